@@ -1,0 +1,50 @@
+"""The readable name of a host's memory layout: modes of one machine stand side by side.
+
+| processor | name |
+|---|---|
+| AMD EPYC | `nps1`, `nps2`, `nps4`: nodes per socket; `nps0`: one node over both; `l3-as-numa` |
+| Intel Xeon | `snc1`, `snc2`, `snc4`: sub-NUMA clusters per socket, `snc1` is clustering off |
+| others, or unknown | `1node-per-package`, `2nodes-per-package`, `1-2nodes-per-package` |
+
+Only nodes that have processors count. High-bandwidth memory adds `-flat` when it is nodes of its
+own, `-cache` when it or DRAM serves as a memory-side cache, and `-hybrid` when both are there
+(`snc4-flat`). Slow memory adds nothing: it is there or not, it is no mode.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from chaosity.topology.model import Node, Topology
+
+# NPS4 is the finest that AMD's firmware offers; more nodes than that are its L3 caches.
+_MOST_NODES_PER_SOCKET = 4
+_ON_PACKAGE_MEMORY = frozenset({"HBM", "MCDRAM"})
+
+
+def configuration_name(topology: Topology) -> str:
+    """The name of the host's configuration, from what was discovered."""
+    with_cpus = [node for node in topology.nodes if node.has_cpus]
+    return _layout(topology, with_cpus) + _memory_mode(topology)
+
+
+def _layout(topology: Topology, with_cpus: list[Node]) -> str:
+    model = topology.host.get("cpu_model") or ""
+    per_package = Counter(node.package for node in with_cpus)
+    if None in per_package:  # a node that spans packages, or no packages at all
+        return "nps0" if "EPYC" in model else f"{len(with_cpus)}nodes-over-packages"
+    fewest, most = min(per_package.values(), default=0), max(per_package.values(), default=0)
+    if fewest == most and "EPYC" in model:
+        return f"nps{most}" if most <= _MOST_NODES_PER_SOCKET else "l3-as-numa"
+    if fewest == most and "Intel" in model and "Xeon" in model:
+        return f"snc{most}"
+    many = f"{most}" if fewest == most else f"{fewest}-{most}"
+    return f"{many}node{'s' if most > 1 else ''}-per-package"
+
+
+def _memory_mode(topology: Topology) -> str:
+    flat = any(node.kind in _ON_PACKAGE_MEMORY for node in topology.targets)
+    cached = any(node.memory_side_cache_bytes for node in topology.targets)
+    return {(False, False): "", (True, False): "-flat", (False, True): "-cache"}.get(
+        (flat, cached), "-hybrid"
+    )

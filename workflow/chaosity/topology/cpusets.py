@@ -1,0 +1,84 @@
+"""CPU and node sets as sorted tuples, and the three notations that the field writes them in.
+
+Linux lists (`0-3,8`) stand in sysfs, numactl and taskset; hexadecimal masks in 32-bit words
+(`0x0000000f,,0x1`) stand in hwloc's XML (`hwloc_bitmap_asprintf`) and, without `0x`, in the
+`cpumap` files of sysfs. Sets may be sparse and go far beyond 64 (a KNL has 272 processing units).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+CpuSet = tuple[int, ...]
+"""Sorted OS indexes without duplicates; the empty tuple is the empty set."""
+
+_BITS_PER_WORD = 32
+
+
+def cpu_set(indexes: Iterable[int]) -> CpuSet:
+    """The sorted tuple of the distinct `indexes`."""
+    return tuple(sorted(set(indexes)))
+
+
+def parse_cpu_list(text: str) -> CpuSet:
+    """Reads a Linux list such as `0-3,8`; an empty or blank one is the empty set.
+
+    Raises:
+        ValueError: when `text` is no such list, or a range runs backwards.
+    """
+    indexes: set[int] = set()
+    for part in text.split(",") if text.strip() else []:
+        first, dash, last = part.strip().partition("-")
+        if not _is_index(first) or (dash and not _is_index(last)):
+            raise ValueError(f"{part.strip()!r} in {text!r} is neither an index nor a range")
+        start, end = int(first), int(last or first)
+        if end < start:
+            raise ValueError(f"range {part.strip()!r} in {text!r} runs backwards")
+        indexes.update(range(start, end + 1))
+    return cpu_set(indexes)
+
+
+def format_cpu_list(indexes: Iterable[int]) -> str:
+    """Writes a set as the shortest Linux list: `(0, 1, 2, 3, 8)` becomes `0-3,8`."""
+    runs: list[list[int]] = []
+    for index in cpu_set(indexes):
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def parse_mask(text: str) -> CpuSet:
+    """Reads a mask in comma-separated 32-bit words, the most significant first.
+
+    hwloc prefixes words with `0x` and leaves out words that are zero; the kernel does neither.
+
+    Raises:
+        ValueError: when `text` is no mask, or an infinite one (`0xf...f`), which names no set.
+    """
+    words = text.strip().split(",")
+    if any(word and not _is_word(word) for word in words):
+        raise ValueError(f"{text!r} is not a mask of 32-bit hexadecimal words")
+    bits = 0
+    for word in words:
+        bits = bits << _BITS_PER_WORD | (int(word, 16) if word else 0)
+    return tuple(index for index in range(bits.bit_length()) if bits >> index & 1)
+
+
+def format_mask(indexes: Iterable[int]) -> str:
+    """Writes a set as hwloc and taskset read it: 32-bit words, the most significant first."""
+    bits = sum(1 << index for index in set(indexes))
+    words = [bits & 0xFFFFFFFF]
+    while bits := bits >> _BITS_PER_WORD:
+        words.append(bits & 0xFFFFFFFF)
+    return ",".join(f"0x{word:08x}" for word in reversed(words))
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _is_word(text: str) -> bool:
+    digits = text.removeprefix("0x")
+    return 0 < len(digits) <= 8 and all(digit in "0123456789abcdefABCDEF" for digit in digits)

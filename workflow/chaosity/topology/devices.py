@@ -1,0 +1,219 @@
+"""NVMe drives, GPUs and accelerators with the node they are close to.
+
+A device that hangs off the whole machine has no known locality: its node is None, unless the
+machine has only one node with processors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from chaosity.topology.hwloc import IO_TYPES, HwlocObject, HwlocTree
+from chaosity.topology.model import Accelerator, Drive, Gpu, Node
+from chaosity.topology.sysfs import SysTree
+
+_NVME_CLASS = "0108"
+# With native multipath the paths are hidden block devices `nvme<subsystem>c<controller>n<ns>`; the
+# disk that can be opened is `nvme<subsystem>n<ns>` (drivers/nvme/host/multipath.c).
+_NVME_NAME = re.compile(r"nvme(?P<subsystem>\d+)(c\d+)?n(?P<namespace>\d+)")
+_COMPUTE_BACKENDS = frozenset({"CUDA", "NVML", "RSMI", "LevelZero", "OpenCL"})
+# Best known name first: the one that programs of that vendor take.
+_BACKEND_ORDER = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "DRM", "Display")
+# NVIDIA, AMD and Intel make GPUs; other display functions (ASPEED, Matrox) serve a remote console.
+_GPU_VENDORS = frozenset({"10de", "1002", "8086"})
+# Without a display the newer Instinct GPUs call themselves accelerators, which Intel's NPUs do too.
+_AMD_INSTINCT = ("1002", "1200")
+_OSDEV_GPU, _OSDEV_DMA, _OSDEV_COPROCESSOR = "1", "4", "5"
+# On-chip engines by PCI identity (Linux: drivers/dma/idxd, drivers/crypto/intel/qat, and DPDK for
+# DLB), then by class (PCI code and ID assignment specification).
+_ENGINES = {
+    "8086:0b25": "DSA", "8086:11fb": "DSA", "8086:0cfe": "IAA", "8086:2710": "DLB",
+    "8086:2714": "DLB", "8086:37c8": "QAT", "8086:4940": "QAT", "8086:4942": "QAT",
+    "8086:4944": "QAT", "8086:4946": "QAT", "8086:4948": "QAT", "8086:578a": "QAT",
+}  # fmt: skip
+_ENGINE_CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
+
+
+class Devices:
+    """Reads the devices of one tree; `sysfs` is None for an XML alone."""
+
+    def __init__(self, tree: HwlocTree, nodes: tuple[Node, ...], sysfs: SysTree | None) -> None:
+        self._machine = tree.machine
+        self._sysfs = sysfs
+        self._known = {node.os_index for node in nodes}
+        self._with_cpus = {node.os_index for node in nodes if node.shown_cpus}
+
+    def _pci_functions(self) -> list[HwlocObject]:
+        return self._machine.all("PCIDev")
+
+    def _node(self, device: HwlocObject) -> int | None:
+        """The node that a device is close to: the one with processors, if several share a place."""
+        place = next(item for item in device.ancestors() if item.type not in IO_TYPES)
+        near = {*place.nodes, *place.complete_nodes} or self._known
+        candidates = near & self._with_cpus or near
+        if len(candidates) == 1:
+            return next(iter(candidates))
+        pci = _pci_address(device)
+        stated = self._sysfs.pci_node(pci) if self._sysfs and pci else None
+        return stated if stated in self._known else None
+
+    def drives(self) -> tuple[Drive, ...]:
+        """NVMe namespaces by PCI address, and NVMe functions without a block device.
+
+        Two paths to one multipath disk are one drive.
+        """
+        found: dict[str, Drive] = {}
+        served: set[str | None] = set()
+        for device in self._machine.all("OSDev"):
+            name = _disk_name(device.name or "")
+            if name:
+                served.add(_pci_address(device))
+                found.setdefault(name, self._drive(name, device))
+        bare = [
+            self._bare_drive(item)
+            for item in self._pci_functions()
+            if _pci_class(item) == _NVME_CLASS and _pci_address(item) not in served
+        ]
+        order = sorted([*found.values(), *bare], key=lambda d: (d.pci or "~", d.name or ""))
+        return tuple(order)
+
+    def _drive(self, name: str, device: HwlocObject) -> Drive:
+        infos, pci = device.infos, _pci_address(device)
+        size = int(infos["Size"]) * 1024 if infos.get("Size", "").isdigit() else None  # in KiB
+        link, link_max = self._links(device, pci)
+        sysfs = self._sysfs
+        return Drive(
+            name=name,
+            pci=pci,
+            serial=(sysfs and sysfs.block_text(name, "serial"))
+            or _clean(infos.get("SerialNumber")),
+            model=(sysfs and sysfs.block_text(name, "model")) or _clean(infos.get("Model")),
+            firmware=(sysfs and sysfs.block_text(name, "firmware_rev"))
+            or _clean(infos.get("Revision")),
+            node=self._node(device),
+            size_bytes=(sysfs and sysfs.block_size(name)) or size,
+            link_bytes_per_second=link,
+            link_max_bytes_per_second=link_max,
+        )
+
+    def _bare_drive(self, function: HwlocObject) -> Drive:
+        pci = _pci_address(function)
+        link, link_max = self._links(function, pci)
+        return Drive(
+            name=None,
+            pci=pci,
+            model=_clean(function.infos.get("PCIDevice")),
+            node=self._node(function),
+            link_bytes_per_second=link,
+            link_max_bytes_per_second=link_max,
+        )
+
+    def _links(self, device: HwlocObject, pci: str | None) -> tuple[int | None, int | None]:
+        """The negotiated and the greatest link, in bytes per second."""
+        function = _pci_function(device)
+        gigabytes = float(function.attributes.get("pci_link_speed", 0)) if function else 0.0
+        negotiated = round(gigabytes * 1e9) or None
+        if self._sysfs is None or pci is None:
+            return negotiated, None
+        current = self._sysfs.pci_link(pci, "current")
+        return current or negotiated, self._sysfs.pci_link(pci, "max")
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """One GPU per PCI function, whatever number of libraries show it."""
+        found = (self._gpu(item) for item in self._pci_functions())
+        return tuple(sorted((gpu for gpu in found if gpu), key=lambda gpu: gpu.pci or ""))
+
+    def _gpu(self, function: HwlocObject) -> Gpu | None:
+        devices = [item for item in function.all("OSDev") if _backend(item)]
+        vendor, kind = _pci_id(function).partition(":")[0], _pci_class(function)
+        graphics = kind.startswith("03") and vendor in _GPU_VENDORS
+        graphics |= (vendor, kind) == _AMD_INSTINCT
+        if not devices and not graphics:
+            return None
+        devices.sort(key=lambda item: (_BACKEND_ORDER.index(_backend(item)), item.name or ""))
+        infos = {k: v for item in reversed(devices) for k, v in item.infos.items()}
+        backends = tuple(dict.fromkeys(_backend(item) for item in devices))
+        return Gpu(
+            name=devices[0].name if devices else None,
+            pci=_pci_address(function),
+            backends=backends,
+            node=self._node(function),
+            model=_clean(infos.get("GPUModel") or function.infos.get("PCIDevice")),
+            serial=infos.get("NVIDIAUUID") or infos.get("AMDUUID") or infos.get("LevelZeroUUID"),
+            memory_bytes=_gpu_memory(infos),
+            compute=bool(_COMPUTE_BACKENDS & set(backends)) or vendor in _GPU_VENDORS,
+        )
+
+    def accelerators(self) -> tuple[Accelerator, ...]:
+        """DMA, compression and cryptography engines, and coprocessors that are no GPU."""
+        found = [item for function in self._pci_functions() for item in self._engines(function)]
+        return tuple(sorted(found, key=lambda item: (item.pci or "", item.name)))
+
+    def _engines(self, function: HwlocObject) -> Iterator[Accelerator]:
+        if self._gpu(function):
+            return
+        pci, node = _pci_address(function), self._node(function)
+        kind = _ENGINES.get(_pci_id(function)) or _ENGINE_CLASSES.get(_pci_class(function))
+        devices = [item for item in function.all("OSDev") if _is_engine(item)]
+        for item in devices:
+            channel = "DMA" if item.attributes.get("osdev_type") == _OSDEV_DMA else item.subtype
+            yield Accelerator(item.name or pci or "", kind or channel or "coprocessor", pci, node)
+        if kind and not devices:
+            yield Accelerator(pci or kind, kind, pci, node)
+
+
+def _disk_name(name: str) -> str | None:
+    match = _NVME_NAME.fullmatch(name)
+    return f"nvme{match['subsystem']}n{match['namespace']}" if match else None
+
+
+def _pci_function(device: HwlocObject) -> HwlocObject | None:
+    return device if device.type == "PCIDev" else device.ancestor("PCIDev")
+
+
+def _pci_address(device: HwlocObject) -> str | None:
+    function = _pci_function(device)
+    return function.attributes.get("pci_busid") if function else None
+
+
+def _pci_class(function: HwlocObject) -> str:
+    """The class in four hexadecimal digits; `pci_type` is `0108 [144d:a900] [144d:ad06] 00`."""
+    return function.attributes.get("pci_type", "").partition(" ")[0]
+
+
+def _pci_id(function: HwlocObject) -> str:
+    """Vendor and device, such as `144d:a900`."""
+    match = re.search(r"\[(\w+:\w+)\]", function.attributes.get("pci_type", ""))
+    return match[1] if match else ""
+
+
+def _backend(device: HwlocObject) -> str:
+    """The library that shows a GPU, or the empty string for another device.
+
+    Devices of the kernel's DRM (card0, renderD128) have no subtype.
+    """
+    if device.subtype in _BACKEND_ORDER:
+        return device.subtype
+    return "DRM" if device.attributes.get("osdev_type") == _OSDEV_GPU else ""
+
+
+def _is_engine(device: HwlocObject) -> bool:
+    return device.attributes.get("osdev_type") in (_OSDEV_DMA, _OSDEV_COPROCESSOR)
+
+
+def _gpu_memory(infos: dict[str, str]) -> int | None:
+    """Bytes of GPU memory; hwloc's infos are in KiB."""
+    for name in ("CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"):
+        if infos.get(name, "").isdigit():
+            return int(infos[name]) * 1024
+    return None
+
+
+def _clean(text: str | None) -> str | None:
+    return " ".join(text.split()) or None if text else None
+
+
+def usable_drives(drives: Iterable[Drive]) -> tuple[Drive, ...]:
+    """Drives that have a block device, the only ones a benchmark can open."""
+    return tuple(drive for drive in drives if drive.name)

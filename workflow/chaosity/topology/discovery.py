@@ -1,0 +1,139 @@
+"""From a source to a topology: the live machine, an hwloc XML file, or a captured /sys."""
+
+from __future__ import annotations
+
+from lxml import etree
+
+from chaosity.errors import UserError
+from chaosity.topology.devices import Devices
+from chaosity.topology.host import host_facts
+from chaosity.topology.hwloc import HwlocTree
+from chaosity.topology.model import Cache, Distances, HugePagePool, Topology
+from chaosity.topology.nodes import build_nodes, known_nodes, restrictions, usable_cpus
+from chaosity.topology.sources import LIVE, Source, opened
+from chaosity.topology.structure import Structure
+from chaosity.topology.sysfs import SysfsNode, SysTree
+
+_PAGE_BYTES = 4096
+
+
+def discover(source: str) -> Topology:
+    """Discovers a host.
+
+    Args:
+        source: `live`, the path of an hwloc XML file, or of a directory or tarball with a
+            captured /sys.
+
+    Raises:
+        UserError: when the source cannot be read, or hwloc is missing or too old for it.
+    """
+    with opened(source) as found:
+        return _build(found)
+
+
+def topology_xml(source: str) -> str:
+    """What hwloc says of a source, in its XML format 2, for lstopo and whoever else reads it.
+
+    Of a live machine the nodes have the memory that firmware gave them: the file then says the
+    same every time, while a memory balloon changes what the kernel calls a node's total.
+
+    Raises:
+        UserError: as `discover` does.
+    """
+    with opened(source) as found:
+        if found.sysfs and found.kind == LIVE:
+            _state_present_memory(found.xml, found.sysfs)
+        text = etree.tostring(found.xml.getroottree(), xml_declaration=True, encoding="UTF-8")
+        return text.decode() + "\n"
+
+
+def _state_present_memory(xml: etree._Element, sysfs: SysTree) -> None:
+    """Puts the present memory in place of MemTotal, in bytes and in ordinary pages."""
+    page_bytes = HwlocTree(xml).page_bytes or _PAGE_BYTES
+    present = sysfs.present_bytes(page_bytes)
+    for node in xml.iterfind(".//object[@type='NUMANode']"):
+        size = present.get(int(node.get("os_index")))
+        pages = node.find(f"page_type[@size='{page_bytes}']")
+        if size and pages is not None:
+            node.set("local_memory", str(size))
+            pages.set("count", str(size // page_bytes))
+
+
+def _build(source: Source) -> Topology:
+    """Puts the model together."""
+    sysfs = source.sysfs
+    tree = HwlocTree(source.xml)
+    kernel_nodes = sysfs.nodes() if sysfs else ()
+    usable = usable_cpus(tree)
+    if not usable:
+        raise UserError("has no processing unit that may be used", source.name)
+    nodes = build_nodes(
+        known_nodes(tree, sysfs),
+        tree,
+        sysfs.present_bytes(tree.page_bytes or _PAGE_BYTES) if sysfs else {},
+        sysfs.memory_tiers() if sysfs else {},
+    )
+    node_of = {cpu: node.os_index for node in nodes for cpu in node.cpus}
+    structure = Structure(
+        tree, usable, lambda cpus: tuple(sorted({node_of[c] for c in cpus if c in node_of}))
+    )
+    devices = Devices(tree, nodes, sysfs)
+    kinds, l3_domains = structure.core_kinds(), structure.l3_domains()
+    caches = structure.caches()
+    return Topology(
+        source=source.name,
+        kind=source.kind,
+        packages=structure.packages({node.os_index: node.package for node in nodes}),
+        l3_domains=l3_domains,
+        cores=structure.cores(kinds, l3_domains),
+        pus=usable,
+        nodes=nodes,
+        drives=devices.drives(),
+        gpus=devices.gpus(),
+        accelerators=devices.accelerators(),
+        core_kinds=kinds,
+        distances=_distances(tree, kernel_nodes),
+        caches=caches,
+        memory_attributes=tree.memory_attributes(),
+        cache_line_bytes=_cache_line(caches, sysfs),
+        dies=structure.dies(),
+        huge_page_pools=_huge_pages(kernel_nodes, sysfs),
+        restrictions=restrictions(tree, nodes, sysfs.online_cpus() if sysfs else None),
+        counts=structure.counts(),
+        host=host_facts(tree, sysfs, source.kind == LIVE),
+    )
+
+
+def _distances(tree: HwlocTree, kernel_nodes: tuple[SysfsNode, ...]) -> Distances | None:
+    """The SLIT from /sys, where memory-less nodes have a row too, else from hwloc.
+
+    A row has one column per online node; in a capture that lost nodes the columns cannot be named.
+    """
+    if kernel_nodes and all(len(node.distances) == len(kernel_nodes) for node in kernel_nodes):
+        indexes = tuple(node.os_index for node in kernel_nodes)
+        return Distances(indexes, tuple(node.distances for node in kernel_nodes))
+    return tree.distances()
+
+
+def _cache_line(caches: tuple[Cache, ...], sysfs: SysTree | None) -> int | None:
+    """The line of the innermost data cache that tells."""
+    lines = [
+        cache.line_bytes for cache in caches if cache.line_bytes and cache.kind != "instruction"
+    ]
+    if lines:
+        return lines[0]
+    return sysfs.cache_line_bytes() if sysfs else None
+
+
+def _huge_pages(
+    kernel_nodes: tuple[SysfsNode, ...], sysfs: SysTree | None
+) -> tuple[HugePagePool, ...]:
+    """Reserved huge pages node by node; of a kernel without NUMA, of the machine."""
+    pools = [(node.os_index, node.huge_pages) for node in kernel_nodes]
+    if sysfs and not any(sizes for _, sizes in pools):
+        pools = [(None, sysfs.machine_huge_pages())]
+    return tuple(
+        HugePagePool(node, size, pages)
+        for node, sizes in pools
+        for size, pages in sorted(sizes.items())
+    )

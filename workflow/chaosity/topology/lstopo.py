@@ -1,0 +1,175 @@
+"""Running hwloc's lstopo, the only reader of structure, and explaining why it would not read.
+
+Whatever the source, lstopo hands back its XML format 2 with every I/O device kept, so the rest of
+this package knows one format: version 1 files are converted, a live machine and a captured /sys
+are explored.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from lxml import etree
+
+from chaosity.errors import UserError
+
+# Debian's hwloc-nox and RHEL's hwloc have only the first; a graphical build has both.
+_PROGRAMS = ("lstopo-no-graphics", "lstopo")
+_INSTALL = (
+    "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
+)
+_OLDEST_HWLOC = (2, 0)
+# Exploring takes milliseconds, seconds where lstopo loads CUDA; a hung driver must not hang us.
+_TIMEOUT_SECONDS = 120
+# Variables that would make lstopo look at another machine than the one it is asked about.
+_REDIRECTIONS = ("HWLOC_XMLFILE", "HWLOC_FSROOT", "HWLOC_SYNTHETIC", "HWLOC_CPUID_PATH",
+                 "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM")  # fmt: skip
+
+
+def explore_live() -> etree._Element:
+    """What hwloc sees of this machine, as the root element of its XML."""
+    return _run([], {}, "this machine")
+
+
+def explore_capture(root: Path, where: str) -> etree._Element:
+    """What hwloc sees of the captured /sys and /proc under `root`.
+
+    Only the Linux component looks: the others (CUDA, x86 cpuid) would look at this machine.
+    """
+    fsroot = {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{root}/"}
+    return _run([], fsroot, where)
+
+
+def read_xml(path: Path) -> etree._Element:
+    """An hwloc XML file of any version that the installed hwloc reads, as format 2.
+
+    Raises:
+        UserError: when the file is missing, is no complete hwloc XML, or is too new.
+    """
+    root = _parse_file(path)
+    if root.tag != "topology":
+        raise UserError(
+            f"is XML, but not hwloc's: its root element is <{root.tag}>, not <topology>",
+            str(path),
+            "write one with `lstopo --of xml FILE`",
+        )
+    _check_version(root, path)
+    # --disallowed keeps what the file was told to keep: lstopo would drop it a second time.
+    arguments = ["--if", "xml", "--input", str(path), "--disallowed"]
+    return _run(arguments, {}, str(path))
+
+
+@cache
+def installed_version() -> tuple[int, ...]:
+    """The version of the installed hwloc, such as `(2, 9, 0)`.
+
+    Raises:
+        UserError: when hwloc is missing or older than 2.0, which cannot write format 2.
+    """
+    answer = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=False)
+    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
+    if not match:
+        raise UserError(f"`{_program()} --version` says {answer.stdout!r}", remedy=_INSTALL)
+    version = tuple(int(part or 0) for part in match.groups())
+    if version < _OLDEST_HWLOC:
+        raise UserError(f"hwloc {_dotted(version)} is too old, 2.0 is the oldest", remedy=_INSTALL)
+    return version
+
+
+def _program() -> str:
+    for name in _PROGRAMS:
+        if path := shutil.which(name):
+            return path
+    raise UserError("lstopo is not installed", remedy=_INSTALL)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Element:
+    """Runs lstopo and parses what it prints; `where` names the source in errors."""
+    command = [_program(), *arguments, "--filter", "io:all", "--of", "xml"]
+    if installed_version() >= (3,):
+        command += ["--export-xml-flags", "v2"]
+    environment = {k: v for k, v in os.environ.items() if k not in _REDIRECTIONS}
+    # GPU memory that the kernel shows as NUMA nodes is hidden by default.
+    environment |= {"HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES": "1", "HWLOC_XML_VERBOSE": "1", **extra}
+    try:
+        answer = subprocess.run(
+            [*command, "-"],
+            env=environment,
+            capture_output=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        message = f"lstopo did not answer within {_TIMEOUT_SECONDS} s"
+        remedy = f"run `{' '.join(command)} -` to see where it hangs"
+        raise UserError(message, where, remedy) from None
+    if answer.returncode or not answer.stdout.strip():
+        raise _refusal(answer.stderr.decode(errors="replace"), where)
+    return etree.fromstring(answer.stdout, _parser())
+
+
+def _refusal(stderr: str, where: str) -> UserError:
+    """What lstopo's refusal means; its own words are kept, shortened to the first that tell."""
+    if "XML version" in stderr and ">" in stderr:
+        return _too_new("newer", where)
+    words = [line.strip() for line in stderr.splitlines() if line.strip()]
+    said = words[0] if words else "nothing"
+    return UserError(
+        f"hwloc {_dotted(installed_version())} cannot read it and says: {said}",
+        where,
+        "try `lstopo --input` with it, and write or capture it again",
+    )
+
+
+def _parser() -> etree.XMLParser:
+    """A parser that fetches and expands nothing: the DOCTYPE names a DTD that is never needed."""
+    return etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+
+
+def _parse_file(path: Path) -> etree._Element:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        remedy = "give `live`, an hwloc XML file, or a directory or tarball with a captured /sys"
+        raise UserError("does not exist", str(path), remedy) from None
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", str(path)) from None
+    remedy = "write it again with `lstopo --of xml FILE`"
+    if not text.lstrip().startswith(b"<"):
+        raise UserError("is not XML", str(path), remedy)
+    try:
+        return etree.fromstring(text, _parser())
+    except etree.XMLSyntaxError as error:
+        whole = text.rstrip().endswith(b"</topology>")
+        what = "is not well-formed XML" if whole else "is truncated"
+        raise UserError(f"{what}: {error.msg}", str(path), remedy) from None
+
+
+def _check_version(root: etree._Element, path: Path) -> None:
+    """Refuses a format newer than the installed hwloc; a version 1 file carries no version."""
+    stated = root.get("version", "1.0")
+    major = stated.partition(".")[0]
+    if not major.isdigit():
+        raise UserError(f"has format version {stated!r}, which hwloc never wrote", str(path))
+    if int(major) > installed_version()[0]:
+        raise _too_new(f"version {stated}", str(path))
+
+
+def _too_new(stated: str, where: str) -> UserError:
+    installed = installed_version()
+    return UserError(
+        f"is hwloc XML format {stated}, and the installed hwloc {_dotted(installed)} "
+        f"reads formats up to {installed[0]}",
+        where,
+        "write it again with `lstopo --export-xml-flags v2 --of xml FILE` where it came from, "
+        "or install a newer hwloc",
+    )

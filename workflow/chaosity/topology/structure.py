@@ -1,0 +1,132 @@
+"""Packages, dies, L3 domains, cores and caches, from hwloc's tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from chaosity.topology.cpusets import CpuSet, cpu_set
+from chaosity.topology.hwloc import HwlocObject, HwlocTree
+from chaosity.topology.model import Cache, Core, CoreKind, Counts, Die, L3Domain, Package
+
+NodesOf = Callable[[CpuSet], tuple[int, ...]]
+_CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}
+
+
+class Structure:
+    """Builds the model's objects of one tree, each cut down to its usable processing units.
+
+    `nodes_of` maps processing units to the nodes that own them.
+    """
+
+    def __init__(self, tree: HwlocTree, usable: CpuSet, nodes_of: NodesOf) -> None:
+        self._machine = tree.machine
+        self._kinds = tree.cpu_kinds()
+        self._usable = set(usable)
+        self._nodes_of = nodes_of
+
+    def _cpus(self, item: HwlocObject) -> CpuSet:
+        return cpu_set(self._usable & set(item.cpus))
+
+    def _usable_objects(self, type_name: str) -> list[tuple[int, HwlocObject, CpuSet]]:
+        """Position, object and processing units of a type's objects, without unusable ones."""
+        pairs = [(item, self._cpus(item)) for item in self._machine.all(type_name)]
+        usable = [(item, cpus) for item, cpus in pairs if cpus]
+        return [(index, item, cpus) for index, (item, cpus) in enumerate(usable)]
+
+    def packages(self, packages_of_nodes: dict[int, int | None]) -> tuple[Package, ...]:
+        """Packages with at least one usable processing unit."""
+        found = []
+        for index, item, cpus in self._usable_objects("Package"):
+            os_index = item.os_index if item.os_index is not None else index
+            nodes = tuple(
+                n for n, package in sorted(packages_of_nodes.items()) if package == os_index
+            )
+            found.append(Package(os_index, cpus, nodes, _model(item, self._machine)))
+        return tuple(found)
+
+    def dies(self) -> tuple[Die, ...]:
+        """Dies, where the source tells of them."""
+        objects = self._usable_objects("Die")
+        return tuple(Die(index, cpus, _package(item)) for index, item, cpus in objects)
+
+    def l3_domains(self) -> tuple[L3Domain, ...]:
+        """One domain per L3 cache."""
+        return tuple(
+            L3Domain(index, cpus, self._nodes_of(cpus), _package(item), item.number("cache_size"))
+            for index, item, cpus in self._usable_objects("L3Cache")
+        )
+
+    def core_kinds(self) -> tuple[CoreKind, ...]:
+        """The kinds of cores; a single unnamed one where the source tells of none."""
+        kinds = [(kind, cpu_set(self._usable & set(kind.cpus))) for kind in self._kinds]
+        found = tuple(
+            CoreKind(
+                index,
+                cpus,
+                kind.efficiency,
+                kind.megahertz("FrequencyBaseMHz"),
+                kind.megahertz("FrequencyMaxMHz"),
+                kind.infos.get("CoreType"),
+            )
+            for index, (kind, cpus) in enumerate((k, c) for k, c in kinds if c)
+        )
+        return found or (CoreKind(0, cpu_set(self._usable)),)
+
+    def cores(
+        self, kinds: tuple[CoreKind, ...], l3_domains: tuple[L3Domain, ...]
+    ) -> tuple[Core, ...]:
+        """Cores in hwloc's order; where there are none, every processing unit is one."""
+        kind_of = {cpu: kind.index for kind in kinds for cpu in kind.cpus}
+        l3_of = {cpu: domain.index for domain in l3_domains for cpu in domain.cpus}
+        objects = self._usable_objects("Core") or self._usable_objects("PU")
+        return tuple(
+            Core(
+                index,
+                item.os_index,
+                cpus,
+                _package(item),
+                l3_of.get(cpus[0]),
+                self._nodes_of(cpus),
+                kind_of.get(cpus[0], 0),
+            )
+            for index, item, cpus in objects
+        )
+
+    def caches(self) -> tuple[Cache, ...]:
+        """The caches of cores, alike ones as one, from the inside out.
+
+        Memory-side caches are no part of it, they belong to nodes.
+        """
+        alike: dict[tuple, list[CpuSet]] = {}
+        for item in self._machine.walk():
+            cpus = self._cpus(item)
+            if "cache_type" in item.attributes and item.type != "MemCache" and cpus:
+                key = (
+                    item.number("depth") or 0,
+                    _CACHE_KINDS.get(item.attributes["cache_type"], "unified"),
+                    item.number("cache_size") or None,
+                    item.number("cache_linesize") or None,
+                    len(cpus),
+                )
+                alike.setdefault(key, []).append(cpus)
+        found = [
+            Cache(*key, len(sets), cpu_set(cpu for cpus in sets for cpu in cpus))
+            for key, sets in alike.items()
+        ]
+        return tuple(sorted(found, key=lambda cache: (cache.level, cache.kind, cache.cpus)))
+
+    def counts(self) -> Counts:
+        """What the source shows, usable or not."""
+        pus = len(self._machine.all("PU"))
+        return Counts(len(self._machine.all("Package")), len(self._machine.all("Core")) or pus, pus)
+
+
+def _package(item: HwlocObject) -> int | None:
+    package = item.ancestor("Package")
+    return package.os_index if package else None
+
+
+def _model(package: HwlocObject, machine: HwlocObject) -> str | None:
+    """The processor's name; firmware pads it with blanks."""
+    name = package.infos.get("CPUModel") or machine.infos.get("CPUModel") or ""
+    return " ".join(name.split()) or None

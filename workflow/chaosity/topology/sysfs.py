@@ -1,0 +1,201 @@
+"""Reading /sys and /proc, of this machine or of a capture: what hwloc leaves out or softens.
+
+A capture may lack any file, and on a live machine a file may vanish or refuse (a device that is
+reset, a file for root only), so every reader answers None or an empty collection then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaosity.topology.cpusets import CpuSet, parse_cpu_list, parse_mask
+
+_KIB = 1024
+# Linux counts block devices in sectors of this size whatever the device's own (block/blk.h).
+_SECTOR_BYTES = 512
+# Payload share of a PCIe lane by transfer rate in GT/s: 8b/10b up to generation 2, 128b/130b up to
+# 5, and 242 of 256 bytes of a flit from 6 on (PCI Express Base Specification; as hwloc counts it).
+_ENCODING = {2.5: 8 / 10, 5.0: 8 / 10, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130}
+_FLIT_ENCODING = 242 / 256
+
+
+@dataclass(frozen=True)
+class SysfsNode:
+    """A NUMA node as the kernel shows it; None stands for a file that is not there."""
+
+    os_index: int
+    cpus: CpuSet | None
+    memory_bytes: int | None
+    distances: tuple[int, ...]
+    huge_pages: dict[int, int]
+
+
+class SysTree:
+    """The files of one kernel; `root` is `/` or the top of a capture."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def text(self, path: str) -> str | None:
+        """A file's text without surrounding blanks, or None when it cannot be read."""
+        try:
+            return (self.root / path).read_text(errors="replace").strip("\0 \t\n")
+        except OSError:
+            return None
+
+    def number(self, path: str) -> int | None:
+        """A file's decimal number, or None."""
+        try:
+            return int(self.text(path) or "")
+        except ValueError:
+            return None
+
+    def cpu_list(self, path: str) -> CpuSet | None:
+        """A file's Linux list, or None; an empty file is the empty set."""
+        text = self.text(path)
+        try:
+            return None if text is None else parse_cpu_list(text)
+        except ValueError:
+            return None
+
+    def entries(self, path: str) -> list[str]:
+        """Names in a directory, sorted; empty when there is none."""
+        try:
+            return sorted(item.name for item in (self.root / path).iterdir())
+        except OSError:
+            return []
+
+    def resolve(self, path: str) -> Path | None:
+        """Where a symbolic link leads, or None when it leads nowhere."""
+        try:
+            return (self.root / path).resolve(strict=True)
+        except OSError:
+            return None
+
+    def nodes(self) -> tuple[SysfsNode, ...]:
+        """All nodes that have a directory, by OS index: these are the ones online.
+
+        `node/online` and `has_memory` are not asked: hot-removed nodes stay in the latter.
+        """
+        base = "sys/devices/system/node"
+        indexes = (name.removeprefix("node") for name in self.entries(base))
+        return tuple(self._node(index) for index in sorted(int(i) for i in indexes if i.isdigit()))
+
+    def _node(self, index: int) -> SysfsNode:
+        base = f"sys/devices/system/node/node{index}"
+        cpus = self.cpu_list(f"{base}/cpulist")
+        if cpus is None and (mask := self.text(f"{base}/cpumap")) is not None:
+            cpus = parse_mask(mask)
+        distances = tuple(int(word) for word in (self.text(f"{base}/distance") or "").split())
+        return SysfsNode(
+            index,
+            cpus,
+            self._node_memory(base),
+            distances,
+            dict(self._huge_pages(f"{base}/hugepages")),
+        )
+
+    def _node_memory(self, base: str) -> int | None:
+        for line in (self.text(f"{base}/meminfo") or "").splitlines():
+            words = line.split()  # Node 0 MemTotal:  24683520 kB
+            if len(words) >= 4 and words[2] == "MemTotal:":
+                return int(words[3]) * _KIB
+        return None
+
+    def _huge_pages(self, base: str) -> Iterator[tuple[int, int]]:
+        """Page size in bytes and pages reserved, for every size that has a pool."""
+        for name in self.entries(base):
+            size_kib = name.removeprefix("hugepages-").removesuffix("kB")
+            pages = self.number(f"{base}/{name}/nr_hugepages")
+            if size_kib.isdigit() and pages is not None:
+                yield int(size_kib) * _KIB, pages
+
+    def machine_huge_pages(self) -> dict[int, int]:
+        """Pages reserved on the whole machine by page size in bytes."""
+        return dict(self._huge_pages("sys/kernel/mm/hugepages"))
+
+    def present_bytes(self, page_bytes: int) -> dict[int, int]:
+        """Memory that firmware gave to each node, from the zones' `present` pages.
+
+        A node's MemTotal shrinks and grows with a memory balloon and with what the kernel
+        reserved at boot; `present` does not.
+        """
+        present: dict[int, int] = {}
+        node = None
+        for line in (self.text("proc/zoneinfo") or "").splitlines():
+            words = line.split()
+            if line.startswith("Node ") and "zone" in words:
+                node = int(words[1].rstrip(","))
+            elif node is not None and len(words) == 2 and words[0] == "present":
+                present[node] = present.get(node, 0) + int(words[1]) * page_bytes
+        return present
+
+    def package_of(self, cpus: CpuSet) -> int | None:
+        """The package that all these processing units lie in; None for several or unknown."""
+        base = "sys/devices/system/cpu"
+        ids = {self.number(f"{base}/cpu{cpu}/topology/physical_package_id") for cpu in cpus}
+        return ids.pop() if len(ids) == 1 else None
+
+    def online_cpus(self) -> CpuSet | None:
+        """Processing units that are switched on."""
+        return self.cpu_list("sys/devices/system/cpu/online")
+
+    def cache_line_bytes(self) -> int | None:
+        """The cache line of the first processor, as /sys or else /proc/cpuinfo says."""
+        line = self.number("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")
+        return line or self.cpuinfo_number("clflush size")
+
+    def cpuinfo(self) -> dict[str, str]:
+        """The first processor's entries of /proc/cpuinfo."""
+        first = (self.text("proc/cpuinfo") or "").partition("\n\n")[0]
+        pairs = (line.partition(":") for line in first.splitlines())
+        return {key.strip(): value.strip() for key, _, value in pairs}
+
+    def cpuinfo_number(self, key: str) -> int | None:
+        """A whole number of the first processor's /proc/cpuinfo."""
+        text = self.cpuinfo().get(key, "")
+        return int(text) if text.isdigit() else None
+
+    def memory_tiers(self) -> dict[int, int]:
+        """The kernel's memory tier of each node (Linux 6.1 and later); lower is faster."""
+        base, tiers = "sys/devices/virtual/memory_tiering", {}
+        for name in self.entries(base):
+            number = name.removeprefix("memory_tier")
+            if number.isdigit():
+                for node in self.cpu_list(f"{base}/{name}/nodelist") or ():
+                    tiers[node] = int(number)
+        return tiers
+
+    def pci_node(self, pci: str) -> int | None:
+        """The node that firmware says a PCI function is close to, or None for its -1."""
+        node = self.number(f"sys/bus/pci/devices/{pci}/numa_node")
+        return None if node is None or node < 0 else node
+
+    def pci_link(self, pci: str, which: str) -> int | None:
+        """Bytes per second of a function's link after encoding; `which` is current or max."""
+        base = f"sys/bus/pci/devices/{pci}/{which}_link"
+        speed, width = self.text(f"{base}_speed"), self.number(f"{base}_width")
+        try:
+            rate = float((speed or "").split()[0])  # 16.0 GT/s PCIe
+        except (IndexError, ValueError):  # "Unknown"
+            return None
+        if not width or width == 255:  # 255: the function cannot tell (drivers/pci/pci-sysfs.c)
+            return None
+        return link_bytes_per_second(rate, width)
+
+    def block_size(self, name: str) -> int | None:
+        """The size of a block device in bytes."""
+        sectors = self.number(f"sys/class/block/{name}/size")
+        return None if sectors is None else sectors * _SECTOR_BYTES
+
+    def block_text(self, name: str, attribute: str) -> str | None:
+        """An attribute of the device behind a block device: serial, model, firmware_rev."""
+        return self.text(f"sys/class/block/{name}/device/{attribute}") or None
+
+
+def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:
+    """What a PCIe link carries in one direction after encoding, before packet headers."""
+    share = _ENCODING.get(gigatransfers, _FLIT_ENCODING)
+    return int(gigatransfers * 1e9 * share * lanes / 8)

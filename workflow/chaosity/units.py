@@ -1,0 +1,147 @@
+"""Quantities as people read them: a metric's name says its unit, a figure gets one scale.
+
+Everything is kept in SI base units (bytes per second, seconds, ...), and the unit is in the name
+(`bandwidth_bytes_per_second`, `latency_ns`). This module turns such values into text and picks the
+prefix for an axis. GB means 10^9 bytes, GiB means 2^30.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+# Decimal prefixes, largest first; used for rates and for what vendors sell in GB.
+_SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_BINARY = ((2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"))
+
+# Suffix of a metric's name -> its scales, largest first. The longest suffix wins.
+_SCALES: Mapping[str, tuple[tuple[float, str], ...]] = {
+    "_bytes_per_second": tuple((factor, f"{prefix}B/s") for factor, prefix in _SI),
+    "_operations_per_second": tuple((factor, f"{prefix}op/s") for factor, prefix in _SI),
+    "_bits_per_second": tuple((factor, f"{prefix}bit/s") for factor, prefix in _SI),
+    "_hertz": tuple((factor, f"{prefix}Hz") for factor, prefix in _SI),
+    "_bytes": (*((factor, f"{prefix}B") for factor, prefix in _BINARY), (1.0, "B")),
+    "_seconds": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
+    "_ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
+    "_percent": ((1.0, "%"),),
+    "_ratio": ((1.0, ""),),
+    "_count": ((1.0, ""),),
+}
+_NO_UNIT = ((1.0, ""),)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A unit to show values in: shown value = value / factor.
+
+    Attributes:
+        factor: what one shown unit is in the metric's own unit.
+        symbol: what stands behind the number, such as "GB/s"; empty without a unit.
+        decimals: decimals that give the largest value three significant digits.
+    """
+
+    factor: float
+    symbol: str
+    decimals: int
+
+    def number(self, value: float) -> str:
+        """The value without its unit, with the scale's decimals."""
+        return f"{value / self.factor:.{self.decimals}f}"
+
+    def text(self, value: float) -> str:
+        """The value with its unit."""
+        return f"{self.number(value)} {self.symbol}".rstrip()
+
+
+def _suffix(metric: str) -> str | None:
+    """The unit suffix of a metric's name, or None."""
+    matching = [suffix for suffix in _SCALES if metric.endswith(suffix)]
+    return max(matching, key=len, default=None)
+
+
+def scale_of(metric: str, values: Iterable[float]) -> Scale:
+    """The one scale in which all these values of a metric are shown.
+
+    The largest value decides, so that it has one to three digits before the point; smaller ones
+    may then be below one, which keeps a figure in a single unit.
+
+    Args:
+        metric: name with the unit as suffix, such as `bandwidth_bytes_per_second`.
+        values: in the metric's own unit; NaN is ignored.
+    """
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    steps = _SCALES.get(_suffix(metric) or "", _NO_UNIT)
+    if largest == 0.0:  # zero has no magnitude: the metric's own unit
+        factor, symbol = next(step for step in steps if step[0] == 1.0)
+    else:  # 999.7 would read "1000": the next prefix starts where rounding reaches it
+        factor, symbol = next((step for step in steps if largest >= step[0] * 0.9995), steps[-1])
+    return Scale(factor, symbol, _decimals(largest / factor))
+
+
+def _decimals(largest: float) -> int:
+    """Decimals that leave three significant digits of the largest value shown."""
+    if largest <= 0.0 or largest >= 99.95:
+        return 0
+    return 1 if largest >= 9.995 else 2 if largest >= 0.9995 else 3
+
+
+def quantity(metric: str, value: float | None) -> str:
+    """One value with its own best unit, such as "41.2 GB/s"; "unknown" for none."""
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    return scale_of(metric, [value]).text(value)
+
+
+def metric_words(metric: str) -> str:
+    """A metric's name without its unit, in words: `bandwidth_bytes_per_second` -> "bandwidth"."""
+    suffix = _suffix(metric)
+    return (metric.removesuffix(suffix) if suffix else metric).replace("_", " ").strip()
+
+
+def binary_bytes(value: float | None) -> str:
+    """A memory or cache size in powers of 1024: "31.2 GiB"; whole numbers without decimals."""
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    scale = scale_of("_bytes", [value])
+    shown = value / scale.factor
+    return f"{shown:.0f} {scale.symbol}" if shown == round(shown) else scale.text(value)
+
+
+def decimal_bytes(value: float | None) -> str:
+    """A drive's size in powers of 1000, as vendors count: "1.92 TB"."""
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    factor, prefix = next((step for step in _SI if value >= step[0] * 0.9995), _SI[-1])
+    return Scale(factor, f"{prefix}B", _decimals(value / factor) if factor > 1.0 else 0).text(value)
+
+
+def duration(seconds: float | None) -> str:
+    """A time span as people say it: "0.4 s", "52 s", "4 min 10 s", "3 h 05 min", "2 d 04 h"."""
+    if seconds is None or not math.isfinite(seconds):
+        return "unknown"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(whole / 60), 60)
+    if hours < 24:
+        return f"{hours} h {minutes:02d} min"
+    days, hours = divmod(round(whole / 3600), 24)
+    return f"{days} d {hours:02d} h"
+
+
+def count(number: int, singular: str, plural: str | None = None) -> str:
+    """A number with its noun: "1 point", "2 040 points" (thin space between thousands)."""
+    noun = singular if number == 1 else plural or f"{singular}s"
+    return f"{number:,}".replace(",", "\N{THIN SPACE}") + f" {noun}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with two significant digits below 10: 0.034 -> "3.4 %"."""
+    value = 100.0 * share
+    return f"{value:.1f} %" if 0.05 <= abs(value) < 9.95 else f"{value:.0f} %"
