@@ -1,0 +1,82 @@
+"""Points for runner tests, made of real small programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import pytest
+
+# A load that behaves like a kernel: ready line, barrier, samples, stop on a signal. What it does
+# wrong can be chosen, which a real tool would not do on demand.
+PROGRAM = """
+import json, signal, sys, time
+wrong = sys.argv[1]
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1) if wrong != "deaf" else None)
+if wrong == "dies": sys.exit("cannot allocate")
+keep = b"x" * (40 << 20)
+print(json.dumps({"event": "ready"}), flush=True)
+sys.stdin.readline()
+while not stop and wrong != "early":
+    begin = time.monotonic_ns(); time.sleep(0.005)
+    done = {"event": "sample", "begin_ns": begin, "end_ns": time.monotonic_ns(), "bytes": 5000}
+    print(json.dumps(done), flush=True)
+    if wrong == "crash": sys.exit(3)
+if wrong == "rubbish": print("{{{ rubbish")
+print(json.dumps({"event": "done", "valid": wrong != "invalid"}), flush=True)
+"""
+
+
+@pytest.fixture
+def make_point():
+    """Builds a point with one load; keyword arguments replace parts of the load."""
+
+    def make(wrong: str = "", point: dict[str, Any] | None = None, **load: Any) -> dict[str, Any]:
+        cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        base = {
+            "name": "memory",
+            "benchmark": "test",
+            "category": "memory_bandwidth",
+            "label": None,
+            "kernel": "triad",
+            "needs": {"program": sys.executable, "install": "-"},
+            "memory_bytes": 1024,
+            "writes": False,
+            "files": {},
+            "environment": {},
+            "command": [sys.executable, "-c", PROGRAM, wrong],
+            "start": "barrier",
+            "stop": {"by": "runner", "signal": "TERM", "exit": [0]},
+            "progress": {
+                "event": "sample",
+                "begin": "begin_ns",
+                "end": "end_ns",
+                "amount": "bytes",
+                "time_scale": 1e-9,
+            },
+            "metrics": {"bandwidth_bytes_per_second": {"progress": True, "at_most": None}},
+            "valid": [{"name": "right", "event": "done", "key": "valid", "equals": "True"}],
+            "placement": {"memory_nodes": [0], "pinned": False},
+            "initiator": {"name": "machine", "kind": "machine", "nodes": [0], "cpus": cpus,
+                          "threads": 1},
+            "target": {"name": "node0", "kind": "node", "nodes": [0], "drives": [],
+                       "relation": "same_node"},
+        }  # fmt: skip
+        return {
+            "host": "here",
+            "configuration": "test",
+            "experiment": "test",
+            "point": "memory=machine+node0+triad",
+            "definition": "d",
+            "orders": [0],
+            "factors": {},
+            "components": ["system"],
+            "stopping": {"relative_precision": 0.5, "min_seconds": 0.2, "max_seconds": 1.0},
+            "timeout_seconds": 30,
+            "loads": [{**base, **load}],
+            **(point or {}),
+        }
+
+    return make

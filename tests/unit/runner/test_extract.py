@@ -1,0 +1,68 @@
+"""Reading figures out of tools' output, whole and broken."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.runner.extract import ExtractionError, json_path, number, values
+
+FIO = json.dumps(
+    {
+        "global options": {"direct": "1"},
+        "jobs": [
+            {"error": 0, "read": {"bw_bytes": 100, "io_bytes": 5}},
+            {"error": 0, "read": {"bw_bytes": 250, "io_bytes": 7}},
+        ],
+    }
+)
+STREAM = """Function    Best Rate MB/s  Avg time     Min time     Max time
+Copy:           52256.5     0.031099     0.030618     0.032161
+Triad:          45165.4     0.054779     0.053138     0.059605
+"""
+KERNEL = '{"event":"ready","kernel":"triad"}\nnoise\n{"event":"done","valid":true,"passes":7}\n'
+
+
+def test_sums_over_jobs():
+    source = {"in": "result.json", "json": "jobs[*].read.bw_bytes", "combine": "sum"}
+    assert number(source, {"result.json": FIO}) == 350
+
+
+def test_keys_with_blanks():
+    found = values({"in": "r", "json": "global options.direct"}, {"r": FIO})
+    assert found == ["1"]
+
+
+def test_regex_with_scale():
+    source = {"regex": r"^Triad:\s+([0-9.]+)", "scale": 1e6}
+    assert number(source, {"stdout": STREAM}) == pytest.approx(45165.4e6)
+
+
+def test_events_among_other_lines():
+    assert values({"event": "done", "key": "valid"}, {"stdout": KERNEL}) == [True]
+
+
+@pytest.mark.parametrize(
+    ("source", "outputs", "message"),
+    [
+        ({"json": "jobs[*].x"}, {"stdout": "Segmentation fault"}, "not JSON"),
+        ({"json": "jobs[*].x"}, {"stdout": FIO[: len(FIO) // 2]}, "not JSON"),
+        ({"json": "jobs[*].write.bw"}, {"stdout": FIO}, "nothing at"),
+        ({"in": "result.json", "json": "jobs"}, {"stdout": ""}, "left no result.json"),
+        ({"json": "jobs[*].error"}, {"stdout": FIO}, "2 values"),
+        ({"json": "global options"}, {"stdout": FIO}, "not a number"),
+        ({"event": "done", "key": "valid"}, {"stdout": '{"event":"done","val'}, "not whole JSON"),
+        ({"regex": "Add: (.*)"}, {"stdout": STREAM}, "nothing at"),
+    ],
+)
+def test_rubbish_is_told_from_figures(source, outputs, message):
+    with pytest.raises(ExtractionError, match=message):
+        number(source, outputs)
+
+
+@given(st.lists(st.integers(-(2**53), 2**53), min_size=1))
+def test_every_item_of_a_list_is_found(numbers):
+    assert json_path({"a": [{"b": n} for n in numbers]}, "a[*].b") == numbers

@@ -1,0 +1,37 @@
+"""What numa_maps says, from recorded lines."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.runner import placement
+from chaosity.topology.cpusets import format_cpu_list
+
+NUMA_MAPS = """562f0eac8000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
+7f2c00000000 bind:1 anon=1024 dirty=1024 active=0 N1=1000 N3=24 kernelpagesize_kB=4
+7f2c40000000 bind:1 file=/anon_hugepage huge anon=3 dirty=3 N1=3 kernelpagesize_kB=2048
+7ffd1d2f0000 default stack:1 anon=3 dirty=3 N0=3 kernelpagesize_kB=4
+"""
+
+
+def test_private_pages_are_counted_in_their_own_size():
+    found = placement.memory(NUMA_MAPS)
+    assert found == {0: 3 * 4096, 1: 1000 * 4096 + 3 * 2097152, 3: 24 * 4096}
+
+
+@given(st.sets(st.integers(0, 500)))
+def test_lists_parse_as_the_topology_writes_them(cpus):
+    assert placement.parse_cpus(format_cpu_list(cpus)) == cpus
+
+
+def test_this_process_is_seen_where_it_may_run():
+    seen = placement.observe(os.getpid())
+    allowed = {cpu for t in seen["threads"] for cpu in placement.parse_cpus(t["cpus_allowed"])}
+    assert allowed == os.sched_getaffinity(0)
+
+
+def test_a_process_that_is_gone_is_nowhere():
+    assert placement.observe(2**22 + 1) is None

@@ -1,0 +1,75 @@
+"""The value over the window in which all loads ran, and how well it settled."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.runner import progress
+from chaosity.runner.extract import ExtractionError
+
+FIO_LOG = {
+    "in": "rate_bw.*.log",
+    "csv": {"end": 0, "rate": 1},
+    "interval_seconds": 0.1,
+    "time_scale": 1e-3,
+    "rate_scale": 1024,
+    "clock": "realtime",
+}
+
+
+def test_rows_of_fio_become_bytes_on_the_monotonic_clock():
+    log = "1795232350900, 1000, 0, 0, 0\n1795232351000, 2000, 0, 0, 0\n"
+    [series] = progress.read(FIO_LOG, {"rate_bw.1.log": log}, 1795232350.0)
+    assert series[0] == pytest.approx((0.8, 0.9, 102400.0), rel=1e-6)
+    assert series[1] == pytest.approx((0.9, 1.0, 204800.0), rel=1e-6)
+
+
+def test_one_series_a_drive():
+    outputs = {"rate_bw.1.log": "1000, 10, 0", "rate_bw.2.log": "1000, 30, 0", "stdout": ""}
+    series = progress.read({**FIO_LOG, "clock": "monotonic"}, outputs, 0.0)
+    assert progress.rate(series, 0.9, 1.0) == pytest.approx(40 * 1024)
+
+
+@pytest.mark.parametrize("log", ["", "1000", "x, y", "1000, fast"])
+def test_a_log_of_another_form_is_an_error(log):
+    with pytest.raises(ExtractionError):
+        progress.read(FIO_LOG, {"rate_bw.1.log": log}, 0.0)
+
+
+def test_only_the_common_window_counts():
+    # 10 units a second while alone, 4 while the other runs: from 2 to 3.
+    series = [[(0.0, 1.0, 10.0), (1.0, 2.0, 10.0), (2.0, 3.0, 4.0), (3.0, 4.0, 10.0)]]
+    assert progress.rate(series, 2.0, 3.0) == pytest.approx(4.0)
+    assert progress.rate(series, 1.5, 2.5) == pytest.approx(7.0)
+
+
+def test_no_common_time_is_an_error():
+    with pytest.raises(ExtractionError, match="no time in common"):
+        progress.rate([[(0.0, 1.0, 1.0)]], 2.0, 2.0)
+
+
+@given(
+    st.lists(st.floats(0.01, 10), min_size=1, max_size=60),
+    st.floats(1e3, 1e12),
+)
+def test_a_steady_rate_is_found_whatever_the_samples(lengths, steady):
+    samples, now = [], 0.0
+    for length in lengths:
+        samples.append((now, now + length, steady * length))
+        now += length
+    assert progress.rate([samples], 0.0, now) == pytest.approx(steady)
+    assert progress.rate([samples], now / 4, now / 2) == pytest.approx(steady)
+
+
+def test_precision_is_unknown_with_few_samples():
+    samples = [(float(i), i + 1.0, 1.0) for i in range(19)]
+    assert progress.relative_half_width([samples], 0.0, 19.0) is None
+
+
+def test_precision_of_alternating_batches():
+    # Batches of two samples: means 9 and 11 in turn, so standard deviation 1.054 over ten.
+    samples = [(float(i), i + 1.0, 9.0 if (i // 2) % 2 else 11.0) for i in range(20)]
+    width = progress.relative_half_width([samples], 0.0, 20.0)
+    assert width == pytest.approx(2.262 * 1.0541 / 10**0.5 / 10, rel=1e-3)

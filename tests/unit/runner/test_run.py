@@ -1,0 +1,162 @@
+"""A point through the runner: what is right is valid, all else fails with its reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from chaosity import records
+from chaosity.runner import process, values
+from chaosity.runner.run import run
+
+pytestmark = pytest.mark.real
+
+
+def reason(record):
+    assert record["verdict"]["status"] == records.FAILED
+    return record["verdict"]["reason"]
+
+
+def test_a_good_load_gives_a_valid_record(make_point):
+    record = run(make_point(), 1)
+    assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
+    rate = values.of_record(record)["memory"]["bandwidth_bytes_per_second"]
+    assert 1e5 < rate < 1e6  # 5000 bytes in at least 5 ms
+    assert record["loads"][0]["signalled"] == "TERM"
+    assert record["environment_before"]["facts"]["load_average"]
+    assert "value" not in json.dumps(record)  # a record holds no derived number
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ("dies", "ended before it was ready: cannot allocate"),
+        ("crash", "exit status 3"),
+        ("rubbish", "not whole JSON"),
+        ("invalid", "right: False, wanted equals True"),
+    ],
+)
+def test_what_goes_wrong_is_said(make_point, wrong, expected):
+    assert expected in reason(run(make_point(wrong), 1))
+
+
+def test_a_deaf_load_is_killed(make_point, monkeypatch):
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.5)
+    assert "SIGKILL" in reason(run(make_point("deaf"), 1))
+
+
+def test_a_missing_program(make_point):
+    record = run(make_point(command=["no-such-tool"]), 1)
+    assert "no-such-tool is not installed" in reason(record)
+
+
+def test_a_unit_that_may_not_be_used(make_point):
+    point = make_point()
+    point["loads"][0]["initiator"]["cpus"] = "4000"
+    assert "may not run on PU [4000]" in reason(run(point, 1))
+
+
+def test_threads_that_stray(make_point):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one unit: nowhere to stray to")
+    point = make_point()
+    point["loads"][0]["initiator"]["cpus"] = str(min(os.sched_getaffinity(0)))
+    assert "may leave" in reason(run(point, 1))
+
+
+def test_too_little_memory(make_point):
+    assert "bytes free" in reason(run(make_point(memory_bytes=2**60), 1))
+
+
+def test_a_node_without_memory(make_point):
+    point = make_point(placement={"memory_nodes": [77], "pinned": False})
+    assert "node 77 has no memory" in reason(run(point, 1))
+
+
+def test_above_the_bound_is_an_error(make_point):
+    metrics = {"bandwidth_bytes_per_second": {"progress": True, "at_most": 10.0}}
+    assert "above the bound" in reason(run(make_point(metrics=metrics), 1))
+
+
+def test_two_loads_share_a_window(make_point):
+    point = make_point()
+    point["loads"].append({**point["loads"][0], "name": "other"})
+    record = run(point, 1)
+    assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
+    assert set(values.of_record(record)) == {"memory", "other"}
+
+
+def test_precision_ends_a_steady_point_early(make_point):
+    began = time.monotonic()
+    stopping = {"relative_precision": 0.5, "min_seconds": 0.2, "max_seconds": 20.0}
+    run(make_point(point={"stopping": stopping}), 1)
+    assert time.monotonic() - began < 5
+
+
+def test_attempts_are_kept_and_the_newest_is_current(make_point, tmp_path):
+    path = tmp_path / "rep1.json"
+    for wrong in ("dies", ""):
+        records.save(run(make_point(wrong), 1), path)
+    kept = sorted(p.name.split(".")[-2] for p in (tmp_path / "attempts").iterdir())
+    assert kept == ["failed", "valid"]
+    assert records.load(path)["verdict"]["status"] == records.VALID
+
+
+def test_a_full_disk_loses_no_older_record(make_point, tmp_path, monkeypatch):
+    path = tmp_path / "rep1.json"
+    records.save(run(make_point(), 1), path)
+    before = path.read_bytes()
+
+    def full(_handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(records.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        records.save(run(make_point(), 1), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"verdict": {}}', '{"schema_version": 99}'])
+def test_a_half_record_is_never_taken_for_a_whole_one(tmp_path, text):
+    path = tmp_path / "rep1.json"
+    path.write_text(text)
+    with pytest.raises(ValueError):
+        records.load(path)
+
+
+def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point, tmp_path):
+    stopping = {"relative_precision": None, "min_seconds": 5, "max_seconds": 5}
+    point = tmp_path / "point.json"
+    point.write_text(json.dumps(make_point(point={"stopping": stopping})))
+    command = [sys.executable, "-m", "chaosity.runner", str(point), "--record",
+               str(tmp_path / "rep1.json")]  # fmt: skip
+    runner = subprocess.Popen(command)
+    time.sleep(1.5)
+    children = process.placement.descendants(runner.pid)[1:]
+    runner.kill()
+    runner.wait()
+    assert not (tmp_path / "rep1.json").exists()
+    assert children
+    try:
+        lock = os.open(process_lock(), os.O_RDONLY)
+        import fcntl
+
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(lock)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+
+
+def process_lock():
+    from chaosity.runner.run import LOCK
+
+    return LOCK

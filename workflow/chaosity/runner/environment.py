@@ -1,0 +1,81 @@
+"""What the host was like around a measurement: read before and after, never assumed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+# Small files that say something that can change a number, by the name that records give them.
+FACTS = {
+    "numa_balancing": "/proc/sys/kernel/numa_balancing",
+    "transparent_hugepage": "/sys/kernel/mm/transparent_hugepage/enabled",
+    "transparent_hugepage_defrag": "/sys/kernel/mm/transparent_hugepage/defrag",
+    "governor": "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+    "no_turbo": "/sys/devices/system/cpu/intel_pstate/no_turbo",
+    "boost": "/sys/devices/system/cpu/cpufreq/boost",
+    "smt": "/sys/devices/system/cpu/smt/control",
+    "load_average": "/proc/loadavg",
+}
+# Order of the first columns of the line "cpu" in /proc/stat, proc(5); in clock ticks.
+STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def read(path: str) -> str | None:
+    """The stripped content of a small file, None when there is none."""
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def processor_seconds() -> dict[str, float]:
+    """Processor time of the whole host since boot, by kind."""
+    line = (read("/proc/stat") or "cpu").splitlines()[0].split()[1:]
+    ticks = (int(word) / TICKS_PER_SECOND for word in line)
+    return dict(zip(STAT_COLUMNS, ticks, strict=False))
+
+
+def snapshot() -> dict[str, Any]:
+    """The host's state now."""
+    return {
+        "taken_monotonic_seconds": time.monotonic(),
+        "realtime_minus_monotonic_seconds": time.time() - time.monotonic(),
+        "processor_seconds": processor_seconds(),
+        "facts": {name: read(path) for name, path in FACTS.items()},
+        "kernel": platform.release(),
+    }
+
+
+def free_memory_bytes() -> dict[int, int]:
+    """Memory that a load could get on each node without swapping.
+
+    Free pages and clean page cache of the node; on a host with one memory node the kernel's own
+    estimate ``MemAvailable`` when it is larger, because a guest with a memory balloon shows in
+    its node only what it has been lent so far.
+    """
+    free = {}
+    for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
+        fields = meminfo(read(str(folder / "meminfo")) or "")
+        if fields.get("MemTotal"):
+            clean = fields.get("Inactive(file)", 0) + fields.get("Active(file)", 0)
+            free[int(folder.name.removeprefix("node"))] = fields.get("MemFree", 0) + clean
+    if len(free) <= 1:
+        available = meminfo(read("/proc/meminfo") or "").get("MemAvailable", 0)
+        node = next(iter(free), 0)
+        free[node] = max(free.get(node, 0), available)
+    return free
+
+
+def meminfo(text: str) -> dict[str, int]:
+    """Fields in bytes of ``/proc/meminfo`` or of a node's ``meminfo``."""
+    fields = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if words and words[0].isdigit():
+            fields[name.split()[-1]] = int(words[0]) * (1024 if words[-1] == "kB" else 1)
+    return fields

@@ -1,0 +1,104 @@
+r"""Reads figures out of what a tool printed, as its benchmark file says.
+
+A *source* says where the text is (``in``: ``stdout`` or a file's name; files may be a pattern
+such as ``rate_bw.*.log``) and how to read it:
+
+``{json: "jobs[*].read.bw_bytes"}``
+    A path through a JSON document: keys joined by dots, ``[*]`` for every item of a list.
+``{event: done, key: valid}``
+    A key of the JSON line whose ``event`` is the one named.
+``{regex: "Triad:\s+([0-9.]+)"}``
+    The first group of every match.
+
+Several values are joined by ``combine``: sum, mean, minimum, maximum or single (the default: it
+is an error when there is not exactly one). ``scale`` turns the tool's unit into SI.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+
+class ExtractionError(ValueError):
+    """The tool's output does not hold what its benchmark file says it holds."""
+
+
+def texts(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[str]:
+    """The texts a source speaks of; several when it names files by a pattern."""
+    wanted = source.get("in", "stdout")
+    found = [outputs[name] for name in sorted(outputs) if fnmatch.fnmatchcase(name, wanted)]
+    if not found:
+        raise ExtractionError(f"the tool left no {wanted}")
+    return found
+
+
+def json_path(document: Any, path: str) -> list[Any]:
+    """All values at a path such as ``jobs[*].read.bw_bytes``; an absent key gives no value."""
+    values = [document]
+    for step in re.findall(r"[^.\[\]]+|\[\*\]", path):
+        if step == "[*]":
+            values = [item for value in values if isinstance(value, list) for item in value]
+        else:
+            values = [value[step] for value in values if isinstance(value, dict) and step in value]
+    return values
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    """The JSON objects among the lines of a text; other lines are passed over."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("{"):
+            try:
+                found.append(json.loads(line))
+            except ValueError as error:
+                raise ExtractionError(f"a line is not whole JSON: {line[:60]!r}") from error
+    return found
+
+
+def values(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[Any]:
+    """Every value a source points at, unconverted.
+
+    Raises:
+        ExtractionError: the text is not of the form that the source says.
+    """
+    found: list[Any] = []
+    for text in texts(source, outputs):
+        if "json" in source:
+            try:
+                found += json_path(json.loads(text), source["json"])
+            except ValueError as error:
+                raise ExtractionError(f"the output is not JSON: {error}") from error
+        elif "event" in source:
+            lines = [line for line in json_lines(text) if line.get("event") == source["event"]]
+            found += [line[source["key"]] for line in lines if source["key"] in line]
+        else:
+            found += re.findall(source["regex"], text, re.MULTILINE)
+    if not found:
+        where = source.get("json") or source.get("event") or source.get("regex")
+        raise ExtractionError(f"nothing at {where!r} in the output")
+    return found
+
+
+def number(source: Mapping[str, Any], outputs: Mapping[str, str]) -> float:
+    """The one figure a source stands for, in SI units."""
+    try:
+        numbers = [float(value) for value in values(source, outputs)]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ExtractionError):
+            raise
+        raise ExtractionError(f"not a number: {error}") from error
+    combine = source.get("combine", "single")
+    if combine == "single" and len(numbers) != 1:
+        raise ExtractionError(f"{len(numbers)} values where one was expected")
+    joined = {
+        "single": lambda: numbers[0],
+        "sum": lambda: sum(numbers),
+        "mean": lambda: sum(numbers) / len(numbers),
+        "minimum": lambda: min(numbers),
+        "maximum": lambda: max(numbers),
+    }[combine]()
+    return joined * float(source.get("scale", 1))

@@ -1,0 +1,95 @@
+"""Where the kernel says that a load's threads and pages are.
+
+Sources: proc(5) for ``/proc/PID/task/TID/status`` and ``stat``, numa(7) for ``numa_maps``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+PAGE_COUNT = re.compile(r"\bN(\d+)=(\d+)")
+PAGE_SIZE = re.compile(r"\bkernelpagesize_kB=(\d+)")
+
+
+def parse_cpus(text: str) -> set[int]:
+    """The numbers of a Linux list such as ``0-3,8``."""
+    numbers: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        numbers |= set(range(int(first), int(last or first) + 1))
+    return numbers
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that it started, as far as they still live."""
+    found, queue = [], [pid]
+    while queue:
+        one = queue.pop()
+        found.append(one)
+        for children in Path(f"/proc/{one}/task").glob("*/children"):
+            try:
+                queue += [int(child) for child in children.read_text().split()]
+            except (OSError, ValueError):
+                continue  # the thread ended between listing and reading
+    return found
+
+
+def memory(numa_maps: str) -> dict[int, int]:
+    """Bytes of private data on each node: mappings with ``anon`` or huge pages.
+
+    Shared library text and page cache are left out: they are where somebody else put them.
+    """
+    nodes: Counter[int] = Counter()
+    for line in numa_maps.splitlines():
+        if " anon=" not in line and " huge" not in line:
+            continue
+        size = PAGE_SIZE.search(line)
+        page_bytes = int(size.group(1)) * 1024 if size else 4096
+        for node, pages in PAGE_COUNT.findall(line):
+            nodes[int(node)] += int(pages) * page_bytes
+    return dict(nodes)
+
+
+def status_field(status: str, name: str) -> str | None:
+    """One field of a ``status`` file."""
+    match = re.search(rf"^{name}:\s*(.*)$", status, re.MULTILINE)
+    return match.group(1).strip() if match else None
+
+
+def threads(pid: int) -> list[dict[str, Any]]:
+    """Each thread's allowed processing units and the one it last ran on."""
+    seen = []
+    for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda p: int(p.name)):
+        try:
+            status = (task / "status").read_text()
+            last = int((task / "stat").read_text().rpartition(")")[2].split()[36])
+        except (OSError, ValueError, IndexError):
+            continue
+        allowed = status_field(status, "Cpus_allowed_list")
+        seen.append({"tid": int(task.name), "cpus_allowed": allowed, "last_cpu": last})
+    return seen
+
+
+def observe(pid: int) -> dict[str, Any] | None:
+    """Placement of a running load: its threads and its bytes on each node; None once it is gone.
+
+    ``memory`` is null where the kernel was built without NUMA and has no ``numa_maps``.
+    """
+    observed: dict[str, Any] = {"threads": [], "memory_bytes_by_node": None}
+    nodes: Counter[int] = Counter()
+    readable = False
+    for one in descendants(pid):
+        observed["threads"] += threads(one)
+        try:
+            nodes.update(memory(Path(f"/proc/{one}/numa_maps").read_text()))
+            readable = True
+        except OSError:
+            continue
+    if not observed["threads"]:
+        return None
+    if readable:
+        observed["memory_bytes_by_node"] = {str(node): nodes[node] for node in sorted(nodes)}
+    return observed

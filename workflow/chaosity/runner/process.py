@@ -1,0 +1,233 @@
+"""One load as a process: started without a shell, read line by line, stopped by a signal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from chaosity.runner import placement
+from chaosity.runner.extract import ExtractionError, json_lines
+from chaosity.runner.progress import Series, sample_lines
+
+# Placement of a load that has no barrier is looked at after this time and then each time the time
+# has doubled, so that the last look comes late in any run and the looks cost next to nothing.
+FIRST_LOOK_SECONDS = 0.25
+# A load that does not heed the stop signal for this long is killed.
+GRACE_SECONDS = 20.0
+# More output than this is a runaway tool, not a result.
+OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
+
+
+class LoadError(Exception):
+    """A load could not be started or did not get ready; the text says why."""
+
+
+class Load:
+    """A load of a point while it runs.
+
+    Args:
+        spec: the load as the point describes it.
+        folder: working folder of this load, made by the caller.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], folder: Path) -> None:
+        self.spec, self.folder, self.name = spec, folder, spec["name"]
+        self.lines: list[str] = []
+        self.size = 0
+        self.ready = threading.Event()
+        self.samples: Series = []
+        self.placement: dict[str, Any] | None = None
+        self.next_look = FIRST_LOOK_SECONDS
+        self.began = self.ended = 0.0
+        self.signalled: str | None = None
+        self.returncode: int | None = None
+        self.processor_seconds = 0.0
+
+    @property
+    def barrier(self) -> bool:
+        """Whether the load gets ready first and then waits for the start."""
+        return self.spec["start"] == "barrier"
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether the runner ends it; other loads end by themselves."""
+        return self.spec["stop"]["by"] == "runner"
+
+    def start(self, lock: int) -> None:
+        """Write its files and start its process, which inherits the host's lock.
+
+        Raises:
+            LoadError: the program is not there or cannot be run.
+        """
+        for name, text in self.spec["files"].items():
+            (self.folder / name).write_text(text)
+        program = self.spec["command"][0]
+        if shutil.which(program) is None:
+            raise LoadError(f"{program} is not installed; run ansible-playbook provision.yml")
+        self.stderr = (self.folder / ".stderr").open("w+b")
+        try:
+            self.process = subprocess.Popen(
+                self.spec["command"],
+                cwd=self.folder,
+                env={**os.environ, "LC_ALL": "C", **self.spec["environment"]},
+                stdin=subprocess.PIPE if self.barrier else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self.stderr,
+                pass_fds=(lock,),
+                start_new_session=True,  # so that a stop reaches all that the tool starts
+            )
+        except OSError as error:
+            raise LoadError(f"{program} cannot be run: {error}") from error
+        self.began = time.monotonic()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        """Collect standard output; runs in a thread until the tool closes it."""
+        assert self.process.stdout is not None
+        progress = self.spec["progress"] or {}
+        for raw in self.process.stdout:
+            line = raw.decode(errors="replace")
+            self.size += len(raw)
+            if self.size > OUTPUT_LIMIT_BYTES:
+                self.send("KILL")
+                break
+            self.lines.append(line)
+            if '"ready"' in line:
+                self.ready.set()
+            elif progress.get("event") and f'"{progress["event"]}"' in line:
+                try:
+                    self.samples += sample_lines(progress, line)
+                except (ExtractionError, KeyError):
+                    continue  # judged when the whole output is read
+
+    def wait_ready(self, seconds: float) -> None:
+        """Wait for the line that says that the load waits at the barrier.
+
+        Raises:
+            LoadError: it ended or took too long; the text holds what it said.
+        """
+        limit = time.monotonic() + seconds
+        while not self.ready.wait(0.002):
+            if not self.running():
+                self.reader.join(1)
+                if self.ready.is_set():
+                    return
+                raise LoadError(f"ended before it was ready: {self.complaint()}")
+            if time.monotonic() > limit:
+                raise LoadError(f"was not ready after {seconds:g} s")
+        self.look()
+
+    def release(self) -> None:
+        """Open the barrier."""
+        try:
+            assert self.process.stdin is not None
+            self.process.stdin.write(b"go\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise LoadError(f"ended at the barrier: {self.complaint()}") from error
+
+    def look(self) -> None:
+        """Ask the kernel where the load's threads and pages are."""
+        self.placement = placement.observe(self.process.pid) or self.placement
+
+    def look_when_due(self) -> None:
+        """Look at the placement of a load that has no barrier, rarely."""
+        if not self.barrier and time.monotonic() - self.began >= self.next_look:
+            self.look()
+            self.next_look *= 2
+
+    def running(self) -> bool:
+        """Whether the process still runs; notes the time when it no longer does."""
+        if self.returncode is not None:
+            return False
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if pid == 0:
+            return True
+        self.ended = time.monotonic()
+        self.returncode = self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.processor_seconds = usage.ru_utime + usage.ru_stime
+        return False
+
+    def send(self, name: str) -> None:
+        """Send a signal to the load and all that it started."""
+        try:
+            os.killpg(self.process.pid, signal.Signals[f"SIG{name}"])
+        except ProcessLookupError:
+            return  # it ended in between
+
+    def stop(self) -> None:
+        """Ask the load to finish and report."""
+        if self.running() and self.signalled is None:
+            self.signalled = self.spec["stop"]["signal"]
+            self.send(self.signalled)
+
+    def finish(self) -> None:
+        """Wait for the end, killing a load that ignores the request."""
+        limit = time.monotonic() + GRACE_SECONDS
+        while self.running():
+            if time.monotonic() > limit:
+                self.signalled = "KILL"
+                self.send("KILL")
+            time.sleep(0.002)
+        self.reader.join(GRACE_SECONDS)
+        self.stderr.seek(0)
+        self.errors = self.stderr.read(OUTPUT_LIMIT_BYTES).decode(errors="replace")
+        self.stderr.close()
+
+    def complaint(self) -> str:
+        """What the tool said last, for a reason in one line."""
+        self.stderr.flush()
+        text = (self.folder / ".stderr").read_text(errors="replace").strip()
+        text = text or "".join(self.lines).strip()
+        return text.splitlines()[-1][:300] if text else "it said nothing"
+
+    def outputs(self) -> dict[str, str]:
+        """Raw output by name: ``stdout``, ``stderr`` and the files it left in its folder."""
+        found = {"stdout": "".join(self.lines), "stderr": self.errors}
+        for path in sorted(self.folder.iterdir()):
+            given = self.spec["files"]
+            if path.is_file() and not path.name.startswith(".") and path.name not in given:
+                found[path.name] = path.read_text(errors="replace")[:OUTPUT_LIMIT_BYTES]
+        return found
+
+    def report(self) -> dict[str, Any]:
+        """The load's part of the record."""
+        return {
+            **self.spec,
+            "program": program_facts(self.spec),
+            "began_monotonic_seconds": self.began,
+            "ended_monotonic_seconds": self.ended,
+            "processor_seconds": self.processor_seconds,
+            "exit_status": self.returncode,
+            "signalled": self.signalled,
+            "placement_seen": self.placement,
+            "outputs": self.outputs(),
+        }
+
+
+def program_facts(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Path and version of the tool behind a load, as it says itself."""
+    need = spec["needs"]
+    path = shutil.which(need["program"])
+    facts: dict[str, Any] = {"name": need["program"], "path": path, "version": None}
+    if path and need.get("version"):
+        answer = subprocess.run(
+            need["version"], capture_output=True, text=True, check=False, timeout=10
+        )
+        said = (answer.stdout + answer.stderr).strip().splitlines()
+        facts["version"] = said[0] if said else None
+    return facts
+
+
+def ready_facts(outputs: Mapping[str, str]) -> dict[str, Any]:
+    """What a load said of itself in its ready line, empty when it has none."""
+    lines = [line for line in json_lines(outputs["stdout"]) if line.get("event") == "ready"]
+    return lines[0] if lines else {}

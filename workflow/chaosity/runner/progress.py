@@ -1,0 +1,113 @@
+"""Progress with time stamps, and the value over the window in which all loads ran.
+
+A load's progress is a list of series (one a log file; one in all for a tool that reports whole
+figures), each a list of ``(begin, end, amount)``: seconds on the host's monotonic clock and the
+amount moved between them, mostly bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chaosity.runner.extract import ExtractionError, json_lines, texts
+
+Sample = tuple[float, float, float]
+Series = list[Sample]
+
+# Batches into which the samples of a run are joined before their spread is looked at: neighbours
+# in time resemble each other, so single samples would give an interval that is too narrow. Ten is
+# the least number that Schmeiser (Operations Research 30, 1982) found to be enough.
+BATCHES = 10
+# 97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom.
+T_QUANTILE = 2.262
+
+
+def read(
+    spec: Mapping[str, Any], outputs: Mapping[str, str], realtime_minus_monotonic: float
+) -> list[Series]:
+    """The series of a finished load.
+
+    Args:
+        spec: the ``progress`` of its benchmark file.
+        outputs: its raw output, by name.
+        realtime_minus_monotonic: offset of the two clocks in seconds.
+
+    Raises:
+        ExtractionError: the output holds no progress of the form that the benchmark promises.
+    """
+    series = [sample_lines(spec, text) for text in texts(spec, outputs)] if "event" in spec else []
+    if "csv" in spec:
+        series = [sample_rows(spec, text) for text in texts(spec, outputs)]
+    offset = realtime_minus_monotonic if spec.get("clock") == "realtime" else 0.0
+    moved = [[(b - offset, e - offset, a) for b, e, a in one] for one in series if one]
+    if not moved:
+        raise ExtractionError("the tool reported no progress")
+    return moved
+
+
+def sample_lines(spec: Mapping[str, Any], text: str) -> Series:
+    """Samples from JSON lines such as ``{"event":"sample","begin_ns":..,"end_ns":..}``."""
+    scale = float(spec.get("time_scale", 1))
+    return [
+        (line[spec["begin"]] * scale, line[spec["end"]] * scale, float(line[spec["amount"]]))
+        for line in json_lines(text)
+        if line.get("event") == spec["event"]
+    ]
+
+
+def sample_rows(spec: Mapping[str, Any], text: str) -> Series:
+    """Samples from rows that hold a time of ending and the mean rate since the row before.
+
+    The first row covers ``interval_seconds``, the averaging time that the tool was asked for.
+    """
+    columns = spec["csv"]
+    time_scale, rate_scale = float(spec.get("time_scale", 1)), float(spec.get("rate_scale", 1))
+    samples: Series = []
+    for row in csv.reader(text.splitlines(), skipinitialspace=True):
+        try:
+            end = float(row[columns["end"]]) * time_scale
+            rate = float(row[columns["rate"]]) * rate_scale
+        except (IndexError, ValueError) as error:
+            raise ExtractionError(f"a progress row is not of the promised form: {row}") from error
+        begin = samples[-1][1] if samples else end - float(spec["interval_seconds"])
+        if end > begin:
+            samples.append((begin, end, rate * (end - begin)))
+    return samples
+
+
+def span(series: Sequence[Series]) -> tuple[float, float]:
+    """The time in which every series of a load ran: latest begin, earliest end, in seconds."""
+    return max(one[0][0] for one in series), min(one[-1][1] for one in series)
+
+
+def rate(series: Sequence[Series], begin: float, end: float) -> float:
+    """Amount a second moved between two times; samples that reach over an edge count in part."""
+    if end <= begin:
+        raise ExtractionError("the loads had no time in common")
+    moved = sum(
+        amount * max(0.0, min(last, end) - max(first, begin)) / (last - first)
+        for one in series
+        for first, last, amount in one
+        if last > first
+    )
+    return moved / (end - begin)
+
+
+def relative_half_width(series: Sequence[Series], begin: float, end: float) -> float | None:
+    """Half the width of the 95 % interval of the rate, relative to the rate, by batch means.
+
+    None when the window holds fewer than two samples a batch, so that nothing can be said.
+    """
+    inside = sum(1 for one in series for first, last, _ in one if first >= begin and last <= end)
+    if inside < 2 * BATCHES or end <= begin:
+        return None
+    step = (end - begin) / BATCHES
+    means = [rate(series, begin + i * step, begin + (i + 1) * step) for i in range(BATCHES)]
+    mean = sum(means) / BATCHES
+    if mean <= 0:
+        return None
+    variance = sum((m - mean) ** 2 for m in means) / (BATCHES - 1)
+    return T_QUANTILE * math.sqrt(variance / BATCHES) / mean

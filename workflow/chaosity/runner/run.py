@@ -1,0 +1,231 @@
+"""Measures one point: preconditions, one barrier, the common window, the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from chaosity.records import SCHEMA_VERSION, check, utc_now, verdict
+from chaosity.runner import drives, environment, progress, verify
+from chaosity.runner.process import Load, LoadError
+
+# Two controllers may meet on a host; the lock file is where every user may make one.
+LOCK = Path("/tmp/chaosity-measuring.lock")
+# How long to wait for another measurement to end before the point fails.
+LOCK_SECONDS = 900.0
+# Time to allocate, place and touch the memory: 64 GiB at 1 GB/s and some more.
+READY_SECONDS = 120.0
+# How often running loads are looked after. Each look costs microseconds.
+POLL_SECONDS = 0.005
+# How often the precision reached is computed; it reads all samples so far.
+PRECISION_SECONDS = 0.1
+
+Record = dict[str, Any]
+
+
+class PointError(Exception):
+    """The point cannot be measured; the text says why."""
+
+
+@contextlib.contextmanager
+def alone_on_host() -> Iterator[int]:
+    """Hold the host's lock: one measurement at a time, whoever asks.
+
+    Yields:
+        The lock's file descriptor. Loads inherit it, so that a load that outlives a killed runner
+        still keeps others from measuring beside it.
+
+    Raises:
+        PointError: another measurement did not end in time.
+    """
+    try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
+        handle = os.open(LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        handle = os.open(LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        limit = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > limit:
+                    raise PointError(f"another measurement held {LOCK} too long") from None
+                time.sleep(0.05)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def memory_available(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Check that the loads fit into the free memory of their nodes, read back just now.
+
+    Raises:
+        PointError: a node is missing or has too little.
+    """
+    free = environment.free_memory_bytes()
+    wanted: dict[int, int] = {}
+    for load in point["loads"]:
+        nodes = load["placement"]["memory_nodes"]
+        for node in nodes:
+            wanted[node] = wanted.get(node, 0) + load["memory_bytes"] // len(nodes)
+    for node, size in wanted.items():
+        if node not in free:
+            raise PointError(f"node {node} has no memory on this host")
+        if size > free[node]:
+            raise PointError(f"node {node} has {free[node]} bytes free, {size} are needed")
+    detail = ", ".join(f"node {n}: {s} of {free[n]} free bytes" for n, s in wanted.items())
+    return check("free memory", True, detail)
+
+
+def processors_available(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Check that every unit asked for may be used here (a cgroup may forbid some).
+
+    Raises:
+        PointError: some may not.
+    """
+    allowed = os.sched_getaffinity(0)
+    for load in point["loads"]:
+        missing = verify.parse_cpus(load["initiator"]["cpus"]) - allowed
+        if missing:
+            raise PointError(f"this process may not run on PU {sorted(missing)}")
+    return check("processing units", True, f"{len(allowed)} allowed")
+
+
+def prepare(point: Mapping[str, Any], folder: Path) -> tuple[list[Load], list[dict[str, Any]]]:
+    """Check the preconditions and lay out a working folder for each load."""
+    checks = [processors_available(point), memory_available(point)]
+    loads = []
+    for spec in point["loads"]:
+        own = folder / spec["name"]
+        own.mkdir()
+        checks += drives.prepare(spec, own)
+        loads.append(Load(spec, own))
+    return loads, checks
+
+
+def start(loads: list[Load], lock: int) -> float:
+    """Start all loads as one: those with a barrier get ready first, then all begin.
+
+    Returns:
+        Time of the start on the monotonic clock, in seconds.
+    """
+    for load in (one for one in loads if one.barrier):
+        load.start(lock)
+    for load in (one for one in loads if one.barrier):
+        load.wait_ready(READY_SECONDS)
+    for load in (one for one in loads if not one.barrier):
+        load.start(lock)
+    for load in (one for one in loads if one.barrier):
+        load.release()
+    return time.monotonic()
+
+
+def precise(loads: list[Load], wanted: float) -> bool:
+    """Whether the rate of every load that reports while it runs has settled closely enough."""
+    for load in loads:
+        series = [list(load.samples)]
+        if not series[0]:
+            return False
+        begin, end = progress.span(series)
+        width = progress.relative_half_width(series, begin, end)
+        if width is None or width > wanted:
+            return False
+    return True
+
+
+def wait(loads: list[Load], began: float, stopping: Mapping[str, Any], timeout: float) -> None:
+    """Wait until the point has been measured, by the stopping rule.
+
+    Loads that end by themselves decide where there are any: the first to end ends the window.
+    Otherwise the point ends when its rates are precise enough or its time is up.
+
+    Raises:
+        PointError: nothing ended in time.
+    """
+    own_end = [load for load in loads if not load.stoppable]
+    shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
+    wanted = stopping.get("relative_precision")
+    next_look = began + shortest
+    while all(load.running() for load in loads):
+        now = time.monotonic()
+        if now - began > timeout:
+            raise PointError(f"not finished after {timeout:g} s")
+        for load in loads:
+            load.look_when_due()
+        if not own_end:
+            if now - began >= longest:
+                return
+            if wanted is not None and now >= next_look:
+                if precise(loads, wanted):
+                    return
+                next_look = now + PRECISION_SECONDS
+        time.sleep(POLL_SECONDS)
+
+
+def measure(
+    point: Mapping[str, Any], folder: Path, record: Record, lock: int
+) -> list[dict[str, Any]]:
+    """Measure the point; what is known goes into the record even when it fails midway.
+
+    Returns:
+        The checks of the verdict.
+    """
+    loads, checks = prepare(point, folder)
+    try:
+        began = start(loads, lock)
+        wait(loads, began, point["stopping"], point["timeout_seconds"])
+    finally:
+        started = [load for load in loads if hasattr(load, "process")]
+        for load in started:
+            load.stop()
+        for load in started:
+            load.finish()
+        record["loads"] = [load.report() for load in started]
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    record["runner_seconds"] = usage.ru_utime + usage.ru_stime
+    record["environment_after"] = environment.snapshot()
+    return checks + verify.whole(record)
+
+
+def run(point: Mapping[str, Any], replicate: int) -> Record:
+    """Measure one replicate of a point and return its record, whatever happens.
+
+    Args:
+        point: what the design says, see ``schemas/record.schema.json``, key ``point``.
+        replicate: 1, 2, ...
+    """
+    record: Record = {
+        "schema_version": SCHEMA_VERSION,
+        "point": point,
+        "replicate": replicate,
+        "order": point["orders"][replicate - 1],
+        "stopping": point["stopping"],
+        "began_at": utc_now(),
+        "measured_on": socket.gethostname(),
+        "loads": [],
+    }
+    checks: list[dict[str, Any]] = []
+    folder = Path(tempfile.mkdtemp(prefix="chaosity-"))
+    try:
+        with alone_on_host() as lock:
+            record["environment_before"] = environment.snapshot()
+            checks = measure(point, folder, record, lock)
+    except (PointError, LoadError, drives.DriveError) as error:
+        checks.append(check("measured", False, str(error)))
+    except Exception as error:  # a fault of this program must not stop the others' points
+        checks.append(check("measured", False, f"{type(error).__name__}: {error}"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    record["finished_at"] = utc_now()
+    record["verdict"] = verdict(checks)
+    return record

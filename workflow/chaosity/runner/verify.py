@@ -1,0 +1,183 @@
+"""Checks that a measurement means what it says: each gives one line of the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from chaosity.records import check
+from chaosity.runner import progress, values
+from chaosity.runner.extract import ExtractionError
+from chaosity.runner.extract import values as extract_values
+from chaosity.runner.placement import parse_cpus
+
+# Share of a load's private pages that must lie on the nodes asked for. The rest is stacks and
+# library data, some MiB beside working sets of hundreds.
+MEMORY_SHARE = 0.98
+# Below this much private memory a share says nothing.
+MEMORY_FLOOR_BYTES = 32 * 1024 * 1024
+# A wall clock that was stepped by more than this moves fio's time stamps against the others'.
+CLOCK_STEP_SECONDS = 0.005
+# Processor time of others, as a share of the time that the initiators' units had, above which a
+# reader should know. One per cent is well below the effects that are looked for.
+FOREIGN_SHARE = 0.01
+
+Check = dict[str, Any]
+# Comparisons that a benchmark file may use below ``valid``.
+COMPARISONS = {
+    "equals": lambda seen, wanted: str(seen) == str(wanted),
+    "one_of": lambda seen, wanted: str(seen) in [str(one) for one in wanted],
+    "at_least": lambda seen, wanted: float(seen) >= float(wanted),
+    "at_most": lambda seen, wanted: float(seen) <= float(wanted),
+}
+
+
+def exit_status(load: Mapping[str, Any]) -> Check:
+    """The tool ended as its benchmark file says that it ends when all is well."""
+    status, signalled = load["exit_status"], load["signalled"]
+    good = load["stop"]["exit"] if signalled else [0]
+    said = load["outputs"]["stderr"].strip().splitlines()
+    detail = f"exit status {status}" + (f" after SIG{signalled}" if signalled else "")
+    passed = status in good and signalled != "KILL"
+    return check(
+        f"{load['name']}: ended well",
+        passed,
+        detail if passed or not said else f"{detail}: {said[-1][:300]}",
+    )
+
+
+def did_what_was_asked(load: Mapping[str, Any]) -> list[Check]:
+    """The tool's own account agrees with what was asked of it."""
+    checks = []
+    for rule in load["valid"]:
+        kind = next(name for name in COMPARISONS if name in rule)
+        name = f"{load['name']}: {rule['name']}"
+        try:
+            seen = extract_values(rule, load["outputs"])
+            passed = all(COMPARISONS[kind](one, rule[kind]) for one in seen)
+            shown = ", ".join(dict.fromkeys(str(one) for one in seen))
+            detail = f"{shown[:200]}" if passed else f"{shown[:200]}, wanted {kind} {rule[kind]}"
+        except (ExtractionError, TypeError, ValueError) as error:
+            passed, detail = False, str(error)
+        checks.append(check(name, passed, detail))
+    return checks
+
+
+def threads_placed(load: Mapping[str, Any]) -> Check:
+    """Every thread may run only on the initiator's units; a pinning tool has one on each."""
+    name = f"{load['name']}: threads"
+    seen = load["placement_seen"]
+    if not seen:
+        return check(name, False, "the load ended before its placement could be seen")
+    wanted = parse_cpus(load["initiator"]["cpus"])
+    allowed = [parse_cpus(thread["cpus_allowed"]) for thread in seen["threads"]]
+    strayed = sum(1 for one in allowed if not one <= wanted)
+    if strayed:
+        return check(name, False, f"{strayed} of {len(allowed)} threads may leave {sorted(wanted)}")
+    pinned = {next(iter(one)) for one in allowed if len(one) == 1}
+    if load["placement"].get("pinned") and pinned != wanted:
+        return check(name, False, f"threads are pinned to {sorted(pinned)}, not {sorted(wanted)}")
+    return check(name, True, f"{len(allowed)} threads within {load['initiator']['cpus']}")
+
+
+def memory_placed(load: Mapping[str, Any]) -> Check:
+    """The pages are on the nodes that were asked for."""
+    name = f"{load['name']}: pages"
+    nodes = load["placement"]["memory_nodes"]
+    seen = load["placement_seen"] or {}
+    by_node = seen.get("memory_bytes_by_node")
+    if by_node is None:
+        return check(name, None, "this kernel has no numa_maps", decisive=False)
+    total = sum(by_node.values())
+    floor = min(MEMORY_FLOOR_BYTES, load["memory_bytes"] * MEMORY_SHARE)
+    if total < floor:
+        return check(name, False, f"only {total} bytes of private memory were seen")
+    share = sum(by_node.get(str(node), 0) for node in nodes) / total
+    detail = f"{100 * share:.2f} % of {total} bytes on node {','.join(map(str, nodes))}"
+    return check(name, share >= placed_share(load, total), detail)
+
+
+def placed_share(load: Mapping[str, Any], total: int) -> float:
+    """The share of pages that must be where they were asked for."""
+    return MEMORY_SHARE if total >= MEMORY_FLOOR_BYTES else 0.9
+
+
+def metric_bounds(load: Mapping[str, Any], found: Mapping[str, float]) -> list[Check]:
+    """Every value is a positive number, and not more than the hardware can do."""
+    checks = []
+    for metric, value in found.items():
+        bound = load["metrics"][metric].get("at_most")
+        name = f"{load['name']}: {metric}"
+        if not math.isfinite(value) or value <= 0:
+            checks.append(check(name, False, f"{value} is no rate"))
+        elif bound is not None and value > bound:
+            checks.append(check(name, False, f"{value:.4g} is above the bound {bound:.4g}"))
+        else:
+            limit = "no upper bound is known" if bound is None else f"at most {bound:.4g}"
+            checks.append(check(name, True, limit))
+    return checks
+
+
+def precision(record: Mapping[str, Any]) -> list[Check]:
+    """Whether each load's rate settled as closely as the stopping rule asks (a note)."""
+    wanted = record["stopping"].get("relative_precision")
+    if wanted is None:
+        return []
+    checks = []
+    series = values.all_series(record)
+    common = values.window(record, series)
+    for name, one in series.items():
+        begin, end = common or progress.span(one)
+        width = progress.relative_half_width(one, begin, end)
+        detail = "too few samples to tell" if width is None else f"±{100 * width:.2f} % in the run"
+        passed = None if width is None else width <= wanted
+        checks.append(check(f"{name}: precision", passed, detail, decisive=False))
+    return checks
+
+
+def undisturbed(record: Mapping[str, Any]) -> Check:
+    """How much processor time others took meanwhile, the hypervisor's included (a note)."""
+    before, after = record["environment_before"], record["environment_after"]
+    spent = {
+        kind: after["processor_seconds"].get(kind, 0) - before["processor_seconds"].get(kind, 0)
+        for kind in before["processor_seconds"]
+    }
+    busy = sum(spent.get(k, 0) for k in ("user", "nice", "system", "irq", "softirq", "steal"))
+    own = sum(load["processor_seconds"] for load in record["loads"]) + record["runner_seconds"]
+    elapsed = after["taken_monotonic_seconds"] - before["taken_monotonic_seconds"]
+    units = set().union(*(parse_cpus(load["initiator"]["cpus"]) for load in record["loads"]))
+    share = max(0.0, busy - own) / max(elapsed * len(units), 1e-9)
+    stolen = spent.get("steal", 0) / max(elapsed * len(units), 1e-9)
+    detail = f"others took {100 * share:.1f} % of the units' time"
+    detail += f", {100 * stolen:.1f} % was stolen by the hypervisor" if stolen > 0 else ""
+    return check("undisturbed", share <= FOREIGN_SHARE, detail, decisive=False)
+
+
+def clock_kept(record: Mapping[str, Any]) -> Check:
+    """The wall clock was not stepped meanwhile; decisive where time stamps hang on it."""
+    step = abs(
+        record["environment_after"]["realtime_minus_monotonic_seconds"]
+        - record["environment_before"]["realtime_minus_monotonic_seconds"]
+    )
+    needed = len(record["loads"]) > 1 and any(
+        (load["progress"] or {}).get("clock") == "realtime" for load in record["loads"]
+    )
+    detail = f"moved by {1000 * step:.2f} ms against the monotonic clock"
+    return check("wall clock", step <= CLOCK_STEP_SECONDS, detail, decisive=needed)
+
+
+def whole(record: Mapping[str, Any]) -> list[Check]:
+    """All checks of a finished measurement."""
+    checks: list[Check] = []
+    for load in record["loads"]:
+        checks += [exit_status(load), *did_what_was_asked(load)]
+        checks += [threads_placed(load), memory_placed(load)]
+    try:
+        found = values.of_record(record)
+        for load in record["loads"]:
+            checks += metric_bounds(load, found[load["name"]])
+        checks += precision(record)
+    except ExtractionError as error:
+        checks.append(check("values", False, str(error)))
+    return [*checks, clock_kept(record), undisturbed(record)]
