@@ -1,0 +1,175 @@
+"""Reads and checks YAML files: config, experiments, benchmarks, host variables.
+
+Every schema is closed, so that a key that nobody reads is an error with the file, the key and what
+is allowed, before any job runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError, best_match
+
+from chaosity.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMAS = ROOT / "workflow" / "schemas"
+CONFIG = ROOT / "workflow" / "config" / "config.yaml"
+EXPERIMENTS = ROOT / "workflow" / "experiments"
+BENCHMARKS = ROOT / "templates" / "benchmarks"
+
+
+@cache
+def schema(name: str) -> Draft202012Validator:
+    """The validator of ``workflow/schemas/<name>.schema.yaml``."""
+    text = (SCHEMAS / f"{name}.schema.yaml").read_text(encoding="utf-8")
+    return Draft202012Validator(yaml.safe_load(text))
+
+
+def read_yaml(path: Path) -> Any:
+    """The document in a YAML file.
+
+    Raises:
+        UserError: it is missing or no YAML; the error names line and column.
+    """
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot be read ({error.strerror})", str(path)) from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise UserError(f"is no YAML: {getattr(error, 'problem', error)}", place) from error
+
+
+def closest(name: str, allowed: Iterable[str]) -> str:
+    """What is allowed, and which of it was probably meant."""
+    known = sorted(str(one) for one in allowed)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    listed = f"allowed: {', '.join(known) or 'nothing'}"
+    return f"did you mean {near[0]}? {listed}" if near else listed
+
+
+def explain(error: ValidationError, where: str) -> UserError:
+    """A validation error as one sentence: file, key, and what is allowed."""
+    key = ".".join(str(step) for step in error.absolute_path) or "the document"
+    place = f"{where}, {key}"
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        allowed = error.schema.get("properties", {})
+        extra = next(iter(set(error.instance) - set(allowed)))
+        return UserError(f"there is no key {extra!r}", place, closest(extra, allowed))
+    if error.validator == "required":
+        missing = next(k for k in error.validator_value if k not in error.instance)
+        return UserError(f"the key {missing!r} is missing", place)
+    if error.validator == "enum":
+        remedy = closest(error.instance, map(str, error.validator_value))
+        return UserError(f"{error.instance!r} is not known", place, remedy)
+    if error.validator == "type":
+        return UserError(f"{error.instance!r} is not of type {error.validator_value}", place)
+    return UserError(error.message, place)
+
+
+def deepest(error: ValidationError) -> ValidationError:
+    """The most telling error below one; among alternatives, that of the one that fits best."""
+    while error.context:
+        nearest = max(error.context, key=lambda e: (len(e.absolute_path), e.validator == "enum"))
+        error = nearest
+    return error
+
+
+def validate(document: Any, name: str, where: str) -> None:
+    """Check a document against a closed schema.
+
+    Raises:
+        UserError: it does not fit; one sentence names the key and what is allowed.
+    """
+    error = best_match(schema(name).iter_errors(document))
+    if error is not None:
+        raise explain(deepest(error), where)
+
+
+def known_names(folder: Path) -> list[str]:
+    """Names of the YAML files in a folder, without the ending."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def named_file(folder: Path, name: str, where: str, what: str) -> Path:
+    """The YAML file of an experiment or a benchmark.
+
+    Raises:
+        UserError: there is none of this name.
+    """
+    if name not in known_names(folder):
+        raise UserError(f"there is no {what} {name!r}", where, closest(name, known_names(folder)))
+    return folder / f"{name}.yaml"
+
+
+def load_experiment(name: str, where: str = "config, experiments") -> dict[str, Any]:
+    """An experiment's YAML file, checked."""
+    path = named_file(EXPERIMENTS, name, where, "experiment")
+    document = read_yaml(path)
+    validate(document, "experiment", relative(path))
+    if document["experiment"] != name:
+        raise UserError(f"names itself {document['experiment']!r}", relative(path))
+    return document
+
+
+def load_benchmark(name: str, where: str = "config, benchmarks") -> dict[str, Any]:
+    """A benchmark's YAML file, checked."""
+    path = named_file(BENCHMARKS, name, where, "benchmark")
+    document = read_yaml(path)
+    validate(document, "benchmark", relative(path))
+    if document["benchmark"] != name:
+        raise UserError(f"names itself {document['benchmark']!r}", relative(path))
+    return document
+
+
+def relative(path: Path) -> str:
+    """A path as a person in the repository would name it."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, Any]:
+    """The config, checked beyond what its schema can say.
+
+    Raises:
+        UserError: an unknown experiment, benchmark, category or parameter, or times that
+            contradict each other.
+    """
+    checked = dict(config)
+    validate(checked, "config", where)
+    for name in checked["experiments"]:
+        load_experiment(name, f"{where}, experiments")
+    for category, name in checked["benchmarks"].items():
+        benchmark = load_benchmark(name, f"{where}, benchmarks.{category}")
+        if benchmark["category"] != category:
+            raise UserError(
+                f"{name} serves {benchmark['category']}", f"{where}, benchmarks.{category}"
+            )
+        if category not in checked["stopping"]:
+            raise UserError(f"the key {category!r} is missing", f"{where}, stopping")
+        given = checked["parameters"].get(name, {})
+        for key in given:
+            if key not in benchmark.get("parameters", {}):
+                raise UserError(
+                    f"{name} has no parameter {key!r}",
+                    f"{where}, parameters.{name}",
+                    closest(key, benchmark.get("parameters", {})),
+                )
+    for name in checked["parameters"]:
+        named_file(BENCHMARKS, name, f"{where}, parameters", "benchmark")
+    for category, rule in checked["stopping"].items():
+        if rule["min_seconds"] > rule["max_seconds"]:
+            raise UserError("min_seconds is above max_seconds", f"{where}, stopping.{category}")
+    return checked
+
+
+def read_config(path: Path = CONFIG) -> dict[str, Any]:
+    """A config file on its own, for the command line (Snakemake merges several itself)."""
+    return check_config(read_yaml(path), relative(path))

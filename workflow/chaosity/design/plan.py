@@ -1,0 +1,168 @@
+"""The plan of a host: its points in random order within blocks, and how long they take."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chaosity.benchmarks import open_benchmarks
+from chaosity.components import drive_component
+from chaosity.config import load_experiment
+from chaosity.design.elements import DriveRef, Elements
+from chaosity.design.expand import Expansion, Point
+from chaosity.errors import UserError
+from chaosity.topology.model import Topology
+
+# The stand-in where a host has no NVMe drive, and its name in every figure.
+FILE_COMPONENT = "file0"
+DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host of the inventory: its name, its variables and what was discovered."""
+
+    name: str
+    configuration: str
+    topology: Topology
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+    def drives(self, results: Path) -> tuple[DriveRef, ...]:
+        """The drives to measure: NVMe, those the inventory adds, or a file in their place.
+
+        Raises:
+            UserError: ``chaosity_destructive_drives`` names a drive that is not there.
+        """
+        destructive = set(self.variables.get("chaosity_destructive_drives", []))
+        found = [
+            DriveRef(
+                component=drive_component(drive),
+                node=drive.node,
+                pci=drive.pci,
+                serial=drive.serial,
+                size_bytes=drive.size_bytes,
+                link_bytes_per_second=drive.link_bytes_per_second,
+                destructive=any(drive.serial and one.endswith(drive.serial) for one in destructive),
+            )
+            for drive in self.topology.drives
+            if drive.name is not None and drive.pci is not None
+        ]
+        for path in self.variables.get("chaosity_extra_drives", []):
+            found.append(
+                DriveRef(extra_component(path), None, path=path, destructive=path in destructive)
+            )
+        return tuple(found) or (self.file(results),)
+
+    def file(self, results: Path) -> DriveRef:
+        """The file that stands in for a drive."""
+        given = self.variables.get("chaosity_storage_file", {})
+        folder = Path(given.get("directory", results / self.name / "scratch")).absolute()
+        size = given.get("bytes", DEFAULT_FILE_BYTES)
+        return DriveRef(FILE_COMPONENT, None, file=str(folder / FILE_COMPONENT), size_bytes=size)
+
+
+def extra_component(path: str) -> str:
+    """Component name of a block device that the inventory adds by its path."""
+    return "disk-" + re.sub(r"[^A-Za-z0-9_]+", "-", Path(path).name)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be measured on one host."""
+
+    host: Host
+    points: tuple[Point, ...]
+    notes: tuple[str, ...]
+    replicates: int
+    seed: int
+
+    @property
+    def estimated_seconds(self) -> float:
+        """How long all points and replicates take."""
+        return self.replicates * sum(point["estimated_seconds"] for point in self.points)
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of all points and their order."""
+        listed = [[point["definition"], point["orders"]] for point in self.points]
+        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
+
+    def summary(self) -> dict[str, Any]:
+        """Points, replicates and time, in all and of each experiment."""
+        experiments: dict[str, dict[str, Any]] = {}
+        for point in self.points:
+            one = experiments.setdefault(
+                point["experiment"], {"points": 0, "measurements": 0, "estimated_seconds": 0.0}
+            )
+            one["points"] += 1
+            one["measurements"] += self.replicates
+            one["estimated_seconds"] += self.replicates * point["estimated_seconds"]
+        return {
+            "host": self.host.name,
+            "configuration": self.host.configuration,
+            "points": len(self.points),
+            "replicates": self.replicates,
+            "measurements": self.replicates * len(self.points),
+            "estimated_seconds": self.estimated_seconds,
+            "experiments": experiments,
+            "notes": list(self.notes),
+        }
+
+    def write(self, folder: Path) -> None:
+        """Write every point as ``<experiment>/<point>.json`` into a new folder."""
+        shutil.rmtree(folder, ignore_errors=True)
+        for experiment in {point["experiment"] for point in self.points}:
+            (folder / experiment).mkdir(parents=True)
+        for point in self.points:
+            path = folder / point["experiment"] / f"{point['point']}.json"
+            path.write_text(json.dumps(point, indent=1) + "\n", encoding="utf-8")
+
+
+def in_order(points: Sequence[Point], replicates: int, seed: int) -> list[Point]:
+    """Give each point its place in the random order of every replicate block.
+
+    All of replicate 1 comes before all of replicate 2, so that drift of the host falls on whole
+    blocks, and the order within a block is a seeded permutation of its own.
+    """
+    orders: list[list[int]] = [[] for _ in points]
+    for block in range(replicates):
+        places = list(range(len(points)))
+        random.Random(f"{seed}/{block}").shuffle(places)
+        for point, place in enumerate(places):
+            orders[point].append(block * len(points) + place)
+    return [{**point, "orders": order} for point, order in zip(points, orders, strict=True)]
+
+
+def plan_host(
+    host: Host, config: Mapping[str, Any], experiments: Sequence[str] | None = None
+) -> Plan:
+    """Expand all experiments of the config for a host.
+
+    Args:
+        host: the host with its topology.
+        config: the checked config.
+        experiments: only these; None for those of the config.
+
+    Raises:
+        UserError: an experiment or benchmark does not fit this host.
+    """
+    results = Path(config["results"])
+    elements = Elements(host.topology, host.drives(results))
+    expansion = Expansion(elements, open_benchmarks(config), config)
+    points: list[Point] = []
+    for name in experiments or config["experiments"]:
+        found = expansion.points(load_experiment(name))
+        if not found:
+            raise UserError("has no point on this host", f"experiment {name}, host {host.name}")
+        points += [
+            {"host": host.name, "configuration": host.configuration, **point} for point in found
+        ]
+    ordered = in_order(points, config["replicates"], config["seed"])
+    return Plan(host, tuple(ordered), tuple(expansion.notes), config["replicates"], config["seed"])

@@ -1,0 +1,201 @@
+"""Evaluates the selectors of an experiment's YAML against a host.
+
+A selector yields the choices for one side of a load. Some refer to a side of a load named before
+(``same_as: memory.initiator``), so loads are chosen in the order in which the file has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+from chaosity.config import closest
+from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.errors import UserError
+
+Side = Initiator | Target
+Chosen = Mapping[str, Mapping[str, Side]]
+# All sets of 8 nodes are 255; beyond, the number doubles with each node and sets are left out.
+AT_MOST_SETS = 255
+NONE = Target("none", "none", ())
+
+
+def as_list(selector: Any) -> list[dict[str, Any]]:
+    """One selector or a list of them, as a list."""
+    return selector if isinstance(selector, list) else [selector]
+
+
+def only_key(selector: Mapping[str, Any], options: tuple[str, ...], where: str) -> str:
+    """The one key of a selector that is not an option.
+
+    Raises:
+        UserError: there is none, or more than one.
+    """
+    keys = [key for key in selector if key not in options]
+    if len(keys) != 1:
+        raise UserError(f"a selector has one kind, this one has {keys or 'none'}", where)
+    return keys[0]
+
+
+def referred(reference: str, chosen: Chosen, where: str) -> Side:
+    """The side of an earlier load that a selector refers to, e.g. ``memory.initiator``.
+
+    Raises:
+        UserError: no load of that name stands before this one.
+    """
+    load, _, side = reference.partition(".")
+    if load not in chosen or side not in chosen[load]:
+        known = [f"{name}.{one}" for name, sides in chosen.items() for one in sides]
+        raise UserError(f"{reference} does not stand before it", where, closest(reference, known))
+    return chosen[load][side]
+
+
+def initiators(selectors: Any, host: Elements, chosen: Chosen, where: str) -> list[Initiator]:
+    """All initiators that the selectors mean; of equal ones the first keeps its name.
+
+    Raises:
+        UserError: a name that this host does not have, or a side that is no initiator.
+    """
+    found: list[Initiator] = []
+    for selector in as_list(selectors):
+        key = only_key(selector, ("threads",), where)
+        value = selector[key]
+        one_per_core = selector.get("threads", "one_per_core") == "one_per_core"
+        if key == "each":
+            found += host.initiators(value, one_per_core)
+        elif key == "first_pu_of":
+            found += host.first_pu(value)
+        elif key == "names":
+            found += [named_initiator(name, host, one_per_core, where) for name in value]
+        elif key == "same_as":
+            side = referred(value, chosen, where)
+            if not isinstance(side, Initiator):
+                raise UserError(f"{value} is no initiator", where)
+            found.append(side)
+        else:
+            found += one_of_each_relation(referred(value, chosen, where), host)
+    first: dict[tuple[int, ...], Initiator] = {}
+    for one in found:
+        first.setdefault(one.cpus, one)
+    return list(first.values())
+
+
+def named_initiator(name: str, host: Elements, one_per_core: bool, where: str) -> Initiator:
+    """The initiator that a person names, e.g. ``node3`` or ``pu12``."""
+    levels = ("node", "pu", "core", "l3_domain", "package", "machine")
+    known = {one.name: one for level in levels for one in host.initiators(level, one_per_core)}
+    if name not in known:
+        raise UserError(f"this host has no initiator {name!r}", where, closest(name, known))
+    return known[name]
+
+
+def one_of_each_relation(side: Side, host: Elements) -> list[Initiator]:
+    """For each relation to a side, the next node that stands in it.
+
+    The same node first, then another node of the package, then one of another package; "next" is
+    counted onwards from the side's own node, so that not all points fall upon node 0.
+    """
+    nodes = host.initiators("node", True)
+    own = min(side.nodes, default=0)
+    onwards = sorted(nodes, key=lambda one: (one.nodes[0] < own, one.nodes[0]))
+    found: dict[str, Initiator] = {}
+    for one in onwards:
+        found.setdefault(host.relation(side, one), one)
+    return list(found.values())
+
+
+def targets(
+    selectors: Any, initiator: Initiator, host: Elements, chosen: Chosen, where: str
+) -> list[Target]:
+    """All targets that the selectors mean; of equal ones the first keeps its name.
+
+    Raises:
+        UserError: a name that this host does not have, or a side that is no target.
+    """
+    found: list[Target] = []
+    for selector in as_list(selectors):
+        key = only_key(selector, (), where)
+        value = selector[key]
+        if key == "each":
+            found += [host.memory([node.os_index]) for node in host.topology.targets]
+        elif key == "local_to":
+            side = referred(value, chosen, where)
+            if not isinstance(side, Initiator):
+                raise UserError(f"{value} is no initiator", where)
+            found.append(host.memory(host.local_memory(side)))
+        elif key == "same_as":
+            side = referred(value, chosen, where)
+            if not isinstance(side, Target):
+                raise UserError(f"{value} is no target", where)
+            found.append(side)
+        elif key == "names":
+            found += [named_memory(name, host, where) for name in value]
+        else:
+            found += drive_sets(value, initiator, host, where)
+    first: dict[tuple[Any, ...], Target] = {}
+    for one in found:
+        content = (one.kind == "none", one.nodes if not one.drives else (), one.drives)
+        first.setdefault(content, one)
+    return list(first.values())
+
+
+def named_memory(name: str, host: Elements, where: str) -> Target:
+    """The memory node that a person names, e.g. ``node3``."""
+    known = {f"node{node.os_index}": node.os_index for node in host.topology.targets}
+    if name not in known:
+        raise UserError(f"this host has no memory node {name!r}", where, closest(name, known))
+    return host.memory([known[name]])
+
+
+def drive_sets(
+    selector: Mapping[str, Any], initiator: Initiator, host: Elements, where: str
+) -> list[Target]:
+    """The drive sets that a selector below ``drives`` means.
+
+    Raises:
+        UserError: it names a drive that this host does not have.
+    """
+    key = only_key(selector, ("none", "local", "at_most_sets"), where)
+    groups = host.drive_groups()
+    if selector.get("local"):
+        near = {node: drives for node, drives in groups.items() if node in initiator.nodes}
+        # Where no drive tells its node, "local" cannot be said; then all of them count.
+        groups = near if near or set(groups) != {None} else groups
+    found: list[Target] = [NONE] if selector.get("none") else []
+    if key == "each":
+        found += [host.drive_set("drive", (d,)) for group in groups.values() for d in group]
+    elif key == "first_of":
+        for group in groups.values():
+            found += [host.drive_set("first_of_node", group[:k]) for k in range(1, len(group))]
+    elif key == "all_of":
+        found += [host.drive_set("all_of_node", group) for group in groups.values()]
+    elif key == "all_of_each_set_of":
+        found += node_sets(host, selector.get("at_most_sets", AT_MOST_SETS))
+    elif key == "all":
+        everything = tuple(drive for group in groups.values() for drive in group)
+        found += [host.drive_set("all", everything)] if everything else []
+    else:
+        found += [named_drive(name, host, where) for name in selector["names"]]
+    return found
+
+
+def node_sets(host: Elements, at_most: int) -> list[Target]:
+    """All drives of every set of two or more nodes, small sets first; of too many, the first."""
+    groups = {node: drives for node, drives in host.drive_groups().items() if node is not None}
+    found = []
+    for size in range(2, len(groups) + 1):
+        for nodes in combinations(groups, size):
+            if len(found) >= at_most - len(groups):  # sets of one node are counted with the rest
+                return found
+            drives = tuple(drive for node in nodes for drive in groups[node])
+            found.append(host.drive_set("all_of_nodes", drives))
+    return found
+
+
+def named_drive(name: str, host: Elements, where: str) -> Target:
+    """The drive that a person names by its component."""
+    known = {drive.component: drive for drive in host.drives}
+    if name not in known:
+        raise UserError(f"this host has no drive {name!r}", where, closest(name, known))
+    return host.drive_set("drive", (known[name],))
