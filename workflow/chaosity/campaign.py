@@ -1,0 +1,179 @@
+"""What a run of the workflow knows: hosts, their plans, and what was measured before.
+
+Snakemake reads the workflow once in the process that a person started and again in jobs that run
+elsewhere. Only the first discovers and locks; the others read what it wrote down.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from chaosity.config import check_config
+from chaosity.design import Host, Plan, plan_host
+from chaosity.errors import UserError
+from chaosity.hosts import discover_hosts, read_hosts
+
+T = TypeVar("T")
+
+
+def checked_or_exit(make: Callable[[], T]) -> T:
+    """What `make` gives; an error for the user becomes one sentence and exit status 2."""
+    try:
+        return make()
+    except UserError as error:
+        print(f"chaosity: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def resource_name(host: str) -> str:
+    """The Snakemake resource that keeps measurements of a host apart."""
+    return "measuring_" + re.sub(r"\W", "_", host)
+
+
+class Campaign:
+    """Hosts, plans and records of one run.
+
+    Args:
+        config: the merged config, as Snakemake has it.
+        root: the repository.
+        discover: whether this process may look at hosts; else the last discovery is read.
+        limits: limits of Snakemake's resources.
+        measures: whether this process starts measurements, so that it must be alone.
+
+    Raises:
+        UserError: config, inventory or a host is not as it should be.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        *,
+        root: Path,
+        discover: bool = True,
+        limits: Mapping[str, Any] | None = None,
+        measures: bool = False,
+    ) -> None:
+        self.config = check_config(config)
+        self.results = Path(self.config["results"])
+        self.root = root
+        # Rules call `chaosity` and `chaosity-run`, which call the benchmarks: all of this
+        # installation, whatever else is on the search path.
+        os.environ["PATH"] = self.tool_path
+        if measures:
+            self.lock = alone(self.results)
+        found = discover_hosts(self.config, self.tool_path) if discover else read_hosts(self.config)
+        self.plans: dict[str, Plan] = {host.name: plan_host(host, self.config) for host in found}
+        self._index = {
+            (plan.host.name, point["experiment"], point["point"]): point
+            for plan in self.plans.values()
+            for point in plan.points
+        }
+        self._failures: dict[Path, list[str]] = {}
+        if measures:
+            self.check_limits(limits or {})
+
+    @property
+    def tools(self) -> Path:
+        """Where provisioning puts the project's own programs."""
+        return self.root / "build" / "kernels"
+
+    @property
+    def tool_path(self) -> str:
+        """Search path with the project's own programs first."""
+        own = [str(self.tools), str(Path(sys.executable).parent)]
+        given = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        return os.pathsep.join([*own, *(one for one in given if one not in own)])
+
+    @property
+    def hosts(self) -> dict[str, Host]:
+        """The hosts by name."""
+        return {name: plan.host for name, plan in self.plans.items()}
+
+    @property
+    def resources(self) -> dict[str, Callable[[Any], int]]:
+        """For each host a resource that its measurements take one of."""
+
+        def taken(name: str) -> Callable[[Any], int]:
+            return lambda wildcards: int(wildcards.host == name)
+
+        return {resource_name(name): taken(name) for name in self.hosts}
+
+    def check_limits(self, limits: Mapping[str, Any]) -> None:
+        """Make sure that one measurement runs at a time on each host.
+
+        Snakemake ignores a resource that has no limit, silently.
+
+        Raises:
+            UserError: the resource of a host has no limit of 1.
+        """
+        for name in self.hosts:
+            resource = resource_name(name)
+            if limits.get(resource) != 1:
+                raise UserError(
+                    f"measurements of {name} could run at the same time",
+                    "profile, resources",
+                    f"add `--resources {resource}=1` or the same line to the profile",
+                )
+
+    def point(self, host: str, experiment: str, name: str) -> dict[str, Any]:
+        """A planned point."""
+        return self._index[(host, experiment, name)]
+
+    def folder(self, host: str) -> Path:
+        """Where a host's files for its present configuration are."""
+        return self.results / host / self.hosts[host].configuration
+
+    def failures(self, wildcards: Any) -> int:
+        """Number of failed attempts of a replicate so far."""
+        folder = (
+            self.results
+            / wildcards.host
+            / wildcards.configuration
+            / wildcards.experiment
+            / wildcards.point
+            / "attempts"
+        )
+        if folder not in self._failures:
+            self._failures[folder] = [path.name for path in folder.glob("*.failed.json")]
+        prefix = f"rep{wildcards.replicate}."
+        return sum(1 for name in self._failures[folder] if name.startswith(prefix))
+
+    def records(self, host: str) -> list[str]:
+        """Paths of all records that a host's plan asks for."""
+        folder = self.folder(host)
+        plan = self.plans[host]
+        return [
+            f"{folder}/{point['experiment']}/{point['point']}/rep{replicate}.json"
+            for point in plan.points
+            for replicate in range(1, plan.replicates + 1)
+        ]
+
+
+def alone(results: Path) -> int:
+    """Hold a lock on the results, so that two runs do not write the same records.
+
+    The kernel frees it when the process ends, however it ends, so that nothing must be unlocked
+    after a crash (Snakemake's own lock must; profiles/default turns it off).
+
+    Raises:
+        UserError: another run is at work.
+    """
+    results.mkdir(parents=True, exist_ok=True)
+    handle = os.open(results / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.read(handle, 20).decode().strip()
+        os.close(handle)
+        raise UserError(
+            f"another run (process {pid}) writes here", str(results), "wait for it or stop it"
+        ) from None
+    os.ftruncate(handle, 0)
+    os.write(handle, str(os.getpid()).encode())
+    return handle

@@ -1,0 +1,61 @@
+"""``chaosity plan``: how many points, and how long they take, before anything runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from chaosity.config import CONFIG, read_config
+from chaosity.design import Host, Plan, plan_host
+from chaosity.topology import configuration_name, discover
+from chaosity.units import duration
+
+
+@click.command()
+@click.option("--topology", "source", default="live", show_default=True,
+              help="live, an hwloc XML file, or a captured /sys.")  # fmt: skip
+@click.option("--experiment", "experiments", multiple=True, help="Only this one; repeatable.")
+@click.option("--config", "config_file", default=CONFIG, show_default=True,
+              type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--list", "as_list", is_flag=True, help="Print every point's name, one a line.")
+def plan(
+    source: str, experiments: tuple[str, ...], config_file: Path, as_json: bool, as_list: bool
+) -> None:
+    """Say what would be measured on a host, and for how long. Nothing runs."""
+    config = read_config(config_file)
+    topology = discover(source)
+    name = "localhost" if source == "live" else Path(source).name.split(".")[0]
+    host = Host(name, configuration_name(topology), topology)
+    found = plan_host(host, config, experiments or None)
+    if as_json:
+        click.echo(json.dumps(found.summary(), indent=1))
+    elif as_list:
+        for point in found.points:
+            click.echo(f"{point['experiment']}/{point['point']}")
+    else:
+        show(found)
+
+
+def show(found: Plan) -> None:
+    """A table for the terminal: one line an experiment."""
+    summary = found.summary()
+    table = Table(title=f"{summary['host']} as {summary['configuration']}", title_justify="left")
+    table.add_column("experiment")
+    for column in ("points", "measurements", "about"):
+        table.add_column(column, justify="right")
+    rows: list[tuple[str, dict[str, Any]]] = [*summary["experiments"].items(), ("in all", summary)]
+    for name, one in rows:
+        if name == "in all":
+            table.add_section()
+        cells = (str(one["points"]), str(one["measurements"]), duration(one["estimated_seconds"]))
+        table.add_row(name, *cells)
+    console = Console()
+    console.print(table)
+    for note in summary["notes"]:
+        console.print(f"note: {note}", highlight=False)

@@ -1,0 +1,252 @@
+"""`chaosity topology`: what a host is, for a person on 100 columns or as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from chaosity.topology import (
+    Distances,
+    Drive,
+    Gpu,
+    Node,
+    Topology,
+    configuration_name,
+    discover,
+    format_cpu_list,
+)
+from chaosity.units import binary_bytes, count, decimal_bytes, quantity
+
+# A matrix wider than this does not fit on 100 columns; its classes are counted instead.
+_WIDEST_MATRIX = 16
+# CPUs striped over nodes (0,4,8,...) make lists of any length.
+_LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
+
+
+@click.command()
+@click.argument("source", default="live")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def topology(source: str, as_json: bool) -> None:
+    """Show what a host is.
+
+    SOURCE is "live" (this machine, the default), an hwloc XML file (`lstopo --of xml FILE`), or a
+    directory or tarball with a captured /sys (`hwloc-gather-topology NAME`).
+    """
+    found = discover(source)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=1))
+        return
+    console = Console(highlight=False)
+    for part in summary(found):
+        console.print(part)
+
+
+def summary(topology: Topology) -> Iterator[Table | Text]:
+    """The parts of the summary in their order; parts with nothing to say are left out."""
+    yield from _machine(topology)
+    yield _heading("NUMA nodes")
+    yield _nodes(topology)
+    if topology.distances and len(topology.distances.nodes) > 1:
+        yield _heading("Distances (10 is local)")
+        yield _distances(topology.distances)
+    yield from _drives(topology.drives)
+    if topology.gpus:
+        yield _heading("GPUs")
+        yield _gpus(topology.gpus)
+    if topology.accelerators:
+        yield _heading("Accelerators")
+        yield _accelerators(topology)
+    sentences = list(restriction_sentences(topology))
+    if sentences:
+        yield _heading("What cannot be used")
+        yield Text("\n".join(sentences))
+
+
+def _machine(topology: Topology) -> Iterator[Text]:
+    """The machine, its processors, and how they are set up: a line each."""
+    host, firmware = topology.host, topology.host.get("firmware") or {}
+    l3 = Counter(binary_bytes(domain.size_bytes) for domain in topology.l3_domains)
+    line, kinds = topology.cache_line_bytes, len(topology.core_kinds)
+    kernel = host.get("kernel_release")
+    rows = (
+        (host.get("name"), firmware.get("product_vendor"), firmware.get("product_name")),
+        (
+            f"{topology.counts.packages} x {_model(host.get('cpu_model'))}",
+            count(topology.counts.cores, "core"),
+            f"{kinds} kinds of cores" if kinds > 1 else None,
+            count(topology.counts.pus, "PU"),
+        ),
+        (
+            configuration_name(topology),
+            " + ".join(f"{number} x {size} L3" for size, number in l3.items()) or "no L3",
+            f"{line} B cache line" if line else None,
+            f"kernel {kernel}" if kernel else None,
+        ),
+    )
+    for row in rows:
+        if any(row):
+            yield Text(", ".join(filter(None, row)), style="bold" if row is rows[0] else "")
+
+
+def _model(name: str | None) -> str:
+    """A processor's name without trademark signs and the clock that it never runs at."""
+    return re.sub(r"\((R|TM)\)| @ .*|( \d+-Core)? Processor$", "", name or "unknown processor")
+
+
+def _nodes(topology: Topology) -> Table:
+    """One row a node; columns that would be empty are left out."""
+    drives = Counter(drive.node for drive in topology.drives)
+    gpus = Counter(gpu.node for gpu in topology.gpus if gpu.compute)
+    cores = Counter(node for core in topology.cores for node in core.nodes)
+    columns = {
+        "node": lambda node: str(node.os_index),
+        "package": lambda node: _or_dash(node.package),
+        "cores": lambda node: str(cores[node.os_index] or "-"),
+        "CPUs": lambda node: short_cpu_list(node.cpus) or "-",
+        "initiator": lambda node: "yes" if node.initiator else "-",
+        "target": lambda node: "yes" if node.target else "-",
+        "memory": _memory,
+        "side cache": lambda node: _size_or_dash(node.memory_side_cache_bytes),
+        "kind": lambda node: "-" if node.memory_bytes == 0 else node.kind,
+        "tier": lambda node: _or_dash(node.tier),
+        "drives": lambda node: str(drives[node.os_index] or "-"),
+        "GPUs": lambda node: str(gpus[node.os_index] or "-"),
+    }
+    table = _table()
+    cells = {name: [cell(node) for node in topology.nodes] for name, cell in columns.items()}
+    for name in ("side cache", "drives", "GPUs"):
+        if set(cells[name]) == {"-"}:
+            del cells[name]
+    for name in cells:
+        table.add_column(name, justify="left" if name in ("CPUs", "kind") else "right")
+    for row in zip(*cells.values(), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _memory(node: Node) -> str:
+    """Memory as firmware gave it where that is known: it does not change under a balloon."""
+    size = node.present_bytes or node.memory_bytes
+    return "none" if node.memory_bytes == 0 else binary_bytes(size)
+
+
+def _size_or_dash(size: int | None) -> str:
+    return binary_bytes(size) if size else "-"
+
+
+def _distances(distances: Distances) -> Table | Text:
+    if len(distances.nodes) > _WIDEST_MATRIX:
+        classes = Counter(value for row in distances.matrix for value in row)
+        pairs = ", ".join(f"{value} ({number} pairs)" for value, number in sorted(classes.items()))
+        return Text(pairs)
+    table = _table()
+    table.add_column("from \\ to", justify="right")
+    for node in distances.nodes:
+        table.add_column(str(node), justify="right")
+    for node, row in zip(distances.nodes, distances.matrix, strict=True):
+        table.add_row(str(node), *map(str, row))
+    return table
+
+
+def _drives(drives: tuple[Drive, ...]) -> Iterator[Table | Text]:
+    """Drives one by one; NVMe functions without a block device are counted by node."""
+    named = [drive for drive in drives if drive.name]
+    if named:
+        yield _heading("NVMe drives")
+        table = _table()
+        for column in ("slot", "name", "model", "serial", "size", "link", "node"):
+            table.add_column(column, overflow="fold")
+        for drive in named:
+            link = drive.link_bytes_per_second
+            table.add_row(
+                drive.pci or "-",
+                drive.name,
+                drive.model or "unknown",
+                drive.serial or "unknown",
+                decimal_bytes(drive.size_bytes),
+                quantity("link_bytes_per_second", link),
+                _place(drive.node),
+            )
+        yield table
+    bare = Counter(_place(drive.node) for drive in drives if not drive.name)
+    if bare:
+        yield _heading("NVMe functions without a block device")
+        yield Text(", ".join(f"{number} on node {place}" for place, number in bare.items()))
+
+
+def _gpus(gpus: tuple[Gpu, ...]) -> Table:
+    table = _table()
+    for column in ("slot", "name", "model", "memory", "node"):
+        table.add_column(column, overflow="fold")
+    for gpu in gpus:
+        memory = binary_bytes(gpu.memory_bytes) if gpu.compute else "display only"
+        table.add_row(gpu.pci or "-", gpu.name or "-", gpu.model or "-", memory, _place(gpu.node))
+    return table
+
+
+def _accelerators(topology: Topology) -> Text:
+    kinds = Counter((item.kind, _place(item.node)) for item in topology.accelerators)
+    found = ", ".join(f"{number} x {kind} on node {node}" for (kind, node), number in kinds.items())
+    return Text(found)
+
+
+def restriction_sentences(topology: Topology) -> Iterator[str]:
+    """In plain words, what the machine has and cannot be used from here."""
+    held = topology.restrictions
+    known = {*held.offline_cpus, *held.disallowed_cpus}
+    unknown = [cpu for cpu in held.missing_cpus if cpu not in known]
+    if held.offline_cpus:
+        yield f"{_cpus(held.offline_cpus)} offline."
+    if held.disallowed_cpus:
+        yield f"{_cpus(held.disallowed_cpus)} forbidden{_by(held.cgroup)}."
+    if unknown:
+        yield f"{_cpus(unknown)} offline or forbidden{_by(held.cgroup)}; the file does not say."
+    if held.disallowed_nodes:
+        nodes = format_cpu_list(held.disallowed_nodes)
+        plural = "" if len(held.disallowed_nodes) == 1 else "s"
+        yield f"The memory of node{plural} {nodes} is forbidden{_by(held.cgroup)}."
+    homeless = [cpu for cpu in topology.pus if not topology.nodes_of([cpu])]
+    if homeless:
+        yield f"{_cpus(homeless)} usable, but on no node."
+
+
+def _cpus(cpus: Iterable[int]) -> str:
+    listed = list(cpus)
+    return f"CPU {listed[0]} is" if len(listed) == 1 else f"CPUs {format_cpu_list(listed)} are"
+
+
+def _by(cgroup: str | None) -> str:
+    return f" by cgroup {cgroup}" if cgroup else ""
+
+
+def short_cpu_list(cpus: Iterable[int]) -> str:
+    """A Linux list, or its beginning and the number of CPUs when it is long."""
+    indexes = list(cpus)
+    text = format_cpu_list(indexes)
+    if len(text) <= _LONGEST_CPU_LIST:
+        return text
+    start = text[:_START_OF_LONG_LIST].rpartition(",")[0]
+    return f"{start},... ({len(indexes)})"
+
+
+def _heading(title: str) -> Text:
+    return Text(f"\n{title}", style="bold")
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, header_style="dim")
+
+
+def _place(node: int | None) -> str:
+    return "unknown" if node is None else str(node)
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,180 @@
+"""Builds the tidy table from records, and keeps it as Parquet.
+
+A planned point without a record becomes a row too, with status ``missing``, so that what was not
+measured can be told from what was never asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from chaosity import records
+from chaosity.errors import UserError
+from chaosity.runner import values
+from chaosity.runner.extract import ExtractionError
+from chaosity.topology.cpusets import format_cpu_list
+
+# Columns and their types; what each means is said in docs/design.md, section 6.
+COLUMNS = {
+    "host": "string",
+    "configuration": "string",
+    "experiment": "string",
+    "point": "string",
+    "replicate": "Int64",
+    "order": "Int64",
+    "measured_at": "string",
+    "status": "string",
+    "reason": "string",
+    "load": "string",
+    "benchmark": "string",
+    "category": "string",
+    "kernel": "string",
+    "initiator": "string",
+    "initiator_kind": "string",
+    "initiator_nodes": "string",
+    "threads": "Int64",
+    "target": "string",
+    "target_kind": "string",
+    "target_nodes": "string",
+    "drives": "Int64",
+    "file_backed": "boolean",
+    "relation": "string",
+    "metric": "string",
+    "value": "Float64",
+    "label": "string",
+    "factors": "string",
+}
+MISSING = "missing"
+Row = dict[str, Any]
+
+
+def point_files(points: Path) -> Iterator[Path]:
+    """The files of a plan, in a stable order."""
+    return iter(sorted(points.glob("*/*.json")))
+
+
+def rows_of_point(point: Mapping[str, Any], folder: Path) -> Iterator[Row]:
+    """Rows of every replicate of a planned point.
+
+    Args:
+        point: the point as planned.
+        folder: where its records are.
+    """
+    for replicate, order in enumerate(point["orders"], start=1):
+        outcome = read_outcome(folder / f"rep{replicate}.json", point)
+        common = {
+            "host": point["host"],
+            "configuration": point["configuration"],
+            "experiment": point["experiment"],
+            "point": point["point"],
+            "replicate": replicate,
+            "order": order,
+            "factors": json.dumps(point["factors"], sort_keys=True),
+            **{key: outcome[key] for key in ("status", "reason", "measured_at")},
+        }
+        for load in point["loads"]:
+            for metric in load["metrics"]:
+                value = outcome["values"].get(load["name"], {}).get(metric)
+                yield {**common, **load_columns(load), "metric": metric, "value": value}
+
+
+def read_outcome(path: Path, point: Mapping[str, Any]) -> dict[str, Any]:
+    """Status, reason, time and values of one replicate; a broken record counts as failed."""
+    nothing = {"reason": None, "measured_at": None, "values": {}}
+    if not path.exists():
+        return {**nothing, "status": MISSING, "reason": "not measured yet"}
+    try:
+        record = records.load(path)
+    except ValueError as error:
+        return {**nothing, "status": records.FAILED, "reason": str(error)}
+    status, reason = record["verdict"]["status"], record["verdict"]["reason"]
+    if record["point"]["definition"] != point["definition"]:
+        return {**nothing, "status": MISSING, "reason": "measured under another definition"}
+    found: dict[str, dict[str, float]] = {}
+    if status == records.VALID:
+        try:
+            found = values.of_record(record)
+        except ExtractionError as error:
+            status, reason = records.FAILED, str(error)
+    return {
+        "status": status,
+        "reason": reason,
+        "measured_at": record["finished_at"],
+        "values": found,
+    }
+
+
+def load_columns(load: Mapping[str, Any]) -> Row:
+    """What a load was, in columns."""
+    initiator, target = load["initiator"], load["target"]
+    drives = target["drives"]
+    backed = any(drive.get("file") for drive in drives)
+    labels = [load["label"], "file-backed" if backed else None]
+    return {
+        "load": load["name"],
+        "benchmark": load["benchmark"],
+        "category": load["category"],
+        "kernel": load["kernel"],
+        "initiator": initiator["name"],
+        "initiator_kind": initiator["kind"],
+        "initiator_nodes": format_cpu_list(initiator["nodes"]),
+        "threads": initiator["threads"],
+        "target": target["name"],
+        "target_kind": target["kind"],
+        "target_nodes": format_cpu_list(target["nodes"]),
+        "drives": len(drives) or None,
+        "file_backed": backed,
+        "relation": target["relation"],
+        "label": ", ".join(filter(None, labels)) or None,
+    }
+
+
+def tidy(points: Path, results: Path) -> pd.DataFrame:
+    """The tidy table of one host and configuration.
+
+    Args:
+        points: the plan, ``<experiment>/<point>.json``.
+        results: the records, ``<experiment>/<point>/rep<N>.json``.
+    """
+    rows: list[Row] = []
+    for path in point_files(points):
+        point = json.loads(path.read_text(encoding="utf-8"))
+        rows += rows_of_point(point, results / point["experiment"] / point["point"])
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Keep a table as Parquet, whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    with duckdb.connect() as connection:
+        connection.register("tidy_table", table.astype(object).where(table.notna(), None))
+        columns = ", ".join(
+            f'CAST("{name}" AS {sql(kind)}) AS "{name}"' for name, kind in COLUMNS.items()
+        )
+        relation = connection.sql(f"SELECT {columns} FROM tidy_table")
+        relation.write_parquet(str(part), compression="zstd")
+    part.replace(path)
+
+
+def sql(kind: str) -> str:
+    """DuckDB's name of a column type."""
+    return {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}[kind]
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a tidy table back.
+
+    Raises:
+        UserError: it is no Parquet file.
+    """
+    try:
+        with duckdb.connect() as connection:
+            return connection.read_parquet(str(path)).df().astype(COLUMNS)
+    except duckdb.Error as error:
+        raise UserError(f"is no tidy table: {error}", str(path)) from error

@@ -1,0 +1,119 @@
+"""What a person sees while the workflow runs: one line a measurement, with how long is left.
+
+Snakemake finds this package by its name and uses it when the profile says ``logger: chaosity``
+(https://snakemake.readthedocs.io, logger plugins). Errors and warnings are passed on unchanged, and
+a dry run looks as Snakemake always prints it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+from snakemake.logging import DefaultFilter, DefaultFormatter
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from chaosity.units import duration
+
+# Events that the line of progress replaces.
+REPLACED = {
+    LogEvent.JOB_STARTED,
+    LogEvent.JOB_FINISHED,
+    LogEvent.SHELLCMD,
+    LogEvent.RESOURCES_INFO,
+    LogEvent.WORKFLOW_STARTED,
+    LogEvent.GROUP_INFO,
+}
+MEASURE = "measure"
+
+
+class LogHandler(LogHandlerBase):
+    """Prints progress to standard error, a line a measurement."""
+
+    def __post_init__(self) -> None:
+        settings = self.common_settings
+        self.usual_format = DefaultFormatter(settings.quiet, settings.show_failed_logs)
+        self.usual_filter = DefaultFilter(
+            settings.quiet,
+            settings.debug_dag,
+            settings.verbose,
+            settings.dryrun,
+            settings.printshellcmds,
+        )
+        self.total = self.begun = 0
+        self.expected: list[float] = []
+        self.began = time.monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one event of Snakemake's."""
+        event = getattr(record, "event", None)
+        if self.common_settings.dryrun:
+            if self.usual_filter.filter(record):
+                self.say(self.usual_format.format(record))
+        elif event == LogEvent.RUN_INFO:
+            self.total = record.stats.get(MEASURE, 0)
+            others = sum(n for name, n in record.stats.items() if name not in (MEASURE, "total"))
+            self.say(f"{self.total} measurements to take, {others} other steps")
+        elif event == LogEvent.JOB_INFO:
+            self.job(record)
+        elif event == LogEvent.PROGRESS or event in REPLACED:
+            return
+        elif record.levelno >= logging.WARNING or event in (LogEvent.JOB_ERROR, LogEvent.ERROR):
+            self.say(self.usual_format.format(record))
+
+    def job(self, record: logging.LogRecord) -> None:
+        """A job begins: what it is, which it is of how many, and how long the rest takes."""
+        if record.rule_name != MEASURE:
+            self.say(record.rule_msg or record.rule_name)
+            return
+        self.begun += 1
+        if self.begun == 1:
+            self.began = time.monotonic()
+        expected = float(dict(record.resources).get("expected_seconds", 0))
+        self.expected.append(expected)
+        wildcards = record.wildcards
+        name = f"{wildcards['experiment']} {wildcards['point']}"
+        place = f"{self.begun:{len(str(self.total))}}/{self.total}"
+        left = duration(self.seconds_left())
+        self.say(f"{place} about {left} left  {wildcards['host']} {name} #{wildcards['replicate']}")
+
+    def seconds_left(self) -> float:
+        """Time for the jobs to come: as the plan says, corrected by how the past ones went."""
+        done = self.begun - 1
+        mean_expected = sum(self.expected) / len(self.expected)
+        left = (self.total - done) * mean_expected
+        planned = sum(self.expected[:done])
+        spent = time.monotonic() - self.began
+        return left * (spent / planned) if done and planned else left
+
+    def say(self, text: str | None) -> None:
+        """Print one message."""
+        if text:
+            print(text, file=sys.stderr, flush=True)
+
+    @property
+    def writes_to_stream(self) -> bool:
+        """It replaces Snakemake's own messages on the terminal."""
+        return True
+
+    @property
+    def writes_to_file(self) -> bool:
+        """Snakemake keeps its own full log below .snakemake/log."""
+        return False
+
+    @property
+    def has_filter(self) -> bool:
+        """It chooses by itself what to show."""
+        return True
+
+    @property
+    def has_formatter(self) -> bool:
+        """It formats by itself."""
+        return True
+
+    @property
+    def needs_rulegraph(self) -> bool:
+        """It draws nothing."""
+        return False
