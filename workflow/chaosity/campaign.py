@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from chaosity.config import check_config
 from chaosity.design import Host, Plan, plan_host
@@ -43,12 +43,13 @@ class Campaign:
         config: the merged config, as Snakemake has it.
         root: the repository.
         discover: whether this process may look at hosts; else the last discovery is read.
-        limits: limits of Snakemake's resources.
-        measures: whether this process starts measurements, so that it must be alone.
 
     Raises:
         UserError: config, inventory or a host is not as it should be.
     """
+
+    # The campaign of this process, for the progress line, which Snakemake makes by itself.
+    current: ClassVar[Campaign | None] = None
 
     def __init__(
         self,
@@ -56,8 +57,6 @@ class Campaign:
         *,
         root: Path,
         discover: bool = True,
-        limits: Mapping[str, Any] | None = None,
-        measures: bool = False,
     ) -> None:
         self.config = check_config(config)
         self.results = Path(self.config["results"])
@@ -65,8 +64,6 @@ class Campaign:
         # Rules call `chaosity` and `chaosity-run`, which call the benchmarks: all of this
         # installation, whatever else is on the search path.
         os.environ["PATH"] = self.tool_path
-        if measures:
-            self.lock = alone(self.results)
         found = discover_hosts(self.config, self.tool_path) if discover else read_hosts(self.config)
         self.plans: dict[str, Plan] = {host.name: plan_host(host, self.config) for host in found}
         self._index = {
@@ -75,8 +72,24 @@ class Campaign:
             for point in plan.points
         }
         self._failures: dict[Path, list[str]] = {}
-        if measures:
-            self.check_limits(limits or {})
+        Campaign.current = self
+        if discover:
+            for name, plan in self.plans.items():
+                plan.write(self.folder(name), points=False)
+
+    def begin(self, limits: Mapping[str, Any]) -> None:
+        """Get ready to measure, once it is known that this is no dry run.
+
+        Args:
+            limits: limits of Snakemake's resources.
+
+        Raises:
+            UserError: measurements could meet, or another run is at work.
+        """
+        self.check_limits(limits)
+        self.lock = alone(self.results)
+        for name, plan in self.plans.items():
+            plan.write(self.folder(name), points=True)
 
     @property
     def tools(self) -> Path:
@@ -96,8 +109,10 @@ class Campaign:
         return {name: plan.host for name, plan in self.plans.items()}
 
     @property
-    def resources(self) -> dict[str, Callable[[Any], int]]:
+    def resources(self) -> dict[str, int | Callable[[Any], int]]:
         """For each host a resource that its measurements take one of."""
+        if len(self.hosts) == 1:  # a function costs time for each of ten thousand jobs
+            return {resource_name(next(iter(self.hosts))): 1}
 
         def taken(name: str) -> Callable[[Any], int]:
             return lambda wildcards: int(wildcards.host == name)

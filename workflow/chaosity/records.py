@@ -68,6 +68,12 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
+def rewrite(path: Path, text: str) -> None:
+    """Write a file only when its content changes, so that its time stamp means something."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_atomically(path, text)
+
+
 def attempt_name(replicate: int, finished_at: str, status: str) -> str:
     """File name of an attempt, e.g. ``rep2.20261121T033000.123Z.valid.json``."""
     stamp = finished_at.replace("-", "").replace(":", "")

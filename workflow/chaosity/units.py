@@ -135,10 +135,15 @@ def duration(seconds: float | None) -> str:
     return f"{days} d {hours:02d} h"
 
 
+def grouped(number: int) -> str:
+    """A whole number with a thin space between thousands."""
+    return f"{number:,}".replace(",", "\N{THIN SPACE}")
+
+
 def count(number: int, singular: str, plural: str | None = None) -> str:
-    """A number with its noun: "1 point", "2 040 points" (thin space between thousands)."""
+    """A number with its noun: "1 point", "2 040 points"."""
     noun = singular if number == 1 else plural or f"{singular}s"
-    return f"{number:,}".replace(",", "\N{THIN SPACE}") + f" {noun}"
+    return f"{grouped(number)} {noun}"
 
 
 def percent(share: float) -> str:

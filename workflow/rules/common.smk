@@ -3,16 +3,10 @@ from pathlib import Path
 
 from chaosity.campaign import Campaign, checked_or_exit
 
-# Discovery and the lock belong to the process that a person started; jobs that run elsewhere
-# (Slurm) read what it wrote down.
+# Discovery belongs to the process that a person started; jobs that run elsewhere (Slurm) read what
+# it wrote down.
 CAMPAIGN = checked_or_exit(
-    lambda: Campaign(
-        config,
-        root=Path(workflow.basedir),
-        discover=workflow.is_main_process,
-        limits=workflow.global_resources,
-        measures=not workflow.dryrun and workflow.is_main_process,
-    )
+    lambda: Campaign(config, root=Path(workflow.basedir), discover=workflow.is_main_process)
 )
 RESULTS = config["results"]
 
@@ -23,6 +17,10 @@ wildcard_constraints:
     experiment="[a-z][a-z0-9_]*",
     point="[A-Za-z0-9_,=+.-]+",
     replicate=r"\d+",
+
+
+onstart:
+    checked_or_exit(lambda: CAMPAIGN.begin(workflow.global_resources))
 
 
 def point_of(wildcards):
@@ -41,14 +39,9 @@ def order_of(wildcards):
     return -point_of(wildcards)["orders"][int(wildcards.replicate) - 1]
 
 
-def expected_of(wildcards):
-    """How long a measurement takes, in whole seconds, for the estimate of the time left."""
-    return round(point_of(wildcards)["estimated_seconds"])
-
-
-def failures_of(wildcards):
-    """How often this replicate has failed: one more failure than last time asks for a retry."""
-    return CAMPAIGN.failures(wildcards)
+def identity_of(wildcards):
+    """What a measurement is: the point's definition, and how often it has failed so far."""
+    return [point_of(wildcards)["definition"], CAMPAIGN.failures(wildcards)]
 
 
 def records_of(wildcards):

@@ -3,9 +3,7 @@
 
 rule measure:
     input:
-        # Only the point's own definition asks for a new measurement, see params.
-        points=ancient(f"{RESULTS}/{{host}}/{{configuration}}/points"),
-        components=components_of,
+        components_of,
     output:
         f"{RESULTS}/{{host}}/{{configuration}}/{{experiment}}/{{point}}/rep{{replicate}}.json",
     log:
@@ -13,10 +11,11 @@ rule measure:
     priority: order_of
     resources:
         **CAMPAIGN.resources,
-        expected_seconds=expected_of,
     params:
-        definition=lambda wildcards: point_of(wildcards)["definition"],
-        failures=failures_of,
+        # The point's file is no input: its content is the definition and its place in the order,
+        # and only the definition asks for a new measurement. So does one more failure than before.
+        identity=identity_of,
+        point=f"{RESULTS}/{{host}}/{{configuration}}/points/{{experiment}}/{{point}}.json",
     shell:
-        "chaosity-run {input.points:q}/{wildcards.experiment:q}/{wildcards.point:q}.json"
-        " --replicate {wildcards.replicate:q} --record {output:q} 2> {log:q}"
+        "chaosity-run {params.point:q} --replicate {wildcards.replicate:q} --record {output:q}"
+        " 2> {log:q}"

@@ -3,11 +3,11 @@
 
 rule tidy:
     input:
-        points=f"{RESULTS}/{{host}}/{{configuration}}/points",
+        plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
         records=records_of,
     output:
         f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/tidy.log",
     shell:
-        "chaosity tidy {input.points:q} --output {output:q} 2> {log:q}"
+        "chaosity tidy {input.plan:q} --output {output:q} 2> {log:q}"

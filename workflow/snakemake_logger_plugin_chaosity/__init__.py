@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Mapping
 
 from snakemake.logging import DefaultFilter, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from chaosity.campaign import Campaign
 from chaosity.units import duration
 
 # Events that the line of progress replaces.
@@ -27,6 +29,14 @@ REPLACED = {
     LogEvent.GROUP_INFO,
 }
 MEASURE = "measure"
+
+
+def expected_seconds(wildcards: Mapping[str, str]) -> float:
+    """How long the plan says that a measurement takes."""
+    if Campaign.current is None:
+        return 0.0
+    names = (wildcards[name] for name in ("host", "experiment", "point"))
+    return Campaign.current.point(*names)["estimated_seconds"]
 
 
 class LogHandler(LogHandlerBase):
@@ -71,9 +81,8 @@ class LogHandler(LogHandlerBase):
         self.begun += 1
         if self.begun == 1:
             self.began = time.monotonic()
-        expected = float(dict(record.resources).get("expected_seconds", 0))
-        self.expected.append(expected)
         wildcards = record.wildcards
+        self.expected.append(expected_seconds(wildcards))
         name = f"{wildcards['experiment']} {wildcards['point']}"
         place = f"{self.begun:{len(str(self.total))}}/{self.total}"
         left = duration(self.seconds_left())

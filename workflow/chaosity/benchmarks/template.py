@@ -7,8 +7,8 @@ Texts in the file are Jinja2 templates; an unknown variable in one is an error, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
@@ -24,12 +24,37 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+# Stands between texts that are filled in together; in no text that a person writes.
+SEPARATOR = "\x1f"
 
 
 @lru_cache(maxsize=4096)
 def compiled(text: str) -> Any:
     """A template, compiled once however many points use it."""
     return ENVIRONMENT.from_string(text)
+
+
+def gather(part: Any, templates: list[str]) -> None:
+    """Collect every text below a part of the file, in order."""
+    if isinstance(part, str):
+        templates.append(part)
+    elif isinstance(part, Mapping):
+        for value in part.values():
+            gather(value, templates)
+    elif isinstance(part, list):
+        for value in part:
+            gather(value, templates)
+
+
+def put_back(part: Any, filled: Iterator[str]) -> Any:
+    """The same part with its texts replaced by the filled ones, in order."""
+    if isinstance(part, str):
+        return next(filled)
+    if isinstance(part, Mapping):
+        return {key: put_back(value, filled) for key, value in part.items()}
+    if isinstance(part, list):
+        return [put_back(value, filled) for value in part]
+    return part
 
 
 class Benchmark:
@@ -55,24 +80,35 @@ class Benchmark:
         """Whether its loads tell how far they are, with time stamps."""
         return "progress" in self.document
 
-    def fill(self, text: str | float | None, context: Mapping[str, Any]) -> str:
-        """One text of the file, filled in.
+    @property
+    def where(self) -> str:
+        """The file, for error messages."""
+        return f"templates/benchmarks/{self.name}.yaml"
+
+    def fill(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
+        """Texts of the file, filled in; as one template, since setting one up is what costs.
 
         Raises:
-            UserError: it uses a variable that there is not.
+            UserError: one uses a variable that there is not.
         """
-        if not isinstance(text, str):
-            return str(text)
-        if "{" not in text:
-            return text
         try:
-            return compiled(text).render(context)
+            return compiled(SEPARATOR.join(texts)).render(context).split(SEPARATOR)
         except (TemplateError, TypeError) as error:
-            raise UserError(f"{text!r} cannot be filled in: {error}", self.where) from error
+            for text in texts:
+                if len(texts) > 1:
+                    self.fill([text], context)  # names the one that cannot be filled in
+            raise UserError(f"{texts[0]!r} cannot be filled in: {error}", self.where) from error
 
-    def fill_number(self, text: str | float | None, context: Mapping[str, Any]) -> float | None:
+    def fill_number(self, text: str, context: Mapping[str, Any]) -> float | None:
         """A text that stands for a number; ``None`` stays unknown."""
-        filled = self.fill(text, context)
+        return self.number(text, self.fill([text], context)[0])
+
+    def number(self, text: str, filled: str) -> float | None:
+        """What a filled text says as a number.
+
+        Raises:
+            UserError: it is none.
+        """
         if filled in ("None", ""):
             return None
         try:
@@ -80,10 +116,19 @@ class Benchmark:
         except ValueError:
             raise UserError(f"{text!r} gives {filled!r}, not a number", self.where) from None
 
-    @property
-    def where(self) -> str:
-        """The file, for error messages."""
-        return f"templates/benchmarks/{self.name}.yaml"
+    @cached_property
+    def skeleton(self) -> dict[str, Any]:
+        """The parts of the file that go into a load; its texts are templates."""
+        document = self.document
+        bounds = {name: source.get("at_most") for name, source in document["metrics"].items()}
+        return {
+            "memory_bytes": str(document.get("memory_bytes", 0)),
+            "environment": document.get("environment", {}),
+            "command": document["command"],
+            "metrics": document["metrics"],
+            "valid": document["valid"],
+            "bounds": {name: str(bound) for name, bound in bounds.items()},
+        }
 
     def load(self, name: str, context: Mapping[str, Any]) -> dict[str, Any]:
         """The load's concrete form: command, files and checks, as the runner takes it.
@@ -94,33 +139,29 @@ class Benchmark:
         """
         document = self.document
         context = {**context, "parameters": self.parameters}
-        memory = self.fill_number(document.get("memory_bytes", 0), context)
+        templates: list[str] = []
+        gather(self.skeleton, templates)
+        filled = put_back(self.skeleton, iter(self.fill(templates, context)))
+        bounds = filled.pop("bounds")
+        for metric, source in filled["metrics"].items():
+            source["at_most"] = self.number(metric, bounds[metric])
         return {
+            **filled,
             "name": name,
             "benchmark": self.name,
             "category": document["category"],
             "label": document.get("label"),
             "kernel": context["kernel_name"],
             "needs": document["needs"],
-            "memory_bytes": int(memory or 0),
+            "memory_bytes": int(self.number("memory_bytes", filled["memory_bytes"]) or 0),
             "writes": document.get("writes", False),
             "files": {
                 file: self.job_file(template, context)
                 for file, template in document.get("files", {}).items()
             },
-            "environment": {
-                key: self.fill(text, context)
-                for key, text in document.get("environment", {}).items()
-            },
-            "command": [self.fill(word, context) for word in document["command"]],
             "start": document["start"],
             "stop": document["stop"],
             "progress": document.get("progress"),
-            "metrics": {
-                metric: self.metric(source, context)
-                for metric, source in document["metrics"].items()
-            },
-            "valid": [self.rule(rule, context) for rule in document["valid"]],
         }
 
     def job_file(self, template: str, context: Mapping[str, Any]) -> str:
@@ -129,22 +170,6 @@ class Benchmark:
             return ENVIRONMENT.get_template(template).render(context)
         except (TemplateError, TypeError) as error:
             raise UserError(f"cannot be filled in: {error}", f"templates/{template}") from error
-
-    def metric(self, source: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
-        """Where a metric's value is found, with its upper bound as a number or null."""
-        bound = self.fill_number(source.get("at_most"), context)
-        filled = {
-            key: self.fill(value, context) if isinstance(value, str) else value
-            for key, value in source.items()
-        }
-        return {**filled, "at_most": bound}
-
-    def rule(self, rule: Mapping[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
-        """A check of the tool's output, filled in."""
-        return {
-            key: self.fill(value, context) if isinstance(value, str) else value
-            for key, value in rule.items()
-        }
 
     def seconds(self, rule: Mapping[str, Any], context: Mapping[str, Any]) -> float:
         """How long a run is expected to take under a stopping rule, without its set-up."""

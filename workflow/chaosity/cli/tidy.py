@@ -11,11 +11,11 @@ from chaosity.store import write_table
 
 
 @click.command()
-@click.argument("points", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="Parquet or CSV.")
-def tidy(points: Path, output: Path) -> None:
-    """Make the tidy table of a plan (the folder POINTS) from the records beside it."""
-    table = tidy_table(points, points.parent)
+def tidy(plan: Path, output: Path) -> None:
+    """Make the tidy table of a PLAN (plan.json) from the points and records beside it."""
+    table = tidy_table(plan.parent / "points", plan.parent)
     if output.suffix == ".csv":
         table.to_csv(output, index=False)
     else:

@@ -1,7 +1,8 @@
-"""Component files on disk, whose time stamps tell Snakemake what to measure again."""
+"""Component files on disk, whose content tells Snakemake what to measure again."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +10,16 @@ from typing import Any
 
 from chaosity.records import write_atomically
 
+# Fingerprints of what discovery found last, beside the component files.
+DISCOVERED = ".discovered.json"
+
 
 def write_components(directory: Path, documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Makes a directory hold exactly these components, touching only files whose content changed.
+    """Makes a directory hold these components, touching only files whose component changed.
+
+    A component counts as changed when *discovery* finds something else than last time. So a person
+    may add to a file what discovery cannot see ("DIMM A1 reseated"): the edit stays, and the points
+    that touch the component are measured again, once.
 
     Args:
         directory: is created when missing.
@@ -24,16 +32,35 @@ def write_components(directory: Path, documents: Mapping[str, Mapping[str, Any]]
         OSError: the directory cannot be written; no file is left half-written.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    vanished = [path for path in directory.glob("*.json") if path.stem not in documents]
+    before = _read(directory / DISCOVERED)
+    vanished = [path for path in directory.glob("[!.]*.json") if path.stem not in documents]
     for path in vanished:
         path.unlink()
     changed = [path.stem for path in vanished]
+    now = {}
     for name, document in documents.items():
         path, text = directory / f"{name}.json", _text(document)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
+        now[name] = hashlib.sha256(text.encode()).hexdigest()
+        known = before.get(name) or _fingerprint(path)
+        if not path.exists() or known != now[name]:
             write_atomically(path, text)
             changed.append(name)
+    if now != before:
+        write_atomically(directory / DISCOVERED, _text(now))
     return sorted(changed)
+
+
+def _fingerprint(path: Path) -> str | None:
+    """That of a component file itself, for when what discovery found last is not known."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+
+def _read(path: Path) -> dict[str, str]:
+    """The fingerprints of the last discovery; none when there was none or the file is broken."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def _text(document: Mapping[str, Any]) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from chaosity.topology.cpusets import CpuSet, format_cpu_list
-from chaosity.topology.model import UNKNOWN, Topology
+from chaosity.topology.model import UNKNOWN, Core, Topology
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,24 @@ class Elements:
             ]
         return self._initiators[key]
 
+    @cached_property
+    def _names(self) -> dict[CpuSet, Initiator]:
+        """The name that stands for each set of units: a node's before all others'."""
+        levels = ("node", "package", "machine", "l3_domain", "pu", "core")
+        every = (one for level in levels for one in self.initiators(level, True))
+        found: dict[CpuSet, Initiator] = {}
+        for one in every:
+            found.setdefault(one.cpus, one)
+        return found
+
+    def one_name(self, initiator: Initiator) -> Initiator:
+        """The initiator under the one name that its units have in all experiments.
+
+        On small machines a node is also the package, or a single unit; the same measurement must
+        not be taken twice under two names.
+        """
+        return self._names.get(initiator.cpus, initiator)
+
     def groups(self, level: str) -> list[tuple[str, CpuSet]]:
         """Name and processing units of every group of a level."""
         topology = self.topology
@@ -113,6 +132,22 @@ class Elements:
         listed = tuple(sorted(nodes))
         prefix = "node" if len(listed) == 1 else "nodes"
         return Target(f"{prefix}{format_cpu_list(listed)}", prefix, listed)
+
+    @cached_property
+    def _core_of(self) -> dict[int, Core]:
+        return {cpu: core for core in self.topology.cores for cpu in core.cpus}
+
+    def packages_of(self, initiator: Initiator) -> frozenset[int | None]:
+        """The packages that an initiator's units belong to."""
+        cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
+        return frozenset(core.package for core in cores if core)
+
+    def l3_bytes(self, initiator: Initiator) -> int:
+        """Size of all L3 caches that an initiator's units reach, together."""
+        cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
+        reached = {core.l3 for core in cores if core}
+        domains = self.topology.l3_domains
+        return sum(one.size_bytes or 0 for one in domains if one.index in reached)
 
     def memory_bytes(self, node: int) -> int | None:
         """Size of a node's memory, as firmware gave it where that is known."""

@@ -198,12 +198,7 @@ class Expansion:
         the node has.
         """
         rule = self.config["working_set"]
-        reach = set(initiator.cpus)
-        caches = sum(
-            domain.size_bytes or 0
-            for domain in self.host.topology.l3_domains
-            if reach & set(domain.cpus)
-        )
+        caches = self.host.l3_bytes(initiator)
         memory = sum(self.host.memory_bytes(node) or 0 for node in target.nodes)
         room = rule["at_most_share_of_node"] * memory / arrays if memory else float("inf")
         wish = min(rule["at_least_bytes"], room)
@@ -251,9 +246,9 @@ class Expansion:
         touched = {"system"}
         for one in present.values():
             initiator, target = one["initiator"], one["target"]
-            packages = {c.package for c in topology.cores if set(c.cpus) & set(initiator.cpus)}
+            packages = self.host.packages_of(initiator)
             nodes = target.nodes if not target.is_drive_set else self.host.local_memory(initiator)
-            packages |= {found.package for found in map(topology.node, nodes) if found}
+            packages = packages | {found.package for found in map(topology.node, nodes) if found}
             touched |= {f"package{package}" for package in packages if package is not None}
             touched |= {f"node{node}" for node in nodes}
             touched |= {drive.component for drive in target.drives}

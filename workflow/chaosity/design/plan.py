@@ -18,10 +18,10 @@ from chaosity.config import load_experiment
 from chaosity.design.elements import DriveRef, Elements
 from chaosity.design.expand import Expansion, Point
 from chaosity.errors import UserError
+from chaosity.records import rewrite
 from chaosity.topology.model import Topology
 
-# The stand-in where a host has no NVMe drive, and its name in every figure.
-FILE_COMPONENT = "file0"
+# Size of the file that stands in where a host has no NVMe drive.
 DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
 
 
@@ -58,14 +58,17 @@ class Host:
             found.append(
                 DriveRef(extra_component(path), None, path=path, destructive=path in destructive)
             )
-        return tuple(found) or (self.file(results),)
+        return tuple(found) or self.files(results)
 
-    def file(self, results: Path) -> DriveRef:
-        """The file that stands in for a drive."""
+    def files(self, results: Path) -> tuple[DriveRef, ...]:
+        """The files that stand in for drives: one, or as many as the inventory says."""
         given = self.variables.get("chaosity_storage_file", {})
         folder = Path(given.get("directory", results / self.name / "scratch")).absolute()
         size = given.get("bytes", DEFAULT_FILE_BYTES)
-        return DriveRef(FILE_COMPONENT, None, file=str(folder / FILE_COMPONENT), size_bytes=size)
+        names = [f"file{index}" for index in range(given.get("count", 1))]
+        return tuple(
+            DriveRef(name, None, file=str(folder / name), size_bytes=size) for name in names
+        )
 
 
 def extra_component(path: str) -> str:
@@ -115,14 +118,26 @@ class Plan:
             "notes": list(self.notes),
         }
 
-    def write(self, folder: Path) -> None:
-        """Write every point as ``<experiment>/<point>.json`` into a new folder."""
-        shutil.rmtree(folder, ignore_errors=True)
+    def write(self, folder: Path, *, points: bool) -> None:
+        """Write ``plan.json`` and, when they are needed, ``points/<experiment>/<point>.json``.
+
+        Files are touched only when the plan has changed.
+
+        Args:
+            folder: of the host and configuration.
+            points: whether to write the points too, which a dry run does not need.
+        """
+        rewrite(folder / "plan.json", json.dumps({**self.summary(), "digest": self.digest}) + "\n")
+        done = folder / "points" / "digest"
+        if not points or (done.exists() and done.read_text() == self.digest):
+            return
+        shutil.rmtree(folder / "points", ignore_errors=True)
         for experiment in {point["experiment"] for point in self.points}:
-            (folder / experiment).mkdir(parents=True)
+            (folder / "points" / experiment).mkdir(parents=True)
         for point in self.points:
-            path = folder / point["experiment"] / f"{point['point']}.json"
+            path = folder / "points" / point["experiment"] / f"{point['point']}.json"
             path.write_text(json.dumps(point, indent=1) + "\n", encoding="utf-8")
+        done.write_text(self.digest)  # last, so that a plan cut short is written again
 
 
 def in_order(points: Sequence[Point], replicates: int, seed: int) -> list[Point]:

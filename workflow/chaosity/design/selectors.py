@@ -52,7 +52,7 @@ def referred(reference: str, chosen: Chosen, where: str) -> Side:
 
 
 def initiators(selectors: Any, host: Elements, chosen: Chosen, where: str) -> list[Initiator]:
-    """All initiators that the selectors mean; of equal ones the first keeps its name.
+    """All initiators that the selectors mean, each once and under its one name.
 
     Raises:
         UserError: a name that this host does not have, or a side that is no initiator.
@@ -75,10 +75,7 @@ def initiators(selectors: Any, host: Elements, chosen: Chosen, where: str) -> li
             found.append(side)
         else:
             found += one_of_each_relation(referred(value, chosen, where), host)
-    first: dict[tuple[int, ...], Initiator] = {}
-    for one in found:
-        first.setdefault(one.cpus, one)
-    return list(first.values())
+    return list(dict.fromkeys(host.one_name(one) for one in found))
 
 
 def named_initiator(name: str, host: Elements, one_per_core: bool, where: str) -> Initiator:

@@ -21,14 +21,8 @@ from chaosity.components import component_documents, write_components
 from chaosity.design import Host
 from chaosity.errors import UserError
 from chaosity.hosts.inventory import LIVE, InventoryHost, read_inventory
-from chaosity.records import write_atomically
+from chaosity.records import rewrite
 from chaosity.topology import configuration_name, discover, topology_from_json, topology_xml
-
-
-def rewrite(path: Path, text: str) -> None:
-    """Write a file only when its content changes, so that its time stamp means something."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        write_atomically(path, text)
 
 
 def version_numbers(text: str) -> tuple[int, ...]:

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
-import zipapp
+import zipfile
 from pathlib import Path
 
 # What the zipapp holds besides the runner itself.
 SHARED = ("__init__.py", "records.py")
+START = "from chaosity.runner.__main__ import main\n\nmain()\n"
 
 
 def build(output: Path) -> None:
-    """Write the zipapp; the same sources give the same bytes apart from time stamps."""
+    """Write the zipapp; the same sources give the same bytes, so an unchanged one is left alone.
+
+    ``zipapp`` itself would put today's time stamps into it.
+    """
     package = Path(__file__).resolve().parent.parent
-    with tempfile.TemporaryDirectory() as folder:
-        inside = Path(folder) / "chaosity"
-        shutil.copytree(
-            package / "runner", inside / "runner", ignore=shutil.ignore_patterns("__pycache__")
-        )
-        for name in SHARED:
-            shutil.copy2(package / name, inside / name)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        zipapp.create_archive(
-            folder, output, interpreter="/usr/bin/env python3", main="chaosity.runner.__main__:main"
-        )
+    sources = [*(package / "runner").rglob("*.py"), *(package / name for name in SHARED)]
+    contents = {f"chaosity/{path.relative_to(package)}": path.read_text() for path in sources}
+    contents["__main__.py"] = START
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("wb") as file:
+        file.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, text in sorted(contents.items()):
+                archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+    output.chmod(0o755)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ a symbolic link ``drives/<component>`` in their working folder, so no command ho
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -143,7 +144,8 @@ def fill(path: Path, size: int) -> None:
     except OSError as error:
         raise DriveError(f"{path} cannot be made: {error}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def open_for_reading(device: Path) -> None:

@@ -32,14 +32,17 @@ def _layout(topology: Topology, with_cpus: list[Node]) -> str:
     model = topology.host.get("cpu_model") or ""
     per_package = Counter(node.package for node in with_cpus)
     if None in per_package:  # a node that spans packages, or no packages at all
-        return "nps0" if "EPYC" in model else f"{len(with_cpus)}nodes-over-packages"
+        return "nps0" if "EPYC" in model else f"{_nodes(len(with_cpus))}-over-packages"
     fewest, most = min(per_package.values(), default=0), max(per_package.values(), default=0)
     if fewest == most and "EPYC" in model:
         return f"nps{most}" if most <= _MOST_NODES_PER_SOCKET else "l3-as-numa"
     if fewest == most and "Intel" in model and "Xeon" in model:
         return f"snc{most}"
-    many = f"{most}" if fewest == most else f"{fewest}-{most}"
-    return f"{many}node{'s' if most > 1 else ''}-per-package"
+    return f"{'' if fewest == most else f'{fewest}-'}{_nodes(most)}-per-package"
+
+
+def _nodes(number: int) -> str:
+    return f"{number}node" if number == 1 else f"{number}nodes"
 
 
 def _memory_mode(topology: Topology) -> str:

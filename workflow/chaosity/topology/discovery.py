@@ -8,8 +8,9 @@ from chaosity.errors import UserError
 from chaosity.topology.devices import Devices
 from chaosity.topology.host import host_facts
 from chaosity.topology.hwloc import HwlocTree
+from chaosity.topology.known import known_nodes
 from chaosity.topology.model import Cache, Distances, HugePagePool, Topology
-from chaosity.topology.nodes import build_nodes, known_nodes, restrictions, usable_cpus
+from chaosity.topology.nodes import build_nodes, restrictions, usable_cpus
 from chaosity.topology.sources import LIVE, Source, opened
 from chaosity.topology.structure import Structure
 from chaosity.topology.sysfs import SysfsNode, SysTree

@@ -102,10 +102,7 @@ class HwlocTree:
     """The objects of one topology, and the tables that follow them in the file."""
 
     def __init__(self, root: etree._Element) -> None:
-        machine = root.find("object")
-        if machine is None:
-            raise ValueError("an hwloc XML without an object")
-        self.machine = _object(machine, None)
+        self.machine = _object(root.find("object"), None)
         self._root = root
 
     @property

@@ -26,6 +26,7 @@ _INSTALL = (
 _OLDEST_HWLOC = (2, 0)
 # Exploring takes milliseconds, seconds where lstopo loads CUDA; a hung driver must not hang us.
 _TIMEOUT_SECONDS = 120
+_SHOWN_CHARACTERS = 80  # of rubbish, in an error
 # Variables that would make lstopo look at another machine than the one it is asked about.
 _REDIRECTIONS = ("HWLOC_XMLFILE", "HWLOC_FSROOT", "HWLOC_SYNTHETIC", "HWLOC_CPUID_PATH",
                  "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM")  # fmt: skip
@@ -114,7 +115,14 @@ def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Elem
         raise UserError(message, where, remedy) from None
     if answer.returncode or not answer.stdout.strip():
         raise _refusal(answer.stderr.decode(errors="replace"), where)
-    return etree.fromstring(answer.stdout, _parser())
+    try:
+        xml = etree.fromstring(answer.stdout, _parser())
+    except etree.XMLSyntaxError:
+        xml = None
+    if xml is None or xml.tag != "topology" or xml.find("object") is None:
+        said = answer.stdout[:_SHOWN_CHARACTERS].decode(errors="replace")
+        raise UserError(f"lstopo wrote no topology but {said!r}", where, "install hwloc anew")
+    return xml
 
 
 def _refusal(stderr: str, where: str) -> UserError:

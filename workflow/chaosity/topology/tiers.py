@@ -6,12 +6,8 @@ what the HMAT claims of its bandwidth, and last the distance.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from chaosity.topology.hwloc import HwlocTree
-
-if TYPE_CHECKING:
-    from chaosity.topology.nodes import KnownNode
+from chaosity.topology.known import KnownNode
 
 DRAM, FAR = "DRAM", "CPU-less"
 # From fast to slow as bandwidth goes. CPU-less memory of unknown make stands after DRAM.
@@ -24,22 +20,27 @@ _CLEARLY_FASTER = 1.5
 def memory_kinds(known: list[KnownNode]) -> dict[int, str]:
     """The kind of each node's memory: what hwloc says, DRAM beside processors, else CPU-less.
 
-    Memory without processors of its own still is DRAM when it is the only memory that some
-    processors have next to them.
+    Memory without processors of its own still is DRAM when processors next to it have no other.
     """
-    return {node.os_index: _kind(node, known) for node in known}
+    provided = {cpu for node in known if node.memory_bytes != 0 for cpu in node.own}
+    everywhere = {cpu for node in known for cpu in node.own}
+    return {
+        node.os_index: _kind(node, set(node.borrowed) or everywhere, provided) for node in known
+    }
 
 
-def _kind(node: KnownNode, known: list[KnownNode]) -> str:
+def _kind(node: KnownNode, near: set[int], provided: set[int]) -> str:
+    """The kind of one node, `near` to processing units; `provided` are those with memory."""
     if node.memory_bytes == 0:
         return "none"
     if node.item is not None and node.special:
         name = node.item.subtype or node.item.infos["DAXType"]
         return _NAMES.get(name, name)
-    if node.own or not node.borrowed:
+    if node.has_cpus:
         return DRAM
-    neighbours = [other for other in known if other is not node and other.borrowed == node.borrowed]
-    return FAR if any(other.memory_bytes != 0 for other in neighbours if other.own) else DRAM
+    if node.item is None:
+        return "unknown"
+    return FAR if near <= provided else DRAM
 
 
 def memory_tiers(

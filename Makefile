@@ -1,0 +1,69 @@
+# Thin names for the real commands; `make` alone lists them.
+INVENTORY ?= inventories/localhost
+
+BIN := .venv/bin
+# What Snakemake and Ansible start finds the project's own programs without an activated environment.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Ansible insists on UTF-8, and the tools' messages are read in one language.
+export LC_ALL := C.UTF-8
+# Modules of another environment would shadow the locked ones.
+unexport PYTHONPATH
+
+# The back end that installs the project itself is locked with the rest.
+BACK_END = @build/lock/bin/python -c 'import tomllib; \
+	print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
+# One lock for every supported Python; no address of an index stands in it.
+COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
+
+.DEFAULT_GOAL := help
+.PHONY: help run test provision environment lint format bench lock clean distclean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+run: .venv/requirements.installed ## set up, measure this machine and report; the last line is the report's path
+	@$(BIN)/ansible-playbook -i $(INVENTORY) provision.yml
+	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS)
+	@$(BIN)/chaosity reports
+
+test: .venv/requirements-test.installed ## set up and run every test
+	@$(BIN)/ansible-playbook -i $(INVENTORY) provision.yml -e @tests/provision.yml
+	$(BIN)/pytest $(PYTEST_ARGUMENTS)
+
+environment: .venv/requirements-test.installed ## make the virtual environment, test tools included
+
+provision: .venv/requirements.installed ## install the tools, kernels and runner on the inventory's hosts
+	@$(BIN)/ansible-playbook -i $(INVENTORY) provision.yml
+
+lint: .venv/requirements-test.installed ## every linter and format check
+	$(BIN)/pytest tests/unit/test_lint.py
+
+format: .venv/requirements-test.installed ## bring Python and Snakemake files into form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/snakefmt Snakefile workflow/rules
+
+bench: .venv/requirements.installed ## compare kernels, overhead and planning with their bare counterparts
+	$(BIN)/python tests/bench/run.py
+
+lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions
+	@$(or $(PYTHON),python3) -m venv build/lock
+	@build/lock/bin/pip install --quiet uv==0.13.8
+	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) pyproject.toml - -o requirements.lock
+	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) --extra test -c requirements.lock pyproject.toml - -o requirements-test.lock
+
+clean: ## remove what was measured and built: results/ build/ .snakemake/ and caches
+	@echo "Removing results/ build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
+	@rm -rf results build .snakemake .pytest_cache .ruff_cache .hypothesis .ansible
+
+distclean: clean ## the same, and the virtual environment
+	@echo "Removing .venv/ workflow/chaosity.egg-info/"
+	@rm -rf .venv workflow/chaosity.egg-info
+
+# The stamp says that the environment holds what the lock names; a newer lock calls for another look.
+.venv/%.installed: %.lock pyproject.toml environment.sh
+	@sh environment.sh $<
+	@touch $@
+# The test lock holds all that the run lock does.
+	@touch .venv/requirements.installed

@@ -1,0 +1,88 @@
+"""What a point costs over the bare tool, from the records of a real run of the workflow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+# One short load, the same each time.
+CONFIG = {
+    "results": "results",
+    "experiments": ["storage_bandwidth"],
+    "stopping": {
+        "memory_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
+        "storage_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
+    },
+}
+
+
+def bare(point: dict, folder: Path) -> float:
+    """Seconds that the point's own command takes without runner or workflow."""
+    [load] = point["loads"]
+    for name, text in load["files"].items():
+        (folder / name).write_text(text)
+    (folder / "drives").mkdir(exist_ok=True)
+    for drive in load["target"]["drives"]:
+        link = folder / "drives" / drive["component"]
+        if not link.exists():
+            link.symlink_to(drive["file"])
+    began = time.monotonic()
+    subprocess.run(load["command"], cwd=folder, check=True, capture_output=True)
+    return time.monotonic() - began
+
+
+def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
+    """Milliseconds over the bare tool: of the runner alone, and of runner and workflow."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        hosts = {"localhost": {"ansible_connection": "local", "chaosity_storage_file":
+                 {"directory": str(folder / "drive"), "bytes": 64 * 2**20}}}  # fmt: skip
+        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+        config = {**CONFIG, "inventory": str(folder / "hosts.yml"), "replicates": pairs + 1}
+        (folder / "bench.yaml").write_text(yaml.safe_dump(config))
+        command = ["snakemake", "--snakefile", str(ROOT / "Snakefile"), "--workflow-profile",
+                   str(ROOT / "profiles/default"), "--directory", name,
+                   "--configfile", "bench.yaml", "--quiet"]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True, cwd=name)
+        [path] = folder.glob("results/*/*/points/*/*.json")
+        records = [json.loads(one.read_text()) for one in folder.glob("results/*/*/*/*/rep*.json")]
+        records.sort(key=lambda one: one["began_at"])
+        workflow = [
+            1000 * (gap(first, second) - tool_seconds(first)) for first, second in pairwise(records)
+        ]
+        runner = [1000 * pair(path, folder) for _ in range(pairs)]
+    goal = "goal: at most 100 ms"
+    return [
+        ("runner over the bare tool, ms", runner, ".0f", goal),
+        ("runner and workflow over the bare tool, ms", workflow, ".0f", goal),
+    ]
+
+
+def pair(path: Path, folder: Path) -> float:
+    """Seconds that the runner takes more than the bare command, one after the other."""
+    alone = bare(json.loads(path.read_text()), folder)
+    began = time.monotonic()
+    command = ["chaosity-run", str(path), "--record", str(folder / "rep1.json")]
+    subprocess.run(command, check=True, capture_output=True)
+    return time.monotonic() - began - alone
+
+
+def gap(first: dict, second: dict) -> float:
+    """Seconds from the beginning of one measurement to that of the next."""
+    begins = (datetime.fromisoformat(one["began_at"]) for one in (second, first))
+    later, earlier = begins
+    return (later - earlier).total_seconds()
+
+
+def tool_seconds(record: dict) -> float:
+    """How long the tool itself ran."""
+    [load] = record["loads"]
+    return load["ended_monotonic_seconds"] - load["began_monotonic_seconds"]

@@ -1,0 +1,53 @@
+"""Compares the project with its bare counterparts: ``make bench``.
+
+Each figure is a ratio or difference of pairs that were run in turn, since a shared machine drifts;
+printed are the median, its 95 % interval from the order of the pairs, and their number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import kernels
+import planning
+import points
+from scipy import stats
+
+PARTS: dict[str, Callable[[int], list[tuple[str, Sequence[float], str, str]]]] = {
+    "kernels": kernels.compare,
+    "points": points.compare,
+    "planning": planning.compare,
+}
+
+
+def line(name: str, values: Sequence[float], form: str, goal: str) -> str:
+    """One figure as a line: median, interval and number of pairs."""
+    ordered = sorted(values)
+    median = ordered[len(ordered) // 2] if len(ordered) % 2 else sum(
+        ordered[len(ordered) // 2 - 1 : len(ordered) // 2 + 1]) / 2  # fmt: skip
+    text = f"{name:58} {median:{form}}"
+    if len(values) >= 6:  # below six pairs no interval from their order reaches 95 %
+        interval = stats.quantile_test(values, p=0.5).confidence_interval(0.95)
+        text += f"  95 % interval {interval.low:{form}} to {interval.high:{form}}"
+    return f"{text}  n = {len(values)}  ({goal})"
+
+
+def main() -> None:
+    """Run the parts that were asked for; all of them by default."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
+    parser.add_argument("--pairs", type=int, default=9, help="pairs a figure (default 9)")
+    given = parser.parse_args()
+    for part in given.parts or PARTS:
+        print(f"{part}:", flush=True)
+        for figure in PARTS[part](given.pairs):
+            print(f"  {line(*figure)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

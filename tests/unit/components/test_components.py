@@ -1,0 +1,177 @@
+"""Components change when what they describe changes, and never otherwise."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chaosity.components import (
+    component_documents,
+    drive_component,
+    system_document,
+    write_components,
+)
+from chaosity.topology import Drive, Topology, discover
+
+
+@pytest.fixture(scope="module")
+def epyc(root) -> Topology:
+    return discover(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
+
+
+@pytest.fixture(scope="module")
+def devices(root) -> Topology:
+    return discover(str(root / "tests/data/topologies/devices.xml"))
+
+
+def with_drive(topology: Topology, position: int, **changes: object) -> Topology:
+    """The topology with one drive changed."""
+    drives = list(topology.drives)
+    drives[position] = replace(drives[position], **changes)
+    return replace(topology, drives=tuple(drives))
+
+
+def changed_by(before: Topology, after: Topology, folder: Path) -> list[str]:
+    """Names of components that differ between two discoveries."""
+    write_components(folder, component_documents(before))
+    return write_components(folder, component_documents(after))
+
+
+def test_every_part_is_a_component(epyc, devices):
+    documents = component_documents(epyc)
+    nodes = [f"node{i}" for i in range(8)]
+    assert list(documents)[:11] == ["system", "package0", "package1", *nodes]
+    assert len([name for name in documents if name.startswith("drive-")]) == 30
+    assert set(component_documents(devices)) == {
+        "system", "package0", "node0", "node1", "drive-0000-02-00-0", "drive-0000-42-00-0",
+        "drive-0000-42-00-0-n2", "drive-0000-81-00-0", "drive-FABRIC-7", "gpu-0000-01-00-0",
+        "gpu-0000-82-00-0"}  # fmt: skip
+    json.dumps(documents)
+
+
+def test_replacing_a_drive_changes_its_component_alone(epyc, tmp_path):
+    replaced = with_drive(epyc, 4, serial="NEW")
+    assert changed_by(epyc, replaced, tmp_path) == ["drive-0000-12-00-0"]
+
+
+def test_another_kernel_name_changes_nothing(epyc, tmp_path):
+    assert changed_by(epyc, with_drive(epyc, 4, name="nvme99n1"), tmp_path) == []
+
+
+def test_a_slower_link_and_new_firmware_change_the_drive(epyc, tmp_path):
+    for change in ({"link_bytes_per_second": 1}, {"firmware": "X"}, {"node": 7}):
+        assert changed_by(epyc, with_drive(epyc, 0, **change), tmp_path) == ["drive-0000-01-00-0"]
+
+
+def test_a_drive_that_vanishes_is_deleted(epyc, tmp_path):
+    without = replace(epyc, drives=epyc.drives[1:])
+    assert changed_by(epyc, without, tmp_path) == ["drive-0000-01-00-0"]
+    assert not (tmp_path / "drive-0000-01-00-0.json").exists()
+
+
+def test_settings_change_the_system_alone(epyc, tmp_path):
+    tuned = replace(epyc, host={**epyc.host, "smt": "off"})
+    assert changed_by(epyc, tuned, tmp_path) == ["system"]
+
+
+def test_the_hosts_name_is_no_setting(epyc, tmp_path):
+    assert changed_by(epyc, replace(epyc, host={**epyc.host, "name": "other"}), tmp_path) == []
+
+
+def test_tools_are_part_of_the_system(epyc):
+    assert system_document(epyc, {"fio": "3.33"})["tools"] == {"fio": "3.33"}
+    assert component_documents(epyc, tools={"fio": "3.33"})["system"]["tools"] == {"fio": "3.33"}
+
+
+def test_drives_that_discovery_does_not_know_are_added(epyc):
+    documents = component_documents(epyc, extra_drives={"file0": {"component": "drive"}})
+    assert documents["file0"] == {"component": "drive"}
+
+
+def test_memory_is_what_firmware_gave_to_the_nearest_64_mib(epyc):
+    node = replace(epyc.nodes[0], memory_bytes=5 * 2**30, present_bytes=24 * 2**30 - 400_000)
+    documents = component_documents(replace(epyc, nodes=(node, *epyc.nodes[1:])))
+    assert documents["node0"]["memory_bytes"] == 24 * 2**30
+    assert documents["node1"]["memory_bytes"] == 32 * 2**30
+
+
+def test_names_of_drives():
+    assert drive_component(Drive("nvme3n1", "0000:41:00.0")) == "drive-0000-41-00-0"
+    assert drive_component(Drive("nvme3n2", "0000:41:00.0")) == "drive-0000-41-00-0-n2"
+    assert drive_component(Drive("nvme0n1", "10000:e1:00.0")) == "drive-10000-e1-00-0"
+    assert drive_component(Drive("nvme0n1", None, serial="A b/1")) == "drive-A-b-1"
+    assert drive_component(Drive("nvme0n1", None)) == "drive-nvme0n1"
+
+
+def test_unchanged_files_are_not_touched(epyc, tmp_path):
+    documents = component_documents(epyc)
+    assert write_components(tmp_path, documents) == sorted(documents)
+    stamps = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert write_components(tmp_path, component_documents(epyc)) == []
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == stamps
+
+
+def test_files_are_sorted_json_and_nothing_else_is_deleted(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    write_components(tmp_path, {"a": {"z": 1, "b": {"y": "ü", "x": None}}})
+    text = (tmp_path / "a.json").read_text()
+    assert re.sub(r"\s", "", text) == '{"b":{"x":null,"y":"ü"},"z":1}'
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    write_components(tmp_path, {})
+    assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["notes.txt"]
+
+
+def test_what_a_person_adds_stays_until_discovery_finds_something_else(epyc, tmp_path):
+    documents = component_documents(epyc)
+    write_components(tmp_path, documents)
+    path = tmp_path / "node3.json"
+    edited = path.read_text().replace("{", '{ "note": "DIMM A1 reseated",', 1)
+    path.write_text(edited)
+    assert write_components(tmp_path, documents) == []
+    assert path.read_text() == edited
+    documents["node3"] = {**documents["node3"], "tier": 1}
+    assert write_components(tmp_path, documents) == ["node3"]
+    assert "reseated" not in path.read_text()
+
+
+def test_a_stale_file_is_rewritten_when_the_last_discovery_is_unknown(epyc, tmp_path):
+    documents = component_documents(epyc)
+    write_components(tmp_path, documents)
+    for broken in (None, "rubbish"):
+        (tmp_path / "node3.json").write_text("{}")
+        (tmp_path / ".discovered.json").unlink()
+        if broken:
+            (tmp_path / ".discovered.json").write_text(broken)
+        assert write_components(tmp_path, documents) == ["node3"]
+
+
+def _available_bytes() -> int:
+    return int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) * 1024
+
+
+@pytest.mark.real
+def test_this_machine_is_the_same_while_memory_is_allocated():
+    """A guest with a memory balloon grows its node's MemTotal under such a load."""
+    size = 3 * 2**30
+    if _available_bytes() < 2 * size:
+        pytest.skip("fewer than 6 GiB of memory are available")
+    program = (
+        "import sys; kept = bytearray(int(sys.argv[1]))\n"
+        "for page in range(0, len(kept), 4096): kept[page] = 1\n"
+        "print('full', flush=True); sys.stdin.read()"
+    )
+    before = component_documents(discover("live"), tools={"fio": "3.33"})
+    command = [sys.executable, "-c", program, str(size)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as load:
+        growing = component_documents(discover("live"), tools={"fio": "3.33"})
+        assert load.stdout.readline() == b"full\n"
+        full = component_documents(discover("live"), tools={"fio": "3.33"})
+        load.stdin.close()
+    after = component_documents(discover("live"), tools={"fio": "3.33"})
+    assert before == growing == full == after

@@ -1,0 +1,1 @@
+"""Makes `synthetic` importable for the tests below this folder."""

@@ -1,0 +1,25 @@
+"""Hosts for design tests: made by hwloc, so that they mean something anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaosity.config import read_config
+from chaosity.design import Host
+from chaosity.topology import configuration_name, discover
+
+MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
+
+
+@pytest.fixture(scope="session")
+def config():
+    return read_config()
+
+
+@pytest.fixture(scope="session")
+def paper_host() -> Host:
+    """The server of document 000: 2 packages, 8 nodes, drives 3,4,4,4,3,4,4,4."""
+    topology = discover(str(MACHINES / "epyc-7413-2s-nps4-30drives.xml"))
+    return Host("milan", configuration_name(topology), topology)

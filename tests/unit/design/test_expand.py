@@ -1,0 +1,233 @@
+"""Expansion of the experiments, on the paper's server and on machines with traps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaosity.benchmarks import open_benchmarks
+from chaosity.config import load_experiment
+from chaosity.design import Host, parse_point_name, plan_host
+from chaosity.design.elements import Elements
+from chaosity.design.expand import Expansion
+from chaosity.design.plan import in_order
+from chaosity.errors import UserError
+from chaosity.topology import configuration_name, discover, parse_cpu_list
+
+
+def names(plan, experiment):
+    return [p["point"] for p in plan.points if p["experiment"] == experiment]
+
+
+def of_kind(plan, load, initiator=None, target=None):
+    found = []
+    for point in plan.points:
+        for one in point["loads"]:
+            if one["name"] == load and len(point["loads"]) == 1:
+                right = initiator in (None, one["initiator"]["kind"])
+                if right and target in (None, one["target"]["kind"]):
+                    found.append(point)
+    return found
+
+
+def test_the_papers_server_is_mapped_whole(config, paper_host):
+    plan = plan_host(paper_host, config)
+    memory = plan_host(paper_host, config, ["memory_bandwidth"])
+    triad = [p for p in of_kind(memory, "memory", "node") if p["point"].endswith("+triad")]
+    assert len(triad) == 8 * 8  # figure 4
+    assert len(of_kind(memory, "memory", "package")) == 2 * 8
+    assert len(of_kind(memory, "memory", "machine")) == 8
+    storage = plan_host(paper_host, config, ["storage_bandwidth"])
+    assert len(of_kind(storage, "storage", target="drive")) == 8 * 30
+    assert len(of_kind(storage, "storage", target="all_of_node")) == 8 * 8  # figure 5
+    assert len(of_kind(storage, "storage", target="first_of_node")) == 8 * (2 * 1 + 6 * 2)
+    assert len(of_kind(storage, "storage", target="all_of_nodes")) == 8 * (255 - 8)  # figure 6
+    assert len({(p["experiment"], p["point"]) for p in plan.points}) == len(plan.points)
+
+
+def test_interference_has_the_papers_placements_with_a_baseline(config, paper_host):
+    plan = plan_host(paper_host, config, ["interference"])
+    own = [p for p in plan.points if "storage=node3+" in p["point"]]
+    seen = {(p["factors"]["placement"], p["factors"]["drives"]) for p in own}
+    for placement in ("same_node", "same_package", "other_package"):
+        assert {(placement, k) for k in range(5)} <= seen
+    assert {("alone", k) for k in range(1, 5)} <= seen
+    assert len(own) == 3 * 5 + 4
+
+
+def test_initiators_have_one_thread_a_core(config, paper_host):
+    plan = plan_host(paper_host, config, ["memory_bandwidth"])
+    node = next(p for p in plan.points if p["point"] == "memory=node0+node0+triad")
+    [load] = node["loads"]
+    cores = paper_host.topology.cores
+    cpus = set(parse_cpu_list(load["initiator"]["cpus"]))
+    assert load["initiator"]["threads"] == len(cpus)
+    assert all(len(cpus & set(core.cpus)) <= 1 for core in cores)
+
+
+def test_working_sets_exceed_the_caches_in_reach(config, paper_host):
+    plan = plan_host(paper_host, config, ["memory_bandwidth"])
+    for point in plan.points:
+        [load] = point["loads"]
+        cpus = set(parse_cpu_list(load["initiator"]["cpus"]))
+        caches = sum(
+            d.size_bytes for d in paper_host.topology.l3_domains if cpus & set(d.cpus)
+        )  # fmt: skip
+        word = next(w for w in load["command"] if w.startswith("--array-bytes="))
+        assert int(word.partition("=")[2]) >= 4 * caches
+
+
+def test_a_point_touches_its_components_alone(config, paper_host):
+    plan = plan_host(paper_host, config, ["storage_bandwidth"])
+    drive = next(d for d in paper_host.drives(Path("results")) if d.node == 3)
+    touching = [p for p in plan.points if drive.component in p["components"]]
+    # alone, in the prefixes of node 3, all of node 3, each set of nodes with node 3, and all
+    assert 0 < len(touching) < len(plan.points)
+    for point in plan.points:
+        named = [d["component"] for load in point["loads"] for d in load["target"]["drives"]]
+        assert set(named) <= set(point["components"])
+        assert ("system" in point["components"]) and len(named) == len(set(named))
+
+
+def test_names_of_points_parse_back_and_are_short_enough_for_files(config, paper_host):
+    for point in plan_host(paper_host, config).points:
+        assert len(f"{point['point']}.json") <= 255
+        assert {one.load for one in parse_point_name(point["point"])} >= {
+            load["name"] for load in point["loads"]
+        }
+
+
+def test_no_kernel_name_of_a_drive_is_in_a_point(config, paper_host):
+    for point in plan_host(paper_host, config, ["storage_bandwidth"]).points:
+        assert "/dev/nvme" not in json.dumps(point)
+
+
+def test_cpuless_nodes_are_targets_but_no_initiators(config, root):
+    topology = discover(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
+    plan = plan_host(Host("max", configuration_name(topology), topology), config)
+    loads = [one for p in plan.points for one in p["loads"] if one["name"] == "memory"]
+    targets = {node for one in loads for node in one["target"]["nodes"]}
+    initiators = {node for one in loads for node in one["initiator"]["nodes"]}
+    assert targets == {n.os_index for n in topology.targets}
+    assert initiators == {n.os_index for n in topology.initiators}
+    assert initiators < targets
+
+
+@pytest.mark.parametrize("file", sorted(p.name for p in (
+    Path(__file__).resolve().parents[4] / "shared/topologies/xml").glob("*.xml")))  # fmt: skip
+def test_every_real_machine_can_be_planned(config, shared, file):
+    topology = discover(str(shared / "topologies/xml" / file))
+    plan = plan_host(Host("real", configuration_name(topology), topology), config)
+    usable = set(topology.pus)
+    nodes = {n.os_index for n in topology.targets}
+    for point in plan.points:
+        for load in point["loads"]:
+            assert set(parse_cpu_list(load["initiator"]["cpus"])) <= usable
+            assert set(load["placement"]["memory_nodes"]) <= nodes
+
+
+@given(st.integers(0, 40), st.integers(1, 5), st.integers(0, 2**31))
+def test_order_is_a_permutation_within_each_block(count, replicates, seed):
+    points = [{"point": str(i)} for i in range(count)]
+    ordered = in_order(points, replicates, seed)
+    for block in range(replicates):
+        places = sorted(point["orders"][block] for point in ordered)
+        assert places == list(range(block * count, (block + 1) * count))
+    assert ordered == in_order(points, replicates, seed)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 2))
+def test_counts_follow_from_the_machine(tmp_path_factory, config, packages, nodes, cores, pus):
+    import subprocess
+
+    path = tmp_path_factory.mktemp("made") / "machine.xml"
+    shape = f"pack:{packages} numa:{nodes} core:{cores} pu:{pus}"
+    subprocess.run(["lstopo", "--input", shape, "--of", "xml", str(path)], check=True)
+    topology = discover(str(path))
+    plan = plan_host(Host("made", "x", topology), config, ["memory_bandwidth"])
+    total = packages * nodes
+    groups = {frozenset(p) for p in _initiator_sets(packages, nodes, cores, pus)}
+    triad = [p for p in plan.points if p["point"].endswith("+triad")]
+    assert len(triad) == len(groups) * total
+
+
+def _initiator_sets(packages, nodes, cores, pus):
+    """First unit of each node, then the first units of all cores of a node, package, machine."""
+    unit = 0
+    machine = []
+    for _ in range(packages):
+        package = []
+        for _ in range(nodes):
+            node = [unit + core * pus for core in range(cores)]
+            unit += cores * pus
+            yield [node[0]]
+            yield node
+            package += node
+        yield package
+        machine += package
+    yield machine
+
+
+def expansion(host, config):
+    return Expansion(
+        Elements(host.topology, host.drives(Path("r"))), open_benchmarks(config), config
+    )
+
+
+def broken(load):
+    return {
+        "experiment": "memory_bandwidth",
+        "designs": {"d": {"loads": {"memory": {"category": "memory_bandwidth", **load}}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        ({"initiator": {"names": ["node9"]}, "target": {"each": "node"}}, "no initiator 'node9'"),
+        ({"initiator": {"each": "node"}, "target": {"names": ["node9"]}}, "no memory node 'node9'"),
+        ({"initiator": {"each": "node"}, "target": {"drives": {"names": ["d9"]}}}, "no drive 'd9'"),
+        (
+            {"initiator": {"same_as": "storage.initiator"}, "target": {"each": "node"}},
+            "storage.initiator does not stand before it",
+        ),
+        (
+            {"initiator": {"each": "node"}, "target": {"each": "node"}, "kernel": ["trida"]},
+            "no kernel trida",
+        ),
+        ({"initiator": {}, "target": {"each": "node"}}, "one kind"),
+    ],
+)
+def test_what_a_host_does_not_have_is_said(config, paper_host, load, message):
+    with pytest.raises(UserError, match=message):
+        expansion(paper_host, config).points(broken({"kernel": ["triad"], **load}))
+
+
+def test_kernels_that_a_benchmark_lacks_become_a_note(config, paper_host):
+    config = {**config, "benchmarks": {**config["benchmarks"], "memory_bandwidth": "stream"}}
+    plan = plan_host(paper_host, config, ["memory_bandwidth"])
+    assert any("stream lacks them" in note for note in plan.notes)
+    assert not any(name.endswith("+read") for name in names(plan, "memory_bandwidth"))
+
+
+def test_two_silent_loads_are_refused(config, paper_host, monkeypatch):
+    experiment = load_experiment("interference")
+    expanding = expansion(paper_host, config)
+    for benchmark in expanding.benchmarks.values():
+        monkeypatch.setattr(
+            benchmark, "document", {k: v for k, v in benchmark.document.items() if k != "progress"}
+        )
+    with pytest.raises(UserError, match="report no progress"):
+        expanding.points(experiment)
+
+
+def test_experiments_in_the_repository_are_valid(root):
+    for path in (root / "workflow/experiments").glob("*.yaml"):
+        assert load_experiment(path.stem)["question"].endswith("?")
+        assert yaml.safe_load(path.read_text())["source"]

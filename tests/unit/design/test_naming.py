@@ -1,0 +1,38 @@
+"""A point's name reads aloud and parses back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.design.naming import LoadName, parse_point_name, point_name
+
+PART = st.from_regex(r"[A-Za-z0-9_,\-]+", fullmatch=True)
+LOADS = st.dictionaries(
+    st.from_regex(r"[a-z][a-z0-9_]*", fullmatch=True),
+    st.tuples(PART, PART, st.one_of(st.none(), PART)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(LOADS)
+def test_names_parse_back(loads):
+    names = [LoadName(load, *rest) for load, rest in loads.items()]
+    assert parse_point_name(point_name(names)) == sorted(names, key=lambda one: one.load)
+
+
+def test_the_name_of_the_design_document():
+    name = "memory=node3+node3+triad.storage=node3+node3drives2"
+    [memory, storage] = parse_point_name(name)
+    assert (memory.initiator, memory.target, memory.kernel) == ("node3", "node3", "triad")
+    assert (storage.target, storage.kernel) == ("node3drives2", None)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "memory", "memory=node1", "=node1+node2", "a=b+c+d+e", "a=b+"]
+)
+def test_no_other_text_is_taken_for_a_name(name):
+    with pytest.raises(ValueError):
+        parse_point_name(name)

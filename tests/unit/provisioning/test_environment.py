@@ -1,0 +1,89 @@
+"""The virtual environment: exact versions, and a clear word where none can be made."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PINNED = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
+
+
+def pins(lock: Path) -> dict[str, set[str]]:
+    """Versions by package; one package may have several, for different versions of Python."""
+    found: dict[str, set[str]] = {}
+    for name, version in PINNED.findall(lock.read_text()):
+        found.setdefault(name, set()).add(version)
+    return found
+
+
+def test_what_the_project_needs_is_locked(root: Path) -> None:
+    document = tomllib.loads((root / "pyproject.toml").read_text())
+    wanted = document["project"]["dependencies"] + document["build-system"]["requires"]
+    names = {re.match(r"[\w.-]+", requirement)[0] for requirement in wanted}
+    assert names <= set(pins(root / "requirements.lock"))
+
+
+def test_the_test_lock_has_all_of_the_run_lock_in_the_same_versions(root: Path) -> None:
+    run, test = pins(root / "requirements.lock"), pins(root / "requirements-test.lock")
+    assert {name: test.get(name) for name in run} == run
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-test.lock"])
+def test_every_version_has_a_checksum_and_no_address(lock: str, root: Path) -> None:
+    text = (root / lock).read_text()
+    stanzas = re.split(r"\n(?=\S)", text)
+    assert all("--hash=sha256:" in stanza for stanza in stanzas)
+    assert "://" not in text
+
+
+def environment_of(tmp_path: Path, root: Path, python: str, path: str) -> tuple[int, str]:
+    """Status and words of environment.sh with an interpreter, in a folder of its own."""
+    answer = subprocess.run(
+        ["/bin/sh", root / "environment.sh", root / "requirements.lock"],
+        cwd=tmp_path,
+        env={"PYTHON": python, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return answer.returncode, answer.stderr
+
+
+def interpreter(folder: Path, name: str, *refusals: str) -> str:
+    """An interpreter that fails on code with certain words in it and on nothing else."""
+    script = folder / name
+    tests = "".join(f'case "$2" in *{word}*) exit 1;; esac\n' for word in refusals)
+    script.write_text(f"#!/bin/sh\n{tests}exit 0\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_an_old_python_is_refused_with_what_to_install(tmp_path: Path, root: Path) -> None:
+    status, said = environment_of(
+        tmp_path, root, interpreter(tmp_path, "python3", "version_info"), "/usr/bin:/bin"
+    )
+    assert status == 2
+    assert "no Python 3.11 or newer" in said
+    assert "python3-venv" in said
+
+
+def test_a_python_without_ensurepip_is_refused_with_its_package(tmp_path: Path, root: Path) -> None:
+    needed = tmp_path / "bin"
+    needed.mkdir()
+    (needed / "basename").symlink_to("/usr/bin/basename")
+    status, said = environment_of(
+        tmp_path, root, interpreter(tmp_path, "python3.12", "ensurepip"), str(needed)
+    )
+    assert status == 2
+    assert "apt-get install python3.12-venv" in said
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_make_alone_lists_the_targets(root: Path) -> None:
+    answer = subprocess.run(["make"], cwd=root, capture_output=True, text=True, check=True)
+    targets = re.findall(r"^  make (\w+)", answer.stdout, re.MULTILINE)
+    assert {"run", "test", "lint", "format", "clean", "lock", "bench"} <= set(targets)

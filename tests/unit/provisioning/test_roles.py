@@ -1,0 +1,68 @@
+"""What the roles' files promise: every variable typed and shown, every tool packaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+NAMES = sorted(folder.name for folder in ROLES.iterdir() if (folder / "tasks").is_dir())
+FAMILIES = ("Debian", "RedHat")
+
+
+def read(role: str, path: str) -> Any:
+    """A YAML file of a role, or an empty mapping where the role has none."""
+    file = ROLES / role / path
+    return yaml.safe_load(file.read_text()) if file.exists() else {}
+
+
+def options(role: str) -> dict[str, Any]:
+    return read(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_every_default_is_typed_and_every_typed_variable_has_a_default(role: str) -> None:
+    assert set(read(role, "defaults/main.yml")) == set(options(role))
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_every_default_shows_an_example(role: str) -> None:
+    text = (ROLES / role / "defaults/main.yml").read_text() if options(role) else ""
+    for name in options(role):
+        assert f"# Example: {name}: " in text, name
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_an_example_is_of_the_type_that_is_asked_for(role: str) -> None:
+    types = {"str": str, "path": str, "bool": bool, "int": int, "list": list, "dict": dict}
+    text = (ROLES / role / "defaults/main.yml").read_text() if options(role) else ""
+    examples = [line.removeprefix("# Example: ") for line in text.splitlines() if "# Ex" in line]
+    for example in examples:
+        [(name, value)] = yaml.safe_load(example).items()
+        assert isinstance(value, types[options(role)[name]["type"]]), example
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_variables_carry_the_name_of_their_role(role: str) -> None:
+    assert all(name.startswith(f"{role}_") for name in options(role))
+    assert all(name.startswith(f"__{role}_") for name in read(role, "vars/main.yml"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_a_word_on_every_tool(family: str) -> None:
+    questions = read("toolchain", "vars/main.yml")["__toolchain_questions"]
+    assert set(read("toolchain", f"vars/{family}.yml")["__toolchain_packages"]) == set(questions)
+
+
+def test_what_is_required_has_a_package_everywhere() -> None:
+    required = read("toolchain", "vars/main.yml")["__toolchain_required"]
+    for family in FAMILIES:
+        packages = read("toolchain", f"vars/{family}.yml")["__toolchain_packages"]
+        assert all(packages[tool] for tool in required), family
+
+
+def test_the_families_are_those_with_a_file() -> None:
+    assert read("toolchain", "vars/main.yml")["__toolchain_families"] == list(FAMILIES)

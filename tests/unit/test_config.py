@@ -1,0 +1,80 @@
+"""Wrong input is one sentence that names file, key and what is allowed, before any job."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from chaosity import config as module
+from chaosity.config import check_config, known_names, load_benchmark, read_config
+from chaosity.errors import UserError
+
+
+@pytest.fixture
+def good():
+    return read_config()
+
+
+def test_the_default_config_fits_its_schema_key_by_key(good):
+    schema = yaml.safe_load((module.SCHEMAS / "config.schema.yaml").read_text())
+    assert set(good) == set(schema["properties"]) == set(schema["required"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"replicate": 3}, ["'replicate'", "did you mean replicates?"]),
+        ({"replicates": 0}, ["replicates", "minimum of 1"]),
+        ({"replicates": "three"}, ["replicates", "not of type integer"]),
+        ({"experiments": ["memory_bandwith"]}, ["experiments", "did you mean memory_bandwidth?"]),
+        ({"benchmarks": {"memory_bandwidth": "sream"}}, ["'sream'", "did you mean stream?"]),
+        ({"benchmarks": {"memory_bandwidth": "fio_sequential_read"}}, ["serves storage_bandwidth"]),
+        ({"parameters": {"fio_sequential_read": {"depth": 1}}}, ["no parameter 'depth'"]),
+        ({"parameters": {"fio": {}}}, ["no benchmark 'fio'"]),
+        (
+            {"stopping": {"memory_bandwidth":
+             {"relative_precision": 0.1, "min_seconds": -1, "max_seconds": 1}}},
+            ["stopping.memory_bandwidth.min_seconds", "-1"],
+        ),
+        (
+            {"stopping": {"memory_bandwidth":
+             {"relative_precision": 0.1, "min_seconds": 9, "max_seconds": 1}}},
+            ["min_seconds is above max_seconds"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(good, change, words):
+    merged = {**good, **change}
+    if "stopping" in change:
+        merged["stopping"] = {**good["stopping"], **change["stopping"]}
+    with pytest.raises(UserError) as caught:
+        check_config(merged)
+    for word in words:
+        assert word in str(caught.value)
+    assert str(caught.value).count("\n") == 0
+
+
+def test_a_file_that_is_no_yaml_is_named_with_its_line(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("a: 1\nb: [1,\nc: 2\n")
+    with pytest.raises(UserError, match=r"config.yaml, line \d+: is no YAML"):
+        read_config(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        read_config(tmp_path / "none.yaml")
+
+
+def test_every_benchmark_file_is_valid():
+    for name in known_names(module.BENCHMARKS):
+        document = load_benchmark(name)
+        assert document["summary"]
+
+
+def test_no_benchmark_or_experiment_is_named_in_the_code(root):
+    names = known_names(module.BENCHMARKS) + known_names(module.EXPERIMENTS)
+    for path in (root / "workflow" / "chaosity").rglob("*.py"):
+        text = path.read_text()
+        for name in set(names) - {"interference", "stream"}:  # common words, too
+            assert f'"{name}"' not in text, f"{path} names {name}"

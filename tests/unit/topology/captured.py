@@ -1,0 +1,122 @@
+"""Makes small captured /sys trees: what a kernel shows of a machine that nobody here has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chaosity.topology import format_cpu_list, format_mask, parse_cpu_list
+
+KIB, GIB = 1024, 2**30
+
+
+@dataclass(frozen=True)
+class CapturedNode:
+    """A node as /sys shows it."""
+
+    cpus: str
+    gib: int
+    distances: Iterable[int] = ()
+
+
+@dataclass(frozen=True)
+class CapturedDrive:
+    """An NVMe drive with one namespace."""
+
+    pci: str
+    name: str
+    node: int
+    serial: str = "S0"
+    speed: str = "16.0 GT/s PCIe"
+    width: int = 4
+
+
+@dataclass
+class Capture:
+    """A machine to be written below a directory; every core has one processing unit."""
+
+    nodes: Mapping[int, CapturedNode]
+    packages: Mapping[int, str]
+    drives: Iterable[CapturedDrive] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, root: Path) -> Path:
+        """Writes the tree and returns its root."""
+        cpus = [c for text in self.packages.values() for c in parse_cpu_list(text)]
+        online = format_cpu_list(cpus)
+        for name in ("online", "possible", "present"):
+            _write(root, f"sys/devices/system/cpu/{name}", online)
+        for package, text in self.packages.items():
+            for cpu in parse_cpu_list(text):
+                self._cpu(root, cpu, package, text)
+        for index, node in self.nodes.items():
+            self._node(root, index, node)
+        lists = {
+            "online": self.nodes,
+            "possible": self.nodes,
+            "has_memory": [index for index, node in self.nodes.items() if node.gib],
+            "has_cpu": [index for index, node in self.nodes.items() if node.cpus],
+        }
+        for name, indexes in lists.items():
+            _write(root, f"sys/devices/system/node/{name}", format_cpu_list(indexes))
+        for drive in self.drives:
+            _drive(root, drive)
+        for path, text in self.files.items():
+            _write(root, path, text)
+        return root
+
+    def _cpu(self, root: Path, cpu: int, package: int, siblings: str) -> None:
+        base = f"sys/devices/system/cpu/cpu{cpu}/topology"
+        _write(root, f"{base}/physical_package_id", str(package))
+        _write(root, f"{base}/core_id", str(cpu))
+        for name in ("thread_siblings", "core_cpus"):
+            _write(root, f"{base}/{name}", _kernel_mask([cpu]))
+        for name in ("core_siblings", "package_cpus"):
+            _write(root, f"{base}/{name}", _kernel_mask(parse_cpu_list(siblings)))
+
+    def _node(self, root: Path, index: int, node: CapturedNode) -> None:
+        base = f"sys/devices/system/node/node{index}"
+        _write(root, f"{base}/cpulist", node.cpus)
+        _write(root, f"{base}/cpumap", _kernel_mask(parse_cpu_list(node.cpus)))
+        _write(root, f"{base}/meminfo", f"Node {index} MemTotal: {node.gib * GIB // KIB} kB")
+        if node.distances:
+            _write(root, f"{base}/distance", " ".join(map(str, node.distances)))
+
+
+def _drive(root: Path, drive: CapturedDrive) -> None:
+    device = f"sys/devices/pci0000:00/{drive.pci}"
+    config = {"vendor": "0x144d", "device": "0xa900", "class": "0x010802",
+              "subsystem_vendor": "0x144d", "subsystem_device": "0xad06", "revision": "0x00",
+              "numa_node": str(drive.node), "current_link_speed": drive.speed,
+              "current_link_width": str(drive.width), "max_link_speed": "32.0 GT/s PCIe",
+              "max_link_width": "4"}  # fmt: skip
+    for name, text in config.items():
+        _write(root, f"{device}/{name}", text)
+    controller = drive.name.partition("n1")[0]
+    for name, text in {"serial": drive.serial, "model": "DRIVE X", "firmware_rev": "1.0"}.items():
+        _write(root, f"{device}/nvme/{controller}/{name}", f"{text}  ")
+    block = f"{device}/nvme/{controller}/{drive.name}"
+    _write(root, f"{block}/size", str(2**31))
+    _write(root, f"{block}/dev", "259:0")
+    _link(root / f"{block}/device", Path(".."))
+    _link(
+        root / f"sys/bus/pci/devices/{drive.pci}", Path(f"../../../devices/pci0000:00/{drive.pci}")
+    )
+    target = Path(f"../../{block.removeprefix('sys/')}")
+    _link(root / f"sys/class/block/{drive.name}", target)
+
+
+def _write(root: Path, path: str, text: str) -> None:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{text}\n")
+
+
+def _link(path: Path, target: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+
+
+def _kernel_mask(cpus: Iterable[int]) -> str:
+    return format_mask(cpus).replace("0x", "")

@@ -1,0 +1,27 @@
+"""What the tests of the topology share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaosity.topology import Topology, discover
+
+
+@pytest.fixture(scope="session")
+def own(root) -> Path:
+    """Topologies that ship with the tests; README.md there says what each has."""
+    return root / "tests/data/topologies"
+
+
+@pytest.fixture(scope="session")
+def epyc(own) -> Topology:
+    """Two sockets in NPS4 with 30 drives."""
+    return discover(str(own / "epyc-7413-2s-nps4-30drives.xml"))
+
+
+@pytest.fixture(scope="session")
+def devices(own) -> Topology:
+    """Two nodes with every kind of device."""
+    return discover(str(own / "devices.xml"))

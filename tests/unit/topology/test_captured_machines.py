@@ -1,0 +1,238 @@
+"""Captured /sys trees made on the spot: nodes of every make, drives, and tarballs that bite."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+from captured import GIB, Capture, CapturedDrive, CapturedNode
+
+from chaosity.topology import configuration_name, discover, topology_xml
+from chaosity.topology.captures import unpacked
+
+CPUINFO = (
+    "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: {}\nmicrocode\t: 0xa0\nflags\t: b a"
+)
+
+# Half of the channels are empty: nodes 1 and 3 have processors alone.
+MEMORY_LESS = Capture(
+    {
+        0: CapturedNode("0-1", 16, (10, 16, 32, 32)),
+        1: CapturedNode("2-3", 0, (16, 10, 32, 32)),
+        2: CapturedNode("4-5", 32, (32, 32, 10, 16)),
+        3: CapturedNode("6-7", 0, (32, 32, 16, 10)),
+    },
+    {0: "0-3", 1: "4-7"},
+)
+# The memory of a GPU and the empty nodes that its partitions would get.
+SUPERCHIP = Capture(
+    {
+        0: CapturedNode("0-7", 480, (10, 80, 80, 80)),
+        1: CapturedNode("", 96, (80, 10, 255, 255)),
+        2: CapturedNode("", 0, (80, 255, 10, 255)),
+        3: CapturedNode("", 0, (80, 255, 255, 10)),
+    },
+    {0: "0-7"},
+)
+# Sparse and large node numbers, and CPU numbers beyond one 64-bit word.
+SPARSE = Capture(
+    {
+        0: CapturedNode("8-15", 128, (10, 40, 80)),
+        8: CapturedNode("80-87", 128, (40, 10, 80)),
+        252: CapturedNode("", 16, (80, 80, 10)),
+    },
+    {0: "8-15", 8: "80-87"},
+)
+
+
+def flags(topology):
+    return [(n.os_index, n.initiator, n.target) for n in topology.nodes]
+
+
+@pytest.mark.parametrize(
+    ("capture", "expected"),
+    [
+        (
+            MEMORY_LESS,
+            [(0, True, True), (1, True, False), (2, True, True), (3, True, False)],
+        ),
+        (
+            SUPERCHIP,
+            [(0, True, True), (1, False, True), (2, False, False), (3, False, False)],
+        ),
+        (SPARSE, [(0, True, True), (8, True, True), (252, False, True)]),
+    ],
+    ids=["memory-less", "superchip", "sparse"],
+)
+def test_nodes_are_flagged_alike_from_the_capture_and_from_its_xml(capture, expected, tmp_path):
+    root = capture.write(tmp_path / "root")
+    found = discover(str(root))
+    assert flags(found) == expected
+    xml = tmp_path / "topology.xml"
+    xml.write_text(topology_xml(str(root)))
+    again = discover(str(xml))
+    assert flags(again) == expected
+    assert [n.cpus for n in again.nodes] == [n.cpus for n in found.nodes]
+    assert not found.restricted
+    assert not again.restricted
+
+
+def test_memory_less_nodes_have_a_row_in_the_distances(tmp_path):
+    found = discover(str(MEMORY_LESS.write(tmp_path)))
+    assert found.distances.nodes == (0, 1, 2, 3)
+    assert found.distances.between(1, 3) == 32
+    assert found.relation(1, 3) == "other_package"
+    assert [n.tier for n in found.nodes] == [0, None, 0, None]
+
+
+def test_far_memory_of_unknown_make_is_a_tier_of_its_own(tmp_path):
+    found = discover(str(SPARSE.write(tmp_path)))
+    assert [(n.tier, n.kind) for n in found.nodes] == [(0, "DRAM"), (0, "DRAM"), (1, "CPU-less")]
+
+
+def test_memory_tiers_of_the_kernel_decide(tmp_path):
+    capture = Capture(SPARSE.nodes, SPARSE.packages, files={
+        "sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "252",
+        "sys/devices/virtual/memory_tiering/memory_tier22/nodelist": "0,8"})  # fmt: skip
+    found = discover(str(capture.write(tmp_path)))
+    assert [node.tier for node in found.nodes] == [1, 1, 0]
+
+
+def test_one_kernel_tier_for_all_says_nothing(tmp_path):
+    capture = Capture(SPARSE.nodes, SPARSE.packages, files={
+        "sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "0,8,252"})  # fmt: skip
+    found = discover(str(capture.write(tmp_path)))
+    assert [node.tier for node in found.nodes] == [0, 0, 1]
+
+
+def test_drives_come_with_serial_size_node_and_link(tmp_path):
+    capture = Capture(
+        MEMORY_LESS.nodes,
+        MEMORY_LESS.packages,
+        [
+            CapturedDrive("0000:41:00.0", "nvme1n1", 2, "ABC"),
+            CapturedDrive("0000:01:00.0", "nvme0n1", -1, speed="5.0 GT/s PCIe", width=2),
+            CapturedDrive("0000:02:00.0", "nvme2n1", 1, speed="Unknown"),
+        ],
+    )
+    slow, unknown, fast = discover(str(capture.write(tmp_path))).drives
+    assert (fast.name, fast.pci, fast.serial, fast.model) == (
+        "nvme1n1", "0000:41:00.0", "ABC", "DRIVE X")  # fmt: skip
+    assert (fast.node, fast.firmware, fast.size_bytes) == (2, "1.0", 2**31 * 512)
+    assert fast.link_bytes_per_second == pytest.approx(16e9 * 128 / 130 * 4 / 8, rel=1e-9)
+    assert fast.link_max_bytes_per_second == pytest.approx(32e9 * 128 / 130 * 4 / 8, rel=1e-9)
+    assert (slow.node, slow.link_bytes_per_second) == (None, 1_000_000_000)
+    assert (unknown.node, unknown.link_bytes_per_second) == (1, None)
+
+
+def test_present_memory_does_not_follow_a_balloon(tmp_path):
+    zones = "Node 0, zone      DMA\n  pages free     3\n        present  1024\n        managed  9\n"
+    zones += (
+        "Node 0, zone   Normal\n        present  1048576\nNode 2, zone Normal\n        present  7"
+    )
+    capture = Capture(MEMORY_LESS.nodes, MEMORY_LESS.packages, files={"proc/zoneinfo": zones})
+    found = discover(str(capture.write(tmp_path)))
+    assert found.node(0).present_bytes == (1024 + 1048576) * 4096
+    assert found.node(0).memory_bytes == 16 * GIB
+    assert found.node(2).present_bytes == 7 * 4096
+    assert found.node(1).present_bytes is None
+
+
+def test_huge_pages_are_counted_by_node_and_size(tmp_path):
+    base = "sys/devices/system/node/node0/hugepages"
+    capture = Capture(MEMORY_LESS.nodes, MEMORY_LESS.packages, files={
+        f"{base}/hugepages-2048kB/nr_hugepages": "512",
+        f"{base}/hugepages-2048kB/free_hugepages": "7",
+        f"{base}/hugepages-1048576kB/nr_hugepages": "0"})  # fmt: skip
+    pools = discover(str(capture.write(tmp_path))).huge_page_pools
+    assert [(p.node, p.page_bytes, p.pages) for p in pools] == [(0, 2**21, 512), (0, 2**30, 0)]
+
+
+def test_settings_that_move_numbers_are_read(tmp_path):
+    capture = Capture(
+        MEMORY_LESS.nodes,
+        MEMORY_LESS.packages,
+        files={
+            "proc/cpuinfo": CPUINFO.format("AMD EPYC 7401 24-Core Processor"),
+            "proc/cmdline": "BOOT_IMAGE=/vmlinuz root=/dev/sda1 isolcpus=2-3 mitigations=off quiet",
+            "proc/sys/kernel/numa_balancing": "1",
+            "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+            "sys/devices/system/cpu/smt/control": "off",
+            "sys/devices/system/cpu/cpufreq/boost": "0",
+            "sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "performance",
+            "sys/devices/system/cpu/cpufreq/policy1/scaling_governor": "powersave",
+            "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq": "3500000",
+            "sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq": "1234567",
+            "sys/devices/system/cpu/cpu0/cpuidle/state2/name": "C2",
+            "sys/devices/system/cpu/cpu0/cpuidle/state2/disable": "1",
+        },
+    )
+    found = discover(str(capture.write(tmp_path)))
+    host = found.host
+    assert host["kernel_parameters"] == ["isolcpus=2-3", "mitigations=off"]
+    assert host["microcode"] == "0xa0"
+    assert host["cpu_flags"] == ["a", "b"]
+    assert host["smt"] == "off"
+    assert host["frequency"]["governors"] == ["performance", "powersave"]
+    assert host["frequency"]["upper_limits_hertz"] == [3_500_000_000]
+    assert host["frequency"]["turbo"] is False
+    assert host["idle"]["disabled_states"] == ["C2"]
+    assert host["memory_settings"]["transparent_huge_pages"] == "madvise"
+    assert host["memory_settings"]["numa_balancing"] == "1"
+    assert "1234567" not in str(host)
+    assert configuration_name(found) == "nps2"
+
+
+def test_a_directory_may_be_the_top_its_parent_or_the_sys_itself(tmp_path):
+    root = MEMORY_LESS.write(tmp_path / "gathered" / "machine")
+    for place in (root, root.parent, root / "sys"):
+        assert len(discover(str(place)).nodes) == 4
+
+
+@pytest.mark.parametrize(("suffix", "mode"), [("bz2", "w:bz2"), ("gz", "w:gz"), ("xz", "w:xz")])
+def test_tarballs_of_every_compression(tmp_path, suffix, mode):
+    root = MEMORY_LESS.write(tmp_path / "machine")
+    path = tmp_path / f"machine.tar.{suffix}"
+    with tarfile.open(path, mode) as archive:
+        archive.add(root, "machine")
+    assert len(discover(str(path)).nodes) == 4
+    renamed = path.rename(tmp_path / f"without-suffix-{suffix}")
+    assert len(discover(str(renamed)).nodes) == 4
+
+
+def evil(archive: tarfile.TarFile, name: str, link: str | None = None) -> None:
+    """Adds a file of one byte, or a symbolic link."""
+    member = tarfile.TarInfo(name)
+    if link is None:
+        member.size = 1
+    else:
+        member.type, member.linkname = tarfile.SYMTYPE, link
+    archive.addfile(member, io.BytesIO(b"x"))
+
+
+def test_a_tarball_cannot_write_or_read_outside(tmp_path):
+    root = MEMORY_LESS.write(tmp_path / "machine")
+    path = tmp_path / "evil.tar"
+    with tarfile.open(path, "w") as archive:
+        archive.add(root, "machine")
+        evil(archive, "../escaped")
+        evil(archive, f"{tmp_path}/escaped")
+        evil(archive, "machine/door", link=str(tmp_path))
+        evil(archive, "machine/door/escaped")
+        evil(archive, "machine/absolute", link="/etc/passwd")
+        evil(archive, "machine/relative", link="../../../../../../../etc/passwd")
+        evil(archive, "machine/up", link="..")
+        evil(archive, "machine/circle", link="circle")
+        evil(archive, "machine/sys/roundabout", link="../up/../../etc/passwd")
+        evil(archive, "machine/inside", link="sys/devices/system/node/online")
+        device = tarfile.TarInfo("machine/dev-mem")
+        device.type = tarfile.CHRTYPE
+        archive.addfile(device)
+    with unpacked(path) as top:
+        assert (top / "inside").read_text() == "0-3\n"
+        assert {item.name for item in top.iterdir()} == {"sys", "door", "inside", "up", "circle"}
+        assert not (top / "door").is_symlink()
+        assert [item.name for item in (top / "sys").iterdir()] == ["devices"]
+    assert len(discover(str(path)).nodes) == 4
+    assert not list(tmp_path.glob("escaped"))

@@ -1,0 +1,178 @@
+"""Topologies that ship with the tests, and synthetic ones that hwloc makes on the spot."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+
+import pytest
+
+from chaosity.topology import configuration_name, discover, format_cpu_list, topology_xml
+
+
+@pytest.fixture
+def synthetic(tmp_path):
+    """Makes a topology of hwloc's synthetic description."""
+
+    def make(description: str, flags: int = 0):
+        path = tmp_path / "synthetic.xml"
+        command = ["lstopo-no-graphics", "--input", description, "--of", "xml", "-f"]
+        subprocess.run([*command, "--export-xml-flags", str(flags), path], check=True)
+        return discover(str(path))
+
+    return make
+
+
+def test_the_papers_server_has_its_hierarchy(epyc):
+    assert (len(epyc.packages), len(epyc.l3_domains), len(epyc.cores), len(epyc.pus)) == (
+        2,
+        8,
+        48,
+        96,
+    )
+    assert [format_cpu_list(n.cpus) for n in epyc.nodes][:2] == ["0-5,48-53", "6-11,54-59"]
+    assert epyc.cores[7].cpus == (7, 55)
+    assert (epyc.cores[7].package, epyc.cores[7].l3, epyc.cores[7].nodes) == (0, 1, (1,))
+    assert epyc.packages[1].nodes == (4, 5, 6, 7)
+    assert epyc.l3_domains[4].nodes == (4,)
+    assert epyc.l3_domains[4].size_bytes == 32 * 2**20
+    assert configuration_name(epyc) == "nps4"
+
+
+def test_the_papers_server_has_its_drives_in_slot_order(epyc):
+    per_node = Counter(drive.node for drive in epyc.drives)
+    assert per_node == {0: 3, 1: 4, 2: 4, 3: 4, 4: 3, 5: 4, 6: 4, 7: 4}
+    slots = [drive.pci for drive in epyc.drives]
+    assert slots == sorted(slots)
+    first = epyc.drives[0]
+    assert (first.serial, first.model, first.firmware) == (
+        "SERIAL00",
+        "Force MP600 Pro",
+        "EIFM31.4",
+    )
+    assert first.link_bytes_per_second == pytest.approx(16e9 * 128 / 130 * 4 / 8, rel=1e-6)
+    assert 1.9e12 < first.size_bytes < 2.1e12
+
+
+def test_relations_and_nodes_of_processing_units(epyc):
+    assert epyc.relation(3, 3) == "same_node"
+    assert epyc.relation(0, 3) == "same_package"
+    assert epyc.relation(3, 4) == epyc.relation(4, 3) == "other_package"
+    assert epyc.relation(0, 99) == epyc.relation(None, 0) == "unknown"
+    assert epyc.nodes_of([0, 48, 12]) == (0, 2)
+    assert epyc.nodes_of([]) == ()
+    assert epyc.distances.between(0, 4) == 32
+    assert epyc.distances.between(0, 99) is None
+
+
+def test_high_bandwidth_memory_owns_no_processing_units(own):
+    found = discover(str(own / "xeon-max-2s-hbm-flat.xml"))
+    assert [(n.initiator, n.kind, n.tier) for n in found.nodes] == [
+        (True, "DRAM", 1), (True, "DRAM", 1), (False, "HBM", 0), (False, "HBM", 0)]  # fmt: skip
+    assert found.relation(0, 2) == "same_package"
+    assert configuration_name(found) == "snc1-flat"
+
+
+def test_what_a_cgroup_forbids_is_shown_but_not_used(own):
+    found = discover(str(own / "disallowed.xml"))
+    assert (found.counts.packages, found.counts.cores, found.counts.pus) == (2, 4, 4)
+    assert (len(found.packages), len(found.cores), found.pus) == (1, 2, (0, 1))
+    assert [(n.initiator, n.target) for n in found.nodes] == [(True, False), (False, True)]
+    held = found.restrictions
+    assert (held.offline_cpus, held.disallowed_cpus, held.disallowed_nodes) == ((4,), (2, 3), (0,))
+    assert held.cgroup == "/job7"
+    values = found.to_json()
+    assert [(n["cpus"], n["usable_cpus"]) for n in values["nodes"]] == [("0-1", "0-1"), ("2-3", "")]
+
+
+def test_every_drive_is_listed_once_and_nothing_that_is_no_drive(devices):
+    assert [(d.name, d.pci, d.node) for d in devices.drives] == [
+        ("nvme0n1", "0000:02:00.0", 0),  # two paths, one disk
+        (None, "0000:03:00.0", 0),  # no block device
+        ("nvme3n1", "0000:42:00.0", 1),
+        ("nvme3n2", "0000:42:00.0", 1),
+        ("nvme4n1", "0000:81:00.0", None),  # hangs off the machine: unknown, not everywhere
+        ("nvme9n1", None, None),  # over fabrics
+    ]
+    assert devices.drives[2].serial == "S3"
+
+
+def test_a_gpu_seen_by_three_libraries_is_one(devices):
+    h200, adapter, instinct = devices.gpus
+    assert (h200.name, h200.backends, h200.node) == ("cuda0", ("CUDA", "NVML", "OpenCL"), 0)
+    assert (h200.model, h200.serial, h200.compute) == ("NVIDIA H200", "GPU-0001", True)
+    assert (adapter.name, adapter.node, adapter.compute) == ("card0", 1, False)
+    assert (instinct.name, instinct.node, instinct.compute) == (None, None, True)
+
+
+def test_engines_on_the_chip_are_accelerators(devices):
+    assert [(a.kind, a.pci, a.node) for a in devices.accelerators] == [("DSA", "0000:04:00.0", 0)]
+
+
+def test_a_device_of_a_machine_with_one_node_is_near_it(own, tmp_path):
+    text = (own / "devices.xml").read_text()
+    single = tmp_path / "single.xml"
+    command = ["lstopo-no-graphics", "--if", "xml", "--input", str(own / "devices.xml"), "-f"]
+    subprocess.run([*command, "--filter", "io:all", "--restrict", "0x3", single], check=True)
+    assert "nvme4n1" in text
+    found = discover(str(single))
+    assert len(found.initiators) == 1
+    assert {drive.node for drive in found.drives if drive.name == "nvme4n1"} == {0}
+
+
+def test_synthetic_sockets_nodes_and_threads(synthetic):
+    found = synthetic("pack:2 numa:4 core:6 pu:2")
+    assert (len(found.packages), len(found.nodes), len(found.cores), len(found.pus)) == (
+        2,
+        8,
+        48,
+        96,
+    )
+    assert [p.nodes for p in found.packages] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert all(node.initiator and node.target for node in found.nodes)
+    assert configuration_name(found) == "4nodes-per-package"
+    assert found.relation(0, 3) == "same_package"
+
+
+def test_a_version_1_file_is_read_as_well(synthetic):
+    found = synthetic("pack:2 numa:2 core:3 pu:2", flags=1)
+    assert (len(found.packages), len(found.nodes), len(found.cores), len(found.pus)) == (
+        2,
+        4,
+        12,
+        24,
+    )
+
+
+def test_cpu_less_memory_beside_each_package(synthetic):
+    found = synthetic("pack:2 [numa(memory=1GB)] [numa(memory=4GB)] core:2 pu:1")
+    kinds = [(n.initiator, n.kind) for n in found.nodes]
+    assert kinds == [(True, "DRAM"), (False, "CPU-less")] * 2
+    assert [node.tier for node in found.nodes] == [0, 1, 0, 1]
+
+
+def test_one_node_may_span_packages(synthetic):
+    found = synthetic("numa:1 pack:2 core:2 pu:1")
+    assert found.nodes[0].package is None
+    assert found.relation(0, 0) == "same_node"
+    assert [package.nodes for package in found.packages] == [(), ()]
+    assert configuration_name(found) == "1node-over-packages"
+
+
+def test_one_l3_may_span_nodes(synthetic):
+    found = synthetic("pack:1 l3:1 numa:4 core:2 pu:1")
+    assert [domain.nodes for domain in found.l3_domains] == [(0, 1, 2, 3)]
+    assert {core.l3 for core in found.cores} == {0}
+
+
+def test_processing_units_without_cores_are_cores(synthetic):
+    found = synthetic("numa:2 pu:3")
+    assert [core.cpus for core in found.cores] == [(0,), (1,), (2,), (3,), (4,), (5,)]
+    assert found.packages == ()
+
+
+def test_the_xml_of_a_source_is_read_back_the_same(epyc, own, tmp_path):
+    path = tmp_path / "again.xml"
+    path.write_text(topology_xml(str(own / "epyc-7413-2s-nps4-30drives.xml")))
+    again = discover(str(path))
+    assert (again.nodes, again.cores, again.drives) == (epyc.nodes, epyc.cores, epyc.drives)

@@ -1,0 +1,294 @@
+"""Every topology of ../shared is read as its facts say.
+
+`facts.json` holds what hwloc 2.9.0 shows of each file; what hwloc is wrong or silent about
+(`overrides`, and the kernel's own view) is spelled out in TRUTH below.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from chaosity.topology import Topology, configuration_name, discover, parse_cpu_list
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies"
+FACTS = json.loads((SHARED / "facts.json").read_text()) if SHARED.is_dir() else {}
+XMLS = sorted(name for name in FACTS if name.startswith("xml/"))
+CAPTURES = sorted(path.name for path in SHARED.glob("sysfs/*"))
+# One capture has no XML, so no facts; a test at the end spells them out.
+WITH_FACTS = [name for name in CAPTURES if f"xml/{name.partition('.tar')[0]}.xml" in FACTS]
+
+pytestmark = pytest.mark.skipif(not FACTS, reason="../shared with the real topologies is not here")
+
+# Nodes that are initiators and targets, where hwloc's view does not tell both apart.
+TRUTH = {
+    "16amd64-8n2c-cpusets": ("0-3,6-7", "1-4"),
+    "16amd64-8n2c-cpusets-disallowed": ("0-3,6-7", "1-4"),
+    "fakememinitiators-1np2c+1npp+gi": ("0-3", "5-10"),
+    "mpibind_knl7250-snc4-flat": ("0-3", "0-7"),
+    "nri_clx-2s-snc2-pmem-8n": ("0-3", "0-7"),
+    "util-linux_rv64-milkvpioneer": ("0-3", "0-3"),
+}
+RESTRICTED = {
+    "16amd64-8n2c-cpusets",
+    "16amd64-8n2c-cpusets-disallowed",
+    "offline-cpu0-node0",
+}
+CONFIGURATIONS = {
+    "mpibind_trento-7A53-nps4": "nps4",
+    "mpibind_naples-2s-7401-8n": "nps4",
+    "prrte_turin-2s-9555-nps4": "nps4",
+    "memorysidecaches": "snc2-cache",
+    "mpibind_knl7250-snc4-flat": "snc4-flat",
+    "192em64t-12gr2n8c2t": "snc1",
+    "48amd64-4pa2n6c-sparse": "2nodes-per-package",
+    "nri_clx-2s-snc2-pmem-8n": "2nodes-per-package",  # the file does not name the processor
+    "20em64t-hybrid-1p6c2t+2ca4co1t": "1node-per-package",
+}
+
+
+@cache
+def topology(file: str) -> Topology:
+    return discover(str(SHARED / file))
+
+
+def stem(file: str) -> str:
+    return Path(file).name.removesuffix(".xml").partition(".tar")[0]
+
+
+def flagged(found: Topology, flag: str) -> tuple[int, ...]:
+    return tuple(node.os_index for node in found.nodes if getattr(node, flag))
+
+
+@pytest.fixture(params=XMLS)
+def xml(request):
+    return request.param
+
+
+@pytest.fixture
+def view(xml):
+    """What hwloc 2.9.0 shows of the file."""
+    return FACTS[xml]["hwloc_2_9_0_view"]
+
+
+def test_counts_are_those_that_hwloc_shows(xml, view):
+    values, counts = topology(xml).to_json(), view["counts"]
+    shown = {key: values[key] for key in ("packages", "cores", "pus")}
+    assert shown == {"packages": counts["Package"], "cores": counts["Core"], "pus": counts["PU"]}
+    assert len(values["l3_domains"]) == counts.get("L3Cache", 0)
+
+
+def test_usable_processing_units_are_those_shown_and_allowed(xml, view):
+    shown, forbidden = (
+        parse_cpu_list(view[key].replace("-", "", view[key] == "-"))
+        for key in ("cpus", "disallowed_cpus")
+    )
+    assert set(topology(xml).pus) == set(shown) - set(forbidden)
+
+
+def test_nodes_that_hwloc_shows_have_its_memory_and_their_own_cpus(xml, view):
+    found = topology(xml)
+    listed = {node["os_index"]: node for node in found.to_json()["nodes"]}
+    for fact in view["nodes"]:
+        node = listed[fact["os"]]
+        assert node["memory_bytes"] == fact["mem"]
+        if node["cpus"]:  # CPU-less nodes show a neighbour's in hwloc
+            assert node["cpus"] == fact["cpus"]
+
+
+def test_initiators_and_targets(xml, view):
+    found = topology(xml)
+    visible = tuple(node["os"] for node in view["nodes"])
+    expected = TRUTH.get(stem(xml))
+    initiators, targets = map(parse_cpu_list, expected) if expected else (visible, visible)
+    assert (flagged(found, "initiator"), flagged(found, "target")) == (initiators, targets)
+
+
+def test_distances_are_the_slit_of_the_file(xml, view):
+    found, slit = topology(xml).distances, view.get("slit")
+    if slit is None:
+        assert found is None
+    else:
+        assert list(found.nodes) == slit["idx"]
+        assert [list(row) for row in found.matrix] == slit["m"]
+
+
+def test_nvme_functions_are_the_drives(xml, view):
+    drives = topology(xml).drives
+    assert [f"{drive.pci}@N{drive.node}" for drive in drives] == sorted(view["nvme_pci"])
+    disks = {name.partition("(")[0] for name in view["block"] if name.startswith("nvme")}
+    renamed = {"nvme0c0n1": "nvme0n1"}
+    assert {d.name for d in drives if d.name} == {renamed.get(disk, disk) for disk in disks}
+
+
+def test_gpus_are_near_the_node_that_hwloc_says(xml, view):
+    for gpu in topology(xml).gpus:
+        places = {text.partition("(")[0].partition("@")[0]: text for text in view["gpu"]}
+        nodes = parse_cpu_list(places[gpu.name].partition("@N")[2])
+        assert gpu.node == min(nodes)
+
+
+def test_one_gpu_per_physical_device():
+    physical = {
+        "xml/mpibind_trento-7A53-nps4.xml": 8,
+        "xml/mpibind_naples-2s-7401-8n.xml": 4,
+        "xml/prrte_turin-2s-9555-nps4.xml": 4,
+    }
+    for xml in XMLS:
+        compute = [gpu for gpu in topology(xml).gpus if gpu.compute]
+        assert len(compute) == physical.get(xml, 0), xml
+
+
+def test_core_kinds_are_hwlocs_and_at_least_one(xml, view):
+    kinds = topology(xml).core_kinds
+    assert len(kinds) == max(1, len(view["cpukinds"]))
+    for kind, fact in zip(kinds, view["cpukinds"], strict=False):
+        assert kind.cpus == parse_cpu_list(fact["cpus"])
+        frequency = fact.get("FrequencyMaxMHz")
+        assert kind.frequency_max_hertz == (int(frequency) * 10**6 if frequency else None)
+
+
+def test_memory_attributes_are_the_hmats_in_si_units(xml, view):
+    expected = {name: int(count.rstrip(")")) for name, _, count in
+                (text.partition("(") for text in view["memattrs"])}  # fmt: skip
+    found = topology(xml).memory_attributes
+    assert len(found) == sum(expected.values())
+    for item in found:
+        assert 10 < item.value < 1000 if item.name.endswith("_ns") else 1e9 < item.value < 1e12
+
+
+def test_restricted_machines_are_called_so(xml):
+    assert topology(xml).restricted is (stem(xml) in RESTRICTED)
+
+
+def test_cache_lines(xml):
+    # The qemu machine shows no caches.
+    expected = None if "fakememinitiators" in xml else 64
+    assert topology(xml).cache_line_bytes == expected
+
+
+@pytest.mark.parametrize("file", [*XMLS, *(f"sysfs/{name}" for name in CAPTURES)])
+def test_cores_partition_the_usable_processing_units(file):
+    found = topology(file)
+    assert sorted(cpu for core in found.cores for cpu in core.cpus) == list(found.pus)
+    assert sorted(cpu for package in found.packages for cpu in package.cpus) == list(found.pus)
+    owners = [cpu for node in found.nodes for cpu in node.cpus]
+    assert len(owners) == len(set(owners))
+
+
+@pytest.mark.parametrize("name", WITH_FACTS)
+def test_captures_show_the_nodes_of_the_kernel(name):
+    found, view = topology(f"sysfs/{name}"), FACTS[f"xml/{stem(name)}.xml"]["sysfs_view"]
+    assert [node.os_index for node in found.nodes] == [node["node"] for node in view["nodes"]]
+    for node, kernel in zip(found.nodes, view["nodes"], strict=True):
+        listed = parse_cpu_list("" if kernel["cpus"] == "-" else kernel["cpus"])
+        assert set(node.cpus) == set(listed) & set(found.pus)
+        assert node.memory_bytes == kernel["mem_kB"] * 1024
+        if found.distances and found.distances.nodes == tuple(n.os_index for n in found.nodes):
+            row = found.distances.matrix[found.distances.nodes.index(node.os_index)]
+            assert list(row) == kernel["distance"]
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_captures_have_the_true_initiators_and_targets(name):
+    found = topology(f"sysfs/{name}")
+    expected = TRUTH.get(stem(name))
+    if expected is None:
+        everything = tuple(node.os_index for node in found.nodes)
+        assert flagged(found, "initiator") == flagged(found, "target") == everything
+    else:
+        assert (flagged(found, "initiator"), flagged(found, "target")) == tuple(
+            map(parse_cpu_list, expected)
+        )
+    assert found.restricted is (stem(name) in RESTRICTED)
+
+
+@pytest.mark.parametrize("name", WITH_FACTS)
+def test_a_capture_and_its_xml_agree(name):
+    ours, theirs = topology(f"sysfs/{name}"), topology(f"xml/{stem(name)}.xml")
+    assert ours.counts == theirs.counts
+    assert ours.cores == theirs.cores
+    assert ours.core_kinds == theirs.core_kinds
+    assert [(n.os_index, n.cpus, n.tier) for n in ours.nodes] == [
+        (n.os_index, n.cpus, n.tier) for n in theirs.nodes
+    ]
+    assert [(d.name, d.pci, d.node) for d in ours.drives] == [
+        (d.name, d.pci, d.node) for d in theirs.drives
+    ]
+    assert configuration_name(ours) == configuration_name(theirs)
+
+
+@pytest.mark.parametrize(("name", "expected"), CONFIGURATIONS.items())
+def test_configurations(name, expected):
+    assert configuration_name(topology(f"xml/{name}.xml")) == expected
+
+
+def test_persistent_memory_belongs_to_the_node_it_is_close_to_not_to_its_number():
+    found = topology("sysfs/nri_clx-2s-snc2-pmem-8n.tar.bz2")
+    nearest = {
+        far.os_index: min(
+            found.initiators, key=lambda n: found.distances.between(n.os_index, far.os_index)
+        ).os_index
+        for far in found.nodes
+        if not far.initiator
+    }
+    assert nearest == {4: 0, 5: 2, 6: 1, 7: 3}
+    assert [node.tier for node in found.nodes] == [0] * 4 + [1] * 4
+    assert found.relation(0, 2) == "same_package"
+    assert found.relation(0, 4) == "same_package"
+    assert found.relation(0, 1) == "other_package"
+
+
+def test_fast_memory_is_the_first_tier():
+    found = topology("xml/mpibind_knl7250-snc4-flat.xml")
+    assert {node.kind: node.tier for node in found.nodes} == {"MCDRAM": 0, "DRAM": 1}
+
+
+def test_memory_less_nodes_and_generic_initiators():
+    found = topology("sysfs/fakememinitiators-1np2c+1npp+gi.tar.bz2")
+    assert [node.os_index for node in found.nodes if node.memory_bytes == 0] == [0, 1, 2, 3, 4]
+    assert found.node(4).initiator is found.node(4).target is False
+    assert {node.os_index: node.kind for node in found.targets} == {
+        5: "DRAM", 6: "DRAM", 7: "NVM", 8: "DRAM", 9: "DRAM", 10: "NVM"}  # fmt: skip
+    assert found.distances.between(0, 5) == 11
+
+
+def test_memory_side_caches_are_known():
+    found = topology("xml/memorysidecaches.xml")
+    assert {node.memory_side_cache_bytes for node in found.nodes} == {96 * 2**30}
+
+
+def test_offline_and_forbidden_are_told_apart_where_the_source_can():
+    offline = topology("sysfs/offline-cpu0-node0.tar.bz2").restrictions
+    assert offline.offline_cpus == parse_cpu_list("0-3,21-23")
+    assert offline.disallowed_cpus == ()
+    held = topology("sysfs/16amd64-8n2c-cpusets.tar.bz2").restrictions
+    assert (held.offline_cpus, held.disallowed_cpus) == ((4,), (7, 8, 9, 10, 11))
+    assert held.disallowed_nodes == (0, 5, 6, 7)
+    xml = topology("xml/16amd64-8n2c-cpusets.xml").restrictions
+    assert xml.missing_cpus == (4, 7, 8, 9, 10, 11)
+    assert xml.offline_cpus == xml.disallowed_cpus == ()
+    assert topology("xml/16amd64-8n2c-cpusets-disallowed.xml").restrictions == held
+
+
+def test_a_multipath_disk_has_the_name_that_can_be_opened():
+    drives = topology("xml/prrte_turin-2s-9555-nps4.xml").drives
+    assert [(d.name, d.pci) for d in drives] == [
+        ("nvme1n1", "0000:71:00.0"), ("nvme0n1", "0000:72:00.0")]  # fmt: skip
+
+
+def test_nvme_functions_without_a_block_device_have_no_name():
+    drives = topology("xml/mpibind_trento-7A53-nps4.xml").drives
+    assert len(drives) == 16
+    assert {(drive.name, drive.node) for drive in drives} == {(None, 0)}
+
+
+def test_interleaved_cores_of_a_risc_v_server():
+    found = topology("sysfs/util-linux_rv64-milkvpioneer.tar.gz")
+    assert [node.cpus for node in found.nodes] == list(
+        map(parse_cpu_list, ("0-7,16-23", "8-15,24-31", "32-39,48-55", "40-47,56-63"))
+    )
+    assert {node.memory_bytes for node in found.nodes} == {None}

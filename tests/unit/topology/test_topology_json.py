@@ -1,0 +1,49 @@
+"""The JSON of a topology says what the issue's keys promise, and is read back the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chaosity.topology import discover, topology_from_json
+
+OWN = Path(__file__).resolve().parents[2] / "data/topologies"
+
+
+@pytest.mark.parametrize("path", sorted(OWN.glob("*.xml")), ids=lambda path: path.stem)
+def test_a_topology_survives_json(path):
+    found = discover(str(path))
+    assert topology_from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+@pytest.mark.real
+def test_this_machine_survives_json():
+    found = discover("live")
+    assert topology_from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_keys_and_kinds(epyc):
+    values = epyc.to_json()
+    assert (values["packages"], values["cores"], values["pus"]) == (2, 48, 96)
+    node = values["nodes"][3]
+    assert (node["os_index"], node["cpus"], node["tier"]) == (3, "18-23,66-71", 0)
+    assert (node["memory_bytes"], node["initiator"], node["target"]) == (32 * 2**30, True, True)
+    drive = values["drives"][0]
+    assert {key: drive[key] for key in ("name", "pci", "serial", "node")} == {
+        "name": "nvme0n1", "pci": "0000:01:00.0", "serial": "SERIAL00", "node": 0}  # fmt: skip
+    assert values["distances"]["nodes"] == list(range(8))
+    assert values["distances"]["matrix"][0] == [10, 12, 12, 12, 32, 32, 32, 32]
+    assert (len(values["l3_domains"]), len(values["core_kinds"])) == (8, 1)
+    assert values["gpus"] == values["accelerators"] == []
+    assert (values["cache_line_bytes"], values["restricted"]) == (64, False)
+    assert values["configuration"] == "nps4"
+    assert len(values["hierarchy"]["cores"]) == 48
+
+
+def test_what_is_unknown_is_null(devices):
+    values = devices.to_json()
+    assert values["distances"] is None
+    fabric = values["drives"][-1]
+    assert fabric["pci"] is fabric["node"] is fabric["model"] is None

@@ -1,0 +1,76 @@
+"""What a person sees of a topology on a terminal of 100 columns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chaosity.cli.topology import restriction_sentences, short_cpu_list, topology
+from chaosity.topology import discover
+
+OWN = Path(__file__).resolve().parents[2] / "data/topologies"
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Runs the command and returns what it printed."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*arguments: str) -> str:
+        return CliRunner().invoke(topology, arguments, catch_exceptions=False).stdout
+
+    return run
+
+
+@pytest.mark.parametrize("path", sorted(OWN.glob("*.xml")), ids=lambda path: path.stem)
+def test_it_fits_on_100_columns(shown, path):
+    lines = shown(str(path)).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "…" not in "".join(lines)
+
+
+def test_the_papers_server_at_a_glance(shown):
+    text = shown(str(OWN / "epyc-7413-2s-nps4-30drives.xml"))
+    assert "2 x AMD EPYC 7413, 48 cores, 96 PUs" in text
+    assert "nps4, 8 x 32 MiB L3, 64 B cache line" in text
+    assert "18-23,66-71" in text
+    assert "0000:41:00.0" in text
+    assert "7.88 GB/s" in text
+
+
+def test_json_is_the_whole_topology(shown):
+    path = str(OWN / "devices.xml")
+    assert json.loads(shown(path, "--json")) == discover(path).to_json()
+
+
+@pytest.mark.real
+def test_this_machine_is_the_default(shown):
+    values = json.loads(shown("--json"))
+    assert values["kind"] == "live"
+    assert values["pus"] >= 1
+    assert f"{values['usable']['pus']} PU" in shown()
+
+
+def test_unknown_places_are_called_unknown(shown):
+    text = shown(str(OWN / "devices.xml"))
+    row = next(line for line in text.splitlines() if "nvme4n1" in line)
+    assert row.rstrip().endswith("unknown")
+    assert "1 on node 0" in text  # the NVMe function without a block device
+    assert "display only" in text
+
+
+def test_restrictions_in_plain_words():
+    sentences = list(restriction_sentences(discover(str(OWN / "disallowed.xml"))))
+    assert sentences == [
+        "CPU 4 is offline.",
+        "CPUs 2-3 are forbidden by cgroup /job7.",
+        "The memory of node 0 is forbidden by cgroup /job7.",
+    ]
+
+
+def test_long_lists_of_processing_units_are_cut():
+    assert short_cpu_list(range(0, 8)) == "0-7"
+    assert short_cpu_list(range(0, 80, 4)) == "0,4,8,12,16,... (20)"

@@ -1,0 +1,184 @@
+"""Whatever is wrong with a source, one sentence says what, where, and what to do."""
+
+from __future__ import annotations
+
+import errno
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from chaosity.errors import UserError
+from chaosity.topology import discover, lstopo
+
+V3 = '<?xml version="1.0"?>\n<topology version="3.0"><object type="Machine"/></topology>\n'
+
+
+def refusal(source) -> str:
+    with pytest.raises(UserError) as error:
+        discover(str(source))
+    return str(error.value)
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text: str, name: str = "topology.xml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def whole(own) -> str:
+    return (own / "devices.xml").read_text()
+
+
+@pytest.mark.parametrize("name", ["nothing.xml", "nothing.tar.bz2", "no/such/folder"])
+def test_a_source_that_does_not_exist(tmp_path, name):
+    said = refusal(tmp_path / name)
+    assert f"{name}: does not exist" in said
+    assert "live" in said
+
+
+@pytest.mark.parametrize("text", ["", "hello", "{}", "\x7fELF"])
+def test_what_is_no_xml(written, text):
+    assert "topology.xml: is not XML" in refusal(written(text))
+
+
+def test_xml_of_something_else(written):
+    said = refusal(written("<html><body/></html>"))
+    assert "not hwloc's" in said
+    assert "<html>" in said
+
+
+def test_a_truncated_file(written, whole):
+    for length in (200, len(whole) // 2, len(whole) - 5):
+        assert "is truncated" in refusal(written(whole[:length]))
+
+
+def test_a_file_that_is_whole_but_broken(written, whole):
+    assert "is not well-formed XML" in refusal(written(whole.replace("</object>", "</objec>", 1)))
+
+
+def test_xml_of_hwloc_that_hwloc_refuses(written, whole):
+    broken = whole.replace('type="Machine"', 'type="Submarine"', 1)
+    said = refusal(written(broken))
+    assert "hwloc" in said
+    assert "cannot read it" in said
+
+
+def test_a_version_that_is_no_number(written):
+    assert "format version 'x'" in refusal(written(V3.replace("3.0", "x")))
+
+
+def test_a_format_newer_than_the_installed_hwloc(written, monkeypatch):
+    monkeypatch.setattr(lstopo, "installed_version", lambda: (2, 9, 0))
+    said = refusal(written(V3))
+    assert "format version 3.0" in said
+    assert "hwloc 2.9.0" in said
+    assert "--export-xml-flags v2" in said
+
+
+def test_a_newer_format_is_also_recognised_by_what_lstopo_says(written, whole, fake_lstopo):
+    fake_lstopo(
+        'if [ "$1" = --version ]; then echo lstopo 2.9.0; else\n'
+        'echo "hwloc/xml: Cannot import XML version 3.0 > 2" >&2; exit 1; fi'
+    )
+    said = refusal(written(whole))
+    assert "reads formats up to 2" in said
+
+
+def test_a_directory_without_a_captured_sys(tmp_path):
+    (tmp_path / "etc").mkdir()
+    said = refusal(tmp_path)
+    assert "has no sys/devices/system" in said
+    assert "hwloc-gather-topology" in said
+
+
+def test_a_tarball_without_a_captured_sys(tmp_path):
+    (tmp_path / "etc").mkdir()
+    path = tmp_path / "backup.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(tmp_path / "etc", "etc")
+    assert "backup.tar.gz: has no sys/devices/system" in refusal(path)
+
+
+@pytest.mark.parametrize("suffix", ["tar", "tar.gz", "tar.bz2", "tar.xz"])
+def test_a_broken_tarball(tmp_path, suffix):
+    path = tmp_path / f"broken.{suffix}"
+    path.write_bytes(b"this is no tarball, whatever its name says" * 50)
+    assert "is a broken tarball" in refusal(path)
+
+
+@pytest.mark.parametrize("mode", ["gz", "bz2", "xz"])
+def test_a_truncated_tarball(tmp_path, mode, own):
+    path = tmp_path / f"cut.tar.{mode}"
+    with tarfile.open(path, f"w:{mode}") as archive:
+        archive.add(own, "machine/sys/devices/system")
+    path.write_bytes(path.read_bytes()[:-500])
+    assert "is a broken tarball" in refusal(path)
+
+
+def test_a_full_disk_is_not_blamed_on_the_tarball(tmp_path, own, monkeypatch):
+    def full(*_args: object, **_kwargs: object):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "fine.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(own, "machine/sys/devices/system")
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert "cannot be unpacked: No space left on device" in refusal(path)
+
+
+@pytest.fixture
+def fake_lstopo(tmp_path, monkeypatch):
+    """Puts a shell script in the place of lstopo, or nothing at all."""
+
+    def put(script: str | None):
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        if script is not None:
+            program = folder / "lstopo-no-graphics"
+            program.write_text(f"#!/bin/sh\n{script}\n")
+            program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder))
+        lstopo.installed_version.cache_clear()
+
+    yield put
+    lstopo.installed_version.cache_clear()
+
+
+def test_hwloc_is_missing(fake_lstopo):
+    fake_lstopo(None)
+    said = refusal("live")
+    assert "lstopo is not installed" in said
+    assert "apt install hwloc-nox" in said
+    assert "dnf install hwloc" in said
+
+
+def test_hwloc_is_too_old(fake_lstopo):
+    fake_lstopo("echo lstopo 1.11.13")
+    assert "hwloc 1.11.13 is too old" in refusal("live")
+
+
+def test_hwloc_says_rubbish(fake_lstopo):
+    fake_lstopo("echo rubbish")
+    assert "rubbish" in refusal("live")
+
+
+def test_hwloc_succeeds_with_nothing(fake_lstopo):
+    fake_lstopo('[ "$1" = --version ] && echo lstopo 2.9.0; exit 0')
+    assert "cannot read it and says: nothing" in refusal("live")
+
+
+def test_hwloc_succeeds_with_rubbish(fake_lstopo):
+    fake_lstopo("echo lstopo 2.9.0")
+    assert "wrote no topology but 'lstopo 2.9.0" in refusal("live")
+
+
+def test_hwloc_hangs(fake_lstopo, monkeypatch):
+    monkeypatch.setattr(lstopo, "_TIMEOUT_SECONDS", 0.2)
+    fake_lstopo('[ "$1" = --version ] && echo lstopo 2.9.0 && exit 0; while :; do :; done')
+    assert "did not answer within" in refusal("live")

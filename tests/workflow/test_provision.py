@@ -1,0 +1,315 @@
+"""Provisioning for real: this machine's own tools, compiler and users."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.real
+
+PLAYBOOK = Path(sys.executable).parent / "ansible-playbook"
+NOBODY = 65534
+# Reading is allowed, so that the user without rights reaches an interpreter in somebody's home.
+WITHOUT_ROOT = [
+    "setpriv",
+    f"--reuid={NOBODY}",
+    f"--regid={NOBODY}",
+    "--clear-groups",
+    "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+]
+KERNELS = ("--tags", "kernels")
+TOOLS = {"fio", "numactl", "lstopo-no-graphics", "sudo"}
+# Stands in for McCalpin's file, which is not ours to ship; it tells what it was compiled with.
+STREAM = '#include <stdio.h>\nint main(void) { printf("%ld\\n", (long)STREAM_ARRAY_SIZE); }\n'
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a play ended."""
+
+    status: int
+    said: str
+
+    def count(self, word: str) -> int:
+        """A number of the recap, over all hosts: ok, changed, failed, ..."""
+        recap = self.said.split("PLAY RECAP")[-1]
+        return sum(int(number) for number in re.findall(rf"\b{word}=(\d+)", recap))
+
+    def says(self, *sentences: str) -> bool:
+        """Whether it said them, however the lines were broken."""
+        flat = " ".join(self.said.split())
+        return all(sentence in flat for sentence in sentences)
+
+
+def play(
+    root: Path,
+    *arguments: str | Path,
+    extra: dict[str, Any] | None = None,
+    before: list[str] | None = None,
+    environment: dict[str, str] | None = None,
+) -> Outcome:
+    """Run provision.yml of a checkout.
+
+    Args:
+        root: the checkout.
+        arguments: to ansible-playbook.
+        extra: variables that outrank all others.
+        before: a program, with arguments, that runs ansible-playbook.
+        environment: variables of the process that differ from ours.
+    """
+    variables = ["--extra-vars", json.dumps(extra)] if extra else []
+    answer = subprocess.run(
+        [*(before or []), PLAYBOOK, "provision.yml", *variables, *arguments],
+        cwd=root,
+        env={**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Outcome(answer.returncode, answer.stdout + answer.stderr)
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("stream") / "stream.c"
+    source.write_text(STREAM)
+    return source
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory, stream: Path) -> dict[str, Any]:
+    """Variables that put everything into a folder of its own, as on a host of a lab."""
+    folder = tmp_path_factory.mktemp("host")
+    return {
+        "kernels_directory": str(folder / "kernels"),
+        "kernels_copy_sources": True,
+        "kernels_stream_source": str(stream),
+        "kernels_stream_sha256": sha256(stream),
+        "runner_directory": str(folder / "runner"),
+    }
+
+
+@pytest.fixture(scope="module")
+def tried(root: Path, places: dict[str, Any]) -> Outcome:
+    """A trial on a host that has nothing of the project's yet."""
+    outcome = play(root, "--check", extra=places)
+    assert not Path(places["kernels_directory"]).exists()
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def provisioned(root: Path, places: dict[str, Any], tried: Outcome) -> Outcome:
+    return play(root, extra=places)
+
+
+def test_a_trial_on_a_fresh_host_tells_and_does_nothing(tried: Outcome) -> None:
+    assert tried.status == 0, tried.said
+    assert tried.count("changed") > 0
+
+
+def test_what_was_built_runs(provisioned: Outcome, places: dict[str, Any]) -> None:
+    assert provisioned.status == 0, provisioned.said
+    for program in (
+        [f"{places['kernels_directory']}/chaosity-bandwidth", "--help"],
+        [sys.executable, f"{places['runner_directory']}/chaosity-run.pyz", "--help"],
+    ):
+        assert subprocess.run(program, capture_output=True, check=False).returncode == 0, program
+
+
+def test_stream_is_built_as_in_the_paper(provisioned: Outcome, places: dict[str, Any]) -> None:
+    program = Path(places["kernels_directory"]) / "stream"
+    said = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    assert said == "100000000\n", provisioned.said
+
+
+def test_a_second_run_changes_nothing(
+    root: Path, places: dict[str, Any], provisioned: Outcome
+) -> None:
+    again = play(root, extra=places)
+    assert (again.status, again.count("changed")) == (0, 0), again.said
+
+
+def test_a_trial_on_a_provisioned_host_finds_nothing_to_do(
+    root: Path, places: dict[str, Any], provisioned: Outcome
+) -> None:
+    trial = play(root, "--check", extra=places)
+    assert (trial.status, trial.count("changed")) == (0, 0), trial.said
+
+
+def test_another_compiler_gets_a_folder_of_its_own(
+    root: Path, places: dict[str, Any], provisioned: Outcome, tmp_path: Path
+) -> None:
+    link = Path(places["kernels_directory"]) / "chaosity-bandwidth"
+    before = link.readlink()
+    compiler = tmp_path / "other-gcc"
+    compiler.symlink_to(shutil.which("gcc"))
+    outcome = play(root, *KERNELS, extra={**places, "kernels_compiler": str(compiler)})
+    assert outcome.status == 0, outcome.said
+    assert link.readlink() != before
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kernels_stream_sha256": "0" * 64}, ["has the SHA-256", "It was not built", "0" * 64]),
+        ({"kernels_stream_sha256": ""}, ["kernels_stream_source without a good"]),
+        ({"kernels_stream_source": "/no/stream.c"}, ["/no/stream.c has the SHA-256 of no file"]),
+        ({"kernels_stream_array_size": 0}, ["kernels_stream_array_size", "has to be positive"]),
+        ({"kernels_stream_array_size": "many"}, ["kernels_stream_array_size", "int"]),
+        ({"kernels_directory": "kernels"}, ["is kernels; give a full path"]),
+    ],
+    ids=["wrong sum", "no sum", "no file", "no elements", "no number", "relative"],
+)
+def test_a_bad_kernels_variable_is_refused(
+    root: Path, places: dict[str, Any], tmp_path: Path, changes: dict[str, Any], words: list[str]
+) -> None:
+    folder = {"kernels_directory": str(tmp_path), "kernels_copy_sources": False}
+    outcome = play(root, *KERNELS, extra={**places, **folder, **changes})
+    assert outcome.status != 0
+    assert outcome.says(*words), outcome.said
+    assert not (tmp_path / "stream").exists()
+
+
+@pytest.fixture
+def address(stream: Path) -> Iterator[str]:
+    """Serves stream.c on this machine's loopback."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Keep the test's output free of requests."""
+
+    handler = functools.partial(Quiet, directory=stream.parent)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/stream.c"
+        server.shutdown()
+
+
+def test_stream_is_fetched_from_an_address(
+    root: Path, places: dict[str, Any], address: str, stream: Path, tmp_path: Path
+) -> None:
+    extra = {
+        **places,
+        "kernels_directory": str(tmp_path),
+        "kernels_copy_sources": False,
+        "kernels_stream_source": address,
+    }
+    (root / f"build/downloads/stream-{sha256(stream)[:12]}.c").unlink(missing_ok=True)
+    wrong = play(root, *KERNELS, extra={**extra, "kernels_stream_sha256": "0" * 64})
+    assert wrong.status != 0
+    assert wrong.says("did not match"), wrong.said
+    assert not (tmp_path / "stream").exists()
+    right = play(root, *KERNELS, extra=extra)
+    assert right.status == 0, right.said
+    assert (tmp_path / "stream").exists()
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ({"toolchain_os_family": "Suse"}, ["of the family Suse, which is not supported"]),
+        ({"chaosity_topolgy": "live"}, ["a variable that nobody reads: chaosity_topolgy"]),
+        ({"kernels_dir": "/tmp"}, ["nobody reads: kernels_dir", "kernels_directory"]),
+        ({"toolchain_optional": ["likwid"]}, ["not known: likwid"]),
+        ({"toolchain_minimum_versions": {"foi": "3"}}, ["not known: foi"]),
+        ({"runner_python": "/usr/bin/false"}, ["needs Python 3.11 or newer"]),
+    ],
+    ids=["system", "fact", "variable", "optional", "minimum", "python"],
+)
+def test_bad_input_is_refused_by_name(root: Path, extra: dict[str, Any], words: list[str]) -> None:
+    outcome = play(root, extra=extra)
+    assert outcome.status != 0
+    assert outcome.says(*words), outcome.said
+
+
+def test_a_host_that_is_only_planned_for_is_left_alone(root: Path, tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text("all: {hosts: {elsewhere.invalid: {chaosity_topology: elsewhere.xml}}}\n")
+    outcome = play(root, "-i", inventory)
+    assert (outcome.status, outcome.count("unreachable")) == (0, 0), outcome.said
+
+
+@pytest.fixture(scope="module")
+def checkout(root: Path) -> Iterator[Path]:
+    """A checkout that belongs to a user without rights, in a place that this user may enter."""
+    if os.geteuid() == 0 and subprocess.run([*WITHOUT_ROOT, "true"], check=False).returncode:
+        pytest.skip("this sandbox does not let root become somebody else")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        copy.chmod(0o755)
+        for name in ("ansible.cfg", "provision.yml"):
+            shutil.copy2(root / name, copy)
+        for name in ("inventories", "roles", "workflow/schemas"):
+            shutil.copytree(root / name, copy / name)
+        if os.geteuid() == 0:
+            for path in (copy, *copy.rglob("*")):
+                os.chown(path, NOBODY, NOBODY)
+        yield copy
+
+
+def play_without_root(checkout: Path, **given: Any) -> Outcome:
+    """Run provision.yml as a user without rights."""
+    # Nobody has no home, where Ansible would keep what it works with.
+    places = {name: str(checkout / ".ansible") for name in ("ANSIBLE_HOME", "ANSIBLE_REMOTE_TEMP")}
+    environment = {**places, **given.pop("environment", {})}
+    before = WITHOUT_ROOT if os.geteuid() == 0 else None
+    return play(checkout, before=before, environment=environment, **given)
+
+
+def test_without_root_the_tools_that_are_there_serve(checkout: Path) -> None:
+    outcome = play_without_root(checkout)
+    assert outcome.status == 0, outcome.said
+    assert (checkout / "build/kernels/chaosity-bandwidth").exists()
+
+
+def test_changed_sources_are_compiled_again(checkout: Path) -> None:
+    play_without_root(checkout)
+    link = checkout / "build/kernels/chaosity-bandwidth"
+    before = link.readlink()
+    with (checkout / "roles/kernels/files/common.c").open("a") as source:
+        source.write("/* changed */\n")
+    outcome = play_without_root(checkout)
+    assert outcome.status == 0, outcome.said
+    assert outcome.count("changed") == 2, outcome.said  # compiled, and made the one that is used
+    assert link.readlink() != before
+
+
+def test_without_root_and_tools_it_says_what_to_install(checkout: Path) -> None:
+    programs = checkout / "programs"
+    programs.mkdir()
+    for folder in ("/usr/bin", "/usr/sbin"):
+        for program in Path(folder).iterdir():
+            if program.name not in TOOLS and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    outcome = play_without_root(checkout, environment={"PATH": str(programs)})
+    assert outcome.status != 0
+    assert outcome.says("fio is missing, numactl is missing, lstopo is missing"), outcome.said
+    assert outcome.says("Have root install the packages"), outcome.said
+
+
+def test_without_root_a_tool_that_is_too_old_is_named(checkout: Path) -> None:
+    if shutil.which("sudo"):
+        pytest.skip("with sudo it would ask the distribution for a newer one")
+    outcome = play_without_root(checkout, extra={"toolchain_minimum_versions": {"fio": "99.1"}})
+    assert outcome.status != 0
+    assert re.search(r"fio is 3\.\d+ \(at least 99\.1 is needed\)", " ".join(outcome.said.split()))

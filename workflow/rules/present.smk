@@ -1,0 +1,26 @@
+# What a person looks at: the topology as hwloc draws it, figures, the report.
+
+
+rule draw_topology:
+    input:
+        f"{RESULTS}/{{host}}/{{configuration}}/topology.xml",
+    output:
+        f"{RESULTS}/{{host}}/{{configuration}}/topology.svg",
+    log:
+        f"{RESULTS}/{{host}}/{{configuration}}/topology.log",
+    shell:
+        "lstopo --input {input:q} --of svg --no-legend --force {output:q} 2> {log:q}"
+
+
+rule report:
+    input:
+        plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
+        table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
+        drawing=f"{RESULTS}/{{host}}/{{configuration}}/topology.svg",
+    output:
+        f"{RESULTS}/{{host}}/{{configuration}}/report.html",
+    log:
+        f"{RESULTS}/{{host}}/{{configuration}}/report.log",
+    shell:
+        "chaosity report {input.plan:q} --table {input.table:q} --drawing {input.drawing:q}"
+        " --output {output:q} > {log:q} 2>&1"
