@@ -18,6 +18,7 @@ from chaosity.config import check_config
 from chaosity.design import Host, Plan, plan_host
 from chaosity.errors import UserError
 from chaosity.hosts import discover_hosts, read_hosts
+from chaosity.topology import LIVE
 
 T = TypeVar("T")
 
@@ -86,6 +87,13 @@ class Campaign:
         Raises:
             UserError: measurements could meet, or another run is at work.
         """
+        for name, host in self.hosts.items():
+            if host.topology.kind != LIVE:
+                raise UserError(
+                    "its topology is a file, so it can be planned but not measured",
+                    f"host {name}",
+                    "use snakemake --dry-run, or leave it out by `hosts` in the config",
+                )
         self.check_limits(limits)
         self.lock = alone(self.results)
         for name, plan in self.plans.items():

@@ -24,3 +24,10 @@ rule report:
     shell:
         "chaosity report {input.plan:q} --table {input.table:q} --drawing {input.drawing:q}"
         " --output {output:q} > {log:q} 2>&1"
+
+
+onerror:
+    # What was measured is shown even so; the report says what is missing.
+    for host in CAMPAIGN.hosts:
+        plan = f"{CAMPAIGN.folder(host)}/plan.json"
+        shell("chaosity report {plan:q} --output {CAMPAIGN.folder(host)}/report.html")

@@ -146,6 +146,8 @@ class Expansion:
         """One load in concrete form."""
         initiator, target, kernel = one["initiator"], one["target"], one["kernel"]
         benchmark = self.benchmarks[spec["category"]]
+        if benchmark.document.get("writes"):
+            only_destructive(benchmark, target)
         near = self.host.local_memory(initiator)
         known = benchmark.kernels.get(kernel, {})
         arrays = known.get("arrays", 0)
@@ -253,6 +255,22 @@ class Expansion:
             touched |= {f"node{node}" for node in nodes}
             touched |= {drive.component for drive in target.drives}
         return sorted(touched)
+
+
+def only_destructive(benchmark: Benchmark, target: Target) -> None:
+    """Refuse to plan a write to a drive that nobody gave up.
+
+    Raises:
+        UserError: names the first such drive.
+    """
+    for drive in target.drives:
+        if not drive.destructive:
+            raise UserError(
+                f"{benchmark.name} would destroy what is on {drive.component}",
+                "config, benchmarks",
+                "name the drive in chaosity_destructive_drives of its host, or choose a benchmark "
+                "that reads",
+            )
 
 
 def side_facts(side: Initiator | Target) -> dict[str, Any]:

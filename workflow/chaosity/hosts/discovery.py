@@ -20,9 +20,9 @@ from chaosity.benchmarks import open_benchmarks
 from chaosity.components import component_documents, write_components
 from chaosity.design import Host
 from chaosity.errors import UserError
-from chaosity.hosts.inventory import LIVE, InventoryHost, read_inventory
+from chaosity.hosts.inventory import InventoryHost, read_inventory
 from chaosity.records import rewrite
-from chaosity.topology import configuration_name, discover, topology_from_json, topology_xml
+from chaosity.topology import LIVE, configuration_name, discover, topology_from_json, topology_xml
 
 
 def version_numbers(text: str) -> tuple[int, ...]:

@@ -16,10 +16,10 @@ from typing import Any
 
 from chaosity.config import closest, validate
 from chaosity.errors import UserError
+from chaosity.topology import LIVE
 
 # Variables that concern the workflow; all others are the roles' and Ansible's own.
 PREFIX = "chaosity_"
-LIVE = "live"
 
 
 @dataclass(frozen=True)

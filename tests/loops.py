@@ -1,0 +1,41 @@
+"""Loop devices as drives that may be harmed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file or device."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@contextmanager
+def loop_device(image: Path, size: int = 64 * 2**20, *, filesystem: bool = False) -> Iterator[Path]:
+    """A loop device over a new image, blank or with a file system; skipped where not allowed."""
+    if os.geteuid() != 0:
+        pytest.skip("loop devices need root")
+    image.write_bytes(os.urandom(2**20) if filesystem else b"")
+    with image.open("r+b") as stream:
+        stream.truncate(size)
+    if filesystem:
+        mkfs = shutil.which("mkfs.ext4", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+        subprocess.run([mkfs, "-q", "-F", str(image)], check=True)
+    losetup = shutil.which("losetup", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    command = [losetup, "--find", "--show", str(image)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no loop device to be had: {done.stderr.strip()}")
+    device = Path(done.stdout.strip())
+    try:
+        yield device
+    finally:
+        subprocess.run([losetup, "--detach", str(device)], check=True)
