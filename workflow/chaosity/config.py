@@ -117,6 +117,8 @@ def load_experiment(name: str, where: str = "config, experiments") -> dict[str, 
     validate(document, "experiment", relative(path))
     if document["experiment"] != name:
         raise UserError(f"names itself {document['experiment']!r}", relative(path))
+    for index, figure in enumerate(document.get("figures", [])):
+        validate(figure, "figure", f"{relative(path)}, figures.{index}")
     return document
 
 

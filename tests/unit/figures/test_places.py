@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.figures.places import Group, arrange, axis_title, packages_of_nodes, place_of
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "short", "long"),
+    [
+        ("pu12", "pu", "12", "PU 12"),
+        ("core3", "core", "3", "core 3"),
+        ("l3_5", "l3", "5", "L3 5"),
+        ("node3", "node", "3", "node 3"),
+        ("package1", "package", "1", "package 1"),
+        ("machine", "machine", "machine", "machine"),
+        ("nodes0-3", "nodes", "0-3", "nodes 0-3"),
+        ("drive-0000-41-00-0", "drive", "41:00.0", "drive 41:00.0"),
+        ("drive-10000-41-00-0", "drive", "10000:41:00.0", "drive 10000:41:00.0"),
+        ("drive-S5GXNX0T", "drive", "S5GXNX0T", "drive S5GXNX0T"),
+        ("node3drives2", "first", "2", "first 2 of node 3"),
+        ("node3drives", "nodeset", "3", "node 3"),
+        ("nodes0,4drives", "nodeset", "0,4", "nodes 0,4"),
+        ("alldrives", "all", "all", "all drives"),
+        ("unknowndrives", "unlocated", "all", "all drives of unknown node"),
+        ("file0", "file", "0", "file 0"),
+        ("same_node", "relation", "same node", "same node"),
+        ("triad_nt", "text", "triad nt", "triad nt"),
+    ],
+)
+def test_names_read_as_what_they_are(name, kind, short, long):
+    place = place_of(name)
+    assert (place.kind, place.short, place.long) == (kind, short, long)
+
+
+def order(*names, packages=None):
+    return [place.name for place in arrange(map(place_of, names), packages or {})[0]]
+
+
+def test_node2_comes_before_node10_and_small_before_large():
+    assert order("node10", "node2", "machine", "pu3", "core1", "package0") == [
+        *("pu3", "core1", "node2", "node10", "package0", "machine"),
+    ]
+
+
+def test_nodes_of_a_package_stand_together_even_when_numbered_crosswise():
+    places, groups = arrange(
+        [place_of(f"node{n}") for n in (3, 1, 2, 0)], packages={0: 0, 1: 1, 2: 0, 3: 1}
+    )
+    assert [place.name for place in places] == ["node0", "node2", "node1", "node3"]
+    assert groups == [Group("package 0", 0, 2), Group("package 1", 2, 4)]
+
+
+def test_a_node_without_a_package_stands_behind_the_others():
+    _, groups = arrange(map(place_of, ["node0", "node1", "node2"]), packages={0: 0, 1: 0})
+    assert [group.label for group in groups] == ["package 0", "no package"]
+
+
+def test_groups_of_one_are_no_groups():
+    _, groups = arrange(map(place_of, ["node0", "node1"]), packages={0: 0, 1: 1})
+    assert groups == [Group("", 0, 2)]
+
+
+def test_drives_of_a_node_stand_together():
+    places = [place_of(f"drive-0000-{bus}-00-0", (node,)) for bus, node in
+              (("41", 1), ("01", 1), ("c1", 0), ("81", 0))]  # fmt: skip
+    ordered, groups = arrange(places, {})
+    assert [place.short for place in ordered] == ["81:00.0", "c1:00.0", "01:00.0", "41:00.0"]
+    assert [group.label for group in groups] == ["node 0", "node 1"]
+
+
+def test_sets_of_nodes_are_grouped_by_size_with_all_drives_as_the_largest():
+    names = ["nodes0,2drives", "node1drives", "nodes0-1drives", "node0drives"]
+    places = [*map(place_of, names), place_of("alldrives", (0, 1, 2))]
+    ordered, groups = arrange(places, {})
+    assert [place.name for place in ordered] == [
+        *("node0drives", "node1drives", "nodes0-1drives", "nodes0,2drives", "alldrives"),
+    ]
+    assert [group.label for group in groups] == ["1 node", "2 nodes", "3 nodes"]
+    assert axis_title("target", ordered) == "Drives of nodes"
+
+
+def test_levels_and_relations_have_their_own_order():
+    assert order("machine", "node", "pu") == ["pu", "node", "machine"]
+    assert order("other_package", "alone", "same_node") == ["alone", "same_node", "other_package"]
+    assert [p.short for p in arrange(map(place_of, [10, 2.0, 0]), {})[0]] == ["0", "2", "10"]
+
+
+@given(st.permutations([f"node{n}" for n in range(12)]))
+def test_the_order_does_not_depend_on_the_table(names):
+    assert order(*names) == [f"node{n}" for n in range(12)]
+
+
+def test_titles_say_what_is_on_the_axis():
+    assert axis_title("initiator", [place_of("node0")]) == "Initiator node"
+    assert axis_title("storage.target", [place_of("node0drives2")]) == "First drives of a node"
+    assert axis_title("initiator", map(place_of, ["node0", "pu0"])) == "Initiator"
+    assert axis_title("drives", [place_of(1)]) == "Number of drives"
+    assert axis_title("page_policy", [place_of("bind")]) == "Page policy"
+
+
+def test_packages_come_from_the_hierarchy_or_the_nodes():
+    hierarchy = {"hierarchy": {"packages": [{"os_index": 1, "nodes": [4, 5]}]}}
+    assert packages_of_nodes(hierarchy) == {4: 1, 5: 1}
+    assert packages_of_nodes({"nodes": [{"os_index": 0, "package": 0}]}) == {0: 0}
+    assert packages_of_nodes({}) == {}

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+import synthetic
+
+from chaosity.report.checks import SEVERITIES, check_results
+from chaosity.report.machine import environment, machine_facts, node_rows
+from chaosity.statistics import plain
+
+
+def checks(system=None, topology=None, tidy=None, runs=()):
+    found = synthetic.small()
+    return {
+        check.name: check
+        for check in check_results(
+            plain(found.tidy() if tidy is None else tidy),
+            {**found.topology(), **(topology or {})},
+            synthetic.system(found, **(system or {})),
+            runs,
+            (),
+        )
+    }
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "severity"),
+    [
+        ({"frequency": {"governors": ["powersave"]}}, "Clock governor", "warning"),
+        ({"frequency": {"governors": ["performance", "powersave"]}}, "Clock governor", "warning"),
+        ({"frequency": None}, "Clock governor", "unknown"),
+        ({"memory_settings": {"transparent_huge_pages": "never"}}, "Transparent huge pages",
+         "warning"),
+        ({"memory_settings": None}, "Transparent huge pages", "unknown"),
+        ({"memory_settings": {"numa_balancing": "1"}}, "NUMA balancing", "warning"),
+        ({"hypervisor": True}, "Virtual machine", "warning"),
+        ({"hypervisor": None}, "Virtual machine", "unknown"),
+        ({}, "Virtual machine", "ok"),
+    ],
+)  # fmt: skip
+def test_settings_that_change_numbers_are_told(system, name, severity):
+    check = checks(system)[name]
+    assert check.severity == severity
+    assert bool(check.advice) == (severity == "warning")
+
+
+def test_a_part_of_a_machine_is_called_a_part():
+    restrictions = {"disallowed_cpus": "8-11", "offline_cpus": "", "cgroup": "/slurm/job1"}
+    check = checks(topology={"restricted": True, "restrictions": restrictions})[
+        "Processors and nodes"
+    ]
+    assert check.severity == "warning"
+    assert check.text.endswith("disallowed cpus 8-11, cgroup /slurm/job1")
+
+
+def test_the_worst_comes_first():
+    severities = [check.severity for check in checks({"hypervisor": True}).values()]
+    assert severities == sorted(severities, key=SEVERITIES.index)
+
+
+def test_what_records_note_is_counted():
+    tidy = synthetic.small().tidy()
+    check = checks(runs=synthetic.runs(tidy))["Precision"]
+    assert check.text.startswith("not met in 33 % of 42 records, for example ±1.71 %")
+
+
+def test_no_drive_is_no_fault():
+    tidy = synthetic.small().tidy()
+    check = checks(tidy=tidy[tidy["load"] == "memory"])["Drives"]
+    assert check.severity == "note"
+
+
+def test_the_machine_is_told_in_words():
+    found = synthetic.epyc()
+    facts = {fact.name: fact.value for fact in
+             machine_facts(found.topology(), synthetic.system(found))}  # fmt: skip
+    assert facts["Structure"] == "2 packages, 8 memory nodes, 48 cores"
+    assert facts["Memory"] == "256 GiB"
+    assert facts["Drives"] == "30 x Corsair MP600 PRO, 2.00 TB"
+    rows = node_rows(found.topology())
+    assert (rows[4].package, rows[4].cpus, rows[4].memory, rows[4].drives) == (
+        *("1", "24-29", "32 GiB", "3"),
+    )
+
+
+def test_the_environment_has_units_and_says_what_is_unknown():
+    groups = {group.name: {fact.name: fact.value for fact in group.facts}
+              for group in environment(synthetic.system(synthetic.small()))}  # fmt: skip
+    assert groups["General"]["cpu flags"] == "40 of them, in the component file"
+    assert groups["General"]["huge page pools"] == "node 0 page 2 MiB pages 0"
+    assert groups["General"]["hypervisor"] == "no"
+    assert groups["Frequency"]["upper limits"] == "3.63 GHz"
+    assert groups["Firmware"]["product vendor"] == "unknown"
+    assert "Tools" not in groups

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+import synthetic
+from lxml import etree
+
+from chaosity.errors import UserError
+from chaosity.figures import draw
+from chaosity.report import Finding, render_report
+from chaosity.report.drawing import inline_svg
+
+DRAWING = """<?xml version='1.0'?>
+<svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink' width='90px'
+ height='40px' viewBox='0 0 90px 40px' onload='alert(1)'>
+<script>alert(1)</script><style>* { display: none }</style>
+<rect id='Machine' width='9' height='9' fill='url(#paint)'/><image xlink:href='http://x/y.png'/>
+<a xlink:href='https://example.org'><use xlink:href='#Machine'/></a>
+</svg>"""
+FIGURES = [
+    {
+        "experiment": "memory_bandwidth",
+        "question": "How much bandwidth, & where?",
+        "source": "figure 4",
+        "figures": [
+            {
+                "name": "nodes", "kind": "heatmap", "title": "Memory <by> node", "load": "memory",
+                "metric": synthetic.BANDWIDTH, "rows": "initiator", "columns": "target",
+                "where": {"initiator_kind": "node", "kernel": "triad"},
+            },
+            {
+                "name": "nothing", "kind": "heatmap", "title": "Of no machine", "load": "memory",
+                "metric": synthetic.BANDWIDTH, "rows": "initiator", "columns": "target",
+                "where": {"initiator_kind": "galaxy"},
+            },
+        ],
+    },
+    {
+        "experiment": "storage_bandwidth",
+        "question": "And from drives?",
+        "figures": [
+            {
+                "name": "drives", "kind": "heatmap", "title": "Drives", "load": "storage",
+                "metric": synthetic.BANDWIDTH, "rows": "initiator", "columns": "target",
+                "where": {"target_kind": "drive"},
+            }
+        ],
+    },
+]  # fmt: skip
+
+
+def machine(**keys):
+    failed = {"memory=node1+node2+triad": "pages: 97 % on node 2 <wanted 98>"}
+    drives = {0: 2, 1: 2, 2: 1, 3: 2}
+    return synthetic.Machine("h1", ((0, 1), (2, 3)), drives, **{"failed": failed, **keys})
+
+
+def write(folder, found, figures=None, **parts):
+    """Write a report; figures that are drawn already are taken as they are."""
+    tidy = found.tidy()
+    if figures is None:
+        figures = folder / "figures"
+        draw(FIGURES, tidy, found.topology(), figures)
+    (folder / "topology.svg").write_text(DRAWING)
+    given = {
+        "experiments": FIGURES, "figures": figures, "topology": found.topology(),
+        "system": synthetic.system(found), "runs": synthetic.runs(tidy),
+        "config": synthetic.CONFIG, "drawing": folder / "topology.svg", **parts,
+    }  # fmt: skip
+    context = render_report(tidy, folder / "report.html", **given)
+    return context, (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def report(folder):
+    return write(folder, machine())
+
+
+@pytest.fixture
+def figures(report, folder):
+    return folder / "figures"
+
+
+class Page(HTMLParser):
+    """Collects what a page refers to and checks that every element is closed."""
+
+    EMPTY = frozenset(["meta", "br", "link", "img", "input", "hr"])
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.references, self.identities, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name in ("src", "href", "xlink:href", "action", "poster"):
+                self.references.append(value)
+            if name == "id":
+                self.identities.append(value)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in self.EMPTY:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(html):
+    page = Page()
+    page.feed(html)
+    page.close()
+    return page
+
+
+def test_the_page_is_well_formed_and_its_ids_are_its_own(report):
+    _, html = report
+    page = read(html)
+    assert page.open == []
+    assert len(page.identities) == len(set(page.identities))
+    anchors = {link[1:] for link in page.references if link.startswith("#")}
+    assert anchors <= set(page.identities)
+
+
+def test_the_page_needs_no_network(report):
+    _, html = report
+    outside = [link for link in read(html).references if re.match(r"(?:\w+:)?//|\w+:", link)]
+    assert [link for link in outside if not link.startswith("data:")] == []
+    without_namespaces = re.sub(r'xmlns(:\w+)?="[^"]*"', "", html)
+    assert not re.findall(r"@import|url\((?!#)", without_namespaces)
+    assert "http://" not in without_namespaces.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in without_namespaces
+
+
+def test_the_sections_answer_in_their_order(report):
+    _, html = report
+    headings = re.findall(r"<h2>(.*?)</h2>", html)
+    assert headings == [
+        "Is anything wrong?", "What can this machine do?",
+        "How was it measured, and can I trust it?", "Memory bandwidth", "Storage bandwidth",
+        "Topology", "Failed points", "Environment and versions", "Data, and how to cite",
+    ]  # fmt: skip
+
+
+def test_texts_are_escaped(report):
+    _, html = report
+    assert "Memory <by> node" not in html
+    assert "Memory &lt;by&gt; node" in html
+    assert "&lt;wanted 98&gt;" in html
+
+
+def test_every_cell_of_the_figures_is_there_with_its_text(report):
+    _, html = report
+    svg = re.search(r"<svg.*?</svg>", html, re.DOTALL).group(0)
+    marks = etree.fromstring(svg).xpath("//*[@class='mark']/*[local-name()='title']/text()")
+    assert len(marks) == 16
+    assert sum("failed in 3 replicates" in text for text in marks) == 1
+
+
+def test_a_failed_point_stands_with_reason_and_commands(report):
+    context, html = report
+    (point,) = context.failed
+    assert point.reason == "pages: 97 % on node 2 <wanted 98>"
+    assert point.replicates == "1, 2, 3"
+    assert point.repeat == (
+        "snakemake results/h1/nps4/memory_bandwidth/memory=node1+node2+triad/rep1.json"
+    )
+    assert point.commands[0].value.startswith("numactl --cpunodebind=0")
+    assert point.repeat in html
+
+
+def test_what_can_it_do_has_the_worst_and_the_best_place(report):
+    context, _ = report
+    lines = {line.name: line for line in context.resources}
+    node = lines["Memory bandwidth, one node"]
+    assert node.best.where.startswith("node")
+    assert float(node.best.value.split()[0]) > float(node.worst.value.split()[0])
+    assert re.fullmatch(r"6\d %", node.share)
+    assert "triad" in node.detail
+    beside = lines["Memory bandwidth left beside other loads"]
+    assert beside.worst.value.endswith(" %")
+    assert "storage=" in beside.worst.where
+    assert "Storage bandwidth, one drive" in lines
+
+
+def test_how_it_was_measured_is_said(report):
+    context, _ = report
+    facts = {fact.name: fact.value for fact in context.trust}
+    assert "1 point" not in facts["Points"]
+    assert "3 failed" in facts["Points"]
+    assert "seed 1" in facts["Order"]
+    assert "±1.0 %" in facts["Stopping rule, memory bandwidth"]
+    assert facts["Precision reached"].startswith("half the cells are known to ±")
+    assert facts["Verified in each record"] == "pages (always)"
+    assert {fact.name for fact in context.programs} >= {"chaosity", "fio", "gcc"}
+
+
+def test_figures_without_points_are_named(report):
+    context, html = report
+    assert context.experiments[0].without_points == ("Of no machine",)
+    assert "Of no machine" in html
+
+
+def test_the_context_is_json(report):
+    context, _ = report
+    assert json.loads(json.dumps(dataclasses.asdict(context)))["host"] == "h1"
+
+
+def test_unchanged_data_gives_an_equal_report(report, tmp_path):
+    _, html = report
+    assert write(tmp_path, machine())[1] == html
+
+
+def test_findings_come_first_and_point_to_their_figure(tmp_path, figures):
+    finding = Finding("Node 2 is slow", "20 % below its siblings.", "Look at its DIMMs.", "nodes")
+    _, html = write(tmp_path, machine(), figures, findings=[finding])
+    assert html.index("Node 2 is slow") < html.index("Failed points:")
+    assert '<a href="#nodes">See the figure</a>' in html
+
+
+def test_nothing_wrong_says_what_was_checked(tmp_path, figures):
+    found = machine(failed={})
+    clean = [
+        dataclasses.replace(run, checks=run.checks[:1]) for run in synthetic.runs(found.tidy())
+    ]
+    context, html = write(tmp_path, found, figures, runs=clean)
+    assert context.wrong == ()
+    assert "Nothing wrong was found." in html
+    names = {check.name for check in context.fine}
+    assert names >= {"Failed points", "Completeness", "Clock governor", "NUMA balancing"}
+
+
+def test_a_small_virtual_machine_is_told_what_its_numbers_are(tmp_path):
+    found = synthetic.small(replicates=1)
+    system = synthetic.system(found, hypervisor=True, frequency={"governors": []})
+    context, html = write(tmp_path, found, system=system)
+    severities = {check.name: check.severity for check in context.wrong}
+    assert severities["Virtual machine"] == severities["Drives"] == "warning"
+    assert severities["Replicates"] == "warning"
+    assert severities["Clock governor"] == "unknown"
+    assert "file-backed" in html
+
+
+def test_a_table_without_any_value_still_gives_a_report(tmp_path):
+    found = synthetic.small()
+    tidy = found.tidy()
+    found.missing = tuple(tidy["point"].unique())
+    context, html = write(tmp_path, found, runs=[])
+    assert context.resources == ()
+    assert "without a measurement" in html
+    assert "No value was measured." in html
+    assert read(html).open == []
+
+
+def test_a_report_without_a_drawing_or_system_is_still_one(tmp_path, figures):
+    context, html = write(tmp_path, machine(), figures, drawing=None, system={}, topology={})
+    assert context.drawing is None
+    assert read(html).open == []
+
+
+def test_a_drawing_is_made_harmless_and_able_to_shrink():
+    root = etree.fromstring(inline_svg(DRAWING, "topology"))
+    assert root.get("viewBox") == "0 0 90 40"
+    assert root.get("onload") is None
+    assert not root.xpath("//*[local-name()='script' or local-name()='style']")
+    assert root.xpath("//@id") == ["topology-Machine"]
+    assert root.xpath("//*[local-name()='use']/@*") == ["#topology-Machine"]
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", inline_svg(DRAWING, "topology"))
+
+
+@pytest.mark.parametrize("text", ["", "no xml", "<html/>", "<svg"])
+def test_what_is_no_drawing_is_an_error(text):
+    with pytest.raises(UserError, match="is no SVG"):
+        inline_svg(text, "topology", "topology.svg")

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+
+from chaosity.statistics import block_ratio, cells_differ, cost_of_company, paired_ratios
+
+
+def rows(values, point="p", **columns):
+    """Tidy rows of a cell: values by replicate, None for a failed one."""
+    return pd.DataFrame(
+        {
+            "host": "h", "configuration": "c", "experiment": "e", "point": point, "load": "memory",
+            "metric": "m", "replicate": range(1, len(values) + 1),
+            "status": ["failed" if value is None else "valid" for value in values],
+            "reason": None, "value": values, **columns,
+        }
+    )  # fmt: skip
+
+
+def test_a_drift_between_blocks_cancels_in_ratios():
+    near = rows([100.0, 50.0, 25.0], "near")
+    far = rows([50.0, 25.0, 12.5], "far")
+    found = block_ratio(far, near)
+    assert (found.median, found.low, found.high, found.n) == pytest.approx((0.5, 0.5, 0.5, 3))
+
+
+def test_groups_are_compared_by_their_geometric_means():
+    above = pd.concat([rows([2.0], "a"), rows([8.0], "b")])
+    assert block_ratio(above, rows([2.0], "c")).median == pytest.approx(2.0)
+
+
+def test_a_cell_that_is_missing_in_a_block_does_not_shift_that_block():
+    group = pd.concat([rows([10.0, 10.0], "a"), rows([1000.0, None], "b")])
+    assert block_ratio(group, rows([10.0, 10.0], "c")).median == pytest.approx(1.0)
+
+
+def test_groups_without_a_common_block_have_no_ratio():
+    later = rows([1.0]).assign(replicate=2)
+    assert block_ratio(rows([1.0]), later).n == 0
+    assert math.isnan(block_ratio(rows([None]), rows([1.0])).median)
+
+
+def test_pairs_by_hand():
+    numerator = rows([30.0, 20.0, 24.0], "together", initiator="node0")
+    denominator = rows([40.0, 40.0, 40.0], "alone", initiator="node0")
+    found = paired_ratios(numerator, denominator, ["host", "initiator"]).iloc[0]
+    assert (found["median"], found["n"], found["point"]) == (pytest.approx(0.6), 3, "together")
+    # Logarithms of 0.75, 0.5, 0.6: mean -0.497218, deviation 0.203075, half width 0.504468.
+    assert (found["low"], found["high"]) == pytest.approx((0.36726, 1.00727), abs=1e-5)
+
+
+def test_a_load_in_company_is_compared_with_the_same_load_alone():
+    machine = synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, noise=0.0)
+    found = cost_of_company(machine.tidy())
+    memory = found[found["load"] == "memory"].set_index("point")["median"]
+    # Two drives of 6.9 GB/s take 90 % of that from the 41.2 GB/s of their own node.
+    assert memory["memory=node1+node1+triad.storage=node1+node1drives2"] == pytest.approx(
+        (41.2 - 0.9 * 13.8) / 41.2
+    )
+    assert set(found["load"]) == {"memory", "storage"}
+    assert "memory=node1+node1+triad.storage=node1+none" not in memory
+
+
+def test_without_company_there_is_no_cost():
+    assert cost_of_company(rows([1.0], benchmark="b", kernel=None, initiator="i", target="t")).empty
+    assert cost_of_company(synthetic.small().tidy().iloc[:0]).empty
+
+
+def test_whether_cells_differ_is_told_from_their_noise():
+    random = np.random.default_rng(3)
+    equal = pd.concat(
+        rows(100.0 * np.exp(random.normal(0.0, 0.02, 3)), str(number)) for number in range(64)
+    )
+    assert cells_differ(equal) is False
+    assert cells_differ(pd.concat([equal, rows([60.0, 61.0, 60.0], "slow")])) is True
+
+
+def test_whether_cells_differ_is_not_said_without_replicates():
+    assert cells_differ(pd.concat([rows([1.0], "a"), rows([9.0], "b")])) is None
+    assert cells_differ(rows([1.0, 2.0])) is None
+    assert cells_differ(rows([None])) is None
+    assert cells_differ(pd.concat([rows([1.0, 1.0], "a"), rows([2.0, 2.0], "b")])) is True

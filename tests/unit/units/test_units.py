@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.units import (
+    binary_bytes,
+    count,
+    decimal_bytes,
+    duration,
+    metric_words,
+    percent,
+    quantity,
+    scale_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("bandwidth_bytes_per_second", 41.2e9, "41.2 GB/s"),
+        ("bandwidth_bytes_per_second", 999.7e6, "1.00 GB/s"),
+        ("bandwidth_bytes_per_second", 512e6, "512 MB/s"),
+        ("bandwidth_bytes_per_second", 1.5e3, "1.50 kB/s"),
+        ("latency_ns", 92.37, "92.4 ns"),
+        ("latency_ns", 1234.0, "1.23 µs"),
+        ("elapsed_seconds", 0.0042, "4.20 ms"),
+        ("frequency_hertz", 3.63e9, "3.63 GHz"),
+        ("rate_operations_per_second", 1.2e6, "1.20 Mop/s"),
+        ("loss_percent", 33.0, "33.0 %"),
+        ("bandwidth_bytes_per_second", 0.0, "0 B/s"),
+        ("speedup", 1.25, "1.25"),
+        ("latency_ns", None, "unknown"),
+        ("latency_ns", math.nan, "unknown"),
+    ],
+)
+def test_a_value_reads_with_its_own_unit(metric, value, text):
+    assert quantity(metric, value) == text
+
+
+def test_all_values_of_a_figure_share_the_unit_of_the_largest():
+    scale = scale_of("bandwidth_bytes_per_second", [9.5e8, 41.2e9, math.nan])
+    assert scale.symbol == "GB/s"
+    assert [scale.number(value) for value in (9.5e8, 41.2e9)] == ["0.9", "41.2"]
+
+
+@given(st.floats(min_value=1.0, max_value=9e17))
+def test_a_rate_has_at_most_three_digits_before_the_point(value):
+    number = quantity("bandwidth_bytes_per_second", value).split()[0]
+    assert len(number.split(".")[0]) <= 4
+    assert float(number) < 1000.0
+
+
+def test_gigabytes_are_decimal_and_gibibytes_binary():
+    assert decimal_bytes(2_000_398_934_016) == "2.00 TB"
+    assert decimal_bytes(512) == "512 B"
+    assert binary_bytes(32 * 2**30) == "32 GiB"
+    assert binary_bytes(25769402368) == "24.0 GiB"
+    assert binary_bytes(None) == decimal_bytes(None) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.42, "0.4 s"), (52.4, "52 s"), (60, "1 min"), (250, "4 min 10 s"), (3599.7, "1 h 00 min"),
+        (11100, "3 h 05 min"), (187200, "2 d 04 h"), (None, "unknown"),
+    ],
+)  # fmt: skip
+def test_durations_read_as_people_say_them(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_words_around_numbers():
+    assert count(1, "point") == "1 point"
+    assert count(2040, "point") == "2\N{THIN SPACE}040 points"
+    assert metric_words("bandwidth_bytes_per_second") == "bandwidth"
+    assert metric_words("latency_ns") == "latency"
+    assert percent(0.034) == "3.4 %"
+    assert percent(0.33) == "33 %"
+    assert percent(0.0) == "0 %"

@@ -1,0 +1,227 @@
+"""Draws all figures of the experiments and writes each as SVG, PNG and CSV."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from chaosity.errors import UserError
+from chaosity.figures import style
+from chaosity.figures.bars import draw_bars
+from chaosity.figures.cells import Cells, select
+from chaosity.figures.heatmap import draw_heatmap
+from chaosity.figures.lines import draw_lines
+from chaosity.figures.sentences import sentence
+from chaosity.figures.spec import FigureSpec, specs_of
+from chaosity.figures.svg import annotate
+from chaosity.figures.values import Limits, failures, limits_of
+from chaosity.records import write_atomically
+
+MANIFEST = "figures.json"
+_PNG_DOTS_PER_INCH = 200
+_DRAW: Mapping[str, Callable[[Cells, Limits], tuple[Figure, dict[str, str]]]] = {
+    "heatmap": draw_heatmap,
+    "lines": draw_lines,
+    "bars": draw_bars,
+}
+
+
+@dataclass(frozen=True)
+class FigureFile:
+    """A figure as it lies on the disk.
+
+    Attributes:
+        name: of the figure and of its files.
+        experiment: that it belongs to.
+        kind: heatmap, lines or bars.
+        title: with "(file-backed)" where that is so.
+        sentence: what to see in it; for a figure that was not drawn, why not.
+        problem: what is wrong with its description when that is why it was not drawn, else None.
+        source: the published figure that it answers to, or None.
+        labels: what the benchmarks say must stand next to the values.
+        failed: one line a failed mark.
+        marks: number of marks with a value.
+        svg, png, csv: file names in the figures' folder; None for a figure without data.
+    """
+
+    name: str
+    experiment: str
+    kind: str
+    title: str
+    sentence: str
+    problem: str | None
+    source: str | None
+    labels: tuple[str, ...]
+    failed: tuple[str, ...]
+    marks: int
+    svg: str | None
+    png: str | None
+    csv: str | None
+
+
+def draw(
+    experiments: Sequence[Mapping[str, Any]],
+    tidy: pd.DataFrame,
+    topology: Mapping[str, Any],
+    directory: Path,
+) -> list[FigureFile]:
+    """Draw every figure of the experiments into a folder.
+
+    The same data gives the same bytes. Beside the figures, `figures.json` tells the report what
+    there is.
+
+    Args:
+        experiments: the experiments' YAML documents, of which `experiment` and `figures` are read.
+        tidy: the tidy table of one host in one configuration.
+        topology: `Topology.to_json()` of that host.
+        directory: where the files go; made when it is not there.
+
+    Raises:
+        UserError: a figure's description is wrong, or the table has several hosts.
+    """
+    if len(tidy[["host", "configuration"]].drop_duplicates()) > 1:
+        raise UserError(
+            "the table holds several hosts or configurations",
+            "figures",
+            "draw one host in one configuration at a time",
+        )
+    chosen = [(spec, _select(spec, tidy, topology)) for spec in specs_of(experiments)]
+    limits = _shared_limits([found for _, found in chosen if isinstance(found, Cells)])
+    directory.mkdir(parents=True, exist_ok=True)
+    files = []
+    with style.look():
+        for spec, found in chosen:
+            if isinstance(found, Cells):
+                files.append(_write(found, limits[spec.name], directory))
+            else:
+                files.append(_not_drawn(spec, found))
+    manifest = json.dumps([asdict(file) for file in files], indent=1, ensure_ascii=False)
+    write_atomically(directory / MANIFEST, manifest + "\n")
+    return files
+
+
+def read_figures(directory: Path) -> list[FigureFile]:
+    """What `draw` wrote into a folder."""
+    entries = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    lists = ("labels", "failed")
+    return [
+        FigureFile(**{key: tuple(v) if key in lists else v for key, v in entry.items()})
+        for entry in entries
+    ]
+
+
+def _shared_limits(figures: Sequence[Cells]) -> dict[str, Limits]:
+    """Each figure's limits by its name; figures with one scale get the same ones."""
+    together: dict[Any, list[Cells]] = defaultdict(list)
+    for cells in figures:
+        spec = cells.spec
+        own = spec.colour_scale is None
+        together[(spec.metric, own, spec.name if own else spec.colour_scale)].append(cells)
+    limits = {}
+    for (metric, *_), members in together.items():
+        intervals = any(cells.spec.kind != "heatmap" for cells in members)
+        found = limits_of(metric, members, with_intervals=intervals)
+        limits.update({cells.spec.name: found for cells in members})
+    return limits
+
+
+def _select(
+    spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]
+) -> Cells | str | None:
+    """What a figure shows, None without data, or what is wrong with its description.
+
+    Whether several points fall on one mark shows only when there are points. Hours of measuring
+    are not to end without a report for that, so it becomes a line in it.
+    """
+    try:
+        return select(spec, tidy, topology)
+    except UserError as error:
+        return str(error)
+
+
+def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
+    return FigureFile(
+        name=spec.name,
+        experiment=spec.experiment,
+        kind=spec.kind,
+        title=spec.title,
+        sentence=problem or "This machine has no point that belongs here.",
+        problem=problem,
+        source=spec.source,
+        labels=(),
+        failed=(),
+        marks=0,
+        svg=None,
+        png=None,
+        csv=None,
+    )
+
+
+def _write(cells: Cells, limits: Limits, directory: Path) -> FigureFile:
+    """Draw one figure and write its three files."""
+    spec = cells.spec
+    figure, texts = _DRAW[spec.kind](cells, limits)
+    said = sentence(cells, limits.scale)
+    vector, picture = io.BytesIO(), io.BytesIO()
+    # No date and no program version: unchanged data gives unchanged files.
+    figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(picture, format="png", dpi=_PNG_DOTS_PER_INCH, metadata={"Software": None})
+    svg = annotate(vector.getvalue(), spec.name, cells.title, said, texts)
+    write_atomically(directory / f"{spec.name}.svg", svg)
+    (directory / f"{spec.name}.png").write_bytes(picture.getvalue())
+    data = figure_data(cells).to_csv(index=False, lineterminator="\n")
+    write_atomically(directory / f"{spec.name}.csv", data)
+    return FigureFile(
+        name=spec.name,
+        experiment=spec.experiment,
+        kind=spec.kind,
+        title=cells.title,
+        sentence=said,
+        problem=None,
+        source=spec.source,
+        labels=tuple(cells.labels),
+        failed=tuple(failures(cells)),
+        marks=int((cells.cells["status"] == "valid").sum()),
+        svg=f"{spec.name}.svg",
+        png=f"{spec.name}.png",
+        csv=f"{spec.name}.csv",
+    )
+
+
+def figure_data(cells: Cells) -> pd.DataFrame:
+    """What a figure shows as a table: where, median, interval, n and status, in SI units.
+
+    A heat map has a row for every cell; those that no point is meant for have the status "absent".
+    """
+    metric, axes = cells.spec.metric, cells.axes
+    table = cells.cells
+    if "rows" in axes:
+        pairs = [(row, column) for row in axes["rows"].names for column in axes["columns"].names]
+        every = pd.DataFrame(pairs, columns=["rows", "columns"])
+        table = every.merge(table, on=["rows", "columns"], how="left")
+        table["status"] = table["status"].fillna("absent")
+        table["n"] = table["n"].fillna(0).astype(int)
+    columns = {axes[role].column: table[role] for role in axes}
+    columns |= {
+        f"median_{metric}": table["median"],
+        f"interval_low_{metric}": table["low"],
+        f"interval_high_{metric}": table["high"],
+        f"minimum_{metric}": table["minimum"],
+        f"maximum_{metric}": table["maximum"],
+        "replicates_valid": table["n"],
+        "replicates_failed": table["n_failed"].astype("Int64"),
+        "outliers": table["outliers"],
+        "status": table["status"],
+        "reason": table["reason"],
+        "file_backed": table["file_backed"],
+        "label": table["label"],
+    }
+    return pd.DataFrame(columns)

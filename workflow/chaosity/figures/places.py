@@ -1,0 +1,258 @@
+"""Names of initiators, targets and factor levels: how they sort, group and read on an axis.
+
+`node2` comes before `node10`, nodes of one package stand together, drives of one node stand
+together, drive sets are grouped by how many nodes they span.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chaosity.topology.cpusets import parse_cpu_list
+
+# Kinds in the order in which they follow one another on an axis: small to large, near to far.
+_KINDS = (
+    *("pu", "core", "l3", "node", "package", "level", "machine"),
+    *("nodes", "file", "drive", "first", "nodeset", "unlocated", "all", "gpu"),
+    *("relation", "number", "text"),
+)
+_PLURALS = {
+    "pu": "processing units",
+    "l3": "L3 domains",
+    "nodes": "groups of nodes",
+    "drive": "single drives",
+    "first": "first drives of a node",
+    "nodeset": "all drives of nodes",
+    "unlocated": "drives of unknown node",
+    "all": "all drives",
+}
+_RELATIONS = {
+    name: rank
+    for rank, name in enumerate(
+        ("alone", "same_node", "same_nodes", "same_package", "other_package", "unknown")
+    )
+}
+_LEVELS = {
+    "pu": "one PU",
+    "core": "one core",
+    "l3": "one L3 domain",
+    "node": "one node",
+    "package": "one package",
+    "machine": "machine",
+}
+# Name -> kind; groups are what sorts. From the naming rules of points.
+_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("pu", re.compile(r"pu(\d+)")),
+    ("core", re.compile(r"core(\d+)")),
+    ("l3", re.compile(r"l3_?(\d+)")),
+    ("node", re.compile(r"node(\d+)")),
+    ("package", re.compile(r"package(\d+)")),
+    ("gpu", re.compile(r"gpu(\d+)")),
+    ("machine", re.compile(r"machine")),
+    ("nodes", re.compile(r"nodes([\d,-]+)")),
+    ("file", re.compile(r"file(\d+)")),
+    ("drive", re.compile(r"drive-(.+)")),
+    ("first", re.compile(r"node(\d+)drives(\d+)")),
+    ("nodeset", re.compile(r"nodes?([\d,-]+)drives")),
+    ("all", re.compile(r"alldrives")),
+    ("unlocated", re.compile(r"unknowndrives(\d*)")),
+)
+_PCI = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-9a-f])", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One value on an axis.
+
+    Attributes:
+        name: as in the tidy table.
+        kind: what it is: pu, core, l3, node, package, machine, nodes, file, drive, first (the
+            first drives of a node), nodeset (all drives of nodes), unlocated (drives of which no
+            node is known), all, gpu, level, relation, number, text.
+        sort: sorts within its kind.
+        short: label where the axis title says the kind.
+        long: label that stands alone.
+        nodes: memory nodes it belongs to, empty when unknown.
+    """
+
+    name: str
+    kind: str
+    sort: tuple[Any, ...]
+    short: str
+    long: str
+    nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbours on an axis: places[start:stop]."""
+
+    label: str
+    start: int
+    stop: int
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key in which numbers inside a text count as numbers."""
+    parts = re.split(r"(\d+)", text)
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part)
+
+
+def place_of(value: Any, nodes: tuple[int, ...] = ()) -> Place:
+    """What a value of a column is.
+
+    Args:
+        value: a cell of the tidy table or a factor's level.
+        nodes: memory nodes it belongs to, as far as known.
+    """
+    if isinstance(value, bool):
+        return Place(str(value), "text", (value,), "yes" if value else "no", str(value), nodes)
+    if isinstance(value, int | float):
+        text = f"{value:g}"
+        return Place(text, "number", (float(value),), text, text, nodes)
+    name = str(value)
+    if name in _RELATIONS:
+        words = name.replace("_", " ")
+        return Place(name, "relation", (_RELATIONS[name],), words, words, nodes)
+    if name in _LEVELS and name != "machine":
+        words = _LEVELS[name]
+        return Place(name, "level", (list(_LEVELS).index(name),), words, words, nodes)
+    for kind, pattern in _PATTERNS:
+        if match := pattern.fullmatch(name):
+            return _known(name, kind, match.groups(), nodes)
+    words = name.replace("_", " ")
+    return Place(name, "text", natural(name), words, words, nodes)
+
+
+def _known(name: str, kind: str, parts: tuple[str, ...], nodes: tuple[int, ...]) -> Place:
+    """A place whose name follows the naming rules."""
+    if kind == "machine":
+        return Place(name, kind, (0,), "machine", "machine", nodes)
+    if kind == "all":
+        return Place(name, kind, (0,), "all", "all drives", nodes)
+    if kind == "drive":
+        return Place(name, kind, natural(parts[0]), *_drive_labels(parts[0]), nodes)
+    if kind == "first":
+        node, number = int(parts[0]), int(parts[1])
+        long = f"first {number} of node {node}" if number > 1 else f"first of node {node}"
+        return Place(name, kind, (node, number), str(number), long, nodes or (node,))
+    if kind == "unlocated":
+        words = f"{parts[0] or 'all'} drives of unknown node"
+        return Place(name, kind, (int(parts[0] or 10**6),), parts[0] or "all", words, nodes)
+    if kind in ("nodes", "nodeset"):
+        members = tuple(parse_cpu_list(parts[0]))
+        long = f"{'node' if len(members) == 1 else 'nodes'} {parts[0]}"
+        return Place(name, kind, (len(members), members), parts[0], long, members)
+    index = int(parts[0])
+    word = {"pu": "PU", "l3": "L3"}.get(kind, kind)
+    own = (index,) if kind == "node" else nodes
+    return Place(name, kind, (index,), str(index), f"{word} {index}", own)
+
+
+def _drive_labels(rest: str) -> tuple[str, str]:
+    """Short and long label of a drive from what follows `drive-` in its name."""
+    if match := _PCI.fullmatch(rest):
+        domain, bus, device, function = match.groups()
+        address = f"{bus}:{device}.{function}"
+        address = address if int(domain, 16) == 0 else f"{domain}:{address}"
+        return address, f"drive {address}"
+    return rest, f"drive {rest}"
+
+
+def packages_of_nodes(topology: Mapping[str, Any]) -> dict[int, int]:
+    """Package of each memory node, as far as the topology's JSON says."""
+    owner: dict[int, int] = {}
+    hierarchy = topology.get("hierarchy") or {}
+    for package in hierarchy.get("packages") or ():
+        for node in package.get("nodes") or ():
+            owner.setdefault(int(node), int(package["os_index"]))
+    for node in topology.get("nodes") or ():
+        if node.get("package") is not None:
+            owner.setdefault(int(node["os_index"]), int(node["package"]))
+    return owner
+
+
+def arrange(
+    places: Iterable[Place], packages: Mapping[int, int]
+) -> tuple[list[Place], list[Group]]:
+    """Places in their natural order, and the groups that a gap separates.
+
+    Args:
+        places: each once.
+        packages: package of each node.
+
+    Returns:
+        The places and their groups; one group without a label when there is nothing to separate.
+    """
+    found = list(places)
+    # All drives are also all drives of all nodes: one more set, by the nodes it spans.
+    if {place.kind for place in found} == {"nodeset", "all"}:
+        found = [_as_node_set(place) for place in found]
+    mixed = len({place.kind for place in found}) > 1
+    keyed = [(_group_key(place, packages, mixed), place) for place in found]
+    keyed.sort(key=lambda pair: (_KINDS.index(pair[1].kind), pair[0][0], pair[1].sort))
+    ordered = [place for _, place in keyed]
+    groups: list[Group] = []
+    for position, ((_, label), _) in enumerate(keyed):
+        if groups and groups[-1].label == label:
+            groups[-1] = replace(groups[-1], stop=position + 1)
+        else:
+            groups.append(Group(label, position, position + 1))
+    if len(groups) < 2 or all(group.stop - group.start == 1 for group in groups):
+        groups = [Group("", 0, len(ordered))] if ordered else []
+    return ordered, groups
+
+
+def _as_node_set(place: Place) -> Place:
+    """The set of all drives, seen as all drives of all their nodes."""
+    if place.kind == "nodeset":
+        return place
+    return replace(place, kind="nodeset", sort=(len(place.nodes), place.nodes))
+
+
+def _group_key(place: Place, packages: Mapping[int, int], mixed: bool) -> tuple[Any, str]:
+    """What places of one group share (sortable) and the group's label."""
+    if mixed:
+        return 0, _PLURALS.get(place.kind, f"{place.kind}s")
+    if place.kind in ("nodeset", "nodes"):
+        number = len(place.nodes)
+        return number, "1 node" if number == 1 else f"{number} nodes"
+    if place.kind == "node":
+        package = packages.get(place.sort[0])
+        return (1, 0) if package is None else (0, package), (
+            "no package" if package is None else f"package {package}"
+        )
+    if place.kind in ("pu", "core", "l3", "drive", "first", "gpu"):
+        if not place.nodes:
+            return (1, ()), "node unknown"
+        listed = ",".join(map(str, place.nodes))
+        return (0, place.nodes), f"node {listed}" if len(place.nodes) == 1 else f"nodes {listed}"
+    return 0, ""
+
+
+def axis_title(column: str, places: Iterable[Place]) -> str:
+    """Title of an axis from the column it shows and what is on it."""
+    kinds = {place.kind for place in places}
+    role = column.split(".")[-1]
+    if role not in ("initiator", "target"):
+        titles = {"drives": "Number of drives"}
+        return titles.get(role, role.replace("_", " ").capitalize())
+    side = role.capitalize()
+    titles = {
+        "pu": f"{side} processing unit",
+        "core": f"{side} core",
+        "l3": f"{side} L3 domain",
+        "node": f"{side} node",
+        "package": f"{side} package",
+        "gpu": f"{side} GPU",
+        "nodes": f"{side} nodes",
+        "drive": f"{side} drive (PCI address)",
+        "first": "First drives of a node",
+        "nodeset": "Drives of nodes",
+    }
+    if kinds == {"nodeset", "all"}:
+        return titles["nodeset"]
+    return titles.get(next(iter(kinds)), side) if len(kinds) == 1 else side

@@ -1,0 +1,189 @@
+"""The one sentence under a figure: what to see in it, computed from its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from chaosity.figures.cells import Cells
+from chaosity.figures.values import numbers_of, panel_title, words_of
+from chaosity.statistics import Estimate, block_ratio, cells_differ
+from chaosity.units import Scale, count, metric_words, percent
+
+_MOST_TARGETS = 0.8  # failed cells are no reason not to compare
+# Near to far; a relation is compared with the nearest that was measured.
+_RELATIONS = {
+    "same_node": "the same node",
+    "same_package": "another node of the package",
+    "other_package": "another package",
+}
+
+
+def sentence(cells: Cells, scale: Scale) -> str:
+    """What to see in a figure; says so when there is nothing to compare or to be told from noise.
+
+    Args:
+        cells: what the figure shows.
+        scale: the unit in which it shows it.
+    """
+    valid = cells.cells[cells.cells["status"] == "valid"]
+    if valid.empty:
+        return f"No valid value: {count(len(cells.cells), 'mark')} failed or not measured."
+    if len(valid) == 1:
+        only = valid.iloc[0].to_dict()
+        return f"One value: {words_of(only, cells.axes)} gives {numbers_of(only, scale)}."
+    text = _over_a_factor(cells) if _has_numbers(cells) else None
+    differ = cells_differ(cells.rows, ["host", "configuration", *cells.axes])
+    parts = [text or _range(valid, cells, scale, differ)]
+    if "rows" in cells.axes:
+        near, ratios = _by_relation(cells)
+        # Many cells together can show what is lost in the noise of each.
+        if ratios and (differ is not False or any(_detected(ratio) for _, ratio in ratios)):
+            clauses = [f"{_RELATIONS[name]} gives {_ratio(ratio)}" for name, ratio in ratios]
+            parts.append(f"compared with {_RELATIONS[near]}, {' and '.join(clauses)}")
+    if (valid["n"] == 1).all():
+        parts.append("no intervals, for there is one replicate")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _has_numbers(cells: Cells) -> bool:
+    """Whether the axis x is a number, so that first and last mean something."""
+    return "x" in cells.axes and all(p.kind == "number" for p in cells.axes["x"].places)
+
+
+def _more_is_better(metric: str) -> bool:
+    """Times are better when they are short, everything else when there is more of it."""
+    return not metric.endswith(("_ns", "_seconds"))
+
+
+def _range(valid: pd.DataFrame, cells: Cells, scale: Scale, differ: bool | None) -> str:
+    """The best and the worst mark and how far they are apart, if that is more than noise."""
+    more = _more_is_better(cells.spec.metric)
+    ordered = valid.sort_values("median", ascending=not more, kind="stable")
+    best, worst = ordered.iloc[0], ordered.iloc[-1]
+    if differ is False:
+        low, high = sorted((best["median"], worst["median"]))
+        n = int(valid["n"].max())
+        return (
+            f"no difference between the {count(len(valid), 'mark')} detected at n = {n}: all lie "
+            f"between {scale.number(low)} and {scale.text(high)}"
+        )
+    change = worst["median"] / best["median"] - 1.0
+    return (
+        f"best is {words_of(best, cells.axes)} with {scale.text(best['median'])}, "
+        f"worst {words_of(worst, cells.axes)} with {scale.text(worst['median'])} "
+        f"({percent(abs(change))} {'less' if more else 'more'})"
+    )
+
+
+def _by_relation(cells: Cells) -> tuple[str, list[tuple[str, Estimate]]]:
+    """The nearest relation of initiator and target, and how the farther ones compare with it.
+
+    Nothing unless most targets are seen from every relation: else the targets are compared too.
+    """
+    rows = cells.rows[cells.rows["status"] == "valid"]
+    seen = rows.groupby("relation")["target"].nunique().to_dict()
+    found = [name for name in _RELATIONS if name in seen]
+    few = _MOST_TARGETS * rows["target"].nunique()
+    alike = all(rows[column].nunique() <= 1 for column in ("kernel", "initiator_kind"))
+    comparable = alike and len(found) == len(seen)
+    if len(found) < 2 or not comparable or min(seen.values()) < few:
+        return "", []
+    near = rows[rows["relation"] == found[0]]
+    ratios = [(name, block_ratio(rows[rows["relation"] == name], near)) for name in found[1:]]
+    return found[0], [(name, ratio) for name, ratio in ratios if ratio.n]
+
+
+def _detected(ratio: Estimate) -> bool:
+    """Whether an interval says that there is a difference."""
+    return ratio.low is not None and ratio.high is not None and not ratio.low <= 1.0 <= ratio.high
+
+
+def _ratio(ratio: Estimate) -> str:
+    """A ratio with its interval, and what it means when one is inside."""
+    if ratio.low is None or ratio.high is None:
+        return f"{ratio.median:.2f} times as much"
+    interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
+    if not _detected(ratio):
+        return f"no difference detected at n = {ratio.n} ({ratio.median:.2f} times, {interval})"
+    return f"{ratio.median:.2f} times as much ({interval})"
+
+
+def _over_a_factor(cells: Cells) -> str | None:
+    """How each series changes from the first to the last value of x; of panels the worst."""
+    changes = _changes(cells)
+    if not changes:
+        return None
+    worst: dict[str | None, _Change] = {}
+    for change in changes:
+        held = worst.setdefault(change.series, change)
+        more = _more_is_better(cells.spec.metric)
+        if (change.ratio.median < held.ratio.median) == more:
+            worst[change.series] = change
+    shown = list(worst.values())
+    if len(shown) > 4:  # the extremes stand for the many
+        shown.sort(key=lambda change: change.ratio.median)
+        shown = [shown[0], shown[-1]]
+    same_span = len({(change.start, change.stop) for change in shown}) == 1
+    span = f"going from {shown[0].start:g} to {shown[0].stop:g}" if same_span else "growing"
+    clauses = [_clause(change, cells, same_span) for change in shown]
+    listed = clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
+    words = metric_words(cells.spec.metric)
+    return f"with the {cells.axes['x'].title.lower()} {span}, {words} goes to {listed}"
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Last over first value of one line."""
+
+    series: str | None
+    panel: str | None
+    ratio: Estimate
+    start: float
+    stop: float
+
+
+def _clause(change: _Change, cells: Cells, same_span: bool) -> str:
+    """One line's change, and which line that is."""
+    ratio, notes = change.ratio, []
+    if change.series is not None:
+        notes.append(_place(cells, "series", change.series))
+    if not same_span:
+        notes.append(f"{change.start:g} to {change.stop:g}")
+    if ratio.low is not None and ratio.high is not None:
+        notes.append(f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}")
+        if not _detected(ratio):
+            notes.append(f"no change detected at n = {ratio.n}")
+    if change.panel is not None and len(cells.axes["panels"].places) > 1:
+        title = panel_title(cells, change.panel)
+        notes.append(f"worst panel: {title[:1].lower()}{title[1:]}")
+    return f"{ratio.median:.2f} times" + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def _place(cells: Cells, role: str, name: str) -> str:
+    return next(place.long for place in cells.axes[role].places if place.name == name)
+
+
+def _changes(cells: Cells) -> list[_Change]:
+    """The change of every line that has two ends."""
+    rows = cells.rows[cells.rows["status"] == "valid"]
+    order = {place.name: float(place.sort[0]) for place in cells.axes["x"].places}
+    found = []
+    for panel in cells.axes["panels"].names if "panels" in cells.axes else [None]:
+        here = rows if panel is None else rows[rows["panels"] == panel]
+        for series in cells.axes["series"].names if "series" in cells.axes else [None]:
+            line = here
+            if series is not None:  # what belongs to no series is where all of them start
+                line = here[(here["series"] == series) | here["series"].isna()]
+                if not (line["series"] == series).any():
+                    continue
+            ends = line["x"].map(order)
+            start, stop = ends.min(), ends.max()
+            if line.empty or start == stop:
+                continue
+            ratio = block_ratio(line[ends == stop], line[ends == start])
+            if ratio.n:
+                found.append(_Change(series, panel, ratio, start, stop))
+    return found

@@ -1,0 +1,16 @@
+"""One self-contained HTML file: what a machine does, how that was found, and what failed."""
+
+from chaosity.report.context import build_context
+from chaosity.report.model import Finding, ReportContext
+from chaosity.report.render import render, render_report
+from chaosity.report.runs import Run, summarise_records
+
+__all__ = [
+    "Finding",
+    "ReportContext",
+    "Run",
+    "build_context",
+    "render",
+    "render_report",
+    "summarise_records",
+]

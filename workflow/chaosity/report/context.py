@@ -1,0 +1,249 @@
+"""Gathers everything that the report says from the table, the records and the figures."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from chaosity import __version__
+from chaosity.figures import FigureFile, read_figures
+from chaosity.report.checks import OK, check_results
+from chaosity.report.drawing import inline_svg, width_of
+from chaosity.report.machine import Fact, environment, machine_facts, node_rows
+from chaosity.report.model import (
+    ExperimentSection,
+    FailedPoint,
+    FigureSection,
+    Finding,
+    ReportContext,
+    Table,
+)
+from chaosity.report.resources import resources
+from chaosity.report.runs import Run
+from chaosity.report.trust import trust
+from chaosity.statistics import plain
+from chaosity.units import scale_of
+
+# A longer table is better read from the CSV than from the page.
+_MOST_ROWS = 320
+# Of hundreds of failed points the first show what is wrong; the table of all is in the CSVs.
+_MOST_FAILED = 200
+# Figures are drawn for paper; on a screen, read from farther away, they are a quarter larger.
+_PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
+_STATISTICS = ("median_", "interval_low_", "interval_high_")
+
+
+def build_context(
+    tidy: pd.DataFrame,
+    *,
+    experiments: Sequence[Mapping[str, Any]],
+    figures: Path,
+    topology: Mapping[str, Any],
+    system: Mapping[str, Any],
+    runs: Sequence[Run],
+    config: Mapping[str, Any],
+    output: Path,
+    drawing: Path | None = None,
+    findings: Iterable[Finding] = (),
+) -> ReportContext:
+    """Gather what the report says.
+
+    Args:
+        tidy: the tidy table of one host in one configuration.
+        experiments: the experiments' YAML documents.
+        figures: folder that `figures.draw` filled.
+        topology: `Topology.to_json()`.
+        system: the system component's document.
+        runs: summaries of the records, see `summarise_records`.
+        config: the workflow's config; `seed`, `stopping` and `results` are read.
+        output: where the report will lie; links are relative to its folder.
+        drawing: the topology as drawn by lstopo, an SVG file.
+        findings: of the analysis, the worst first.
+
+    Raises:
+        UserError: the drawing is no SVG.
+    """
+    table = plain(tidy)
+    drawn = read_figures(figures)
+    checks = check_results(table, topology, system, runs, drawn)
+    failed = _failed(table, runs, config)
+    host, configuration = (str(table[key].iloc[0]) if len(table) else "unknown host"
+                           for key in ("host", "configuration"))  # fmt: skip
+    shown = None
+    if drawing is not None:
+        shown = inline_svg(drawing.read_bytes(), "topology", str(drawing))
+    return ReportContext(
+        host=host,
+        configuration=configuration,
+        measured=_measured(table),
+        machine=tuple(machine_facts(topology, system)),
+        findings=tuple(findings),
+        wrong=tuple(check for check in checks if check.severity != OK),
+        fine=tuple(check for check in checks if check.severity == OK),
+        resources=tuple(resources(table)),
+        trust=tuple(trust(table, runs, config)),
+        experiments=tuple(_experiment(each, drawn, figures, output) for each in experiments),
+        drawing=shown,
+        drawing_pixels=round(width_of(shown or "") or 0),
+        nodes=tuple(node_rows(topology)),
+        failed=tuple(failed[:_MOST_FAILED]),
+        failed_omitted=max(0, len(failed) - _MOST_FAILED),
+        environment=tuple(environment(system)),
+        programs=tuple(_programs(runs, system)),
+        files=tuple(_files(figures, output)),
+    )
+
+
+def _measured(tidy: pd.DataFrame) -> str:
+    """When: the first and the last day or minute of the values."""
+    moments = sorted(moment for moment in tidy["measured_at"] if isinstance(moment, str))
+    if not moments:
+        return "not measured yet"
+    first, last = (moment[:16].replace("T", " ") for moment in (moments[0], moments[-1]))
+    if first[:10] == last[:10]:
+        last = last[11:]
+    span = first if first.endswith(last) else f"{first} to {last}"
+    return f"measured {span} UTC"
+
+
+def _experiment(
+    document: Mapping[str, Any], drawn: Iterable[FigureFile], folder: Path, output: Path
+) -> ExperimentSection:
+    own = [figure for figure in drawn if figure.experiment == document["experiment"]]
+    return ExperimentSection(
+        name=document["experiment"],
+        question=document.get("question", ""),
+        source=document.get("source"),
+        figures=tuple(_figure(figure, folder, output) for figure in own if figure.svg),
+        without_points=tuple(f.title for f in own if not f.svg and not f.problem),
+        broken=tuple(Fact(f.title, f.problem) for f in own if f.problem),
+    )
+
+
+def _figure(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
+    """A figure with its files, as `draw` left them."""
+    notes = []
+    if figure.source:
+        notes.append(f"Answers to {figure.source}.")
+    notes += [f"Values come from a {label}." for label in figure.labels]
+    if "(file-backed)" in figure.title:
+        notes.append("A file on the local file system stood in for drives.")
+    svg = (folder / str(figure.svg)).read_text(encoding="utf-8")
+    names = {"SVG": figure.svg, "PNG": figure.png, "CSV": figure.csv}
+    links = tuple(
+        Fact(kind, _relative(folder / name, output)) for kind, name in names.items() if name
+    )
+    return FigureSection(
+        name=figure.name,
+        title=figure.title,
+        sentence=figure.sentence,
+        notes=tuple(notes),
+        failed=figure.failed,
+        svg=svg,
+        width_pixels=round((width_of(svg) or 540.0) * _PIXELS_PER_POINT),
+        links=links,
+        table=_table(folder / str(figure.csv)),
+    )
+
+
+def _table(path: Path) -> Table:
+    """A figure's CSV as a table in a readable unit."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    measured = [row for row in rows if row["status"] != "absent"]
+    if not measured:
+        return Table((), ())
+    columns = list(measured[0])
+    start = next(i for i, name in enumerate(columns) if name.startswith("median_"))
+    metric = columns[start].removeprefix("median_")
+    if len(measured) > _MOST_ROWS:
+        return Table((), (), len(measured))
+    scale = scale_of(metric, [float(row[columns[start]] or "nan") for row in measured])
+
+    def shown(row: Mapping[str, str], prefix: str) -> str:
+        text = row[f"{prefix}{metric}"]
+        return scale.number(float(text)) if text else ""
+
+    unit = f" ({scale.symbol})" if scale.symbol else ""
+    heads = [name.replace("_", " ").replace(".", " ") for name in columns[:start]]
+    return Table(
+        columns=(*heads, f"median{unit}", "interval low", "interval high", "n", "status"),
+        rows=tuple(
+            (
+                *(row[name] for name in columns[:start]),
+                *(shown(row, prefix) for prefix in _STATISTICS),
+                row["replicates_valid"],
+                row["status"],
+            )
+            for row in measured
+        ),
+    )
+
+
+def _failed(
+    tidy: pd.DataFrame, runs: Sequence[Run], config: Mapping[str, Any]
+) -> list[FailedPoint]:
+    """Each failed point once, with the command lines of its last attempt."""
+    attempts = {(run.experiment, run.point, run.replicate): run for run in runs}
+    failed = tidy[tidy["status"] == "failed"]
+    points = []
+    keys = ["host", "configuration", "experiment", "point"]
+    for key, rows in failed.groupby(keys, sort=False):
+        host, configuration, experiment, point = key
+        replicates = sorted({int(number) for number in rows["replicate"]})
+        run = attempts.get((experiment, point, replicates[0]))
+        reasons = dict.fromkeys(str(reason) for reason in rows["reason"] if reason is not None)
+        record = "/".join(
+            [str(config.get("results", "results")), host, configuration, experiment, point]
+        )
+        points.append(
+            FailedPoint(
+                experiment=experiment,
+                point=point,
+                replicates=", ".join(map(str, replicates)),
+                reason="; ".join(reasons) or "no reason recorded",
+                commands=tuple(Fact(k, v) for k, v in (run.commands if run else {}).items()),
+                repeat=shlex.join(["snakemake", f"{record}/rep{replicates[0]}.json"]),
+            )
+        )
+    return points
+
+
+def _programs(runs: Sequence[Run], system: Mapping[str, Any]) -> list[Fact]:
+    """Versions of everything that took part; several when they changed between records."""
+    versions: dict[str, dict[str, None]] = {}
+    for name, version in (system.get("tools") or {}).items():
+        versions.setdefault(name, {})[str(version)] = None
+    for run in runs:
+        for name, version in run.programs.items():
+            versions.setdefault(name, {})[version] = None
+    versions["chaosity"] = {__version__: None}
+    return [Fact(name, ", ".join(found)) for name, found in sorted(versions.items())]
+
+
+def _files(figures: Path, output: Path) -> list[Fact]:
+    """Where the data is, of what lies beside the report."""
+    places = {
+        "Raw records, one a point and replicate": "EXPERIMENT/POINT/rep1.json, rep2.json, ...",
+        "All values as one table (Parquet)": "measurements.parquet",
+        "Points as planned": "points",
+        "Components": "components",
+        "Topology (hwloc XML)": "topology.xml",
+    }
+    found = [
+        Fact(what, place)
+        for what, place in places.items()
+        if "..." in place or (output.parent / place).exists()
+    ]
+    return [*found, Fact("Figures as SVG, PNG and CSV", f"{_relative(figures, output)}/")]
+
+
+def _relative(path: Path, output: Path) -> str:
+    """A path as seen from the report's folder."""
+    return Path(os.path.relpath(path, output.parent)).as_posix()

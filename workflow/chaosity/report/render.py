@@ -1,0 +1,43 @@
+"""Renders the report's template: one HTML file that needs no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from chaosity.config import ROOT
+from chaosity.records import write_atomically
+from chaosity.report.context import ReportContext, build_context
+
+TEMPLATES = ROOT / "templates" / "report"
+
+
+def render(context: ReportContext, templates: Path = TEMPLATES) -> str:
+    """The report as HTML; every text is escaped, only drawings are taken as they are."""
+    environment = Environment(
+        loader=FileSystemLoader(templates),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(report=context)
+
+
+def render_report(tidy: pd.DataFrame, output: Path, **parts: Any) -> ReportContext:
+    """Write the report of one host in one configuration.
+
+    Args:
+        tidy: its tidy table.
+        output: the HTML file.
+        parts: as `build_context` takes them.
+
+    Returns:
+        What it says, for the summary on the terminal.
+    """
+    context = build_context(tidy, output=output, **parts)
+    write_atomically(output, render(context))
+    return context
