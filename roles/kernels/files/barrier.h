@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A barrier that only spins. The barrier of OpenMP may put a thread to sleep (libgomp does after a
+ * while, and at once when it believes that the machine is oversubscribed), and waking it takes tens
+ * of microseconds that would be counted as memory time. Each thread here has a PU of its own.
+ */
+#ifndef CHAOSITY_BARRIER_H
+#define CHAOSITY_BARRIER_H
+
+#include <stdatomic.h>
+
+/* 128 bytes: x86 fetches lines in pairs, and some arm64 and POWER lines are that long. */
+enum { APART_BYTES = 128 };
+
+struct spin_barrier {
+    _Alignas(APART_BYTES) atomic_uint waiting;
+    _Alignas(APART_BYTES) atomic_uint round; /* what the waiting threads watch */
+    unsigned threads;
+};
+
+static inline void spin_pause(void) {
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("isb"); /* `yield` is a no-op on most cores; isb really waits a little */
+#endif
+}
+
+static inline void spin_barrier_wait(struct spin_barrier *barrier) {
+    unsigned round = atomic_load_explicit(&barrier->round, memory_order_relaxed);
+    unsigned before = atomic_fetch_add_explicit(&barrier->waiting, 1, memory_order_acq_rel);
+    if (before + 1 == barrier->threads) { /* the last one opens the barrier for all */
+        atomic_store_explicit(&barrier->waiting, 0, memory_order_relaxed);
+        atomic_store_explicit(&barrier->round, round + 1, memory_order_release);
+        return;
+    }
+    while (atomic_load_explicit(&barrier->round, memory_order_acquire) == round)
+        spin_pause();
+}
+
+#endif

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "contents.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+
+/* Passes cycle through this many scalars and marks. A prime, so that nothing that happens every 2^n
+ * passes always meets the same ones. */
+enum { CYCLE = 1021 };
+
+static const double untouched = -1;
+
+/* 1 ... 16 from the upper bits of a multiplicative hash (Knuth, The Art of Computer Programming 3,
+ * section 6.4), which a compiler turns into vector instructions. The 7 sets the arrays apart. */
+static inline int pattern(int array, uint64_t index) {
+    return (int)((((uint32_t)index + (uint32_t)array * 7u) * 2654435761u) >> 28) + 1;
+}
+
+static double scalar_of(uint64_t pass) { return 2 + (double)(pass % CYCLE); }
+
+/* Above all patterns, and different from pass to pass. */
+static double mark_of(uint64_t pass) { return 64 + (double)(pass % CYCLE); }
+
+/* What the written array must hold, as a linear form of b and c. */
+struct form {
+    double constant, of_b, of_c;
+};
+
+static struct form form_of(enum operation operation, double scalar) {
+    switch (operation) {
+    case FILL: return (struct form){scalar, 0, 0};
+    case COPY: return (struct form){0, 1, 0};
+    case SCALE: return (struct form){0, scalar, 0};
+    case ADD: return (struct form){0, 1, 1};
+    case TRIAD: return (struct form){0, 1, scalar};
+    case READ: break; /* writes nothing */
+    }
+    return (struct form){untouched, 0, 0};
+}
+
+static inline double value_of(struct form form, double b, double c) {
+    return form.constant + form.of_b * b + form.of_c * c;
+}
+
+/* The array that gets the marks: the first one that is read (fill has none). */
+static int marked_array(enum operation operation) { return operation == READ ? 0 : 1; }
+
+enum { MARKS = 2 };
+
+static void mark_positions(const struct part *part, uint64_t pass, size_t position[MARKS]) {
+    position[0] = part->elements - 1;
+    position[1] = pass * 2654435761u % (part->elements - 1);
+}
+
+static void compare(double got, double wanted, struct verdict *verdict) {
+    if (got == wanted)
+        return;
+    double error = fabs(got - wanted) / fabs(wanted);
+    if (!(error < DBL_MAX)) /* not a number, or infinite: JSON has neither */
+        error = DBL_MAX;
+    verdict->max_relative_error = fmax(verdict->max_relative_error, error);
+    verdict->wrong++;
+}
+
+void write_contents(const struct stream *stream, struct part *part, int array, size_t from,
+                    size_t count) {
+    double *to = part->array[array] + from;
+    uint64_t index = part->first + from, sum = 0;
+    if (array == 0 && stream->operation != READ) {
+        for (size_t i = 0; i < count; i++)
+            to[i] = untouched;
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        int value = pattern(array, index + i);
+        to[i] = value;
+        sum += (unsigned)value;
+    }
+    if (array == 0)
+        part->read_sum += (double)sum;
+}
+
+/* Mistakes that the checks must find, for the tests: make EXTRA=-DMUTANT=1, ... */
+#ifndef MUTANT
+#define MUTANT NO_MUTANT
+#endif
+enum { NO_MUTANT, ALWAYS_SHORT, ONCE_SHORT, ONCE_SKIPPED, CORRUPTED, MUTANT_PASS = 3 };
+
+static double run_stream(const struct stream *stream, const struct part *part, uint64_t pass) {
+    size_t elements = part->elements;
+    if (MUTANT == ALWAYS_SHORT || (MUTANT == ONCE_SHORT && pass == MUTANT_PASS))
+        elements -= LINE_DOUBLES;
+    if (MUTANT == ONCE_SKIPPED && pass == MUTANT_PASS)
+        return 0;
+    double sum =
+        stream->run(part->array[0], part->array[1], part->array[2], elements, scalar_of(pass));
+    if (MUTANT == CORRUPTED && pass >= MUTANT_PASS)
+        part->array[0][elements / 2] *= 1 + DBL_EPSILON;
+    return sum;
+}
+
+void run_pass(const struct stream *stream, const struct part *part, uint64_t pass,
+              struct verdict *verdict) {
+    enum operation operation = stream->operation;
+    const double *a = part->array[0], *c = part->array[2];
+    double *marked = operation == FILL ? NULL : part->array[marked_array(operation)];
+    double mark = mark_of(pass), sum_wanted = part->read_sum;
+    size_t position[MARKS];
+    mark_positions(part, pass, position);
+    for (int i = 0; marked != NULL && i < MARKS; i++) {
+        sum_wanted += mark - marked[position[i]];
+        marked[position[i]] = mark;
+    }
+
+    double sum = run_stream(stream, part, pass);
+
+    if (operation == READ)
+        compare(sum, sum_wanted, verdict);
+    struct form form = form_of(operation, scalar_of(pass));
+    for (int i = 0; i < MARKS; i++) {
+        size_t at = position[i];
+        if (operation != READ)
+            compare(a[at], value_of(form, mark, c == NULL ? 0 : c[at]), verdict);
+        if (marked != NULL)
+            marked[at] = pattern(marked_array(operation), part->first + at);
+    }
+}
+
+/* Compares one array with constant + of_b * pattern of b + of_c * pattern of c. The first loop only
+ * counts, which compilers turn into vector instructions; what is wrong is looked at later. */
+static void check_array(const struct part *part, int array, struct form form, int b, int c,
+                        struct verdict *verdict) {
+    const double *values = part->array[array];
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < part->elements; i++) {
+        uint64_t index = part->first + i;
+        wrong += values[i] != value_of(form, pattern(b, index), pattern(c, index));
+    }
+    for (size_t i = 0; wrong > 0 && i < part->elements; i++) {
+        uint64_t index = part->first + i;
+        compare(values[i], value_of(form, pattern(b, index), pattern(c, index)), verdict);
+    }
+}
+
+void check_contents(const struct stream *stream, const struct part *part, uint64_t passes,
+                    struct verdict *verdict) {
+    const struct form as_written = {0, 1, 0}; /* of `b`, which then stands for the array itself */
+    for (int array = 0; array < stream->arrays; array++)
+        if (array > 0 || stream->operation == READ)
+            check_array(part, array, as_written, array, array, verdict);
+    if (stream->operation == READ)
+        return;
+    struct form form = {untouched, 0, 0};
+    if (passes > 0) {
+        form = form_of(stream->operation, scalar_of(passes - 1));
+        /* Where the last pass had its marks stands what came of them, which was checked when it
+         * ended: put there what would be there without them. */
+        size_t position[MARKS];
+        mark_positions(part, passes - 1, position);
+        for (int i = 0; i < MARKS; i++) {
+            uint64_t index = part->first + position[i];
+            part->array[0][position[i]] = value_of(form, pattern(1, index), pattern(2, index));
+        }
+    }
+    check_array(part, 0, form, 1, 2, verdict);
+}

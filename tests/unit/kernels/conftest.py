@@ -1,0 +1,54 @@
+"""Fixtures of the kernel tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import kernel_binary
+import pytest
+
+
+@pytest.fixture(scope="session")
+def bandwidth(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The binary as `make` builds it for this machine."""
+    return kernel_binary.build(tmp_path_factory.mktemp("bandwidth"))
+
+
+@pytest.fixture(scope="session")
+def usable_cpus() -> list[int]:
+    """The CPUs that these tests may run on."""
+    return sorted(os.sched_getaffinity(0))
+
+
+@pytest.fixture
+def cpu(usable_cpus: list[int]) -> str:
+    """One CPU, as the option takes it."""
+    return str(usable_cpus[0])
+
+
+@pytest.fixture(params=[1, 2])
+def cpus(request: pytest.FixtureRequest, usable_cpus: list[int]) -> str:
+    """One CPU, then two, as the option takes them."""
+    if request.param > len(usable_cpus):
+        pytest.skip("this machine gives the tests one CPU only")
+    return ",".join(map(str, usable_cpus[: request.param]))
+
+
+@pytest.fixture
+def start() -> Iterator[kernel_binary.Start]:
+    """Starts a command with pipes and ends it with the test if it has not ended by itself."""
+    started: list[subprocess.Popen] = []
+
+    def popen(command: list[str]) -> subprocess.Popen:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        started.append(process)
+        return process
+
+    yield popen
+    for process in started:
+        process.kill()
+        process.communicate()
