@@ -1,0 +1,125 @@
+"""Benchmark files read what their tools really print, whole and broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaosity.benchmarks import Benchmark
+from chaosity.config import load_benchmark
+from chaosity.runner import progress, verify
+from chaosity.runner.extract import ExtractionError, number
+
+RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
+METRIC = "bandwidth_bytes_per_second"
+
+
+def load(name, **changed):
+    """A load of a benchmark file, filled in with values that fit the recorded output."""
+    context = {
+        "initiator": {"cpus": "0-1", "threads": 2, "nodes": "0", "memory_nodes": "0"},
+        "target": {"nodes": "0", "drives": [], "count": 2, "link_bytes_per_second": None},
+        "kernel": changed.get("kernel"),
+        "kernel_name": "triad",
+        "arrays": 3,
+        "array_bytes": 100_000_000,
+        "memory_peak_bytes_per_second": None,
+        "host": {"cpu_flags": ["avx512f"]},
+        "timeout_seconds": 10,
+        "relative_precision": None,
+        "min_seconds": 1,
+        "max_seconds": 1,
+    }
+    return Benchmark(load_benchmark(name), changed.get("parameters", {})).load("memory", context)
+
+
+def checks(one, outputs):
+    found = verify.did_what_was_asked({**one, "outputs": {"stderr": "", **outputs}})
+    return {check["name"].partition(": ")[2]: check["passed"] for check in found}
+
+
+@pytest.fixture
+def fio():
+    names = ("two_drives.json", "rate_bw.1.log", "rate_bw.2.log")
+    result, *logs = [(RECORDED / f"fio-3.33_{name}").read_text() for name in names]
+    return {"stdout": "", "result.json": result, "rate_bw.1.log": logs[0], "rate_bw.2.log": logs[1]}
+
+
+def test_fio_sums_over_drives_and_did_what_was_asked(fio):
+    one = load("fio_sequential_read")
+    assert set(checks(one, fio).values()) == {True}
+    both = number(one["metrics"][METRIC], fio)
+    [first, second] = progress.read(one["progress"], fio, 0.0)
+    begin, end = progress.span([first, second])
+    assert 0.3 < progress.rate([first, second], begin, end) / both < 3
+
+
+@pytest.mark.parametrize(
+    ("find", "put", "broken"),
+    [
+        ('"direct": "1"', '"direct": "0"', "O_DIRECT"),
+        ('"error": 0', '"error": 5', "no error"),
+        ('"bs": "1048576"', '"bs": "4096"', "block size"),
+    ],
+)
+def test_fio_that_did_something_else_is_found_out(fio, find, put, broken):
+    one = load("fio_sequential_read")
+    assert find in fio["result.json"]
+    found = checks(one, {**fio, "result.json": fio["result.json"].replace(find, put)})
+    assert found[broken] is False
+    assert [name for name, passed in found.items() if not passed] == [broken]
+
+
+def test_fio_cut_short_is_no_result(fio):
+    one = load("fio_sequential_read")
+    cut = {**fio, "result.json": fio["result.json"][:200]}
+    assert set(checks(one, cut).values()) == {False}
+    with pytest.raises(ExtractionError):
+        number(one["metrics"][METRIC], cut)
+
+
+def test_likwid_bench():
+    one = load("likwid_bench", kernel="stream")
+    text = (RECORDED / "likwid-bench-5.2_stream.txt").read_text()
+    assert set(checks(one, {"stdout": text}).values()) == {True}
+    assert number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(9086.34e6)
+    assert "stream_avx512" in one["command"]
+    smaller = text.replace("Size (Byte):\t\t299999232", "Size (Byte):\t\t99999232")
+    assert checks(one, {"stdout": smaller})["working set"] is False
+
+
+def test_likwid_benchs_own_triad_is_not_streams(shared):
+    one = load("likwid_bench", kernel="stream")
+    text = (shared / "recorded/likwid-bench-5.2_triad_mem_avx512.txt").read_text()
+    assert checks(one, {"stdout": text})["kernel"] is False
+
+
+@pytest.mark.parametrize("kernel", ["Copy", "Scale", "Add", "Triad"])
+def test_stream(kernel):
+    one = load("stream", kernel=kernel)
+    text = (RECORDED / "stream-like.txt").read_text()
+    assert set(checks(one, {"stdout": text}).values()) == {True}
+    expected = {"Copy": 50e9, "Scale": 40e9, "Add": 48e9, "Triad": 47e9}[kernel]
+    assert number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(expected)
+
+
+def test_the_real_stream_output(shared):
+    one = load("stream", kernel="Triad")
+    text = (shared / "recorded/stream-5.10_gcc12_2threads.txt").read_text()
+    assert set(checks(one, {"stdout": text}).values()) == {True}
+    assert number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(45165.4e6)
+
+
+@pytest.mark.parametrize(
+    ("find", "put", "broken"),
+    [
+        ("Solution Validates", "Solution Does not validate", "result is right"),
+        ("counted = 2", "counted = 1", "threads"),
+        ("Array size = 100000000", "Array size = 10000000", "array size"),
+    ],
+)
+def test_stream_that_did_something_else_is_found_out(find, put, broken):
+    text = (RECORDED / "stream-like.txt").read_text()
+    found = checks(load("stream", kernel="Triad"), {"stdout": text.replace(find, put)})
+    assert found[broken] is False

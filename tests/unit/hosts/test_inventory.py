@@ -1,0 +1,90 @@
+"""The inventory as Ansible reads it, and what is wrong with one."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaosity.errors import UserError
+from chaosity.hosts import read_inventory
+from chaosity.hosts.discovery import tool_versions, version_numbers
+
+
+def inventory(folder, text):
+    path = folder / "hosts.yml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_hosts_with_their_own_variables(tmp_path):
+    path = inventory(
+        tmp_path,
+        "all:\n  vars: {chaosity_storage_file: {directory: /x, bytes: 99999999}}\n"
+        "  hosts:\n    a: {ansible_host: 10.0.0.1}\n    b: {chaosity_topology: b.xml}\n",
+    )
+    [a, b] = read_inventory(path)
+    assert (a.name, a.topology_source) == ("a", "live")
+    assert (b.name, b.topology_source) == ("b", "b.xml")
+    assert set(a.variables) == {"chaosity_storage_file"}
+    assert [one.name for one in read_inventory(path, ["b"])] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("all: {hosts: {a: {chaosity_toplogy: live}}}", "did you mean chaosity_topology"),
+        ("all: {hosts: {a: {chaosity_storage_file: {directory: /x}}}}", "'bytes' is missing"),
+        ("all: {hosts: {}}", "has no host"),
+        ("all: [hosts", "cannot read"),
+    ],
+)
+def test_a_wrong_inventory_is_said(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
+        read_inventory(inventory(tmp_path, text))
+
+
+def test_an_unknown_host_is_said(tmp_path):
+    path = inventory(tmp_path, "all: {hosts: {milan: }}")
+    with pytest.raises(UserError, match="did you mean milan"):
+        read_inventory(path, ["milano"])
+
+
+def test_a_missing_inventory_is_said(tmp_path):
+    with pytest.raises(UserError, match="does not exist"):
+        read_inventory(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("fio-3.33", (3, 33)), ("v2.9.0 of", (2, 9, 0)), ("0.1.0+4ab", (0, 1, 0)), ("none", ())],
+)
+def test_version_numbers(text, numbers):
+    assert version_numbers(text) == numbers
+
+
+def tool(folder, name, says):
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho {says}\n")
+    path.chmod(0o755)
+
+
+def test_a_missing_tool_is_said_with_how_to_get_it(tmp_path):
+    need = {"program": "fio", "install": "install fio"}
+    with pytest.raises(UserError, match="fio: is not installed; install fio"):
+        tool_versions([need], str(tmp_path))
+
+
+@pytest.mark.parametrize("says", ["fio-3.1", "rubbish"])
+def test_a_tool_that_is_too_old_is_said(tmp_path, says):
+    tool(tmp_path, "fio", says)
+    need = {"program": "fio", "install": "x", "version": ["fio", "-v"], "at_least": "3.16"}
+    with pytest.raises(UserError, match=r"too old, 3\.16 is needed"):
+        tool_versions([need], str(tmp_path))
+
+
+def test_another_build_of_a_tool_is_another_version(tmp_path):
+    need = {"program": "fio", "install": "x", "version": ["fio", "-v"], "at_least": "3.16"}
+    tool(tmp_path, "fio", "fio-3.20")
+    first = tool_versions([need], str(tmp_path))
+    tool(tmp_path, "fio", "fio-3.20 # built anew")
+    assert first["fio"].startswith("fio-3.20")
+    assert tool_versions([need], str(tmp_path)) != first

@@ -1,0 +1,135 @@
+"""Records to rows: values, failures, gaps and broken files are told apart."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from chaosity.config import schema
+from chaosity.errors import UserError
+from chaosity.store import COLUMNS, read_table, tidy, write_table
+
+
+def load(name="memory", amount=1000.0):
+    line = {"event": "sample", "begin": 0, "end": 2, "amount": amount}
+    return {
+        "name": name,
+        "benchmark": "b",
+        "category": "c",
+        "kernel": "triad",
+        "label": "variant of STREAM",
+        "initiator": {"name": "node0", "kind": "node", "nodes": [0], "cpus": "0-1", "threads": 2},
+        "target": {"name": "node1", "kind": "node", "nodes": [1], "drives": [],
+                   "relation": "same_package"},
+        "metrics": {"bandwidth_bytes_per_second": {"progress": True, "at_most": None}},
+        "progress": {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"},
+        "outputs": {"stdout": json.dumps(line), "stderr": ""},
+        "command": ["x"], "program": {}, "exit_status": 0, "signalled": None,
+        "placement_seen": None,
+    }  # fmt: skip
+
+
+def point(replicates=3):
+    return {
+        "host": "h", "configuration": "nps1",
+        "experiment": "e", "point": "memory=node0+node1+triad",
+        "definition": "d1", "orders": list(range(replicates)), "factors": {"a": 1},
+        "loads": [load()],
+    }  # fmt: skip
+
+
+def record(replicate=1, status="valid", reason=None, definition="d1"):
+    return {
+        "schema_version": 1, "point": {**point(), "definition": definition},
+        "replicate": replicate, "order": replicate - 1, "stopping": {}, "measured_on": "h",
+        "began_at": "2026-01-01T00:00:00.000Z", "finished_at": "2026-01-01T00:00:02.000Z",
+        "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
+        "loads": [load()], "verdict": {"status": status, "reason": reason, "checks": []},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A plan of one point with three replicates, and where its records go."""
+    (tmp_path / "points/e").mkdir(parents=True)
+    (tmp_path / "points/e/memory=node0+node1+triad.json").write_text(json.dumps(point()))
+    (tmp_path / "e/memory=node0+node1+triad").mkdir(parents=True)
+    return tmp_path
+
+
+def put(folder, replicate, content):
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / f"e/memory=node0+node1+triad/rep{replicate}.json").write_text(text)
+
+
+def table(folder):
+    return tidy(folder / "points", folder).set_index("replicate")
+
+
+def test_a_valid_record_gives_its_value(folder):
+    put(folder, 1, record())
+    rows = table(folder)
+    assert rows.loc[1, "status"] == "valid"
+    assert rows.loc[1, "value"] == 500.0  # 1000 bytes in 2 s
+    assert rows.loc[1, "relation"] == "same_package"
+    assert json.loads(rows.loc[1, "factors"]) == {"a": 1}
+
+
+def test_what_was_not_measured_is_missing_and_not_failed(folder):
+    rows = table(folder)
+    assert list(rows["status"]) == ["missing"] * 3
+    assert rows["value"].isna().all()
+
+
+def test_a_failed_record_keeps_its_reason_and_has_no_value(folder):
+    put(folder, 2, record(2, "failed", "measured: no"))
+    rows = table(folder)
+    assert rows.loc[2, "reason"] == "measured: no"
+    assert pd.isna(rows.loc[2, "value"])
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema_version": 1}'])
+def test_half_a_record_is_failed(folder, text):
+    put(folder, 1, text)
+    assert table(folder).loc[1, "status"] == "failed"
+
+
+def test_a_record_of_another_definition_does_not_count(folder):
+    put(folder, 1, record(definition="d0"))
+    assert table(folder).loc[1, "status"] == "missing"
+
+
+def test_a_record_whose_output_is_rubbish_is_failed(folder):
+    broken = record()
+    broken["loads"][0]["outputs"]["stdout"] = "rubbish"
+    put(folder, 1, broken)
+    assert table(folder).loc[1, "status"] == "failed"
+
+
+def test_parquet_gives_back_what_was_written(folder, tmp_path):
+    put(folder, 1, record())
+    put(folder, 2, record(2, "failed", "no"))
+    written = tidy(folder / "points", folder)
+    path = tmp_path / "table.parquet"
+    write_table(written, path)
+    pd.testing.assert_frame_equal(read_table(path), written)
+    assert list(written.columns) == list(COLUMNS)
+
+
+def test_an_empty_table_is_a_table(tmp_path):
+    path = tmp_path / "table.parquet"
+    write_table(tidy(tmp_path, tmp_path), path)
+    assert len(read_table(path)) == 0
+
+
+def test_no_parquet_is_said(tmp_path):
+    path = tmp_path / "table.parquet"
+    path.write_text("no")
+    with pytest.raises(UserError, match="is no tidy table"):
+        read_table(path)
+
+
+def test_the_records_of_these_tests_fit_the_schema():
+    assert list(schema("record").iter_errors(record())) == []

@@ -1,0 +1,58 @@
+"""A clear error before any job, naming file, key and what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"replicate": 2}, "config, the document: there is no key 'replicate'; did you mean repl"),
+        ({"experiments": ["storage"]}, "there is no experiment 'storage'; allowed: interference"),
+        ({"benchmarks": {"memory_bandwidth": "strem"}}, "there is no benchmark 'strem'"),
+        ({"hosts": ["milan"]}, "there is no host 'milan'; allowed: localhost"),
+        ({"inventory": "none.yml"}, "none.yml: the inventory does not exist"),
+    ],
+)
+def test_wrong_config(workflow, config, words):
+    workflow.config.update(config)
+    done = workflow.snakemake("--dry-run")
+    assert done.returncode != 0
+    assert words in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"chaosity_topolgy": "live"}, "did you mean chaosity_topology"),
+        ({"chaosity_topology": "none.xml"}, "none.xml"),
+        ({"chaosity_topology": "test.yaml"}, "test.yaml"),
+    ],
+)
+def test_wrong_host(workflow, variables, words):
+    workflow.host(**variables)
+    done = workflow.snakemake("--dry-run")
+    assert done.returncode != 0
+    assert words in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_a_topology_file_is_planned_whole_and_not_measured(workflow, root):
+    xml = str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml")
+    workflow.host("milan", chaosity_topology=xml)
+    workflow.config["experiments"] = ["memory_bandwidth", "interference"]
+    counts = workflow.counts()
+    assert counts["measure"] > 300
+    assert counts["report"] == 1
+    done = workflow.snakemake()
+    assert done.returncode != 0
+    assert "it can be planned but not measured" in done.stdout
+    assert not list((workflow.folder / "results").glob("**/rep*.json"))
+
+
+def test_a_host_without_limit_is_refused(workflow):
+    done = workflow.snakemake("--resources", "measuring_localhost=2")
+    assert done.returncode != 0
+    assert "could run at the same time" in done.stdout

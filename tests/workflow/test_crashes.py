@@ -1,0 +1,94 @@
+"""Whatever ends a run, nothing is lost and running again goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from chaosity.config import schema
+
+pytestmark = pytest.mark.real
+
+
+def records(workflow):
+    return sorted((workflow.folder / "results").glob("localhost/*/*/*/rep*.json"))
+
+
+def start(workflow):
+    """Snakemake in the background, in a process group of its own."""
+    import yaml
+
+    (workflow.folder / "test.yaml").write_text(yaml.safe_dump(workflow.config))
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(workflow.root / "Snakefile"),
+               "--workflow-profile", str(workflow.root / "profiles/default"),
+               "--directory", str(workflow.folder), "--configfile", "test.yaml"]  # fmt: skip
+    return subprocess.Popen(
+        command, cwd=workflow.folder, start_new_session=True, stderr=subprocess.DEVNULL
+    )
+
+
+def wait_for(condition, seconds=60):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it did not come to pass in time"
+        time.sleep(0.02)
+
+
+def test_kill_in_the_middle_and_go_on(workflow):
+    workflow.config["experiments"] = ["memory_bandwidth"]
+    run = start(workflow)
+    wait_for(lambda: len(records(workflow)) >= 3)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    kept = {path: path.read_bytes() for path in records(workflow)}
+    workflow.run()
+    assert workflow.selected() == set()
+    after = records(workflow)
+    assert len(after) > len(kept)
+    for path in after:
+        assert list(schema("record").iter_errors(json.loads(path.read_text()))) == []
+    # What was whole before the kill was not measured again.
+    same = [path for path, text in kept.items() if path.read_bytes() == text]
+    assert len(same) >= len(kept) - 1  # the last may have been written in the moment of the kill
+
+
+def test_two_runs_in_one_folder_do_not_meet(workflow):
+    workflow.config["experiments"] = ["memory_bandwidth"]
+    run = start(workflow)
+    try:
+        wait_for(lambda: len(records(workflow)) >= 1)
+        done = workflow.snakemake()
+        assert done.returncode != 0
+        assert "writes here" in done.stdout
+    finally:
+        os.killpg(run.pid, signal.SIGTERM)
+        run.wait()
+
+
+def test_a_tool_that_prints_rubbish_fails_its_points_alone(workflow, monkeypatch):
+    tools = workflow.folder / "bin"
+    tools.mkdir()
+    fio = tools / "fio"
+    fio.write_text(
+        "#!/bin/sh\ncase $1 in --version) echo fio-3.33;; *) echo rubbish; sleep 1;; esac\n"
+    )
+    fio.chmod(0o755)
+    real = workflow.snakemake
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    assert real is not None
+    workflow.run()
+    report = workflow.path("localhost/*/report.html").read_text()
+    assert "left no result.json" in report
+    verdicts = {
+        path.parent.parent.name: json.loads(path.read_text())["verdict"]["status"]
+        for path in records(workflow)
+    }
+    assert verdicts["memory_bandwidth"] == "valid"
+    assert verdicts["storage_bandwidth"] == "failed"
