@@ -11,7 +11,7 @@ import click
 from chaosity.config import CONFIG, load_experiment, read_yaml
 from chaosity.errors import UserError
 from chaosity.figures import draw
-from chaosity.report import render_report, summarise_records
+from chaosity.report import ReportContext, render_report, summarise_records
 from chaosity.store import read_table, tidy
 
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -33,6 +33,19 @@ def read_plan(path: Path) -> dict[str, Any]:
 def documents(plan: dict[str, Any]) -> list[dict[str, Any]]:
     """The experiments' YAML documents of a plan."""
     return [load_experiment(name) for name in plan["experiments"]]
+
+
+def planned_records(folder: Path) -> list[Path]:
+    """Records of the points that the plan has; others lie there from plans before."""
+    points = (path.relative_to(folder / "points") for path in folder.glob("points/*/*.json"))
+    return [path for point in points for path in folder.glob(f"{point.with_suffix('')}/rep*.json")]
+
+
+def worst(context: ReportContext) -> list[str]:
+    """The three worst things that the report says, one a line, for the terminal."""
+    findings = [f"finding: {one.title}" for one in context.findings]
+    checks = [f"{one.severity}: {one.name}: {one.text}" for one in context.wrong]
+    return [*findings, *checks][:3] or ["nothing is wrong as far as was looked"]
 
 
 @click.command()
@@ -62,21 +75,21 @@ def report(
         figures=figures,
         topology=topology,
         system=json.loads((folder / "components" / "system.json").read_text(encoding="utf-8")),
-        runs=summarise_records(folder.glob("*/*/rep*.json")),
+        runs=summarise_records(planned_records(folder)),
         config={**read_yaml(config_file), **found.get("config", {})},
         drawing=drawing,
     )
-    for line in [str(finding.title) for finding in context.findings[:3]]:
-        click.echo(line)
-    click.echo(str(output.absolute()))
+    click.echo("\n".join(worst(context)))
 
 
 @click.command()
 @click.option("--results", default="results", show_default=True, type=click.Path(path_type=Path))
 def reports(results: Path) -> None:
-    """Print the path of each host's newest report, one a line."""
+    """Print what is worst on each host and where its newest report lies, one path a line."""
     for path in sorted(results.glob("*/host.json")):
         configuration = json.loads(path.read_text(encoding="utf-8"))["configuration"]
-        found = path.parent / configuration / "report.html"
-        if found.exists():
-            click.echo(str(found.absolute()))
+        folder = path.parent / configuration
+        if (folder / "summary.txt").exists():
+            click.echo((folder / "summary.txt").read_text(encoding="utf-8").rstrip())
+        if (folder / "report.html").exists():
+            click.echo(str((folder / "report.html").absolute()))
