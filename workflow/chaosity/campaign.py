@@ -72,7 +72,7 @@ class Campaign:
             for plan in self.plans.values()
             for point in plan.points
         }
-        self._failures: dict[Path, list[str]] = {}
+        self._failures: dict[str, list[str]] = {}
         Campaign.current = self
         if discover:
             for name, plan in self.plans.items():
@@ -154,16 +154,14 @@ class Campaign:
 
     def failures(self, wildcards: Any) -> int:
         """Number of failed attempts of a replicate so far."""
+        # Text instead of paths: this is asked for each of ten thousand jobs.
         folder = (
-            self.results
-            / wildcards.host
-            / wildcards.configuration
-            / wildcards.experiment
-            / wildcards.point
-            / "attempts"
+            f"{self.results}/{wildcards.host}/{wildcards.configuration}/{wildcards.experiment}"
+            f"/{wildcards.point}/attempts"
         )
         if folder not in self._failures:
-            self._failures[folder] = [path.name for path in folder.glob("*.failed.json")]
+            names = os.listdir(folder) if os.path.isdir(folder) else []  # noqa: PTH112, PTH208
+            self._failures[folder] = [name for name in names if name.endswith(".failed.json")]
         prefix = f"rep{wildcards.replicate}."
         return sum(1 for name in self._failures[folder] if name.startswith(prefix))
 

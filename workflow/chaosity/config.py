@@ -99,37 +99,34 @@ def known_names(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
-def named_file(folder: Path, name: str, where: str, what: str) -> Path:
-    """The YAML file of an experiment or a benchmark.
+def named_document(folder: Path, name: str, where: str, what: str) -> dict[str, Any]:
+    """The YAML file of an experiment or a benchmark, checked.
 
     Raises:
-        UserError: there is none of this name.
+        UserError: there is none of this name, or its content is not as it should be.
     """
     if name not in known_names(folder):
         raise UserError(f"there is no {what} {name!r}", where, closest(name, known_names(folder)))
-    return folder / f"{name}.yaml"
+    path = folder / f"{name}.yaml"
+    document = read_yaml(path)
+    validate(document, what, relative(path))
+    if document[what] != name:
+        raise UserError(f"names itself {document[what]!r}", relative(path))
+    return document
 
 
 def load_experiment(name: str, where: str = "config, experiments") -> dict[str, Any]:
-    """An experiment's YAML file, checked."""
-    path = named_file(EXPERIMENTS, name, where, "experiment")
-    document = read_yaml(path)
-    validate(document, "experiment", relative(path))
-    if document["experiment"] != name:
-        raise UserError(f"names itself {document['experiment']!r}", relative(path))
+    """An experiment's YAML file, checked with its figures."""
+    document = named_document(EXPERIMENTS, name, where, "experiment")
+    place = f"{relative(EXPERIMENTS)}/{name}.yaml"
     for index, figure in enumerate(document.get("figures", [])):
-        validate(figure, "figure", f"{relative(path)}, figures.{index}")
+        validate(figure, "figure", f"{place}, figures.{index}")
     return document
 
 
 def load_benchmark(name: str, where: str = "config, benchmarks") -> dict[str, Any]:
     """A benchmark's YAML file, checked."""
-    path = named_file(BENCHMARKS, name, where, "benchmark")
-    document = read_yaml(path)
-    validate(document, "benchmark", relative(path))
-    if document["benchmark"] != name:
-        raise UserError(f"names itself {document['benchmark']!r}", relative(path))
-    return document
+    return named_document(BENCHMARKS, name, where, "benchmark")
 
 
 def relative(path: Path) -> str:
@@ -165,7 +162,7 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, 
                     closest(key, benchmark.get("parameters", {})),
                 )
     for name in checked["parameters"]:
-        named_file(BENCHMARKS, name, f"{where}, parameters", "benchmark")
+        load_benchmark(name, f"{where}, parameters")
     for category, rule in checked["stopping"].items():
         if rule["min_seconds"] > rule["max_seconds"]:
             raise UserError("min_seconds is above max_seconds", f"{where}, stopping.{category}")
