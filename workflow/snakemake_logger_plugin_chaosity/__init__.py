@@ -11,18 +11,19 @@ import logging
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from snakemake.logging import DefaultFilter, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from chaosity import records
 from chaosity.campaign import Campaign
 from chaosity.units import duration
 
 # Events that the line of progress replaces.
 REPLACED = {
     LogEvent.JOB_STARTED,
-    LogEvent.JOB_FINISHED,
     LogEvent.SHELLCMD,
     LogEvent.RESOURCES_INFO,
     LogEvent.WORKFLOW_STARTED,
@@ -54,6 +55,7 @@ class LogHandler(LogHandlerBase):
         )
         self.total = self.begun = 0
         self.expected: list[float] = []
+        self.records: dict[int, Path] = {}
         self.began = time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -68,6 +70,8 @@ class LogHandler(LogHandlerBase):
             self.say(f"{self.total} measurements to take, {others} other steps")
         elif event == LogEvent.JOB_INFO:
             self.job(record)
+        elif event == LogEvent.JOB_FINISHED:
+            self.failure(record.job_id)
         elif event == LogEvent.PROGRESS or event in REPLACED:
             return
         elif record.levelno >= logging.WARNING or event in (LogEvent.JOB_ERROR, LogEvent.ERROR):
@@ -78,6 +82,7 @@ class LogHandler(LogHandlerBase):
         if record.rule_name != MEASURE:
             self.say(record.rule_msg or record.rule_name)
             return
+        self.records[record.jobid] = Path(record.output[0])
         self.begun += 1
         if self.begun == 1:
             self.began = time.monotonic()
@@ -87,6 +92,19 @@ class LogHandler(LogHandlerBase):
         place = f"{self.begun:{len(str(self.total))}}/{self.total}"
         left = duration(self.seconds_left())
         self.say(f"{place} about {left} left  {wildcards['host']} {name} #{wildcards['replicate']}")
+
+    def failure(self, jobid: int) -> None:
+        """Say at once when the measurement that has just ended failed, and why."""
+        path = self.records.pop(jobid, None)
+        if path is None:
+            return
+        try:
+            verdict = records.load(path)["verdict"]
+        except ValueError as error:
+            self.say(f"    failed: {error}")
+            return
+        if verdict["status"] != records.VALID:
+            self.say(f"    failed: {path.parent.name}: {verdict['reason']}")
 
     def seconds_left(self) -> float:
         """Time for the jobs to come: as the plan says, corrected by how the past ones went."""
