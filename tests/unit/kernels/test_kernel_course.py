@@ -103,9 +103,15 @@ def test_a_signal_at_the_barrier_means_stop(bandwidth: Path, start: Start, cpus:
     assert (done["passes"], done["stopped_by"], process.returncode) == (0, "signal", 0)
 
 
+def catches(process: subprocess.Popen, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("SigCgt:")[1].split()[0], 16) >> (number - 1) & 1 == 1
+
+
 def test_a_signal_during_set_up_means_stop(bandwidth: Path, start: Start, cpu: str):
     process = start([bandwidth, *arguments("copy", cpu, 512 * MIB, *LONG)])
-    time.sleep(0.05)  # of 100 ms or more
+    while not catches(process, signal.SIGTERM):  # set-up then takes 100 ms or more
+        time.sleep(0.001)
     process.terminate()
     done = last_events(process)[-1]
     assert (done["stopped_by"], process.returncode) == ("signal", 0)
@@ -115,7 +121,7 @@ def test_time_stops_it(bandwidth: Path, cpus: str):
     ran = run([bandwidth, *arguments("add", cpus, MIB, "--max-seconds", "0.2")])
     assert ran.done["stopped_by"] == "time"
     seconds = (ran.samples[-1]["end_ns"] - ran.samples[0]["begin_ns"]) / 1e9
-    assert 0.15 < seconds < 0.5
+    assert 0.15 < seconds < 1  # 0.2, unless others use the CPUs
 
 
 @pytest.mark.parametrize("array_bytes", [64 * 100, 16 * MIB])

@@ -36,6 +36,11 @@ def test_keys_with_blanks():
     assert found == ["1"]
 
 
+def test_messages_before_the_document_are_passed_over():
+    text = f"\nfio: terminating on signal 2\n{FIO}\n"
+    assert values({"json": "jobs[*].error"}, {"stdout": text}) == [0, 0]
+
+
 def test_regex_with_scale():
     source = {"regex": r"^Triad:\s+([0-9.]+)", "scale": 1e6}
     assert number(source, {"stdout": STREAM}) == pytest.approx(45165.4e6)

@@ -28,10 +28,11 @@ def test_lists_parse_as_the_topology_writes_them(cpus):
 
 
 def test_this_process_is_seen_where_it_may_run():
-    seen = placement.observe(os.getpid())
-    allowed = {cpu for t in seen["threads"] for cpu in placement.parse_cpus(t["cpus_allowed"])}
+    seen = placement.process_threads(os.getpid())
+    allowed = {cpu for t in seen for cpu in placement.parse_cpus(t["cpus_allowed"])}
     assert allowed == os.sched_getaffinity(0)
 
 
 def test_a_process_that_is_gone_is_nowhere():
-    assert placement.observe(2**22 + 1) is None
+    assert placement.process_threads(2**22 + 1) == []
+    assert placement.memory_by_node(2**22 + 1) is None

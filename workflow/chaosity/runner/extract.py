@@ -47,6 +47,20 @@ def json_path(document: Any, path: str) -> list[Any]:
     return values
 
 
+def json_document(text: str) -> Any:
+    """The JSON document in a text, behind lines such as fio's "terminating on signal 2".
+
+    Raises:
+        ExtractionError: there is none, or it is cut short.
+    """
+    lines = text.splitlines(keepends=True)
+    first = next((i for i, line in enumerate(lines) if line.startswith(("{", "["))), 0)
+    try:
+        return json.loads("".join(lines[first:]))
+    except ValueError as error:
+        raise ExtractionError(f"the output is not JSON: {error}") from error
+
+
 def json_lines(text: str) -> list[dict[str, Any]]:
     """The JSON objects among the lines of a text; other lines are passed over."""
     found = []
@@ -68,10 +82,7 @@ def values(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[Any]:
     found: list[Any] = []
     for text in texts(source, outputs):
         if "json" in source:
-            try:
-                found += json_path(json.loads(text), source["json"])
-            except ValueError as error:
-                raise ExtractionError(f"the output is not JSON: {error}") from error
+            found += json_path(json_document(text), source["json"])
         elif "event" in source:
             lines = [line for line in json_lines(text) if line.get("event") == source["event"]]
             found += [line[source["key"]] for line in lines if source["key"] in line]

@@ -73,23 +73,19 @@ def threads(pid: int) -> list[dict[str, Any]]:
     return seen
 
 
-def observe(pid: int) -> dict[str, Any] | None:
-    """Placement of a running load: its threads and its bytes on each node; None once it is gone.
+def process_threads(pid: int) -> list[dict[str, Any]]:
+    """The threads of a load and of all that it started; none once it is gone."""
+    return [thread for one in descendants(pid) for thread in threads(one)]
 
-    ``memory`` is null where the kernel was built without NUMA and has no ``numa_maps``.
-    """
-    observed: dict[str, Any] = {"threads": [], "memory_bytes_by_node": None}
+
+def memory_by_node(pid: int) -> dict[str, int] | None:
+    """A load's bytes on each node; None where the kernel has no ``numa_maps`` to read."""
     nodes: Counter[int] = Counter()
     readable = False
     for one in descendants(pid):
-        observed["threads"] += threads(one)
         try:
             nodes.update(memory(Path(f"/proc/{one}/numa_maps").read_text()))
             readable = True
         except OSError:
-            continue
-    if not observed["threads"]:
-        return None
-    if readable:
-        observed["memory_bytes_by_node"] = {str(node): nodes[node] for node in sorted(nodes)}
-    return observed
+            continue  # no NUMA in this kernel, or the process ended in between
+    return {str(node): nodes[node] for node in sorted(nodes)} if readable else None

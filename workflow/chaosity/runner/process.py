@@ -16,9 +16,11 @@ from chaosity.runner import placement
 from chaosity.runner.extract import ExtractionError, json_lines
 from chaosity.runner.progress import Series, sample_lines
 
-# Placement of a load that has no barrier is looked at after this time and then each time the time
-# has doubled, so that the last look comes late in any run and the looks cost next to nothing.
-FIRST_LOOK_SECONDS = 0.25
+# Threads of a load that has no barrier are looked at this often, which costs microseconds.
+THREADS_LOOK_SECONDS = 0.1
+# Its pages are looked at after this time and then each time the time has doubled: the kernel walks
+# all its page tables for it, and the last look still comes late in any run.
+PAGES_LOOK_SECONDS = 0.25
 # A load that does not heed the stop signal for this long is killed.
 GRACE_SECONDS = 20.0
 # More output than this is a runaway tool, not a result.
@@ -43,8 +45,9 @@ class Load:
         self.size = 0
         self.ready = threading.Event()
         self.samples: Series = []
-        self.placement: dict[str, Any] | None = None
-        self.next_look = FIRST_LOOK_SECONDS
+        self.threads: list[dict[str, Any]] = []
+        self.memory_by_node: dict[str, int] | None = None
+        self.next_threads, self.next_pages = THREADS_LOOK_SECONDS, PAGES_LOOK_SECONDS
         self.began = self.ended = 0.0
         self.signalled: str | None = None
         self.returncode: int | None = None
@@ -54,6 +57,11 @@ class Load:
     def barrier(self) -> bool:
         """Whether the load gets ready first and then waits for the start."""
         return self.spec["start"] == "barrier"
+
+    @property
+    def silent(self) -> bool:
+        """Whether it reports no progress, so that its value is of its whole run."""
+        return not self.spec["progress"]
 
     @property
     def stoppable(self) -> bool:
@@ -136,13 +144,33 @@ class Load:
 
     def look(self) -> None:
         """Ask the kernel where the load's threads and pages are."""
-        self.placement = placement.observe(self.process.pid) or self.placement
+        self.look_at_threads()
+        self.memory_by_node = placement.memory_by_node(self.process.pid) or self.memory_by_node
+
+    def look_at_threads(self) -> None:
+        """Keep the look that saw most threads: a tool may start and end with one."""
+        seen = placement.process_threads(self.process.pid)
+        if len(seen) >= len(self.threads):
+            self.threads = seen
 
     def look_when_due(self) -> None:
-        """Look at the placement of a load that has no barrier, rarely."""
-        if not self.barrier and time.monotonic() - self.began >= self.next_look:
+        """Look at the placement of a load that has no barrier."""
+        if self.barrier:
+            return
+        running = time.monotonic() - self.began
+        if running >= self.next_pages:
             self.look()
-            self.next_look *= 2
+            self.next_pages *= 2
+        elif running >= self.next_threads:
+            self.look_at_threads()
+            self.next_threads = running + THREADS_LOOK_SECONDS
+
+    @property
+    def placement_seen(self) -> dict[str, Any] | None:
+        """What the kernel said, for the record; None when the load was gone too soon."""
+        if not self.threads:
+            return None
+        return {"threads": self.threads, "memory_bytes_by_node": self.memory_by_node}
 
     def running(self) -> bool:
         """Whether the process still runs; notes the time when it no longer does."""
@@ -208,7 +236,7 @@ class Load:
             "processor_seconds": self.processor_seconds,
             "exit_status": self.returncode,
             "signalled": self.signalled,
-            "placement_seen": self.placement,
+            "placement_seen": self.placement_seen,
             "outputs": self.outputs(),
         }
 

@@ -29,6 +29,12 @@ POLL_SECONDS = 0.005
 # How often the precision reached is computed; it reads all samples so far.
 PRECISION_SECONDS = 0.1
 
+# A load that reports no progress must run wholly beside the others: they begin this much earlier,
+# time for fio to open its files and write its first row, and are stopped this much later, more than
+# the 100 ms that a row covers.
+HEAD_START_SECONDS = 1.0
+TAIL_SECONDS = 0.3
+
 Record = dict[str, Any]
 
 
@@ -116,17 +122,26 @@ def prepare(point: Mapping[str, Any], folder: Path) -> tuple[list[Load], list[di
 def start(loads: list[Load], lock: int) -> float:
     """Start all loads as one: those with a barrier get ready first, then all begin.
 
+    A load that reports no progress begins last, once the others run.
+
     Returns:
         Time of the start on the monotonic clock, in seconds.
     """
-    for load in (one for one in loads if one.barrier):
+    waiting = [load for load in loads if load.barrier]
+    silent = [load for load in loads if load.silent]
+    for load in waiting:
         load.start(lock)
-    for load in (one for one in loads if one.barrier):
+    for load in waiting:
         load.wait_ready(READY_SECONDS)
-    for load in (one for one in loads if not one.barrier):
-        load.start(lock)
-    for load in (one for one in loads if one.barrier):
+    for load in loads:
+        if load not in waiting and load not in silent:
+            load.start(lock)
+    for load in waiting:
         load.release()
+    if silent and len(loads) > len(silent):
+        time.sleep(HEAD_START_SECONDS)
+    for load in silent:
+        load.start(lock)
     return time.monotonic()
 
 
@@ -184,6 +199,8 @@ def measure(
     try:
         began = start(loads, lock)
         wait(loads, began, point["stopping"], point["timeout_seconds"])
+        if any(load.silent for load in loads) and len(loads) > 1:
+            time.sleep(TAIL_SECONDS)
     finally:
         started = [load for load in loads if hasattr(load, "process")]
         for load in started:
