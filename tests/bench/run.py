@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -18,7 +18,8 @@ import planning
 import points
 from scipy import stats
 
-PARTS: dict[str, Callable[[int], list[tuple[str, Sequence[float], str, str]]]] = {
+Figure = tuple[str, Sequence[float], str, str]
+PARTS: dict[str, Callable[[int], Iterable[Figure]]] = {
     "kernels": kernels.compare,
     "points": points.compare,
     "planning": planning.compare,
@@ -40,10 +41,12 @@ def line(name: str, values: Sequence[float], form: str, goal: str) -> str:
 def main() -> None:
     """Run the parts that were asked for; all of them by default."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
+    parser.add_argument(
+        "parts", nargs="*", choices=list(PARTS), default=list(PARTS), help="default: all"
+    )
     parser.add_argument("--pairs", type=int, default=9, help="pairs a figure (default 9)")
     given = parser.parse_args()
-    for part in given.parts or PARTS:
+    for part in given.parts:
         print(f"{part}:", flush=True)
         for figure in PARTS[part](given.pairs):
             print(f"  {line(*figure)}", flush=True)

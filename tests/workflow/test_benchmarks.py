@@ -26,7 +26,7 @@ def test_likwid_bench_alone_and_beside_fio(workflow):
         "memory_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
         "storage_bandwidth": {"relative_precision": None, "min_seconds": 15, "max_seconds": 15},
     }
-    workflow.config["experiments"] = ["memory_bandwidth", "interference"]
+    workflow.config["experiments"] = ["interference"]
     workflow.run()
     assert set(verdicts(workflow).values()) == {"valid"}
 
