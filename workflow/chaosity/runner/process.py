@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.runner import placement
-from chaosity.runner.extract import ExtractionError, json_lines
+from chaosity.runner.extract import ExtractionError
 from chaosity.runner.progress import Series, sample_lines
 
 # Threads of a load that has no barrier are looked at this often, which costs microseconds.
@@ -80,6 +80,7 @@ class Load:
         if shutil.which(program) is None:
             raise LoadError(f"{program} is not installed; run ansible-playbook provision.yml")
         self.stderr = (self.folder / ".stderr").open("w+b")
+        self.version = ask_version(self.spec["needs"])
         try:
             self.process = subprocess.Popen(
                 self.spec["command"],
@@ -230,7 +231,7 @@ class Load:
         """The load's part of the record."""
         return {
             **self.spec,
-            "program": program_facts(self.spec),
+            "program": program_facts(self.spec["needs"], self.version),
             "began_monotonic_seconds": self.began,
             "ended_monotonic_seconds": self.ended,
             "processor_seconds": self.processor_seconds,
@@ -241,21 +242,24 @@ class Load:
         }
 
 
-def program_facts(spec: Mapping[str, Any]) -> dict[str, Any]:
+def ask_version(need: Mapping[str, Any]) -> subprocess.Popen[str] | None:
+    """Ask a tool for its version while the load gets ready; the answer is fetched at the end."""
+    if "version" not in need or shutil.which(need["program"]) is None:
+        return None
+    return subprocess.Popen(
+        need["version"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def program_facts(need: Mapping[str, Any], version: subprocess.Popen[str] | None) -> dict[str, Any]:
     """Path and version of the tool behind a load, as it says itself."""
-    need = spec["needs"]
-    path = shutil.which(need["program"])
-    facts: dict[str, Any] = {"name": need["program"], "path": path, "version": None}
-    if path and need.get("version"):
-        answer = subprocess.run(
-            need["version"], capture_output=True, text=True, check=False, timeout=10
-        )
-        said = (answer.stdout + answer.stderr).strip().splitlines()
-        facts["version"] = said[0] if said else None
-    return facts
-
-
-def ready_facts(outputs: Mapping[str, str]) -> dict[str, Any]:
-    """What a load said of itself in its ready line, empty when it has none."""
-    lines = [line for line in json_lines(outputs["stdout"]) if line.get("event") == "ready"]
-    return lines[0] if lines else {}
+    said = version.communicate(timeout=10)[0].strip().splitlines() if version else []
+    return {
+        "name": need["program"],
+        "path": shutil.which(need["program"]),
+        "version": said[0] if said else None,
+    }
