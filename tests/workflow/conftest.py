@@ -2,89 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 
-# Times that show that things work; their figures mean nothing.
-SHORT = {
-    "memory_bandwidth": {"relative_precision": None, "min_seconds": 0.1, "max_seconds": 0.1},
-    "storage_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
-}
-SMALL = {
-    "times_last_level_cache": 0.05,
-    "at_least_bytes": 16 * 2**20,
-    "at_most_share_of_node": 0.5,
-}
-
-
-class Workflow:
-    """A folder with an inventory and a config, and Snakemake over it."""
-
-    def __init__(self, root: Path, folder: Path) -> None:
-        self.root, self.folder = root, folder
-        self.config: dict = {
-            "inventory": str(folder / "hosts.yml"),
-            "results": "results",
-            "replicates": 1,
-            "stopping": SHORT,
-            "working_set": SMALL,
-        }
-        self.host()
-
-    def host(self, name: str = "localhost", **variables) -> None:
-        """Describe the one host of the inventory."""
-        local = {"ansible_connection": "local", **variables}
-        document = {"all": {"hosts": {name: local}}}
-        (self.folder / "hosts.yml").write_text(yaml.safe_dump(document))
-
-    def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
-        """Run Snakemake; its output and error are one text."""
-        (self.folder / "test.yaml").write_text(yaml.safe_dump(self.config))
-        command = [sys.executable, "-m", "snakemake", "--snakefile", str(self.root / "Snakefile"),
-                   "--workflow-profile", str(self.root / "profiles/default"),
-                   "--directory", str(self.folder), "--configfile", "test.yaml",
-                   *arguments]  # fmt: skip
-        return subprocess.run(
-            command,
-            cwd=self.folder,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=300,
-            check=False,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            **options,
-        )
-
-    def run(self, *arguments: str) -> str:
-        """Run to the end, successfully."""
-        done = self.snakemake(*arguments)
-        assert done.returncode == 0, done.stdout
-        return done.stdout
-
-    def selected(self) -> set[tuple[str, str, str]]:
-        """What a dry run would measure: experiment, point, replicate."""
-        text = self.run("--dry-run")
-        pattern = r"experiment=(\S+), point=(\S+), replicate=(\d+)"
-        return set(re.findall(pattern, text))
-
-    def counts(self) -> Counter:
-        """How many jobs of each rule a dry run would do."""
-        text = self.run("--dry-run")
-        found = re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE)
-        return Counter({name: int(count) for name, count in found})
-
-    def path(self, pattern: str) -> Path:
-        """The one file below the results that matches."""
-        [found] = (self.folder / "results").glob(pattern)
-        return found
+from running import Workflow
 
 
 @pytest.fixture

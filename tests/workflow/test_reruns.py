@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from conftest import Workflow
+from running import Workflow
 
 pytestmark = pytest.mark.real
 
