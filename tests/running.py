@@ -45,13 +45,8 @@ class Workflow:
 
     def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
         """Run Snakemake; its output and error are one text."""
-        (self.folder / "test.yaml").write_text(yaml.safe_dump(self.config))
-        command = [sys.executable, "-m", "snakemake", "--snakefile", str(self.root / "Snakefile"),
-                   "--workflow-profile", str(self.root / "profiles/default"),
-                   "--directory", str(self.folder), "--configfile", "test.yaml",
-                   *arguments]  # fmt: skip
         return subprocess.run(
-            command,
+            self.command(*arguments),
             cwd=self.folder,
             text=True,
             stdout=subprocess.PIPE,
@@ -61,6 +56,14 @@ class Workflow:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             **options,
         )
+
+    def command(self, *arguments: str) -> list[str]:
+        """Write the config down and give the command that runs Snakemake over it."""
+        (self.folder / "test.yaml").write_text(yaml.safe_dump(self.config))
+        return [sys.executable, "-m", "snakemake", "--snakefile", str(self.root / "Snakefile"),
+                   "--workflow-profile", str(self.root / "profiles/default"),
+                   "--directory", str(self.folder), "--configfile", "test.yaml",
+                   *arguments]  # fmt: skip
 
     def run(self, *arguments: str) -> str:
         """Run to the end, successfully."""

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -22,14 +21,11 @@ def records(workflow):
 
 def start(workflow):
     """Snakemake in the background, in a process group of its own."""
-    import yaml
-
-    (workflow.folder / "test.yaml").write_text(yaml.safe_dump(workflow.config))
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(workflow.root / "Snakefile"),
-               "--workflow-profile", str(workflow.root / "profiles/default"),
-               "--directory", str(workflow.folder), "--configfile", "test.yaml"]  # fmt: skip
     return subprocess.Popen(
-        command, cwd=workflow.folder, start_new_session=True, stderr=subprocess.DEVNULL
+        workflow.command(),
+        cwd=workflow.folder,
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.records import check
+from chaosity.runner.environment import read
 
 SYS_BLOCK = Path("/sys/block")
 # Large writes with real content: an all-zero or unwritten file may be answered without the drive.
@@ -24,14 +25,6 @@ FILL_BLOCK_BYTES = 4 * 1024 * 1024
 
 class DriveError(Exception):
     """A drive cannot be used for this point; the text says which and why."""
-
-
-def read(path: Path) -> str | None:
-    """The stripped content of a small file, None when it cannot be read."""
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return None
 
 
 def find_by_slot(pci: str, serial: str | None) -> Path:

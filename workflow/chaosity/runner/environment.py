@@ -24,7 +24,7 @@ STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "s
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def read(path: str) -> str | None:
+def read(path: str | Path) -> str | None:
     """The stripped content of a small file, None when there is none."""
     try:
         return Path(path).read_text(errors="replace").strip()
