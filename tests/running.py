@@ -38,9 +38,12 @@ class Workflow:
         self.host()
 
     def host(self, name: str = "localhost", **variables) -> None:
-        """Describe the one host of the inventory."""
-        local = {"ansible_connection": "local", **variables}
-        document = {"all": {"hosts": {name: local}}}
+        """Describe the one host of the inventory, which is this machine."""
+        self.hosts({name: {"ansible_connection": "local", **variables}})
+
+    def hosts(self, hosts: dict[str, dict]) -> None:
+        """Describe the hosts of the inventory by their variables."""
+        document = {"all": {"hosts": hosts}}
         (self.folder / "hosts.yml").write_text(yaml.safe_dump(document))
 
     def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:

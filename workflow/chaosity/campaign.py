@@ -65,7 +65,13 @@ class Campaign:
         # Rules call `chaosity` and `chaosity-run`, which call the benchmarks: all of this
         # installation, whatever else is on the search path.
         os.environ["PATH"] = self.tool_path
-        found = discover_hosts(self.config, self.tool_path) if discover else read_hosts(self.config)
+        self.left_out: list[UserError] = []
+        if discover:
+            found, self.left_out = discover_hosts(self.config)
+            for error in self.left_out:
+                print(f"chaosity: {error} It is left out of this run.", file=sys.stderr)
+        else:
+            found = read_hosts(self.config)
         self.plans: dict[str, Plan] = {host.name: plan_host(host, self.config) for host in found}
         self._index = {
             (plan.host.name, point["experiment"], point["point"]): point
@@ -78,14 +84,11 @@ class Campaign:
             for name, plan in self.plans.items():
                 plan.write(self.folder(name), points=False)
 
-    def begin(self, limits: Mapping[str, Any]) -> None:
+    def begin(self) -> None:
         """Get ready to measure, once it is known that this is no dry run.
 
-        Args:
-            limits: limits of Snakemake's resources.
-
         Raises:
-            UserError: measurements could meet, or another run is at work.
+            UserError: a host cannot be measured, or another run is at work.
         """
         for name, host in self.hosts.items():
             if host.topology.kind != LIVE:
@@ -94,10 +97,22 @@ class Campaign:
                     f"host {name}",
                     "use snakemake --dry-run, or leave it out by `hosts` in the config",
                 )
-        self.check_limits(limits)
         self.lock = alone(self.results)
         for name, plan in self.plans.items():
             plan.write(self.folder(name), points=True)
+
+    def end(self) -> None:
+        """Say which hosts were left out, once all else has been done.
+
+        Raises:
+            UserError: some were, so the run did not do all that it was asked to.
+        """
+        if self.left_out:
+            raise UserError(
+                f"{len(self.left_out)} of {len(self.left_out) + len(self.plans)} hosts were left"
+                f" out: {' '.join(str(error) for error in self.left_out)}",
+                remedy="their points are left for the next run",
+            )
 
     @property
     def tools(self) -> Path:
@@ -127,22 +142,32 @@ class Campaign:
 
         return {resource_name(name): taken(name) for name in self.hosts}
 
-    def check_limits(self, limits: Mapping[str, Any]) -> None:
-        """Make sure that one measurement runs at a time on each host.
+    def limit(self, limits: Mapping[str, Any], register: Callable[[str, int], None]) -> None:
+        """Let one measurement run at a time on each host.
 
         Snakemake ignores a resource that has no limit, silently.
 
+        Args:
+            limits: limits of Snakemake's resources.
+            register: sets one.
+
         Raises:
-            UserError: the resource of a host has no limit of 1.
+            UserError: a person gave the resource of a host another limit.
         """
         for name in self.hosts:
             resource = resource_name(name)
-            if limits.get(resource) != 1:
+            if resource not in limits:
+                register(resource, 1)
+            elif limits[resource].value != 1:
                 raise UserError(
                     f"measurements of {name} could run at the same time",
-                    "profile, resources",
-                    f"add `--resources {resource}=1` or the same line to the profile",
+                    f"resources, {resource}",
+                    "leave it out or give it the limit 1",
                 )
+
+    def slots(self, host: str) -> int:
+        """Cores of this machine that a measurement takes: none on another host, it only waits."""
+        return int(self.hosts[host].local)
 
     def point(self, host: str, experiment: str, name: str) -> dict[str, Any]:
         """A planned point."""

@@ -48,6 +48,11 @@ def verdict(checks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def write_atomically(path: Path, text: str) -> None:
+    """Write a whole text file or none, see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a whole file or none: to a temporary name, flushed to the disk, then renamed.
 
     Raises:
@@ -56,8 +61,8 @@ def write_atomically(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).chmod(0o644)

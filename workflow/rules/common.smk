@@ -8,6 +8,7 @@ from chaosity.campaign import Campaign, checked_or_exit
 CAMPAIGN = checked_or_exit(
     lambda: Campaign(config, root=Path(workflow.basedir), discover=workflow.is_main_process)
 )
+checked_or_exit(lambda: CAMPAIGN.limit(workflow.global_resources, workflow.register_resource))
 RESULTS = config["results"]
 
 
@@ -20,7 +21,11 @@ wildcard_constraints:
 
 
 onstart:
-    checked_or_exit(lambda: CAMPAIGN.begin(workflow.global_resources))
+    checked_or_exit(CAMPAIGN.begin)
+
+
+onsuccess:
+    checked_or_exit(CAMPAIGN.end)
 
 
 def point_of(wildcards):
@@ -47,3 +52,8 @@ def identity_of(wildcards):
 def records_of(wildcards):
     """All records of a host."""
     return CAMPAIGN.records(wildcards.host)
+
+
+def slots_of(wildcards):
+    """How many of this machine's cores a measurement of a host takes."""
+    return CAMPAIGN.slots(wildcards.host)

@@ -8,6 +8,7 @@ rule measure:
         f"{RESULTS}/{{host}}/{{configuration}}/{{experiment}}/{{point}}/rep{{replicate}}.json",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/{{experiment}}/{{point}}/rep{{replicate}}.log",
+    threads: slots_of
     priority: order_of
     resources:
         **CAMPAIGN.resources,
@@ -17,5 +18,7 @@ rule measure:
         identity=identity_of,
         point=f"{RESULTS}/{{host}}/{{configuration}}/points/{{experiment}}/{{point}}.json",
     shell:
-        "chaosity-run {params.point:q} --replicate {wildcards.replicate:q} --record {output:q}"
-        " 2> {log:q}"
+        # How the host is reached stands in its file, which is no input and no parameter: another way
+        # to the same host asks for no new measurement.
+        f"chaosity-measure {RESULTS}/{{wildcards.host}}/host.json"
+        " {params.point:q} --replicate {wildcards.replicate:q} --record {output:q} 2> {log:q}"

@@ -19,6 +19,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from chaosity import records
 from chaosity.campaign import Campaign
+from chaosity.transport.left_out import left_out
 from chaosity.units import duration
 
 # Events that the line of progress replaces.
@@ -56,6 +57,7 @@ class LogHandler(LogHandlerBase):
         self.total = self.begun = 0
         self.expected: list[float] = []
         self.records: dict[int, Path] = {}
+        self.lost: set[str] = set()
         self.began = time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -72,7 +74,7 @@ class LogHandler(LogHandlerBase):
             self.job(record)
         elif event == LogEvent.JOB_FINISHED:
             self.failure(record.job_id)
-        elif event == LogEvent.PROGRESS or event in REPLACED:
+        elif event == LogEvent.PROGRESS or event in REPLACED or self.is_of_lost_host(record):
             return
         elif record.levelno >= logging.WARNING or event in (LogEvent.JOB_ERROR, LogEvent.ERROR):
             self.say(self.usual_format.format(record))
@@ -105,6 +107,18 @@ class LogHandler(LogHandlerBase):
             return
         if verdict["status"] != records.VALID:
             self.say(f"    failed: {path.parent.name}: {verdict['reason']}")
+
+    def is_of_lost_host(self, record: logging.LogRecord) -> bool:
+        """Whether a measurement failed because its host is lost; that is said once a host."""
+        path = self.records.get(getattr(record, "jobid", None))
+        if path is None or getattr(record, "event", None) != LogEvent.JOB_ERROR:
+            return False
+        folder = path.parents[3]  # <results>/<host>/<configuration>/<experiment>/<point>/rep1.json
+        note = left_out(folder)
+        if note and folder.name not in self.lost:
+            self.lost.add(folder.name)
+            self.say(f"    host {folder.name} is left out: {note['reason']}")
+        return note is not None
 
     def seconds_left(self) -> float:
         """Time for the jobs to come: as the plan says, corrected by how the past ones went."""

@@ -7,6 +7,7 @@ import pytest
 from chaosity.errors import UserError
 from chaosity.hosts import read_inventory
 from chaosity.hosts.discovery import tool_versions, version_numbers
+from chaosity.runner.describe import tool as tool_on_host
 
 
 def inventory(folder, text):
@@ -67,24 +68,52 @@ def tool(folder, name, says):
     path.chmod(0o755)
 
 
-def test_a_missing_tool_is_said_with_how_to_get_it(tmp_path):
-    need = {"program": "fio", "install": "install fio"}
-    with pytest.raises(UserError, match="fio: is not installed; install fio"):
-        tool_versions([need], str(tmp_path))
+def seen(monkeypatch, folder, need):
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return [tool_on_host(need)]
+
+
+def test_a_missing_tool_is_said_with_how_to_get_it(tmp_path, monkeypatch):
+    need = {"program": "no-such-tool", "install": "install it"}
+    with pytest.raises(UserError, match="no-such-tool: is not installed; install it"):
+        tool_versions([need], seen(monkeypatch, tmp_path, need))
 
 
 @pytest.mark.parametrize("says", ["fio-3.1", "rubbish"])
-def test_a_tool_that_is_too_old_is_said(tmp_path, says):
+def test_a_tool_that_is_too_old_is_said(tmp_path, monkeypatch, says):
     tool(tmp_path, "fio", says)
     need = {"program": "fio", "install": "x", "version": ["fio", "-v"], "at_least": "3.16"}
     with pytest.raises(UserError, match=r"too old, 3\.16 is needed"):
-        tool_versions([need], str(tmp_path))
+        tool_versions([need], seen(monkeypatch, tmp_path, need))
 
 
-def test_another_build_of_a_tool_is_another_version(tmp_path):
+def test_another_build_of_a_tool_is_another_version(tmp_path, monkeypatch):
     need = {"program": "fio", "install": "x", "version": ["fio", "-v"], "at_least": "3.16"}
     tool(tmp_path, "fio", "fio-3.20")
-    first = tool_versions([need], str(tmp_path))
+    first = tool_versions([need], seen(monkeypatch, tmp_path, need))
     tool(tmp_path, "fio", "fio-3.20 # built anew")
     assert first["fio"].startswith("fio-3.20")
-    assert tool_versions([need], str(tmp_path)) != first
+    assert tool_versions([need], seen(monkeypatch, tmp_path, need)) != first
+
+
+def test_what_leads_to_a_host_is_worked_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("THE_USER", "bench")
+    path = inventory(
+        tmp_path,
+        "all:\n  vars:\n    lab: '{{ inventory_dir }}/keys'\n"
+        "    ansible_user: \"{{ lookup('env', 'THE_USER') }}\"\n"
+        "  hosts: {a: {ansible_ssh_private_key_file: '{{ lab }}/id', ansible_port: 2201}}\n",
+    )
+    [a] = read_inventory(path)
+    assert a.connection == "ssh"
+    assert a.reach == {
+        "ansible_ssh_private_key_file": f"{tmp_path}/keys/id",
+        "ansible_port": 2201,
+        "ansible_user": "bench",
+    }
+
+
+def test_an_expression_that_needs_more_is_said(tmp_path):
+    path = inventory(tmp_path, "all: {hosts: {a: {ansible_user: '{{ nobody_knows }}'}}}")
+    with pytest.raises(UserError, match=r"host a, ansible_user: cannot be worked out: 'nobody"):
+        read_inventory(path)

@@ -179,6 +179,6 @@ def test_hwloc_succeeds_with_rubbish(fake_lstopo):
 
 
 def test_hwloc_hangs(fake_lstopo, monkeypatch):
-    monkeypatch.setattr(lstopo, "_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(lstopo, "TIMEOUT_SECONDS", 0.2)
     fake_lstopo('[ "$1" = --version ] && echo lstopo 2.9.0 && exit 0; while :; do :; done')
     assert "did not answer within" in refusal("live")

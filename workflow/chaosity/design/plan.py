@@ -23,16 +23,22 @@ from chaosity.topology.model import Topology
 
 # Size of the file that stands in where a host has no NVMe drive.
 DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
+# Where it lies on a host that is not this machine: a real file system, kept over reboots (hier(7)).
+SCRATCH = Path("/var/tmp/chaosity")
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host of the inventory: its name, its variables and what was discovered."""
+    """A host of the inventory: its name, its variables and what was discovered.
+
+    `local` tells whether it is this machine, where files may lie beside the results.
+    """
 
     name: str
     configuration: str
     topology: Topology
     variables: Mapping[str, Any] = field(default_factory=dict)
+    local: bool = True
 
     def drives(self, results: Path) -> tuple[DriveRef, ...]:
         """The drives to measure: NVMe, those the inventory adds, or a file in their place.
@@ -63,7 +69,8 @@ class Host:
     def files(self, results: Path) -> tuple[DriveRef, ...]:
         """The files that stand in for drives: one, or as many as the inventory says."""
         given = self.variables.get("chaosity_storage_file", {})
-        folder = Path(given.get("directory", results / self.name / "scratch")).absolute()
+        usual = results / self.name / "scratch" if self.local else SCRATCH
+        folder = Path(given.get("directory", usual)).absolute()
         size = given.get("bytes", DEFAULT_FILE_BYTES)
         names = [f"file{index}" for index in range(given.get("count", 1))]
         return tuple(

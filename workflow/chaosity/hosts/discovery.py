@@ -1,16 +1,17 @@
 """Discovers hosts and writes down what they are, touching only files whose content changed.
 
-``<results>/<host>/<configuration>/topology.xml`` and ``topology.json``, ``components/*.json``, and
-``<results>/<host>/host.json``, which names the configuration that was found last.
+``<results>/<host>/<configuration>/topology.xml`` and ``topology.json``, ``components/*.json``;
+``<results>/<host>/host.json``, which names the configuration that was found last and how the host
+is reached, and beside it the description that the host gave of itself.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import shutil
 import subprocess
+import sys
+import tarfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,11 +19,26 @@ from typing import Any
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import component_documents, write_components
+from chaosity.config import closest
 from chaosity.design import Host
 from chaosity.errors import UserError
 from chaosity.hosts.inventory import InventoryHost, read_inventory
-from chaosity.records import rewrite
+from chaosity.records import rewrite, write_bytes
+from chaosity.runner.build import digest as runner_digest
+from chaosity.runner.describe import FACTS
+from chaosity.slurm import node_of, see_nodes, srun_command
 from chaosity.topology import LIVE, configuration_name, discover, topology_from_json, topology_xml
+from chaosity.transport import LOCAL, SLURM, SSH, Transport
+from chaosity.transport.left_out import leave_out, left_out, take_part
+from chaosity.transport.ssh import CONNECTION_FAILED, ssh_transport, why_not, with_password
+
+# The raw description of a live host, as it came.
+DESCRIPTION = "description.tar.gz"
+# lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.
+DESCRIBE_SECONDS = 180
+# Hosts that are asked at the same time: each waits mostly, and needs a process here.
+AT_ONCE = 16
+PROVISION = "run ansible-playbook provision.yml"
 
 
 def version_numbers(text: str) -> tuple[int, ...]:
@@ -31,29 +47,28 @@ def version_numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
-def tool_versions(needs: Sequence[Mapping[str, Any]], path: str | None = None) -> dict[str, str]:
-    """Version and hash of each tool on this machine.
+def tool_versions(
+    needs: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    """Version and hash of each tool on a host.
+
+    Args:
+        needs: the tools as the benchmark files name them.
+        seen: what the host says of each, in the same order (see runner/describe.py).
 
     Raises:
         UserError: one is missing or too old; says how to get it.
     """
     found = {}
-    for need in needs:
-        program = shutil.which(need["program"], path=path)
-        if program is None:
-            raise UserError("is not installed", need["program"], need["install"])
-        said = ""
-        if "version" in need:
-            command = [program, *need["version"][1:]]
-            answer = subprocess.run(command, capture_output=True, text=True, check=False)
-            lines = (answer.stdout + answer.stderr).strip().splitlines()
-            said = lines[0] if lines else ""
+    for need, one in zip(needs, seen, strict=True):
+        name, said = need["program"], one["version"] or ""
+        if one["path"] is None:
+            raise UserError("is not installed", name, need["install"])
         oldest = need.get("at_least")
         if oldest and version_numbers(said) < version_numbers(oldest):
             wrong = f"version {said or 'unknown'} is too old, {oldest} is needed"
-            raise UserError(wrong, need["program"], need["install"])
-        digest = hashlib.sha256(Path(program).read_bytes()).hexdigest()[:16]
-        found[need["program"]] = f"{said} (sha256 {digest})".strip()
+            raise UserError(wrong, name, need["install"])
+        found[name] = f"{said} (sha256 {one['sha256'][:16]})".strip()
     return found
 
 
@@ -62,19 +77,107 @@ def needs_of(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [benchmark.document["needs"] for benchmark in open_benchmarks(config).values()]
 
 
-def discover_host(host: InventoryHost, config: Mapping[str, Any], tools: Mapping[str, str]) -> Host:
+def slurm_transport(host: InventoryHost, config: Mapping[str, Any]) -> Transport:
+    """How the runner on a node of Slurm's is reached: as a job of its own, through the queue.
+
+    The programs are those of this installation, on a file system that the node shares.
+
+    Raises:
+        UserError: Slurm has no such node, or no job can start on it now; says why.
+    """
+    name, nodes = node_of(host.name, host.variables), see_nodes()
+    where = f"host {host.name}"
+    if name not in nodes:
+        remedy = f"name it in chaosity_slurm_node; {closest(name, nodes)}"
+        raise UserError(f"Slurm has no node {name!r}", where, remedy)
+    if nodes[name].trouble:
+        raise UserError(nodes[name].trouble, where, "its points are left for later")
+    return Transport(SLURM, tuple(srun_command(nodes[name], config)), ("chaosity-run",))
+
+
+def transport_of(host: InventoryHost, config: Mapping[str, Any]) -> Transport:
+    """How the runner on a host is reached.
+
+    Raises:
+        UserError: the inventory names a way that the workflow has not.
+    """
+    if config["transport"] == SLURM:
+        return slurm_transport(host, config)
+    if host.connection == SSH:
+        return ssh_transport(host.name, host.reach)
+    return Transport(LOCAL, (), ("chaosity-run",))
+
+
+def described(
+    host: InventoryHost, transport: Transport, needs: Sequence[Mapping[str, Any]], path: Path
+) -> dict[str, Any]:
+    """Have a host describe itself, and keep what it says.
+
+    Args:
+        host: the host as the inventory has it.
+        transport: how its runner is reached.
+        needs: the tools to look for.
+        path: where the description is kept.
+
+    Returns:
+        The facts that hwloc and /sys do not tell (see runner/describe.py).
+
+    Raises:
+        UserError: the host cannot be reached, or its runner is missing, another or failed.
+    """
+    command, environment = transport.command("--describe"), None
+    if password := host.reach.get("ansible_password"):
+        command, environment = with_password(command, str(password))
+    where = f"host {host.name}"
+    try:
+        answer = subprocess.run(
+            command,
+            input=json.dumps({"needs": list(needs)}).encode(),
+            capture_output=True,
+            env=environment,
+            timeout=DESCRIBE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(f"gave no description within {DESCRIBE_SECONDS} s", where) from None
+    said = answer.stderr.decode(errors="replace")
+    if transport.kind == SSH and answer.returncode == CONNECTION_FAILED:
+        raise UserError(f"cannot be reached: {why_not(said)}", where)
+    last = (said.strip().splitlines() or ["it said nothing"])[-1].removeprefix("chaosity-run: ")
+    if answer.returncode:
+        raise UserError(f"cannot be described: {last}", where, PROVISION)
+    write_bytes(path, answer.stdout)
+    with tarfile.open(path) as archive:
+        member = archive.extractfile(FACTS)
+        assert member is not None
+        facts = json.load(member)
+    if facts["runner_sha256"] and facts["runner_sha256"] != runner_digest():
+        raise UserError("its runner is not of this version", where, PROVISION)
+    return facts
+
+
+def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> Host:
     """Discover one host and write down what it is.
 
     Args:
         host: the host as the inventory has it.
         config: the checked config.
-        tools: versions of the tools on it, part of its system component.
+
+    Raises:
+        UserError: it cannot be discovered; says why.
     """
     results = Path(config["results"])
+    needs, tools, note = needs_of(config), {}, {}
     source = host.topology_source
+    if source == LIVE:
+        transport = transport_of(host, config)
+        source = str(results / host.name / DESCRIPTION)
+        facts = described(host, transport, needs, Path(source))
+        tools = tool_versions(needs, facts["tools"])
+        note = {"transport": transport.to_json(), "boot_id": facts["boot_id"]}
     topology = discover(source)
     configuration = configuration_name(topology)
-    found = Host(host.name, configuration, topology, host.variables)
+    found = Host(host.name, configuration, topology, host.variables, is_local(host, config))
     folder = results / host.name / configuration
     rewrite(folder / "topology.xml", topology_xml(source))
     rewrite(folder / "topology.json", json.dumps(topology.to_json(), indent=1) + "\n")
@@ -82,29 +185,50 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any], tools: Mapping
     for drive in found.drives(results):
         documents.setdefault(drive.component, drive.to_json())
     write_components(folder / "components", documents)
-    rewrite(
-        results / host.name / "host.json",
-        json.dumps({"host": host.name, "configuration": configuration, "source": source}) + "\n",
-    )
+    told = {"host": host.name, "configuration": configuration, "source": source, **note}
+    rewrite(results / host.name / "host.json", json.dumps(told, indent=1) + "\n")
+    take_part(results / host.name)
     return found
 
 
-def discover_hosts(config: Mapping[str, Any], path: str | None = None) -> list[Host]:
+def is_local(host: InventoryHost, config: Mapping[str, Any]) -> bool:
+    """Whether a host is this machine, as far as the inventory and the config say."""
+    if host.topology_source != LIVE:
+        return True
+    return config["transport"] != SLURM and host.connection == LOCAL
+
+
+def discover_hosts(config: Mapping[str, Any]) -> tuple[list[Host], list[UserError]]:
     """Discover all hosts that the config wants, several at a time.
 
     Args:
         config: the checked config.
-        path: search path for the tools of live hosts.
+
+    Returns:
+        The hosts, and for each one that is left out the reason, which is also kept in
+        ``left_out.json``.
+
+    Raises:
+        UserError: the inventory is wrong, or not one host could be discovered.
     """
-    hosts = read_inventory(config["inventory"], config["hosts"])
-    live = any(host.topology_source == LIVE for host in hosts)
-    tools = tool_versions(needs_of(config), path) if live else {}
+    results = Path(config["results"])
 
-    def one(host: InventoryHost) -> Host:
-        return discover_host(host, config, tools if host.topology_source == LIVE else {})
+    def one(host: InventoryHost) -> Host | UserError:
+        try:
+            return discover_host(host, config)
+        except UserError as error:
+            leave_out(results / host.name, host.name, str(error))
+            return error
 
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        return list(pool.map(one, hosts))
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        found = list(pool.map(one, read_inventory(config["inventory"], config["hosts"])))
+    hosts = [one for one in found if isinstance(one, Host)]
+    errors = [one for one in found if isinstance(one, UserError)]
+    if not hosts:
+        for error in errors[:-1]:
+            print(f"chaosity: {error}", file=sys.stderr)
+        raise errors[-1]
+    return hosts, errors
 
 
 def read_hosts(config: Mapping[str, Any]) -> list[Host]:
@@ -116,11 +240,14 @@ def read_hosts(config: Mapping[str, Any]) -> list[Host]:
     results = Path(config["results"])
     found = []
     for host in read_inventory(config["inventory"], config["hosts"]):
+        if left_out(results / host.name):
+            continue
         path = results / host.name / "host.json"
         if not path.exists():
             raise UserError("has not been discovered yet", host.name, "run snakemake")
         configuration = json.loads(path.read_text())["configuration"]
         facts = json.loads((results / host.name / configuration / "topology.json").read_text())
         topology = topology_from_json(facts)
-        found.append(Host(host.name, configuration, topology, host.variables))
+        local = is_local(host, config)
+        found.append(Host(host.name, configuration, topology, host.variables, local))
     return found

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
 from chaosity.records import VALID, save
+from chaosity.runner.describe import DescriptionError, describe
 from chaosity.runner.run import run
 
 
@@ -18,15 +20,44 @@ def arguments() -> argparse.Namespace:
         description="Measure one point on this host and keep the record.",
         epilog="Exit status 0 when a record was made, also of a failed point; its verdict tells.",
     )
-    parser.add_argument("point", help="file with the point as JSON, or - for standard input")
+    parser.add_argument(
+        "point", nargs="?", default="-", help="file with the point as JSON, or - for standard input"
+    )
     parser.add_argument("--replicate", type=int, default=1, help="which replicate, from 1")
     parser.add_argument("--record", type=Path, help="where to keep the record; else it is printed")
+    parser.add_argument(
+        "--describe",
+        action="store_true",
+        help="measure nothing; print a tarball that says what this host is, for discovery",
+    )
+    parser.add_argument("--tools", type=Path, help="folder whose programs come before all others")
     return parser.parse_args()
+
+
+def tools_first(folder: Path | None) -> None:
+    """Let a folder's programs come first, by default those beside the zipapp."""
+    beside = Path(sys.argv[0]).resolve().parent / "kernels"
+    own = folder or (beside if sys.argv[0].endswith(".pyz") else None)
+    if own:
+        os.environ["PATH"] = os.pathsep.join([str(own), os.environ.get("PATH", os.defpath)])
+
+
+def answer_description() -> int:
+    """Describe this host on standard output; returns the exit status."""
+    try:
+        describe(json.loads(sys.stdin.read() or '{"needs": []}'), sys.stdout.buffer)
+    except DescriptionError as error:
+        print(f"chaosity-run: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def answer() -> int:
     """Measure, then save or print; returns the exit status."""
     given = arguments()
+    tools_first(given.tools)
+    if given.describe:
+        return answer_description()
     try:
         text = sys.stdin.read() if given.point == "-" else Path(given.point).read_text()
         point = json.loads(text)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import sys
 import zipfile
+from functools import cache
 from pathlib import Path
 
 # What the zipapp holds besides the runner itself.
@@ -11,8 +14,8 @@ SHARED = ("__init__.py", "records.py")
 START = "from chaosity.runner.__main__ import main\n\nmain()\n"
 
 
-def build(output: Path) -> None:
-    """Write the zipapp; the same sources give the same bytes, so an unchanged one is left alone.
+def packed() -> bytes:
+    """The zipapp; the same sources give the same bytes, so an unchanged one is left alone.
 
     ``zipapp`` itself would put today's time stamps into it.
     """
@@ -20,12 +23,24 @@ def build(output: Path) -> None:
     sources = [*(package / "runner").rglob("*.py"), *(package / name for name in SHARED)]
     contents = {f"chaosity/{path.relative_to(package)}": path.read_text() for path in sources}
     contents["__main__.py"] = START
+    buffer = io.BytesIO(b"#!/usr/bin/env python3\n")
+    buffer.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in sorted(contents.items()):
+            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+@cache
+def digest() -> str:
+    """SHA-256 of the zipapp that these sources give."""
+    return hashlib.sha256(packed()).hexdigest()
+
+
+def build(output: Path) -> None:
+    """Write the zipapp to a file that can be run."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    with output.open("wb") as file:
-        file.write(b"#!/usr/bin/env python3\n")
-        with zipfile.ZipFile(file, "w") as archive:
-            for name, text in sorted(contents.items()):
-                archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+    output.write_bytes(packed())
     output.chmod(0o755)
 
 

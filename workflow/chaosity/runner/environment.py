@@ -18,6 +18,7 @@ FACTS = {
     "boost": "/sys/devices/system/cpu/cpufreq/boost",
     "smt": "/sys/devices/system/cpu/smt/control",
     "load_average": "/proc/loadavg",
+    "boot_id": "/proc/sys/kernel/random/boot_id",
 }
 # Order of the first columns of the line "cpu" in /proc/stat, proc(5); in clock ticks.
 STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+NODES = Path("/sys/devices/system/node")
 PAGE_COUNT = re.compile(r"\bN(\d+)=(\d+)")
 PAGE_SIZE = re.compile(r"\bkernelpagesize_kB=(\d+)")
 
@@ -21,6 +22,15 @@ def parse_cpus(text: str) -> set[int]:
         first, _, last = part.partition("-")
         numbers |= set(range(int(first), int(last or first) + 1))
     return numbers
+
+
+def cpus_by_node() -> dict[int, set[int]]:
+    """The processing units of every node as the kernel has them now; empty without NUMA in it."""
+    found = {}
+    for folder in NODES.glob("node[0-9]*"):
+        cpus = (folder / "cpulist").read_text()
+        found[int(folder.name.removeprefix("node"))] = parse_cpus(cpus)
+    return found
 
 
 def descendants(pid: int) -> list[int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.records import SCHEMA_VERSION, check, utc_now, verdict
-from chaosity.runner import drives, environment, progress, verify
+from chaosity.runner import drives, environment, placement, progress, verify
 from chaosity.runner.process import Load, LoadError
 
 # Two controllers may meet on a host; the lock file is where every user may make one.
@@ -107,9 +107,33 @@ def processors_available(point: Mapping[str, Any]) -> dict[str, Any]:
     return check("processing units", True, f"{len(allowed)} allowed")
 
 
+def nodes_as_planned(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Check that the units of every initiator belong to the nodes that the plan knows them on.
+
+    They do not when the host was booted into another mode since it was discovered, or when another
+    host answers.
+
+    Raises:
+        PointError: a unit is on another node now.
+    """
+    node_of = {cpu: node for node, cpus in placement.cpus_by_node().items() for cpu in cpus}
+    for load in point["loads"]:
+        initiator = load["initiator"]
+        for cpu in verify.parse_cpus(initiator["cpus"]):
+            now = node_of.get(cpu)
+            if now is not None and initiator["nodes"] and now not in initiator["nodes"]:
+                raise PointError(
+                    f"PU {cpu} is on node {now} now, and was on node"
+                    f" {', '.join(map(str, initiator['nodes']))} when the host was discovered"
+                )
+    return check(
+        "nodes as planned", True if node_of else None, f"{len(node_of)} PUs on their nodes"
+    )
+
+
 def prepare(point: Mapping[str, Any], folder: Path) -> tuple[list[Load], list[dict[str, Any]]]:
     """Check the preconditions and lay out a working folder for each load."""
-    checks = [processors_available(point), memory_available(point)]
+    checks = [processors_available(point), nodes_as_planned(point), memory_available(point)]
     loads = []
     for spec in point["loads"]:
         own = folder / spec["name"]

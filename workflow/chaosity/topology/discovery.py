@@ -101,7 +101,7 @@ def _build(source: Source) -> Topology:
         huge_page_pools=_huge_pages(kernel_nodes, sysfs),
         restrictions=restrictions(tree, nodes, sysfs.online_cpus() if sysfs else None),
         counts=structure.counts(),
-        host=host_facts(tree, sysfs, source.kind == LIVE),
+        host=host_facts(tree, source),
     )
 
 

@@ -6,12 +6,12 @@ Values are plain JSON; None means that the source does not tell.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
 from chaosity.topology.hwloc import HwlocTree
-from chaosity.topology.memory_modules import modules_of_this_machine, modules_of_tree
+from chaosity.topology.memory_modules import modules_of_tree, parse_dmidecode
+from chaosity.topology.sources import LIVE, Source
 from chaosity.topology.sysfs import SysTree
 
 _CPU = "sys/devices/system/cpu"
@@ -27,9 +27,9 @@ _RELEVANT = re.compile(
 )
 
 
-def host_facts(tree: HwlocTree, sysfs: SysTree | None, live: bool) -> dict[str, Any]:
+def host_facts(tree: HwlocTree, source: Source) -> dict[str, Any]:
     """All facts of a host; from an XML alone only what hwloc wrote into it."""
-    infos = tree.machine.infos
+    infos, sysfs = tree.machine.infos, source.sysfs
     cpuinfo = sysfs.cpuinfo() if sysfs else {}
     facts: dict[str, Any] = {
         "name": infos.get("HostName"),
@@ -39,13 +39,20 @@ def host_facts(tree: HwlocTree, sysfs: SysTree | None, live: bool) -> dict[str, 
         "cpu_family": _package_info(tree, "CPUFamilyNumber") or cpuinfo.get("cpu family"),
         "cpu_model_number": _package_info(tree, "CPUModelNumber") or cpuinfo.get("model"),
         "cpu_stepping": _package_info(tree, "CPUStepping") or cpuinfo.get("stepping"),
-        "architecture": infos.get("Architecture") or (os.uname().machine if live else None),
+        "architecture": infos.get("Architecture") or source.architecture,
         "cpu_flags": sorted((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
         "kernel_release": infos.get("OSRelease"),
         "kernel_version": infos.get("OSVersion"),
-        "memory_modules": modules_of_this_machine() if live else modules_of_tree(tree),
+        "memory_modules": _memory_modules(tree, source),
     }
     return facts | (_kernel_facts(sysfs, cpuinfo) if sysfs else {})
+
+
+def _memory_modules(tree: HwlocTree, source: Source) -> list[dict[str, Any]] | None:
+    """The slots; None where nothing tells."""
+    if source.kind == LIVE:
+        return parse_dmidecode(source.memory_modules or "") or None
+    return modules_of_tree(tree)
 
 
 def _firmware(infos: dict[str, str]) -> dict[str, str | None]:

@@ -7,7 +7,6 @@ are explored.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -17,19 +16,13 @@ from pathlib import Path
 from lxml import etree
 
 from chaosity.errors import UserError
+from chaosity.runner.describe import LSTOPO_PROGRAMS, TIMEOUT_SECONDS, lstopo_environment
 
-# Debian's hwloc-nox and RHEL's hwloc have only the first; a graphical build has both.
-_PROGRAMS = ("lstopo-no-graphics", "lstopo")
 _INSTALL = (
     "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
 )
 _OLDEST_HWLOC = (2, 0)
-# Exploring takes milliseconds, seconds where lstopo loads CUDA; a hung driver must not hang us.
-_TIMEOUT_SECONDS = 120
 _SHOWN_CHARACTERS = 80  # of rubbish, in an error
-# Variables that would make lstopo look at another machine than the one it is asked about.
-_REDIRECTIONS = ("HWLOC_XMLFILE", "HWLOC_FSROOT", "HWLOC_SYNTHETIC", "HWLOC_CPUID_PATH",
-                 "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM")  # fmt: skip
 
 
 def explore_live() -> etree._Element:
@@ -44,6 +37,15 @@ def explore_capture(root: Path, where: str) -> etree._Element:
     """
     fsroot = {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{root}/"}
     return _run([], fsroot, where)
+
+
+def described_xml(path: Path) -> etree._Element:
+    """What hwloc wrote into a host's description, which is format 2 already.
+
+    Raises:
+        UserError: when it is missing or no complete XML.
+    """
+    return _parse_file(path)
 
 
 def read_xml(path: Path) -> etree._Element:
@@ -83,7 +85,7 @@ def installed_version() -> tuple[int, ...]:
 
 
 def _program() -> str:
-    for name in _PROGRAMS:
+    for name in LSTOPO_PROGRAMS:
         if path := shutil.which(name):
             return path
     raise UserError("lstopo is not installed", remedy=_INSTALL)
@@ -98,19 +100,17 @@ def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Elem
     command = [_program(), *arguments, "--filter", "io:all", "--of", "xml"]
     if installed_version() >= (3,):
         command += ["--export-xml-flags", "v2"]
-    environment = {k: v for k, v in os.environ.items() if k not in _REDIRECTIONS}
-    # GPU memory that the kernel shows as NUMA nodes is hidden by default.
-    environment |= {"HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES": "1", "HWLOC_XML_VERBOSE": "1", **extra}
+    environment = lstopo_environment() | extra
     try:
         answer = subprocess.run(
             [*command, "-"],
             env=environment,
             capture_output=True,
-            timeout=_TIMEOUT_SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        message = f"lstopo did not answer within {_TIMEOUT_SECONDS} s"
+        message = f"lstopo did not answer within {TIMEOUT_SECONDS} s"
         remedy = f"run `{' '.join(command)} -` to see where it hangs"
         raise UserError(message, where, remedy) from None
     if answer.returncode or not answer.stdout.strip():

@@ -1,20 +1,15 @@
 """Which memory modules sit in which slot, and how fast they run.
 
-SMBIOS tells it, to root alone: of this machine through dmidecode, of others through what hwloc
+SMBIOS tells it, to root alone: of a live machine through dmidecode, of others through what hwloc
 put into the XML. A slot without a module is listed too, for an empty channel costs bandwidth.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from typing import Any
 
 from chaosity.topology.hwloc import HwlocTree
 
-_MEMORY_DEVICE = "17"  # SMBIOS structure type
-_TIMEOUT_SECONDS = 30
 # dmidecode's names -> ours, for the values that a person would compare.
 _FIELDS = {
     "Locator": "slot",
@@ -30,24 +25,6 @@ _FIELDS = {
     "Serial Number": "serial",
 }
 _SAYS_NOTHING = frozenset({"", "Unknown", "Not Specified", "None", "NO DIMM", "Not Provided"})
-
-
-def modules_of_this_machine() -> list[dict[str, str | None]] | None:
-    """The slots of this machine, or None without root, dmidecode or SMBIOS."""
-    program = shutil.which("dmidecode", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-    if program is None or os.geteuid() != 0:
-        return None
-    try:
-        answer = subprocess.run(
-            [program, "--quiet", "--type", _MEMORY_DEVICE],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_SECONDS,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return parse_dmidecode(answer.stdout) or None
 
 
 def parse_dmidecode(text: str) -> list[dict[str, str | None]]:

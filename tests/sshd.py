@@ -1,0 +1,80 @@
+"""A real OpenSSH server of its own on loopback, with keys of its own, for one test session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+
+def key(path: Path) -> Path:
+    """Make a key pair without a passphrase."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    return path
+
+
+def free_port() -> int:
+    """A port that nothing listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """An sshd that lets this user in by key; `stop` cuts every session, as a dead host does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.host_key, self.user_key = key(folder / "host"), key(folder / "user")
+        keys = folder / "authorized"
+        keys.write_text((folder / "user.pub").read_text())
+        public = " ".join((folder / "host.pub").read_text().split()[:2])
+        self.known = folder / "known_hosts"
+        self.known.write_text(f"[127.0.0.1]:{self.port} {public}\n")
+        self.config = folder / "sshd_config"
+        self.config.write_text(
+            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.host_key}\n"
+            f"AuthorizedKeysFile {keys}\nPidFile {folder}/pid\nStrictModes no\nUsePAM no\n"
+            f"PasswordAuthentication no\nPermitRootLogin yes\nLogLevel INFO\n"
+        )
+
+    def start(self) -> None:
+        """Listen, and wait until it does."""
+        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd of Debian drops its rights
+        program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "sshd"
+        self.process = subprocess.Popen(
+            [program, "-D", "-f", self.config, "-E", self.folder / "log"], start_new_session=True
+        )
+        limit = time.monotonic() + 10
+        while time.monotonic() < limit:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        raise RuntimeError((self.folder / "log").read_text())
+
+    @property
+    def log(self) -> str:
+        """What the server has said so far."""
+        return (self.folder / "log").read_text()
+
+    @property
+    def variables(self) -> dict[str, object]:
+        """The inventory's variables that lead here."""
+        return {
+            "ansible_host": "127.0.0.1",
+            "ansible_port": self.port,
+            "ansible_ssh_private_key_file": str(self.user_key),
+            "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.known}",
+        }
+
+    def stop(self) -> None:
+        """Die, and every session with it."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        sessions = children.read_text().split() if children.exists() else []
+        for pid in [*sessions, str(self.process.pid)]:
+            subprocess.run(["kill", "-KILL", pid], check=False, stderr=subprocess.DEVNULL)
+        self.process.wait()

@@ -1,0 +1,59 @@
+"""A host's description of itself gives the same topology as looking at it directly."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from chaosity.runner import describe
+from chaosity.runner.build import build, digest
+from chaosity.topology import discover, topology_xml
+
+pytestmark = pytest.mark.real
+NEEDS = [{"program": "fio", "version": ["fio", "--version"]}, {"program": "no-such-tool"}]
+
+
+@pytest.fixture
+def description(tmp_path):
+    """What the packed runner says of this machine."""
+    runner = tmp_path / "chaosity-run.pyz"
+    build(runner)
+    answer = subprocess.run(
+        [sys.executable, runner, "--describe"],
+        input=json.dumps({"needs": NEEDS}).encode(),
+        capture_output=True,
+        check=True,
+    )
+    path = tmp_path / "description.tar.gz"
+    path.write_bytes(answer.stdout)
+    return path
+
+
+def test_it_reads_like_the_machine_itself(description):
+    live, told = discover("live").to_json(), discover(str(description)).to_json()
+    told["source"] = live["source"]
+    assert told == live
+    assert topology_xml(str(description)) == topology_xml("live")
+
+
+def test_tools_and_the_runner_itself_are_told(description):
+    with tarfile.open(description) as archive:
+        facts = json.load(archive.extractfile(describe.FACTS))
+    fio, missing = facts["tools"]
+    assert fio["version"].startswith("fio-")
+    assert len(fio["sha256"]) == 64
+    assert missing["path"] is None
+    assert facts["runner_sha256"] == digest()
+
+
+def test_without_hwloc_there_is_no_description(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    output = io.BytesIO()
+    with pytest.raises(describe.DescriptionError, match="lstopo is not installed"):
+        describe.describe({"needs": []}, output)
+    assert output.getvalue() == b""

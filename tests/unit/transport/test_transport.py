@@ -1,0 +1,100 @@
+"""Command lines that lead to hosts, and what OpenSSH's words mean."""
+
+from __future__ import annotations
+
+import shlex
+import stat
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.transport import LOCAL, SSH, Transport
+from chaosity.transport.left_out import leave_out, left_out, take_part
+from chaosity.transport.ssh import control_folder, ssh_transport, why_not, with_password
+
+VARIABLES = {
+    "ansible_host": "10.0.0.7",
+    "ansible_port": 2201,
+    "ansible_user": "bench",
+    "ansible_ssh_private_key_file": "/keys/a b",
+    "ansible_ssh_common_args": "-o StrictHostKeyChecking=no -o ConnectTimeout=3",
+    "ansible_become": True,
+}
+
+
+@given(st.lists(st.text(min_size=1), max_size=4))
+def test_every_word_reaches_the_other_side_as_it_is(words):
+    far = Transport(SSH, ("ssh", "--", "host"), ("run",)).command(*words)
+    assert far[:3] == ["ssh", "--", "host"]
+    assert shlex.split(far[3]) == ["run", *words]
+    assert Transport(LOCAL, (), ("run",)).command(*words) == ["run", *words]
+
+
+def test_the_inventory_says_how_but_not_whether_keys_are_checked():
+    transport = ssh_transport("far", VARIABLES)
+    way = list(transport.way)
+    checking = [word for word in way if word.startswith("StrictHostKeyChecking")]
+    assert checking[0] == "StrictHostKeyChecking=yes"  # OpenSSH takes the first
+    assert way[way.index("-p") + 1] == "2201"
+    assert way[way.index("-i") + 1] == "/keys/a b"
+    assert way.index("ConnectTimeout=3") < way.index("ConnectTimeout=10")
+    assert way[-2:] == ["--", "10.0.0.7"]
+    assert transport.runner[:2] == ("sudo", "-n")
+    assert Transport.from_json(transport.to_json()) == transport
+
+
+def test_openssh_understands_the_options():
+    way = ssh_transport("far", {"ansible_host": "10.0.0.7"}).way
+    said = subprocess.run([way[0], "-G", *way[1:]], capture_output=True, text=True, check=True)
+    assert "stricthostkeychecking true" in said.stdout
+
+
+def test_a_password_is_in_the_environment_alone():
+    command, environment = with_password(["ssh", "--", "host"], "secret")
+    assert "secret" not in " ".join(command)
+    assert command.index("BatchMode=no") < command.index("--")
+    answer = subprocess.run(
+        [sys.executable, "-c", "from chaosity.transport.ssh import askpass; askpass()"],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert answer.stdout == "secret\n"
+
+
+def test_sockets_are_this_user_s_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = control_folder()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o755)
+    with pytest.raises(Exception, match="not this user's alone"):
+        control_folder()
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@\nHost key verification failed.",
+         "its host key has changed"),
+        ("No ED25519 host key is known for x\nHost key verification failed.", "is not known"),
+        ("root@x: Permission denied (publickey,password).", "refused the key or the password"),
+        ("ssh: connect to host x port 22: Connection refused", "nothing listens"),
+        ("ssh: connect to host x port 22: Connection timed out", "does not answer"),
+        ("ssh: Could not resolve hostname x: Name or service not known", "cannot be resolved"),
+        ("kex_exchange_identification: Connection closed by remote host", "closed the connection"),
+        ("something new", "something new"),
+        ("", "without a word"),
+    ],
+)  # fmt: skip
+def test_what_openssh_says(said, meaning):
+    assert meaning in why_not(said)
+
+
+def test_a_host_that_is_left_out_is_noted_until_it_takes_part(tmp_path):
+    assert left_out(tmp_path) is None
+    leave_out(tmp_path, "far", "it does not answer")
+    assert left_out(tmp_path)["reason"] == "it does not answer"
+    take_part(tmp_path)
+    take_part(tmp_path)
+    assert left_out(tmp_path) is None

@@ -1,0 +1,151 @@
+"""Hosts over a real OpenSSH server: measured in parallel, refused, and lost in the middle."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chaosity.config import schema
+from chaosity.runner.build import build
+from running import Workflow
+from sshd import Server, key
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    folder = tmp_path / "sshd"
+    folder.mkdir()
+    one = Server(folder)
+    one.start()
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def workflow(workflow: Workflow, server: Server, root: Path) -> Workflow:
+    """One host, `far`, behind the server, with the runner installed for it."""
+    build(workflow.folder / "installed/chaosity-run.pyz")
+    workflow.config["experiments"] = ["memory_bandwidth"]
+    workflow.hosts({"far": host(workflow, server)})
+    return workflow
+
+
+def host(workflow: Workflow, server: Server, **variables) -> dict:
+    return {
+        **server.variables,
+        "runner_directory": str(workflow.folder / "installed"),
+        "kernels_directory": str(workflow.root / "build/kernels"),
+        **variables,
+    }
+
+
+def records(workflow: Workflow, name: str) -> list[Path]:
+    return sorted((workflow.folder / "results").glob(f"{name}/*/*/*/rep*.json"))
+
+
+def test_a_host_is_measured_over_one_kept_connection(workflow, server):
+    workflow.run()
+    found = records(workflow, "far")
+    assert found
+    for path in found:
+        record = json.loads(path.read_text())
+        assert list(schema("record").iter_errors(record)) == []
+        assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
+    assert server.log.count("Accepted publickey") == 1
+    assert workflow.selected() == set()
+
+
+def test_two_hosts_side_by_side_and_a_broken_record_of_none(workflow, server):
+    workflow.hosts({name: host(workflow, server) for name in ("far", "farther")})
+    workflow.run()
+    assert len(records(workflow, "far")) == len(records(workflow, "farther")) > 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"ansible_port": 1}, "nothing listens"),
+        ({"ansible_ssh_common_args": "-o UserKnownHostsFile=/dev/null"}, "host key is not known"),
+        # An inventory cannot switch the check off.
+        (
+            {"ansible_ssh_common_args": "-o UserKnownHostsFile=/dev/null"
+             " -o StrictHostKeyChecking=no"},
+            "host key is not known",
+        ),
+        ({"runner_directory": "/nowhere"}, "cannot be described"),
+        ({"ansible_connection": "winrm"}, "cannot carry measurements"),
+    ],
+)  # fmt: skip
+def test_a_host_that_cannot_be_reached_is_named_and_the_others_go_on(
+    workflow, server, variables, message
+):
+    good = host(workflow, server)
+    workflow.hosts({"far": good, "lost": {**good, **variables}})
+    done = workflow.snakemake()
+    assert done.returncode != 0
+    assert "host lost" in done.stdout
+    assert message in done.stdout
+    assert records(workflow, "far")
+    assert not records(workflow, "lost")
+    assert "lost" in (workflow.folder / "results/lost/left_out.json").read_text()
+    workflow.hosts({"far": good, "lost": good})
+    workflow.run()
+    assert len(records(workflow, "lost")) == len(records(workflow, "far"))
+    assert not (workflow.folder / "results/lost/left_out.json").exists()
+
+
+def test_a_changed_host_key_is_called_that(workflow, server):
+    other = key(server.folder / "other")
+    public = " ".join(other.with_suffix(".pub").read_text().split()[:2])
+    server.known.write_text(f"[127.0.0.1]:{server.port} {public}\n")
+    done = workflow.snakemake()
+    assert done.returncode == 2
+    assert "host key has changed" in done.stdout
+
+
+def test_a_wrong_key_is_refused_by_name(workflow, server):
+    wrong = key(server.folder / "wrong")
+    workflow.hosts({"far": host(workflow, server, ansible_ssh_private_key_file=str(wrong))})
+    done = workflow.snakemake()
+    assert done.returncode == 2
+    assert "host far: cannot be reached: it refused the key or the password" in done.stdout
+
+
+def test_an_old_runner_is_noticed(workflow):
+    installed = workflow.folder / "installed/chaosity-run.pyz"
+    installed.write_bytes(installed.read_bytes() + b"\0")
+    done = workflow.snakemake()
+    assert done.returncode == 2
+    assert "its runner is not of this version" in done.stdout
+
+
+def test_a_host_that_dies_in_the_middle_leaves_whole_records_and_the_next_run_goes_on(
+    workflow, server
+):
+    good = host(workflow, server)
+    workflow.config["replicates"] = 3
+    workflow.hosts({"far": good, "localhost": {"ansible_connection": "local"}})
+    run = subprocess.Popen(
+        workflow.command(), cwd=workflow.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    limit = time.monotonic() + 60
+    while len(records(workflow, "far")) < 3 and time.monotonic() < limit:
+        time.sleep(0.02)
+    server.stop()
+    said = run.communicate(timeout=120)[0].decode()
+    assert run.returncode != 0
+    assert said.count("host far is left out") == 1
+    survived = records(workflow, "far")
+    assert 3 <= len(survived) < len(records(workflow, "localhost"))
+    for path in survived:
+        assert list(schema("record").iter_errors(json.loads(path.read_text()))) == []
+    server.start()
+    workflow.run()
+    assert len(records(workflow, "far")) == len(records(workflow, "localhost"))
