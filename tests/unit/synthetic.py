@@ -38,6 +38,8 @@ class Machine:
         noise: standard deviation of the noise, as a share.
         failed: point name -> reason.
         missing: point names that are planned only.
+        slow: drives that give only a share of what they should.
+        day: on which it was measured.
     """
 
     host: str
@@ -50,6 +52,8 @@ class Machine:
     failed: dict[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     seed: int = 1
+    slow: dict[str, float] = field(default_factory=dict)
+    day: str = "2026-11-20"
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
@@ -76,6 +80,14 @@ class Machine:
     def storage_rate(self, initiator: int, nodes: tuple[int, ...], drives: int) -> float:
         if self.file_backed:
             return 1.9 * GB
+        # fio lets each drive read for as long as the others: they add up.
+        slow = [
+            share
+            for node in nodes
+            for name in self.drive_names(node)[: drives if len(nodes) == 1 else None]
+            if (share := self.slow.get(name))
+        ]
+        drives = drives - len(slow) + sum(slow)
         far = [node for node in nodes if self.relation(initiator, node) == "other_package"]
         limit = 31.0 * GB if not far else 24.0 * GB
         if len(far) == len(nodes) and self.package_of[initiator] == 0 and len(nodes) == 1:
@@ -83,6 +95,33 @@ class Machine:
         if far and {min(self.nodes), 3} <= set(nodes):
             limit *= 0.7
         return min(6.9 * GB * drives, limit)
+
+    def drive_rate(self, initiator: int, owner: int, drive: str) -> float:
+        """Of a single drive."""
+        if drive in self.slow:
+            return 6.9 * GB * self.slow[drive]
+        others, self.slow = self.slow, {}
+        rate = self.storage_rate(initiator, (owner,), 1)
+        self.slow = others
+        return rate
+
+    def components(self) -> dict[str, dict[str, Any]]:
+        """Documents of the drives, by component."""
+        found = (
+            (name, node, place)
+            for node in self.drives
+            for place, name in enumerate(self.drive_names(node))
+        )
+        return {
+            name: {
+                "component": "drive",
+                "serial": f"S{node}{place}",
+                "model": "Corsair MP600 PRO",
+                "firmware": "EIFM51.3",
+                "node": node,
+            }
+            for name, node, place in found
+        }
 
     def rows(self) -> Iterator[dict[str, Any]]:
         yield from self.memory()
@@ -114,7 +153,7 @@ class Machine:
                     "point": name,
                     "replicate": replicate,
                     "order": replicate * 100,
-                    "measured_at": f"2026-11-20T1{replicate}:{minute:02d}:00.000Z",
+                    "measured_at": f"{self.day}T1{replicate}:{minute:02d}:00.000Z",
                     "status": status,
                     "reason": self.failed.get(name)
                     or ("not measured yet" if status == "missing" else None),
@@ -216,7 +255,7 @@ class Machine:
         owners = [owner for owner in self.nodes if self.drives.get(owner)]
         for owner in owners:
             for drive in self.drive_names(owner):
-                rate = self.storage_rate(node, (owner,), 1)
+                rate = self.drive_rate(node, owner, drive)
                 yield self.storage_load(node, drive, "drive", (owner,), 1, rate)
             for k in range(2, self.drives[owner]):
                 rate = self.storage_rate(node, (owner,), k)

@@ -1,4 +1,4 @@
-# Records become one long table in SI units.
+# Records become one long table in SI units, and earlier ones a table of what a repair changed.
 
 
 rule tidy:
@@ -6,8 +6,10 @@ rule tidy:
         plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
         records=records_of,
     output:
-        f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
+        table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
+        history=f"{RESULTS}/{{host}}/{{configuration}}/history.parquet",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/tidy.log",
     shell:
-        "chaosity tidy {input.plan:q} --output {output:q} 2> {log:q}"
+        "chaosity tidy {input.plan:q} --output {output.table:q} --history {output.history:q}"
+        " 2> {log:q}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from chaosity.design import Host, parse_point_name, plan_host
 from chaosity.design.elements import Elements
 from chaosity.design.expand import Expansion
 from chaosity.design.plan import in_order
+from chaosity.design.selectors import evenly
 from chaosity.errors import UserError
 from chaosity.topology import configuration_name, discover, parse_cpu_list
 
@@ -231,3 +233,32 @@ def test_experiments_in_the_repository_are_valid(root):
     for path in (root / "workflow/experiments").glob("*.yaml"):
         assert load_experiment(path.stem)["question"].endswith("?")
         assert yaml.safe_load(path.read_text())["source"]
+
+
+@given(st.lists(st.integers(), unique=True), st.integers(-2, 40))
+def test_a_sample_is_evenly_spread(things, at_most):
+    taken = evenly(things, at_most)
+    assert len(taken) == min(len(things), max(at_most, 0))
+    assert [one for one in things if one in taken] == taken
+    if len(taken) > 1:
+        assert (taken[0], taken[-1]) == (things[0], things[-1])
+        places = [things.index(one) for one in taken]
+        gaps = {second - first for first, second in itertools.pairwise(places)}
+        assert max(gaps) - min(gaps) <= 1
+
+
+def test_a_sample_of_an_experiment_is_said(config, paper_host):
+    config = {**config, "sample": {"interference": 10}}
+    plan = plan_host(paper_host, config)
+    assert len(names(plan, "interference")) == 10
+    assert plan.notes[-1] == "interference: a sample of 10 of 144 points, evenly spread"
+    with pytest.raises(UserError, match="did you mean interference"):
+        plan_host(paper_host, {**config, "sample": {"interferenc": 10}})
+
+
+def test_a_few_sets_of_nodes_reach_from_a_pair_to_all(config, paper_host):
+    plan = plan_host(paper_host, config, ["storage_sample"])
+    sets = [p["loads"][0]["target"] for p in of_kind(plan, "storage", "machine")]
+    assert len(sets) == 8
+    assert len(sets[0]["drives"]) == 7  # of nodes 0 and 1
+    assert len(sets[-1]["drives"]) == 30  # all

@@ -1,4 +1,4 @@
-"""The command line: ``chaosity topology | plan | run | tidy | report | reports``."""
+"""The command line, ``chaosity topology | plan | run | tidy | report | reports | overview``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from chaosity import __version__
 from chaosity.cli.plan import plan
-from chaosity.cli.report import report, reports
+from chaosity.cli.report import overview, report, reports
 from chaosity.cli.run import run
 from chaosity.cli.tidy import tidy
 from chaosity.cli.topology import topology
@@ -21,7 +21,7 @@ def chaosity() -> None:
     """Find out what a server's memory and storage really do."""
 
 
-for command in (topology, plan, run, tidy, report, reports):
+for command in (topology, plan, run, tidy, report, reports, overview):
     chaosity.add_command(command)
 
 

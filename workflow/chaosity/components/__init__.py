@@ -10,14 +10,17 @@ from chaosity.components.documents import (
     system_document,
 )
 from chaosity.components.files import write_components
+from chaosity.components.history import State, read_history
 
 __all__ = [
     "SYSTEM",
+    "State",
     "component_documents",
     "drive_component",
     "gpu_component",
     "node_component",
     "package_component",
+    "read_history",
     "system_document",
     "write_components",
 ]

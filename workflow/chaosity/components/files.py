@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from chaosity.components.history import remember
 from chaosity.records import write_atomically
 
 # Fingerprints of what discovery found last, beside the component files.
@@ -19,7 +20,8 @@ def write_components(directory: Path, documents: Mapping[str, Mapping[str, Any]]
 
     A component counts as changed when *discovery* finds something else than last time. So a person
     may add to a file what discovery cannot see ("DIMM A1 reseated"): the edit stays, and the points
-    that touch the component are measured again, once.
+    that touch the component are measured again, once. What a component was before is kept, see
+    `components.history`.
 
     Args:
         directory: is created when missing.
@@ -35,15 +37,20 @@ def write_components(directory: Path, documents: Mapping[str, Mapping[str, Any]]
     before = _read(directory / DISCOVERED)
     vanished = [path for path in directory.glob("[!.]*.json") if path.stem not in documents]
     for path in vanished:
+        remember(path)
         path.unlink()
+        remember(path)
     changed = [path.stem for path in vanished]
     now = {}
     for name, document in documents.items():
         path, text = directory / f"{name}.json", _text(document)
         now[name] = hashlib.sha256(text.encode()).hexdigest()
         known = before.get(name) or _fingerprint(path)
+        if path.exists():
+            remember(path)  # with what a person has written into it
         if not path.exists() or known != now[name]:
             write_atomically(path, text)
+            remember(path)
             changed.append(name)
     if now != before:
         write_atomically(directory / DISCOVERED, _text(now))

@@ -14,9 +14,10 @@ from typing import Any
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import drive_component
-from chaosity.config import load_experiment
+from chaosity.config import closest, load_experiment
 from chaosity.design.elements import DriveRef, Elements
 from chaosity.design.expand import Expansion, Point
+from chaosity.design.selectors import evenly
 from chaosity.errors import UserError
 from chaosity.records import rewrite
 from chaosity.topology.model import Topology
@@ -179,12 +180,21 @@ def plan_host(
     elements = Elements(host.topology, host.drives(results))
     expansion = Expansion(elements, open_benchmarks(config), config)
     points: list[Point] = []
+    notes: list[str] = []
+    for name in config["sample"]:
+        if name not in config["experiments"]:
+            known = closest(name, config["experiments"])
+            raise UserError(f"{name!r} is not among the experiments", "config, sample", known)
     for name in experiments or config["experiments"]:
         found = expansion.points(load_experiment(name))
         if not found:
             raise UserError("has no point on this host", f"experiment {name}, host {host.name}")
+        taken = evenly(found, config["sample"].get(name, len(found)))
+        if len(taken) < len(found):
+            notes.append(f"{name}: a sample of {len(taken)} of {len(found)} points, evenly spread")
         points += [
-            {"host": host.name, "configuration": host.configuration, **point} for point in found
+            {"host": host.name, "configuration": host.configuration, **point} for point in taken
         ]
     ordered = in_order(points, config["replicates"], config["seed"])
-    return Plan(host, tuple(ordered), tuple(expansion.notes), config["replicates"], config["seed"])
+    notes = [*expansion.notes, *notes]
+    return Plan(host, tuple(ordered), tuple(notes), config["replicates"], config["seed"])

@@ -6,14 +6,15 @@ A selector yields the choices for one side of a load. Some refer to a side of a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 from chaosity.config import closest
 from chaosity.design.elements import Elements, Initiator, Target
 from chaosity.errors import UserError
 
+T = TypeVar("T")
 Side = Initiator | Target
 Chosen = Mapping[str, Mapping[str, Side]]
 # All sets of 8 nodes are 255; beyond, the number doubles with each node and sets are left out.
@@ -177,17 +178,31 @@ def drive_sets(
     return found
 
 
+def evenly(things: Sequence[T], at_most: int) -> list[T]:
+    """Of too many things some that are evenly spread over them, the first and the last among them.
+
+    Args:
+        things: in any order.
+        at_most: how many to take; none below 1.
+    """
+    if len(things) <= max(at_most, 0):
+        return list(things)
+    step = (len(things) - 1) / max(at_most - 1, 1)
+    return [things[round(index * step)] for index in range(max(at_most, 0))]
+
+
 def node_sets(host: Elements, at_most: int) -> list[Target]:
-    """All drives of every set of two or more nodes, small sets first; of too many, the first."""
+    """All drives of every set of two or more nodes, small sets first.
+
+    Of too many, some that are evenly spread over them, from a pair to all nodes.
+    """
     groups = {node: drives for node, drives in host.drive_groups().items() if node is not None}
-    found = []
-    for size in range(2, len(groups) + 1):
-        for nodes in combinations(groups, size):
-            if len(found) >= at_most - len(groups):  # sets of one node are counted with the rest
-                return found
-            drives = tuple(drive for node in nodes for drive in groups[node])
-            found.append(host.drive_set("all_of_nodes", drives))
-    return found
+    sets = [nodes for size in range(2, len(groups) + 1) for nodes in combinations(groups, size)]
+    chosen = evenly(sets, at_most - len(groups))  # sets of one node are counted with the rest
+    return [
+        host.drive_set("all_of_nodes", tuple(d for node in nodes for d in groups[node]))
+        for nodes in chosen
+    ]
 
 
 def named_drive(name: str, host: Elements, where: str) -> Target:

@@ -16,9 +16,10 @@ from matplotlib.figure import Figure
 from chaosity.errors import UserError
 from chaosity.figures import style
 from chaosity.figures.bars import draw_bars
-from chaosity.figures.cells import Cells, select
+from chaosity.figures.cells import Axis, Cells, select
 from chaosity.figures.heatmap import draw_heatmap
 from chaosity.figures.lines import draw_lines
+from chaosity.figures.places import text_place
 from chaosity.figures.sentences import sentence
 from chaosity.figures.spec import FigureSpec, specs_of
 from chaosity.figures.svg import annotate
@@ -165,11 +166,11 @@ def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
     )
 
 
-def _write(cells: Cells, limits: Limits, directory: Path) -> FigureFile:
-    """Draw one figure and write its three files."""
+def _write(cells: Cells, limits: Limits, directory: Path, said: str | None = None) -> FigureFile:
+    """Draw one figure and write its three files; without a sentence, one is computed."""
     spec = cells.spec
     figure, texts = _DRAW[spec.kind](cells, limits)
-    said = sentence(cells, limits.scale)
+    said = said or sentence(cells, limits.scale)
     vector, picture = io.BytesIO(), io.BytesIO()
     # No date and no program version: unchanged data gives unchanged files.
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
@@ -194,6 +195,41 @@ def _write(cells: Cells, limits: Limits, directory: Path) -> FigureFile:
         png=f"{spec.name}.png",
         csv=f"{spec.name}.csv",
     )
+
+
+def write_bars(
+    cells: pd.DataFrame,
+    rows: pd.DataFrame,
+    *,
+    name: str,
+    title: str,
+    series_title: str,
+    said: str,
+    directory: Path,
+) -> FigureFile:
+    """Draw bars of cells that no experiment's figure describes; `figures.json` does not list them.
+
+    Args:
+        cells: as `summarise`, of one metric, with the columns `x` and `series` in their order.
+        rows: of the tidy table behind them, with the same columns.
+        name: of the files.
+        title: of the figure.
+        series_title: what the series are.
+        said: the sentence below it.
+        directory: where the files go.
+    """
+    first = cells.iloc[0]
+    load = tuple(dict.fromkeys(cells["load"]))
+    spec = FigureSpec("", name, "bars", title, load, first["metric"], x="Resource",
+                      series=series_title)  # fmt: skip
+    axes = {
+        role: Axis(column, column, tuple(map(text_place, dict.fromkeys(cells[role]))), ())
+        for role, column in (("x", "Resource"), ("series", series_title))
+    }
+    drawn = Cells(spec, axes, cells, rows)
+    with style.look():
+        limits = limits_of(spec.metric, [drawn], with_intervals=True)
+        return _write(drawn, limits, directory, said)
 
 
 def figure_data(cells: Cells) -> pd.DataFrame:

@@ -101,6 +101,11 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part)
 
 
+def text_place(text: str) -> Place:
+    """Words that stand as they are, in the order in which they come."""
+    return Place(text, "text", (text,), text, text)
+
+
 def place_of(value: Any, nodes: tuple[int, ...] = ()) -> Place:
     """What a value of a column is.
 

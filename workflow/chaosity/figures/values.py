@@ -87,7 +87,8 @@ def replicates(cells: Cells) -> str:
 def provenance(cells: Cells) -> str:
     """One line below the title: host, configuration, benchmark, kernel, replicates, labels."""
     first = cells.cells.iloc[0]
-    parts = [f"{first['host']}, {first['configuration']}"]
+    configurations = ", ".join(cells.cells["configuration"].drop_duplicates())
+    parts = [f"{first['host']}, {configurations}"]
     benchmarks = cells.rows["benchmark"].dropna().unique()
     if len(benchmarks) <= 2:
         parts.append(" and ".join(str(name).replace("_", " ") for name in benchmarks))

@@ -12,7 +12,9 @@ from typing import Any
 import pandas as pd
 
 from chaosity import __version__
+from chaosity.components import State
 from chaosity.figures import FigureFile, read_figures
+from chaosity.report.beside import side_by_side
 from chaosity.report.checks import OK, check_results
 from chaosity.report.drawing import inline_svg, width_of
 from chaosity.report.machine import Fact, environment, machine_facts, node_rows
@@ -24,10 +26,13 @@ from chaosity.report.model import (
     ReportContext,
     Table,
 )
+from chaosity.report.repairs import changes
 from chaosity.report.resources import resources
 from chaosity.report.runs import Run
+from chaosity.report.siblings import slow_drives
 from chaosity.report.trust import trust
 from chaosity.statistics import plain
+from chaosity.store import LeftOut
 from chaosity.units import scale_of
 
 # A longer table is better read from the CSV than from the page.
@@ -51,6 +56,11 @@ def build_context(
     output: Path,
     drawing: Path | None = None,
     findings: Iterable[Finding] = (),
+    components: Mapping[str, Mapping[str, Any]] | None = None,
+    beside: Mapping[Path, pd.DataFrame] | None = None,
+    history: pd.DataFrame | None = None,
+    states: Mapping[str, Sequence[State]] | None = None,
+    left_out: LeftOut | None = None,
 ) -> ReportContext:
     """Gather what the report says.
 
@@ -65,25 +75,34 @@ def build_context(
         output: where the report will lie; links are relative to its folder.
         drawing: the topology as drawn by lstopo, an SVG file.
         findings: of the analysis, the worst first.
+        components: documents of the components by name; without, no drive has siblings.
+        beside: tidy tables of the host's other configurations by their paths.
+        history: earlier values of points that were measured again, see `store.history`.
+        states: what each component was and since when, see `components.read_history`.
+        left_out: that the last run left the host out, and why.
 
     Raises:
         UserError: the drawing is no SVG.
     """
     table = plain(tidy)
     drawn = read_figures(figures)
+    slow, alike = slow_drives(table, components or {}, drawn, figures)
     checks = check_results(table, topology, system, runs, drawn)
+    checks += [alike] if alike else []
     failed = _failed(table, runs, config)
     host, configuration = (str(table[key].iloc[0]) if len(table) else "unknown host"
                            for key in ("host", "configuration"))  # fmt: skip
     shown = None
     if drawing is not None:
         shown = inline_svg(drawing.read_bytes(), "topology", str(drawing))
+    side = side_by_side(table, beside or {}, output, figures)
+    changed, older = changes(history, states or {}) if history is not None else ([], 0)
     return ReportContext(
         host=host,
         configuration=configuration,
         measured=_measured(table),
         machine=tuple(machine_facts(topology, system)),
-        findings=tuple(findings),
+        findings=(*findings, *slow),
         wrong=tuple(check for check in checks if check.severity != OK),
         fine=tuple(check for check in checks if check.severity == OK),
         resources=tuple(resources(table)),
@@ -97,6 +116,11 @@ def build_context(
         environment=tuple(environment(system)),
         programs=tuple(_programs(runs, system)),
         files=tuple(_files(figures, output)),
+        left_out=left_out.notice if left_out else None,
+        beside=side,
+        beside_figures=tuple(_figure(one, figures, output) for one in side.figures) if side else (),
+        changes=tuple(changed),
+        changes_omitted=older,
     )
 
 
@@ -232,6 +256,7 @@ def _files(figures: Path, output: Path) -> list[Fact]:
     places = {
         "Raw records, one a point and replicate": "EXPERIMENT/POINT/rep1.json, rep2.json, ...",
         "All values as one table (Parquet)": "measurements.parquet",
+        "Values from before and after changes": "history.parquet",
         "Points as planned": "points",
         "Components": "components",
         "Topology (hwloc XML)": "topology.xml",

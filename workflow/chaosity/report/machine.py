@@ -117,27 +117,27 @@ def environment(system: Document) -> list[FactGroup]:
         if key in ("component", "tools"):
             continue
         if isinstance(value, Mapping):
-            facts = tuple(Fact(_words(name), _shown(name, item)) for name, item in value.items())
+            facts = tuple(Fact(words(name), shown(name, item)) for name, item in value.items())
             if facts:
-                groups.append(FactGroup(_capital(_words(key)), facts))
+                groups.append(FactGroup(_capital(words(key)), facts))
         else:
-            general.append(Fact(_words(key), _shown(key, value)))
+            general.append(Fact(words(key), shown(key, value)))
     return [FactGroup("General", tuple(general)), *groups] if general else groups
 
 
-def _words(name: str) -> str:
+def words(name: str) -> str:
     """A key as words, without the unit that its value will carry."""
     for suffix in ("_bytes", "_hertz", "_seconds"):
         name = name.removesuffix(suffix)
-    words = name.replace("_", " ")
-    return {"cpu": "CPU", "smt": "SMT", "numa": "NUMA"}.get(words, words)
+    text = name.replace("_", " ")
+    return {"cpu": "CPU", "smt": "SMT", "numa": "NUMA"}.get(text, text)
 
 
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
-def _shown(name: str, value: Any) -> str:
+def shown(name: str, value: Any) -> str:
     """A value in words, with its unit where its name has one."""
     if value is None or value == "":
         return "unknown" if value is None else "none"
@@ -159,5 +159,5 @@ def _shown(name: str, value: Any) -> str:
 def _item(name: str, item: Any) -> str:
     """An element of a list; of several fields each with its name."""
     if not isinstance(item, Mapping):
-        return _shown(name, item)
-    return " ".join(f"{_words(key)} {_shown(key, value)}" for key, value in item.items())
+        return shown(name, item)
+    return " ".join(f"{words(key)} {shown(key, value)}" for key, value in item.items())

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaosity import __version__
+from chaosity.report.beside import SideBySide
 from chaosity.report.checks import Check
 from chaosity.report.machine import Fact, FactGroup, NodeRow
+from chaosity.report.repairs import Change
 from chaosity.report.resources import Resource
 
 CITATION = (
@@ -86,7 +88,11 @@ class FailedPoint:
 
 @dataclass(frozen=True)
 class ReportContext:
-    """The whole report, in the order in which it is read."""
+    """The whole report, in the order in which it is read.
+
+    Of what not every report has: `left_out` says when and why the last run left the host out,
+    `beside` has its other configurations, `changes` what changed on it.
+    """
 
     host: str
     configuration: str
@@ -106,5 +112,10 @@ class ReportContext:
     environment: tuple[FactGroup, ...]
     programs: tuple[Fact, ...]
     files: tuple[Fact, ...]
+    left_out: str | None = None
+    beside: SideBySide | None = None
+    beside_figures: tuple[FigureSection, ...] = ()
+    changes: tuple[Change, ...] = ()
+    changes_omitted: int = 0
     citation: str = CITATION
     version: str = __version__

@@ -15,8 +15,8 @@ from chaosity.report.context import ReportContext, build_context
 TEMPLATES = ROOT / "templates" / "report"
 
 
-def render(context: ReportContext, templates: Path = TEMPLATES) -> str:
-    """The report as HTML; every text is escaped, only drawings are taken as they are."""
+def page(template: str, templates: Path = TEMPLATES, **values: Any) -> str:
+    """A page as HTML; every text is escaped, only drawings are taken as they are."""
     environment = Environment(
         loader=FileSystemLoader(templates),
         autoescape=True,
@@ -24,7 +24,12 @@ def render(context: ReportContext, templates: Path = TEMPLATES) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2").render(report=context)
+    return environment.get_template(template).render(**values)
+
+
+def render(context: ReportContext, templates: Path = TEMPLATES) -> str:
+    """The report as HTML."""
+    return page("report.html.j2", templates, report=context)
 
 
 def render_report(tidy: pd.DataFrame, output: Path, **parts: Any) -> ReportContext:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -10,7 +11,7 @@ from chaosity.statistics import cells_differ, cost_of_company, summarise
 from chaosity.units import count, metric_words, percent, scale_of
 
 # Small to large, as they follow one another in the table: level -> words.
-_INITIATORS = {
+INITIATORS = {
     "pu": "one processing unit",
     "core": "one core",
     "l3": "one L3 domain",
@@ -18,7 +19,7 @@ _INITIATORS = {
     "package": "one package",
     "machine": "the whole machine",
 }
-_DRIVES = {
+DRIVES = {
     "drive": "one drive",
     "first_of_node": "some drives of a node",
     "all_of_node": "all drives of a node",
@@ -65,22 +66,65 @@ class Resource:
 
 def resources(tidy: pd.DataFrame) -> list[Resource]:
     """All lines: each load alone by level, then what loads lose in company."""
-    if tidy.empty:
-        return []
-    loads = tidy.groupby(_POINT, dropna=False)["load"].transform("nunique")
-    alone = tidy[loads == 1]
-    lines = []
-    for (category, metric), rows in alone.groupby(["category", "metric"], sort=False):
-        level = rows["target_kind"].where(rows["target_kind"].isin(_DRIVES), rows["initiator_kind"])
-        for key, words in {**_INITIATORS, **_DRIVES}.items():
+    lines = [_line(f"{level.resource}, {level.words}", level.rows) for level in levels(tidy)]
+    return [line for line in lines if line is not None] + _company(tidy)
+
+
+@dataclass(frozen=True)
+class Level:
+    """Cells that are like with like: a resource at one level of the machine.
+
+    Attributes:
+        resource: such as "Memory bandwidth".
+        key: of INITIATORS or DRIVES.
+        words: that it has there.
+        rows: of the tidy table, of one experiment, benchmark and kernel.
+    """
+
+    resource: str
+    key: str
+    words: str
+    rows: pd.DataFrame
+
+
+def levels(tidy: pd.DataFrame) -> Iterator[Level]:
+    """Every resource that was measured alone, at every level, small to large."""
+    for (category, metric), rows in _alone(tidy).groupby(["category", "metric"], sort=False):
+        level = _level_of(rows)
+        for key, words in {**INITIATORS, **DRIVES}.items():
             chosen = _comparable(rows[level == key], rows)
-            line = _line(f"{_resource(category, metric)}, {words}", chosen)
-            if line is not None:
-                lines.append(line)
-    return lines + _company(tidy)
+            if not chosen.empty:
+                yield Level(resource_words(category, metric), key, words, chosen)
 
 
-def _resource(category: str, metric: str) -> str:
+def _alone(tidy: pd.DataFrame) -> pd.DataFrame:
+    """Rows of points with a single load."""
+    if tidy.empty:
+        return tidy
+    return tidy[tidy.groupby(_POINT, dropna=False)["load"].transform("nunique") == 1]
+
+
+def _level_of(rows: pd.DataFrame) -> pd.Series:
+    """The level of each row: its drive set where it has one, else its initiator."""
+    return rows["target_kind"].where(rows["target_kind"].isin(DRIVES), rows["initiator_kind"])
+
+
+def same_kind(tidy: pd.DataFrame, level: Level) -> pd.DataFrame:
+    """Rows of another table that are like a level's, whatever it is called there.
+
+    Where the firmware makes a package a single node, the node's name stands for both. So a level
+    that is not there by its name is looked for by its number of threads.
+    """
+    rows, first = _alone(tidy), level.rows.iloc[0]
+    for column in ("category", "metric", "experiment", "benchmark", "kernel"):
+        rows = rows[_equal(rows[column], first[column])]
+    named = rows[_level_of(rows) == level.key]
+    if not named.empty or level.key in DRIVES:
+        return named
+    return rows[rows["threads"].isin(level.rows["threads"].unique())]
+
+
+def resource_words(category: str, metric: str) -> str:
     """Such as "Memory bandwidth", from a category and a metric that may both say "bandwidth"."""
     words = str(category).replace("_", " ")
     measured = metric_words(metric)
@@ -118,15 +162,10 @@ def _equal(column: pd.Series, value: object) -> pd.Series:
 
 def _line(name: str, rows: pd.DataFrame) -> Resource | None:
     """The line of some cells; None when none of them is valid."""
-    cells = summarise(rows)
-    cells = cells[cells["status"] == "valid"]
+    cells = best_first(rows)
     if cells.empty:
         return None
-    metric = cells["metric"].iloc[0]
-    more = not metric.endswith(("_ns", "_seconds"))
-    ordered = cells.sort_values("median", ascending=not more, kind="stable")
-    best, worst = ordered.iloc[0], ordered.iloc[-1]
-    first = cells.iloc[0]
+    best, worst, first = cells.iloc[0], cells.iloc[-1], cells.iloc[0]
     details = [str(first["benchmark"]).replace("_", " "), first["kernel"], first["label"]]
     details.append(count(len(cells), "place"))
     share = worst["median"] / best["median"]
@@ -134,18 +173,26 @@ def _line(name: str, rows: pd.DataFrame) -> Resource | None:
     return Resource(
         name=name,
         detail=", ".join(part for part in details if isinstance(part, str)),
-        best=_place(best, _where(best)),
-        worst=_place(worst, _where(worst)) if several else None,
+        best=place(best),
+        worst=place(worst) if several else None,
         share=percent(share) if several else None,
         differ=cells_differ(rows) if several else None,
     )
 
 
-def _where(cell: pd.Series) -> str:
-    return f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']}"
+def best_first(rows: pd.DataFrame) -> pd.DataFrame:
+    """The valid cells, as `summarise`, the best first."""
+    cells = summarise(rows)
+    cells = cells[cells["status"] == "valid"]
+    if cells.empty:
+        return cells
+    less = cells["metric"].iloc[0].endswith(("_ns", "_seconds"))
+    return cells.sort_values("median", ascending=less, kind="stable")
 
 
-def _place(cell: pd.Series, where: str) -> Place:
+def place(cell: pd.Series) -> Place:
+    """A cell in words."""
+    where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']}"
     scale = scale_of(cell["metric"], [cell["median"]])
     interval = "one replicate, no interval"
     if not pd.isna(cell["low"]):
@@ -164,7 +211,7 @@ def _company(tidy: pd.DataFrame) -> list[Resource]:
         best, worst = ordered.iloc[0], ordered.iloc[-1]
         lines.append(
             Resource(
-                name=f"{_resource(category, metric)} left beside other loads",
+                name=f"{resource_words(category, metric)} left beside other loads",
                 detail=f"share of the value alone, {count(len(cells), 'point')}",
                 best=_kept(best),
                 worst=_kept(worst) if len(cells) > 1 else None,

@@ -1,5 +1,29 @@
 """From records to the tidy table: one row a point, replicate, load and metric, in SI units."""
 
+from chaosity.store.history import HISTORY_COLUMNS, history
+from chaosity.store.places import (
+    LeftOut,
+    changed_at,
+    left_out_hosts,
+    read_left_out,
+    several_places,
+    summaries,
+    tables_beside,
+)
 from chaosity.store.tidy import COLUMNS, read_table, tidy, write_table
 
-__all__ = ["COLUMNS", "read_table", "tidy", "write_table"]
+__all__ = [
+    "COLUMNS",
+    "HISTORY_COLUMNS",
+    "LeftOut",
+    "changed_at",
+    "history",
+    "left_out_hosts",
+    "read_left_out",
+    "read_table",
+    "several_places",
+    "summaries",
+    "tables_beside",
+    "tidy",
+    "write_table",
+]

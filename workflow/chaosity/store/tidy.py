@@ -149,15 +149,21 @@ def tidy(points: Path, results: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Keep a table as Parquet, whole or not at all."""
+def write_table(table: pd.DataFrame, path: Path, columns: Mapping[str, str] = COLUMNS) -> None:
+    """Keep a table as Parquet, whole or not at all.
+
+    Args:
+        table: with these columns.
+        path: of the file.
+        columns: their types by their names.
+    """
     part = path.with_name(f".{path.name}.part")
     with duckdb.connect() as connection:
         connection.register("tidy_table", table.astype(object).where(table.notna(), None))
-        columns = ", ".join(
-            f'CAST("{name}" AS {sql(kind)}) AS "{name}"' for name, kind in COLUMNS.items()
+        casts = ", ".join(
+            f'CAST("{name}" AS {sql(kind)}) AS "{name}"' for name, kind in columns.items()
         )
-        relation = connection.sql(f"SELECT {columns} FROM tidy_table")
+        relation = connection.sql(f"SELECT {casts} FROM tidy_table")
         relation.write_parquet(str(part), compression="zstd")
     part.replace(path)
 
@@ -167,14 +173,18 @@ def sql(kind: str) -> str:
     return {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}[kind]
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def read_table(path: Path, columns: Mapping[str, str] = COLUMNS) -> pd.DataFrame:
     """Read a tidy table back.
+
+    Args:
+        path: of the file.
+        columns: the types that it was written with.
 
     Raises:
         UserError: it is no Parquet file.
     """
     try:
         with duckdb.connect() as connection:
-            return connection.read_parquet(str(path)).df().astype(COLUMNS)
+            return connection.read_parquet(str(path)).df().astype(dict(columns))
     except duckdb.Error as error:
         raise UserError(f"is no tidy table: {error}", str(path)) from error

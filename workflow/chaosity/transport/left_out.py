@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from chaosity.records import utc_now, write_atomically
 
@@ -23,12 +22,15 @@ def leave_out(folder: Path, host: str, reason: str) -> None:
     write_atomically(folder / NAME, json.dumps(note, indent=1) + "\n")
 
 
-def left_out(folder: Path) -> dict[str, Any] | None:
-    """The note about a host, or None when it takes part."""
+def left_out(folder: Path) -> dict[str, str] | None:
+    """The note about a host, with ``at`` and ``reason``; None when the host takes part."""
     try:
-        return json.loads((folder / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        note = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        return {"at": str(note.get("at", "")), "reason": str(note["reason"])}
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return {"at": "", "reason": f"{NAME} cannot be read, so the reason is lost"}
 
 
 def take_part(folder: Path) -> None:

@@ -1,0 +1,129 @@
+"""All configurations of a host side by side."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import synthetic
+from lxml import etree
+
+from chaosity.report.beside import ratio_words, side_by_side
+from chaosity.report.resources import resources
+from chaosity.statistics import RunRatio, plain
+
+
+def nps4(**keys):
+    return synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 1, 3: 2}, 6, **keys)
+
+
+def nps1(**keys):
+    given = {"configuration": "nps1", "day": "2026-11-18", "seed": 2, **keys}
+    return synthetic.Machine("h", ((0,), (1,)), {0: 4, 1: 3}, 12, **given)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("beside")
+    other = folder / "nps1"
+    other.mkdir()
+    (other / "report.html").write_text("")
+    tables = {other / "measurements.parquet": nps1().tidy()}
+    output = folder / "nps4/report.html"
+    return side_by_side(nps4().tidy(), tables, output, folder / "nps4"), folder / "nps4"
+
+
+def cell(found, name, column):
+    row = next(row for row in found.rows if row.name == name)
+    return row.cells[column]
+
+
+def test_a_column_is_a_configuration_with_its_day_and_report(found):
+    own, other = found[0].columns
+    assert (own.name, own.measured, own.link) == ("nps4", "2026-11-20", None)
+    assert (other.name, other.measured, other.link) == ("nps1", "2026-11-18", "../nps1/report.html")
+
+
+def test_the_rows_are_the_resources_of_the_report(found):
+    alone = [line.name for line in resources(plain(nps4().tidy())) if "beside" not in line.name]
+    there = [row.name for row in found[0].rows]
+    assert [name for name in there if name in alone] == alone
+    # What only another configuration has stands in its place.
+    assert set(there) - set(alone) == {"Storage bandwidth, some drives of a node"}
+    assert there[-3:-1] == [
+        "Storage bandwidth, some drives of a node", "Storage bandwidth, all drives of a node",
+    ]  # fmt: skip
+
+
+def test_a_cell_has_value_interval_and_n(found):
+    own = cell(found[0], "Memory bandwidth, one node", 0)
+    assert own.best.value.endswith(" GB/s")
+    assert own.best.interval.endswith("n = 3")
+    assert own.ratio is None
+    assert own.detail == "6 threads, 16 places"
+
+
+def test_the_ratio_is_to_this_reports_configuration(found, tmp_path):
+    slower = side_by_side(
+        nps4().tidy(), {tmp_path / "x": half(nps1().tidy())}, tmp_path / "r.html", tmp_path
+    )
+    text = cell(slower, "Memory bandwidth, one processing unit", 1).ratio
+    assert re.fullmatch(r"0\.(4\d|5\d) times \(0\.\d\d to 0\.\d\d\)", text)
+    text = cell(found[0], "Memory bandwidth, one processing unit", 1).ratio
+    assert text.startswith("no difference detected at n = 3 and 3 (")
+
+
+def half(tidy):
+    return tidy.assign(value=tidy["value"] / 2)
+
+
+def test_a_package_that_is_one_node_is_found_by_its_threads(tmp_path):
+    """Its units have one name, the node's, so there is no point under the package's."""
+    own = nps4()
+    package = own.tidy()
+    package.loc[package["initiator_kind"] == "package", "threads"] = 12
+    other = nps1().tidy()
+    other = other[other["initiator_kind"] != "package"]
+    side = side_by_side(package, {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
+    assert cell(side, "Memory bandwidth, one package", 1).best.where.startswith("node")
+
+
+def test_what_was_not_measured_there_is_a_gap(tmp_path):
+    other = nps1().tidy()
+    other = other[other["load"] == "memory"]
+    side = side_by_side(nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
+    assert cell(side, "Storage bandwidth, one drive", 1) is None
+
+
+def test_other_kernels_are_not_compared(tmp_path):
+    other = nps1().tidy()
+    other = other[other["kernel"].fillna("") != "triad"]
+    side = side_by_side(nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
+    assert cell(side, "Memory bandwidth, one node", 1) is None
+
+
+def test_a_configuration_alone_has_nothing_beside_it(tmp_path):
+    output, folder = tmp_path / "r.html", tmp_path
+    assert side_by_side(nps4().tidy(), {}, output, folder) is None
+    empty = nps1()
+    empty.missing = tuple(empty.tidy()["point"].unique())
+    assert side_by_side(nps4().tidy(), {folder / "x": empty.tidy()}, output, folder) is None
+    assert side_by_side(empty.tidy(), {folder / "x": nps4().tidy()}, output, folder) is None
+
+
+def test_every_bar_says_what_it_is(found):
+    side, folder = found
+    memory, storage = side.figures
+    svg = etree.parse(folder / memory.svg)
+    marks = svg.xpath("//*[@class='mark']/*[local-name()='title']/text()")
+    assert any(text.startswith("nps1, one node: ") and "n = 3" in text for text in marks)
+    assert "Best places compared with nps4" in storage.sentence
+    assert (folder / storage.csv).read_text().count("nps1") == len(
+        [row for row in side.rows if row.name.startswith("Storage") and row.cells[1]]
+    )
+
+
+def test_a_single_replicate_has_no_interval():
+    assert ratio_words(RunRatio(0.5, None, None, 1, 1)) == (
+        "0.50 times, no interval: one replicate"
+    )

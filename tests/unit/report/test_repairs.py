@@ -1,0 +1,113 @@
+"""What changed on a host, and its points before and after."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from chaosity.components import State
+from chaosity.report.repairs import changes
+
+A, B, C = (f"2026-11-0{day}T08:00:00.000Z" for day in (1, 2, 3))
+DRIVE = {
+    "component": "drive", "serial": "OLD", "firmware": "1", "size_bytes": 10**12, "model": "M",
+}  # fmt: skip
+STATES = {
+    "drive0": [State(A, DRIVE), State(B, {**DRIVE, "serial": "NEW", "firmware": "2"})],
+    "system": [State(A, {"tools": {"fio": "3.33"}}), State(C, {"tools": {"fio": "3.36"}})],
+}
+
+
+def rows(point, era, values, drive=A, system=A, asked="a", load="storage"):
+    return [
+        {"host": "h", "configuration": "c", "experiment": "storage_bandwidth", "point": point,
+         "load": load, "metric": "bandwidth_bytes_per_second", "replicate": number,
+         "status": "valid", "reason": None, "value": value, "era": era, "asked": asked,
+         "components": json.dumps({"drive0": drive, "system": system})}
+        for number, value in enumerate(values, start=1)
+    ]  # fmt: skip
+
+
+def repaired(points=1):
+    """Points that touch a drive which read at a fifth of its speed before it was replaced."""
+    found = []
+    for number in range(points):
+        found += rows(f"storage=node{number}+drive0", 1, [1.0e9, 1.01e9, 0.99e9])
+        after = [(5.0 + 0.1 * number) * 1e9 * noise for noise in (1.0, 1.01, 0.99)]
+        found += rows(f"storage=node{number}+drive0", 2, after, drive=B)
+    return pd.DataFrame(found)
+
+
+def test_a_replaced_drive_is_told_from_what_to_what():
+    [change], older = changes(repaired(), STATES)
+    assert older == 0
+    [component] = change.components
+    assert (component.name, component.verb) == ("drive0", "was replaced")
+    assert (component.before, component.after) == ("2026-11-01 08:00 UTC", "2026-11-02 08:00 UTC")
+    assert {fact.name: fact.value for fact in component.facts} == {
+        "serial": "OLD \N{RIGHTWARDS ARROW} NEW", "firmware": "1 \N{RIGHTWARDS ARROW} 2",
+    }  # fmt: skip
+
+
+def test_a_point_has_both_values_with_intervals_and_the_change():
+    [change], _ = changes(repaired(), STATES)
+    [point] = change.lowest
+    assert (point.before, point.after, point.change) == ("1.00 GB/s", "5.00 GB/s", "+400 %")
+    assert point.interval_before.endswith("n = 3")
+    assert point.interval.startswith("95 % interval +3")
+    assert change.sentence == (
+        "1 value measured again: 1 gained more than their replicates scatter; changes +400 %."
+    )
+
+
+def test_of_many_points_the_worst_and_the_best_are_shown():
+    [change], _ = changes(repaired(30), STATES)
+    assert [point.point for point in change.lowest][:2] == [
+        "storage=node0+drive0", "storage=node1+drive0",
+    ]  # fmt: skip
+    assert change.highest[0].point == "storage=node29+drive0"
+    assert (len(change.lowest), len(change.highest), change.omitted) == (6, 6, 18)
+
+
+def test_within_the_scatter_no_difference_is_claimed():
+    table = pd.DataFrame(rows("p", 1, [1e9, 1.1e9]) + rows("p", 2, [1.05e9, 1.09e9], drive=B))
+    [change], _ = changes(table, STATES)
+    assert change.lowest[0].interval.startswith("no difference detected at n = 2 and 2")
+    assert "no difference was detected" in change.sentence
+    assert "same" not in change.sentence
+
+
+def test_a_single_replicate_has_no_interval():
+    [change], _ = changes(pd.DataFrame(rows("p", 1, [1e9]) + rows("p", 2, [5e9], drive=B)), STATES)
+    assert change.lowest[0].interval == "one replicate, no interval"
+    assert "single replicate" in change.sentence
+
+
+def test_what_was_asked_otherwise_is_counted_and_not_compared():
+    table = pd.DataFrame(rows("p", 1, [1e9]) + rows("p", 2, [5e9], drive=B, asked="b"))
+    [change], _ = changes(table, STATES)
+    assert (change.lowest, change.asked_otherwise) == ((), 1)
+
+
+def test_each_change_is_told_apart_the_newest_first():
+    later = rows("storage=node0+drive0", 3, [5e9, 5.1e9], drive=B, system=C)
+    found, _ = changes(pd.concat([repaired(), pd.DataFrame(later)]), STATES)
+    assert [change.components[0].name for change in found] == ["system", "drive0"]
+    assert found[0].components[0].verb == "changed"
+    assert found[0].components[0].facts[0].name == "tools fio"
+
+
+def test_what_is_too_long_to_read_is_only_called_changed():
+    states = {
+        "drive0": [State(A, {"flags": list(range(40))}), State(B, {"flags": list(range(1, 41))})]
+    }
+    [change], _ = changes(repaired(), states)
+    assert change.components[0].facts[0].value == "changed, see the component's file"
+
+
+@pytest.mark.parametrize("states", [{}, {"drive0": []}])
+def test_a_lost_history_is_no_error(states):
+    [change], _ = changes(repaired(), states)
+    assert change.components[0].facts == ()

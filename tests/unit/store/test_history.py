@@ -1,0 +1,167 @@
+"""Earlier values are found, and belong to what the components were when they were taken."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from chaosity import records
+from chaosity.store import HISTORY_COLUMNS, history, read_table, write_table
+
+NAME = "storage=node0+drive0"
+DAYS = [f"2026-01-0{day}T00:00:00.000Z" for day in range(1, 10)]
+
+
+def load(amount, serial, command=("fio",)):
+    line = {"event": "sample", "begin": 0, "end": 2, "amount": amount}
+    drive = {"component": "drive0", "serial": serial, "node": 0}
+    return {
+        "name": "storage", "benchmark": "b", "category": "c", "kernel": None, "label": None,
+        "initiator": {"name": "node0", "kind": "node", "nodes": [0], "cpus": "0-1", "threads": 2},
+        "target": {"name": "drive0", "kind": "drive", "nodes": [0], "drives": [drive],
+                   "relation": "same_node"},
+        "metrics": {"bandwidth_bytes_per_second": {"progress": True, "at_most": None}},
+        "progress": {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"},
+        "outputs": {"stdout": json.dumps(line), "stderr": ""}, "command": list(command),
+        "environment": {}, "files": {}, "program": {}, "exit_status": 0, "signalled": None,
+        "placement_seen": None,
+    }  # fmt: skip
+
+
+def point(amount=0.0, serial="A", command=("fio",)):
+    return {
+        "host": "h", "configuration": "nps1", "experiment": "e", "point": NAME,
+        "definition": serial, "orders": [0, 1], "factors": {},
+        "components": ["drive0", "system"], "stopping": {},
+        "loads": [load(amount, serial, command)],
+    }  # fmt: skip
+
+
+class Results:
+    """A plan of one point, its attempts, and the history of its components."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "points/e").mkdir(parents=True)
+        (folder / f"points/e/{NAME}.json").write_text(json.dumps(point()))
+        (folder / "components/.history").mkdir(parents=True)
+
+    def component(self, name, *states):
+        lines = (json.dumps({"since": at, "content": content}) for at, content in states)
+        path = self.folder / f"components/.history/{name}.jsonl"
+        path.write_text("".join(f"{line}\n" for line in lines))
+
+    def attempt(self, at, amount, replicate=1, passed=True, **asked):
+        described = point(amount, **asked)
+        record = {
+            "schema_version": 1, "point": described, "replicate": replicate, "order": 0,
+            "began_at": at, "finished_at": at, "stopping": {}, "measured_on": "h",
+            "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
+            "loads": described["loads"],
+            "verdict": records.verdict([records.check("measured", passed, "so")]),
+        }  # fmt: skip
+        records.save(record, self.folder / f"e/{NAME}/rep{replicate}.json")
+
+    def history(self):
+        return history(self.folder / "points", self.folder, self.folder / "components")
+
+
+@pytest.fixture
+def results(tmp_path):
+    made = Results(tmp_path)
+    made.component("drive0", (DAYS[0], {"serial": "A"}), (DAYS[3], {"serial": "B"}))
+    made.component("system", (DAYS[0], {"kernel": "6.1"}))
+    return made
+
+
+def test_before_and_after_a_replaced_drive(results):
+    results.attempt(DAYS[1], 1000.0, replicate=1)
+    results.attempt(DAYS[2], 1200.0, replicate=2)
+    results.attempt(DAYS[4], 5000.0, replicate=1, serial="B")
+    found = results.history()
+    assert list(found["era"]) == [1, 1, 2]
+    assert list(found["value"]) == [500.0, 600.0, 2500.0]
+    assert found["asked"].nunique() == 1  # a serial is not what is asked for
+    components = [json.loads(text) for text in found["components"]]
+    assert components[0] == {"drive0": DAYS[0], "system": DAYS[0]}
+    assert components[2] == {"drive0": DAYS[3], "system": DAYS[0]}
+
+
+def test_of_several_attempts_in_one_era_the_last_counts(results):
+    results.attempt(DAYS[1], 1000.0)
+    results.attempt(DAYS[2], 1400.0)
+    results.attempt(DAYS[5], 5000.0)
+    assert list(results.history()["value"]) == [700.0, 2500.0]
+
+
+def test_failed_attempts_have_no_value(results):
+    results.attempt(DAYS[1], 1000.0)
+    results.attempt(DAYS[2], 1.0, passed=False)
+    results.attempt(DAYS[5], 5000.0)
+    assert list(results.history()["value"]) == [500.0, 2500.0]
+
+
+def test_a_point_that_was_not_measured_since_has_no_before(results):
+    results.attempt(DAYS[1], 1000.0)
+    results.attempt(DAYS[2], 1000.0)
+    assert results.history().empty
+
+
+def test_a_repeated_measurement_of_the_same_is_no_change(results):
+    results.component("drive0", (DAYS[0], {"serial": "A"}))
+    results.attempt(DAYS[1], 1000.0)
+    results.attempt(DAYS[5], 5000.0)
+    assert results.history().empty
+
+
+def test_a_drive_that_was_out_and_back_again_makes_one_era(results):
+    states = [(DAYS[0], {"serial": "A"}), (DAYS[2], None), (DAYS[3], {"serial": "A"})]
+    results.component("drive0", *states)
+    results.attempt(DAYS[1], 1000.0)
+    results.attempt(DAYS[5], 1100.0)
+    assert results.history().empty
+
+
+def test_swapped_and_swapped_back_are_three_eras(results):
+    states = [(DAYS[0], {"serial": "A"}), (DAYS[2], {"serial": "B"}), (DAYS[4], {"serial": "A"})]
+    results.component("drive0", *states)
+    for day in (1, 3, 5):
+        results.attempt(DAYS[day], 1000.0)
+    assert list(results.history()["era"]) == [1, 2, 3]
+
+
+def test_attempts_from_before_the_history_belong_to_its_first_state(results):
+    results.attempt("2025-01-01T00:00:00.000Z", 1000.0)
+    results.attempt(DAYS[5], 5000.0)
+    assert list(results.history()["era"]) == [1, 2]
+
+
+def test_another_question_is_told_apart(results):
+    results.attempt(DAYS[1], 1000.0)
+    results.attempt(DAYS[5], 5000.0, command=["fio", "--iodepth=64"])
+    assert results.history()["asked"].nunique() == 2
+
+
+def test_a_broken_attempt_is_left_out(results):
+    results.attempt(DAYS[1], 1000.0)
+    results.attempt(DAYS[5], 5000.0)
+    [path] = (results.folder / f"e/{NAME}/attempts").glob("rep1.20260102*")
+    path.write_text("{")
+    assert list(results.history()["value"]) == [2500.0]
+
+
+def test_without_any_history_nothing_is_read(tmp_path):
+    results = Results(tmp_path)
+    results.attempt(DAYS[1], 1000.0)
+    assert results.history().empty
+
+
+def test_parquet_gives_back_what_was_written(results, tmp_path):
+    results.attempt(DAYS[1], 1000.0)
+    results.attempt(DAYS[5], 5000.0)
+    written = results.history()
+    write_table(written, tmp_path / "history.parquet", HISTORY_COLUMNS)
+    read = read_table(tmp_path / "history.parquet", HISTORY_COLUMNS)
+    pd.testing.assert_frame_equal(read, written)

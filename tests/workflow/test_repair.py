@@ -1,0 +1,99 @@
+"""What a person sees after a drive was replaced, and of several configurations and hosts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from chaosity.store import HISTORY_COLUMNS, read_table, write_table
+from running import Workflow
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def repaired(root, tmp_path_factory):
+    """Two files stand in for drives; the first is replaced after it was measured."""
+    workflow = Workflow(root, tmp_path_factory.mktemp("repaired"))
+    files = {"directory": str(workflow.folder / "drives"), "bytes": 16 * 2**20, "count": 2}
+    workflow.host(chaosity_storage_file=files)
+    workflow.config["experiments"] = ["storage_bandwidth"]
+    workflow.config["replicates"] = 2
+    workflow.run()
+    component = workflow.path("localhost/*/components/file0.json")
+    content = {**json.loads(component.read_text()), "serial": "new"}
+    component.write_text(json.dumps(content))
+    workflow.run()
+    return workflow
+
+
+def test_the_report_shows_before_and_after(repaired):
+    html = repaired.path("localhost/*/report.html").read_text()
+    assert "file0 was replaced" in html
+    table = read_table(repaired.path("localhost/*/history.parquet"), HISTORY_COLUMNS)
+    eras = table.groupby("point")["era"].agg(set).to_dict()
+    # file1 alone was not touched; of file0 and both together there are values from both times
+    assert eras == {"storage=node0+file0": {1, 2}, "storage=node0+unknowndrives": {1, 2}}
+    assert len(table) == 2 * 2 * 2
+    assert repaired.selected() == set()
+
+
+def test_another_configuration_asks_for_a_report_and_for_no_measurement(repaired):
+    own = repaired.path("localhost/*/measurements.parquet")
+    other = own.parent.parent / "other"
+    assert "What do other configurations give?" not in (own.parent / "report.html").read_text()
+    other.mkdir()
+    table = read_table(own)
+    write_table(table.assign(configuration="other"), other / own.name)
+    shutil.copy(own.parent / "plan.json", other)
+    assert set(repaired.counts()) - {"all", "total"} == {"report"}
+    repaired.run()
+    html = (own.parent / "report.html").read_text()
+    assert "What do other configurations give?" in html
+    assert re.search(r"no difference detected at n = 2 and 2 \(1.00 times", html)
+    assert not (other / "storage_bandwidth").exists()
+    assert repaired.counts() == {}
+
+
+def test_a_second_configuration_with_a_report_asks_for_the_overview(repaired):
+    own = repaired.path("localhost/*/summary.json")
+    assert not (repaired.folder / "results/index.html").exists()
+    shutil.copy(own, own.parent.parent / "other")
+    repaired.run()
+    assert "1 host" in (repaired.folder / "results/index.html").read_text()
+    assert repaired.counts() == {}
+
+
+def reports(workflow, *arguments):
+    """What `chaosity reports` prints in the workflow's folder, and its exit status."""
+    program = "from chaosity.cli import main; main()"
+    command = [sys.executable, "-c", program, "reports", *arguments]
+    done = subprocess.run(
+        command, cwd=workflow.folder, text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+def test_the_earlier_report_of_a_host_that_was_left_out_says_so(repaired):
+    report = repaired.path("localhost/*/report.html")
+    note = report.parent.parent / "left_out.json"
+    note.write_text(json.dumps({"at": "2026-11-21T09:15:00Z", "reason": "no route to host"}))
+    status, said = reports(repaired)
+    assert status == 1, said
+    assert "left out: localhost, 2026-11-21 09:15 UTC: no route to host" in said
+    assert said.splitlines()[-1].endswith("results/index.html")
+    assert "The last run left this host out" in report.read_text()
+    assert "no route to host" in (repaired.folder / "results/index.html").read_text()
+    note.unlink()
+    status, said = reports(repaired, "--anew", "localhost")
+    assert status == 0, said
+    assert str(report) in said
+    assert "left this host out" not in report.read_text()
+    assert "What do other configurations give?" in report.read_text()
+    assert "file0 was replaced" in report.read_text()
