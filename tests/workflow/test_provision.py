@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
-import json
 import os
 import re
 import shutil
@@ -14,75 +13,24 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import plays
+from plays import NOBODY, WITHOUT_ROOT, Outcome
+
 pytestmark = pytest.mark.real
 
-PLAYBOOK = Path(sys.executable).parent / "ansible-playbook"
-NOBODY = 65534
-# Reading is allowed, so that the user without rights reaches an interpreter in somebody's home.
-WITHOUT_ROOT = [
-    "setpriv",
-    f"--reuid={NOBODY}",
-    f"--regid={NOBODY}",
-    "--clear-groups",
-    "--inh-caps=+dac_read_search",
-    "--ambient-caps=+dac_read_search",
-]
 KERNELS = ("--tags", "kernels")
 TOOLS = {"fio", "numactl", "lstopo-no-graphics", "sudo"}
 # Stands in for McCalpin's file, which is not ours to ship; it tells what it was compiled with.
 STREAM = '#include <stdio.h>\nint main(void) { printf("%ld\\n", (long)STREAM_ARRAY_SIZE); }\n'
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a play ended."""
-
-    status: int
-    said: str
-
-    def count(self, word: str) -> int:
-        """A number of the recap, over all hosts: ok, changed, failed, ..."""
-        recap = self.said.split("PLAY RECAP")[-1]
-        return sum(int(number) for number in re.findall(rf"\b{word}=(\d+)", recap))
-
-    def says(self, *sentences: str) -> bool:
-        """Whether it said them, however the lines were broken."""
-        flat = " ".join(self.said.split())
-        return all(sentence in flat for sentence in sentences)
-
-
-def play(
-    root: Path,
-    *arguments: str | Path,
-    extra: dict[str, Any] | None = None,
-    before: list[str] | None = None,
-    environment: dict[str, str] | None = None,
-) -> Outcome:
-    """Run provision.yml of a checkout.
-
-    Args:
-        root: the checkout.
-        arguments: to ansible-playbook.
-        extra: variables that outrank all others.
-        before: a program, with arguments, that runs ansible-playbook.
-        environment: variables of the process that differ from ours.
-    """
-    variables = ["--extra-vars", json.dumps(extra)] if extra else []
-    answer = subprocess.run(
-        [*(before or []), PLAYBOOK, "provision.yml", *variables, *arguments],
-        cwd=root,
-        env={**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Outcome(answer.returncode, answer.stdout + answer.stderr)
+# Every play here is one of this playbook.
+play = functools.partial(plays.play, playbook="provision.yml")
 
 
 def sha256(path: Path) -> str:

@@ -1,0 +1,246 @@
+"""What is set is saved first, and given back whatever happens in between."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_kernel import BOOT, THP, Try, settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+NODE = "sys/devices/system/node/node"
+PAGES = "hugepages/hugepages-2048kB/nr_hugepages"
+LARGE = "hugepages/hugepages-1048576kB/nr_hugepages"
+POLICY = "sys/devices/system/cpu/cpufreq/policy"
+WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
+
+nodes = st.sampled_from(["all", "0", "2", "10"])
+# More than a node gives at most, now and then: then it is an error, and still given back.
+counts = st.fixed_dictionaries({}, optional={"2M": st.integers(0, 1600), "1G": st.just(1)})
+wishes = st.fixed_dictionaries(
+    {},
+    optional={
+        "huge_pages": st.dictionaries(nodes, counts, max_size=3),
+        "governor": st.sampled_from(["performance", "powersave", None]),
+        "turbo": st.sampled_from([True, False, None]),
+        "transparent_huge_pages": st.sampled_from(["always", "madvise", "never", None]),
+        "transparent_huge_pages_defrag": st.sampled_from(["defer", "never", None]),
+        "numa_balancing": st.sampled_from([0, 1, 2, False, None]),
+        "weighted_interleave": st.dictionaries(nodes, st.integers(1, 255), max_size=3),
+    },
+)
+
+
+@given(st.lists(wishes, min_size=1, max_size=3), st.booleans(), st.none() | st.integers(0, 12))
+def test_whatever_was_set_is_given_back(
+    wanted: list[dict[str, Any]], knows_bandwidths: bool, killed_before: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tried = Try(Path(folder))
+        before = tried.kernel.tree()
+        tried.kernel.knows_bandwidths = knows_bandwidths
+        tried.kernel.writes_left = killed_before
+        try:
+            for wish in wanted:
+                try:
+                    tried.configure(**wish)
+                except settings.StateError as error:
+                    assert "instead of" in str(error)
+        except KeyboardInterrupt:
+            assert tried.file.exists()
+        tried.kernel.writes_left = None
+        tried.restore()
+        after = tried.kernel.tree()
+        if not knows_bandwidths:  # no kernel goes back then, and the weights are what they were
+            before.pop(f"{WEIGHTS}/auto"), after.pop(f"{WEIGHTS}/auto")
+        assert after == before
+        assert not tried.file.parent.exists()
+
+
+@given(wishes)
+def test_a_trial_tells_and_changes_nothing_and_a_second_run_neither(wish: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        tried = Try(Path(folder))
+        tried.kernel.most = {"2048kB": 1600, "1048576kB": 3}
+        before = tried.kernel.tree()
+        trial = tried.configure(check=True, **wish)
+        assert tried.kernel.tree() == before
+        assert not tried.file.exists()
+        assert tried.configure(**wish) == trial
+        for name, value in trial["values"].items():
+            assert tried.kernel.read(name) == value
+        assert not tried.configure(**wish)["changed"]
+        assert trial["changed"] == tried.restore(check=True)["changed"] == tried.file.exists()
+
+
+def test_all_stands_for_every_node_and_a_node_of_its_own_outranks_it(tried: Try) -> None:
+    tried.configure(huge_pages={"all": {"2M": 9}, "2": {"2M": 0, "1G": 2}})
+    assert [tried.kernel.read(f"{NODE}{n}/{PAGES}") for n in (0, 2, 10)] == ["9", "0", "9"]
+    assert [tried.kernel.read(f"{NODE}{n}/{LARGE}") for n in (0, 2, 10)] == ["0", "2", "0"]
+
+
+def test_every_clock_that_runs_gets_the_governor(tried: Try) -> None:
+    tried.configure(governor="performance")
+    found = [tried.kernel.read(f"{POLICY}{number}/scaling_governor") for number in (0, 1, 2)]
+    assert found == ["performance", "performance", "powersave"]
+
+
+def test_intel_is_asked_the_other_way_round(tried: Try) -> None:
+    switch = tried.kernel.root / settings.NO_TURBO
+    switch.parent.mkdir()
+    switch.write_text("0")
+    tried.configure(turbo=False)
+    assert switch.read_text() == "1"
+    tried.restore()
+    assert switch.read_text() == "0"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"huge_pages": {"7": {"2M": 1}}}, "pages of 2M: node 7 has none, node 0, 2, 10 has"),
+        ({"huge_pages": {"all": {"16M": 1}}}, "pages of 16M: this kernel has them on no node"),
+        ({"huge_pages": {"all": {"2MB": 1}}}, "2MB is no size of a page, as 2M and 1G are"),
+        ({"huge_pages": {"all": 5}}, "node all needs a count for each size, as in {2M: 512}"),
+        ({"huge_pages": {"0": {"2M": -1}}}, "-1 is no whole number from 0"),
+        ({"huge_pages": {"0": {"2M": True}}}, "True is no whole number from 0"),
+        ({"huge_pages": {"2": {"2M": 1, "1G": 8}}}, "node 2 has 8 GiB of memory, and 8.002 GiB"),
+        ({"governor": "ondemand"}, "policy0 knows performance, powersave, not ondemand"),
+        ({"transparent_huge_pages": "defer"}, "knows always, madvise, never, not defer"),
+        ({"numa_balancing": 4}, "4 is no whole number from 0 to 3"),
+        ({"weighted_interleave": {"0": 0}}, "0 is no whole number from 1 to 255"),
+        ({"weighted_interleave": {"1": 1}}, "node 1 has none, node 0, 2, 10 has"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_changes(
+    tried: Try, wanted: dict[str, Any], words: str
+) -> None:
+    before = tried.kernel.tree()
+    [setting] = wanted
+    with pytest.raises(settings.StateError) as refusal:
+        tried.configure(**{"turbo": False, **wanted})
+    assert str(refusal.value).startswith(f"host_state_{setting}: ")
+    assert words in str(refusal.value)
+    assert tried.kernel.tree() == before
+    assert not tried.file.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "lacking"),
+    [
+        ("governor", "performance", "sys/devices/system/cpu/cpufreq"),
+        ("turbo", False, "sys/devices/system/cpu/cpufreq"),
+        ("transparent_huge_pages", "never", THP),
+        ("numa_balancing", 0, "proc/sys/kernel"),
+        ("weighted_interleave", {"all": 2}, WEIGHTS),
+        ("huge_pages", {"all": {"2M": 1}}, NODE.rpartition("/")[0]),
+    ],
+)
+def test_what_a_kernel_lacks_is_refused_by_name(
+    tried: Try, setting: str, value: Any, lacking: str
+) -> None:
+    (tried.kernel.root / lacking).rename(tried.kernel.root / "elsewhere")
+    if lacking == "proc/sys/kernel":  # the boot's name stays
+        (tried.kernel.root / BOOT).parent.mkdir(parents=True)
+        (tried.kernel.root / BOOT).write_text("first")
+    with pytest.raises(settings.StateError, match=f"host_state_{setting}: .*(no|neither)"):
+        tried.configure(**{setting: value})
+
+
+def test_all_that_is_refused_is_named_at_once(tried: Try) -> None:
+    with pytest.raises(settings.StateError, match=r"governor: .*; host_state_numa_balancing: "):
+        tried.configure(governor="ondemand", numa_balancing=9)
+
+
+def test_fewer_pages_than_asked_are_an_error_with_figures(tried: Try) -> None:
+    with pytest.raises(settings.StateError) as error:
+        tried.configure(huge_pages={"2": {"2M": 1600}}, numa_balancing=0)
+    assert "node 2 gives 1500 instead of 1600 huge pages of 2 MiB, with 1 GiB" in str(error.value)
+    assert tried.kernel.read(f"{NODE}2/compact") == "1"  # it was asked to make room
+    assert tried.kernel.read("proc/sys/kernel/numa_balancing") == "0"  # the rest was done
+
+
+def test_memory_is_given_back_before_it_is_asked_for(tried: Try) -> None:
+    order: list[str] = []
+    write = tried.kernel.write
+    tried.kernel.write = lambda name, value: (order.append(name), write(name, value))
+    tried.configure(huge_pages={"0": {"2M": 9, "1G": 1}, "10": {"2M": 0}})
+    assert order == [f"{NODE}10/{PAGES}", f"{NODE}0/{LARGE}", f"{NODE}0/{PAGES}"]
+
+
+def test_the_first_value_is_the_one_that_is_kept(tried: Try) -> None:
+    for governor in ("performance", "powersave", "performance"):
+        tried.configure(governor=governor)
+    saved = json.loads(tried.file.read_text())["values"]
+    assert saved[f"{POLICY}0/scaling_governor"] == "powersave"
+    assert saved[f"{POLICY}0/energy_performance_preference"] == "balance_performance"
+
+
+def boot(tried: Try) -> dict[str, str]:
+    """Another boot, with other values than the first had."""
+    (tried.kernel.root / BOOT).write_text("second")
+    (tried.kernel.root / f"{NODE}0/{PAGES}").write_text("64")
+    return tried.kernel.tree()
+
+
+def test_nothing_is_written_over_another_boot(tried: Try) -> None:
+    tried.configure(huge_pages={"0": {"2M": 3}})
+    after = boot(tried)
+    answer = tried.restore()
+    assert "has booted since" in answer["warning"]
+    assert tried.kernel.tree() == after
+    assert not tried.file.exists()
+
+
+def test_after_a_boot_the_new_values_are_saved(tried: Try) -> None:
+    tried.configure(huge_pages={"0": {"2M": 3}}, numa_balancing=0)
+    after = boot(tried)
+    assert "has booted since" in tried.configure(huge_pages={"0": {"2M": 3}})["warning"]
+    tried.restore()
+    assert tried.kernel.tree() == after
+
+
+def test_nothing_changes_under_a_measurement(tried: Try) -> None:
+    before = tried.kernel.tree()
+    with (tried.kernel.root / "tmp/chaosity-measuring.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(settings.StateError, match="is measuring"):
+            tried.configure(numa_balancing=0)
+        assert not tried.file.exists()
+    assert tried.kernel.tree() == before
+    tried.configure(numa_balancing=0)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"boot_id": "first"}'])
+def test_a_file_that_holds_something_else_is_refused(tried: Try, content: str) -> None:
+    tried.file.parent.mkdir()
+    tried.file.write_text(content)
+    for play in (tried.restore, tried.configure):
+        with pytest.raises(settings.StateError, match="does not hold what was saved"):
+            play()
+    assert tried.file.read_text() == content
+
+
+def test_what_is_gone_is_named_and_what_was_saved_is_kept(tried: Try) -> None:
+    tried.configure(numa_balancing=0, turbo=False)
+    (tried.kernel.root / settings.NUMA_BALANCING).unlink()
+    with pytest.raises(settings.StateError, match="/proc/sys/kernel/numa_balancing, gone since"):
+        tried.restore()
+    assert tried.file.exists()
+
+
+def test_a_folder_that_others_use_stays(tried: Try) -> None:
+    tried.configure(numa_balancing=0)
+    other = tried.file.with_name("other")
+    other.touch()
+    tried.restore()
+    assert list(tried.file.parent.iterdir()) == [other]
+
+
+def test_with_nothing_saved_there_is_nothing_to_give_back(tried: Try) -> None:
+    assert not tried.restore()["changed"]
