@@ -17,10 +17,10 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help run test provision environment lint format bench lock clean distclean
+.PHONY: help run test lab lab-down lab-test slurm-test provision environment redfish lint format bench lock clean distclean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 run: .venv/requirements.installed ## set up, measure this machine and report; the last line is the report's path
 	@$(BIN)/ansible-playbook -i $(INVENTORY) provision.yml
@@ -29,9 +29,23 @@ run: .venv/requirements.installed ## set up, measure this machine and report; th
 
 test: .venv/requirements-test.installed ## set up and run every test
 	@$(BIN)/ansible-playbook -i $(INVENTORY) provision.yml -e @tests/provision.yml
-	$(BIN)/pytest $(PYTEST_ARGUMENTS)
+	$(BIN)/pytest -m 'not lab and not slurm' $(PYTEST_ARGUMENTS)
+
+lab: .venv/requirements-test.installed ## boot the virtual machines of inventories/lab; LAB_ARGUMENTS='--limit small' for one alone
+	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS)
+
+lab-down: .venv/requirements-test.installed ## take them down; their system image stays in ~/.cache/chaosity
+	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS) -e virtual_lab_state=absent
+
+lab-test: .venv/requirements-test.installed ## run the tests that need virtual machines, which boots and takes down those needed
+	$(BIN)/pytest -m lab tests/lab $(PYTEST_ARGUMENTS)
+
+slurm-test: .venv/requirements-test.installed ## set up a Slurm with two nodes on this machine, run its tests, take it away; needs root
+	$(BIN)/pytest -m slurm tests/slurm $(PYTEST_ARGUMENTS)
 
 environment: .venv/requirements-test.installed ## make the virtual environment, test tools included
+
+redfish: .venv/requirements-firmware.installed ## add to it what firmware.yml needs; half a gigabyte
 
 provision: .venv/requirements.installed ## install the tools, kernels and runner on the inventory's hosts
 	@$(BIN)/ansible-playbook -i $(INVENTORY) provision.yml
@@ -51,9 +65,17 @@ lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgr
 	@$(or $(PYTHON),python3) -m venv build/lock
 	@build/lock/bin/pip install --quiet uv==0.13.8
 	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) pyproject.toml - -o requirements.lock
-	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) --extra test -c requirements.lock pyproject.toml - -o requirements-test.lock
+	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) --extra firmware -c requirements.lock pyproject.toml - \
+		-o requirements-firmware.lock
+	$(BACK_END) | $(COMPILE) $(LOCK_ARGUMENTS) --extra firmware --extra lab --extra test \
+		-c requirements.lock -c requirements-firmware.lock pyproject.toml - -o requirements-test.lock
 
 clean: ## remove what was measured and built: results/ build/ .snakemake/ and caches
+# A machine must not go on without the files that it is made of.
+	@for machine in $(wildcard build/lab/*/machine.json); do \
+		PYTHONPATH=roles/virtual_lab/files python3 -m virtual_lab stop --force "$${machine%/*}"; done
+	@for bmc in $(wildcard build/lab/bmc); do \
+		PYTHONPATH=roles/virtual_bmc/files python3 -m virtual_bmc stop "$$bmc" >/dev/null; done
 	@echo "Removing results/ build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
 	@rm -rf results build .snakemake .pytest_cache .ruff_cache .hypothesis .ansible
 

@@ -37,6 +37,16 @@ def resource_name(host: str) -> str:
     return "measuring_" + re.sub(r"\W", "_", host)
 
 
+def use_own_programs(root: Path) -> None:
+    """Let this installation's programs come first, whatever else is on the search path.
+
+    Rules call `chaosity` and `snakemake`, and measurements the kernels that provisioning built.
+    """
+    own = [str(root / "build" / "kernels"), str(Path(sys.executable).parent)]
+    given = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join([*own, *(one for one in given if one not in own)])
+
+
 class Campaign:
     """Hosts, plans and records of one run.
 
@@ -62,9 +72,7 @@ class Campaign:
         self.config = check_config(config)
         self.results = Path(self.config["results"])
         self.root = root
-        # Rules call `chaosity` and `chaosity-run`, which call the benchmarks: all of this
-        # installation, whatever else is on the search path.
-        os.environ["PATH"] = self.tool_path
+        use_own_programs(root)
         self.left_out: list[UserError] = []
         if discover:
             found, self.left_out = discover_hosts(self.config)
@@ -97,7 +105,7 @@ class Campaign:
                     f"host {name}",
                     "use snakemake --dry-run, or leave it out by `hosts` in the config",
                 )
-        self.lock = alone(self.results)
+        self.locks = [alone(self.results / name) for name in self.plans]
         for name, plan in self.plans.items():
             plan.write(self.folder(name), points=True)
 
@@ -113,18 +121,6 @@ class Campaign:
                 f" out: {' '.join(str(error) for error in self.left_out)}",
                 remedy="their points are left for the next run",
             )
-
-    @property
-    def tools(self) -> Path:
-        """Where provisioning puts the project's own programs."""
-        return self.root / "build" / "kernels"
-
-    @property
-    def tool_path(self) -> str:
-        """Search path with the project's own programs first."""
-        own = [str(self.tools), str(Path(sys.executable).parent)]
-        given = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        return os.pathsep.join([*own, *(one for one in given if one not in own)])
 
     @property
     def hosts(self) -> dict[str, Host]:
@@ -202,7 +198,7 @@ class Campaign:
 
 
 def alone(results: Path) -> int:
-    """Hold a lock on the results, so that two runs do not write the same records.
+    """Hold a lock on a host's results, so that two runs do not write the same records.
 
     The kernel frees it when the process ends, however it ends, so that nothing must be unlocked
     after a crash (Snakemake's own lock must; profiles/default turns it off).

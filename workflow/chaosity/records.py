@@ -96,6 +96,11 @@ def save(record: dict[str, Any], path: Path) -> None:
     name = attempt_name(record["replicate"], record["finished_at"], status)
     attempt = path.parent / "attempts" / name
     write_atomically(attempt, json.dumps(record, indent=1, sort_keys=True) + "\n")
+    make_current(attempt, path)
+
+
+def make_current(attempt: Path, path: Path) -> None:
+    """Make `path` (``rep<N>.json``) another name of an attempt's file."""
     link = path.with_name(f".{path.name}.{os.getpid()}")
     link.unlink(missing_ok=True)
     os.link(attempt, link)

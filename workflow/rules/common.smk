@@ -2,6 +2,7 @@
 from pathlib import Path
 
 from chaosity.campaign import Campaign, checked_or_exit
+from chaosity.cluster import Cluster
 
 # Discovery belongs to the process that a person started; jobs that run elsewhere (Slurm) read what
 # it wrote down.
@@ -9,7 +10,20 @@ CAMPAIGN = checked_or_exit(
     lambda: Campaign(config, root=Path(workflow.basedir), discover=workflow.is_main_process)
 )
 checked_or_exit(lambda: CAMPAIGN.limit(workflow.global_resources, workflow.register_resource))
+# The way through Slurm, where the config says so.
+CLUSTER = None
+if CAMPAIGN.config["transport"] == "slurm":
+    CLUSTER = checked_or_exit(lambda: Cluster(CAMPAIGN, workflow))
 RESULTS = config["results"]
+
+
+# Seconds of work each, and of no host: they stay in the process that a person started.
+localrules:
+    all,
+    draw_topology,
+    overview,
+    report,
+    tidy,
 
 
 wildcard_constraints:
@@ -22,9 +36,13 @@ wildcard_constraints:
 
 onstart:
     checked_or_exit(CAMPAIGN.begin)
+    if CLUSTER:
+        CLUSTER.begin()
 
 
 onsuccess:
+    if CLUSTER:
+        CLUSTER.end()
     checked_or_exit(CAMPAIGN.end)
 
 
@@ -41,6 +59,8 @@ def components_of(wildcards):
 
 def order_of(wildcards):
     """Priority of a measurement: the later in the random order, the lower."""
+    if CLUSTER:  # no function of a rule is called earlier in a Slurm job
+        CLUSTER.settle()
     return -point_of(wildcards)["orders"][int(wildcards.replicate) - 1]
 
 

@@ -8,10 +8,14 @@ rule measure:
         f"{RESULTS}/{{host}}/{{configuration}}/{{experiment}}/{{point}}/rep{{replicate}}.json",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/{{experiment}}/{{point}}/rep{{replicate}}.log",
-    threads: slots_of
     priority: order_of
+    group:
+        # Through Slurm, measurements of one host share a job.
+        CLUSTER.batch_of if CLUSTER else None
+    threads: slots_of
     resources:
         **CAMPAIGN.resources,
+        **CLUSTER.resources if CLUSTER else {},
     params:
         # The point's file is no input: its content is the definition and its place in the order,
         # and only the definition asks for a new measurement. So does one more failure than before.

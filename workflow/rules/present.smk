@@ -1,4 +1,5 @@
-# What a person looks at: the topology as hwloc draws it, figures, the report.
+# What a person looks at: the topology as hwloc draws it, figures, the report, all hosts on a page.
+from chaosity.store import changed_at, read_left_out, several_places, summaries, tables_beside
 
 
 rule draw_topology:
@@ -18,22 +19,63 @@ rule report:
     input:
         plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
+        history=f"{RESULTS}/{{host}}/{{configuration}}/history.parquet",
         drawing=f"{RESULTS}/{{host}}/{{configuration}}/topology.svg",
     output:
         html=f"{RESULTS}/{{host}}/{{configuration}}/report.html",
-        summary=f"{RESULTS}/{{host}}/{{configuration}}/summary.txt",
+        terminal=f"{RESULTS}/{{host}}/{{configuration}}/summary.txt",
+        summary=f"{RESULTS}/{{host}}/{{configuration}}/summary.json",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/report.log",
+    params:
+        # The host's other configurations, as far as they were measured. No inputs: Snakemake would
+        # then measure what is missing there, on a host that is in another configuration now.
+        beside=lambda wildcards: [
+            f"--beside={table}"
+            for table in tables_beside(Path(RESULTS), wildcards.host, wildcards.configuration)
+        ],
+        # Asks for a new report when one of these changes.
+        beside_changed=lambda wildcards: changed_at(
+            tables_beside(Path(RESULTS), wildcards.host, wildcards.configuration)
+        ),
+        left_out=lambda wildcards: str(read_left_out(Path(RESULTS) / wildcards.host)),
     shell:
-        "chaosity report {input.plan:q} --table {input.table:q} --drawing {input.drawing:q}"
-        " --output {output.html:q}"
-        " > {output.summary:q} 2> {log:q}"
+        "chaosity report {input.plan:q} --table {input.table:q} --history {input.history:q}"
+        " --drawing {input.drawing:q} {params.beside:q} --output {output.html:q}"
+        " > {output.terminal:q} 2> {log:q}"
+
+
+rule overview:
+    input:
+        [f"{CAMPAIGN.folder(host)}/summary.json" for host in CAMPAIGN.hosts],
+    output:
+        f"{RESULTS}/index.html",
+    log:
+        f"{RESULTS}/index.log",
+    params:
+        # Hosts and configurations that this run is not about; no inputs, as above.
+        others=lambda wildcards, input: [
+            str(path) for path in summaries(Path(RESULTS)) if str(path) not in input
+        ],
+        others_changed=lambda wildcards, input: changed_at(
+            path for path in summaries(Path(RESULTS)) if str(path) not in input
+        ),
+        left_out=[str(read_left_out(path.parent)) for path in Path(RESULTS).glob("*/left_out.json")],
+    shell:
+        "chaosity overview {input:q} {params.others:q} --output {output:q} > {log:q} 2>&1"
 
 
 onerror:
-    # What was measured is shown even so; the report says what is missing.
+    if CLUSTER:
+        CLUSTER.end()
+    # What was measured is shown even so; the reports say what is missing.
     for host in CAMPAIGN.hosts:
         plan = f"{CAMPAIGN.folder(host)}/plan.json"
         html = f"{CAMPAIGN.folder(host)}/report.html"
-        summary = f"{CAMPAIGN.folder(host)}/summary.txt"
-        shell("chaosity report {plan:q} --output {html:q} | tee {summary:q} >&2")
+        terminal = f"{CAMPAIGN.folder(host)}/summary.txt"
+        others = tables_beside(Path(RESULTS), host, CAMPAIGN.folder(host).name)
+        beside = [f"--beside={table}" for table in others]
+        shell("chaosity report {plan:q} {beside:q} --output {html:q} | tee {terminal:q} >&2")
+    if several_places(Path(RESULTS), map(CAMPAIGN.folder, CAMPAIGN.hosts)):
+        found = summaries(Path(RESULTS))
+        shell("chaosity overview {found:q} --output {RESULTS:q}/index.html >&2")

@@ -28,7 +28,6 @@ REPLACED = {
     LogEvent.SHELLCMD,
     LogEvent.RESOURCES_INFO,
     LogEvent.WORKFLOW_STARTED,
-    LogEvent.GROUP_INFO,
 }
 MEASURE = "measure"
 
@@ -55,6 +54,8 @@ class LogHandler(LogHandlerBase):
             settings.printshellcmds,
         )
         self.total = self.begun = 0
+        # Measurements that went to Slurm in batches and came back, and those told of so far.
+        self.back = self.back_told = 0
         self.expected: list[float] = []
         self.records: dict[int, Path] = {}
         self.lost: set[str] = set()
@@ -70,11 +71,19 @@ class LogHandler(LogHandlerBase):
             self.total = record.stats.get(MEASURE, 0)
             others = sum(n for name, n in record.stats.items() if name not in (MEASURE, "total"))
             self.say(f"{self.total} measurements to take, {others} other steps")
+        elif event == LogEvent.GROUP_INFO:
+            self.batch(record)
+        elif event == LogEvent.GROUP_ERROR:
+            self.batch_error(record)
         elif event == LogEvent.JOB_INFO:
             self.job(record)
         elif event == LogEvent.JOB_FINISHED:
             self.failure(record.job_id)
-        elif event == LogEvent.PROGRESS or event in REPLACED or self.is_of_lost_host(record):
+        elif event == LogEvent.PROGRESS:
+            self.batches_back()
+        elif event == LogEvent.JOB_ERROR and record.indent:
+            return  # one of a batch, of which enough was said
+        elif event in REPLACED or self.is_of_lost_host(record):
             return
         elif record.levelno >= logging.WARNING or event in (LogEvent.JOB_ERROR, LogEvent.ERROR):
             self.say(self.usual_format.format(record))
@@ -85,6 +94,8 @@ class LogHandler(LogHandlerBase):
             self.say(record.rule_msg or record.rule_name)
             return
         self.records[record.jobid] = Path(record.output[0])
+        if record.indent:  # one of a batch; it has not begun, it goes into the queue
+            return
         self.begun += 1
         if self.begun == 1:
             self.began = time.monotonic()
@@ -95,11 +106,34 @@ class LogHandler(LogHandlerBase):
         left = duration(self.seconds_left())
         self.say(f"{place} about {left} left  {wildcards['host']} {name} #{wildcards['replicate']}")
 
+    def batch(self, record: logging.LogRecord) -> None:
+        """Some measurements of a host go into Slurm's queue together."""
+        wildcards = [job.wildcards_dict for job in record.jobs]
+        host, number = wildcards[0]["host"], len(wildcards)
+        length = duration(sum(map(expected_seconds, wildcards)))
+        self.say(f"{number} of {self.total} go to Slurm as one job of about {length} on {host}")
+
+    def batch_error(self, record: logging.LogRecord) -> None:
+        """A Slurm job ended without having done all of its measurements."""
+        logs = ", ".join(str(log) for log in record.aux_logs) or "none"
+        number = getattr(record, "external_jobid", None) or "that was not accepted"
+        self.say(
+            f"    Slurm job {number} did not do all of its {len(record.job_error_info)}"
+            f" measurements; its log: {logs}"
+        )
+
+    def batches_back(self) -> None:
+        """Say how many measurements are back from Slurm, once after each job."""
+        if self.back > self.back_told:
+            self.back_told = self.back
+            self.say(f"{self.back} of {self.total} measured")
+
     def failure(self, jobid: int) -> None:
         """Say at once when the measurement that has just ended failed, and why."""
         path = self.records.pop(jobid, None)
         if path is None:
             return
+        self.back += int(self.begun == 0)  # through Slurm, none begins here
         try:
             verdict = records.load(path)["verdict"]
         except ValueError as error:

@@ -27,12 +27,23 @@ def test_what_the_project_needs_is_locked(root: Path) -> None:
     assert names <= set(pins(root / "requirements.lock"))
 
 
-def test_the_test_lock_has_all_of_the_run_lock_in_the_same_versions(root: Path) -> None:
-    run, test = pins(root / "requirements.lock"), pins(root / "requirements-test.lock")
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        ("requirements.lock", "requirements-firmware.lock"),
+        ("requirements-firmware.lock", "requirements-test.lock"),
+    ],
+)
+def test_a_larger_lock_has_all_of_the_smaller_one_in_the_same_versions(
+    small: str, large: str, root: Path
+) -> None:
+    run, test = pins(root / small), pins(root / large)
     assert {name: test.get(name) for name in run} == run
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-test.lock"])
+@pytest.mark.parametrize(
+    "lock", ["requirements.lock", "requirements-firmware.lock", "requirements-test.lock"]
+)
 def test_every_version_has_a_checksum_and_no_address(lock: str, root: Path) -> None:
     text = (root / lock).read_text()
     stanzas = re.split(r"\n(?=\S)", text)

@@ -109,7 +109,11 @@ def transport_of(host: InventoryHost, config: Mapping[str, Any]) -> Transport:
 
 
 def described(
-    host: InventoryHost, transport: Transport, needs: Sequence[Mapping[str, Any]], path: Path
+    host: InventoryHost,
+    transport: Transport,
+    needs: Sequence[Mapping[str, Any]],
+    path: Path,
+    patience: float = 0,
 ) -> dict[str, Any]:
     """Have a host describe itself, and keep what it says.
 
@@ -118,6 +122,7 @@ def described(
         transport: how its runner is reached.
         needs: the tools to look for.
         path: where the description is kept.
+        patience: seconds that the host may keep us waiting beforehand.
 
     Returns:
         The facts that hwloc and /sys do not tell (see runner/describe.py).
@@ -129,17 +134,18 @@ def described(
     if password := host.reach.get("ansible_password"):
         command, environment = with_password(command, str(password))
     where = f"host {host.name}"
+    seconds = DESCRIBE_SECONDS + patience
     try:
         answer = subprocess.run(
             command,
             input=json.dumps({"needs": list(needs)}).encode(),
             capture_output=True,
             env=environment,
-            timeout=DESCRIBE_SECONDS,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UserError(f"gave no description within {DESCRIBE_SECONDS} s", where) from None
+        raise UserError(f"gave no description within {seconds} s", where) from None
     said = answer.stderr.decode(errors="replace")
     if transport.kind == SSH and answer.returncode == CONNECTION_FAILED:
         raise UserError(f"cannot be reached: {why_not(said)}", where)
@@ -172,11 +178,19 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> Host:
     if source == LIVE:
         transport = transport_of(host, config)
         source = str(results / host.name / DESCRIPTION)
-        facts = described(host, transport, needs, Path(source))
+        queue = 60 * config["slurm"]["wait_minutes"] if transport.kind == SLURM else 0
+        facts = described(host, transport, needs, Path(source), queue)
         tools = tool_versions(needs, facts["tools"])
         note = {"transport": transport.to_json(), "boot_id": facts["boot_id"]}
     topology = discover(source)
     configuration = configuration_name(topology)
+    expected = config["expected_configuration"]
+    if expected and source != host.topology_source and configuration != expected:
+        raise UserError(
+            f"is in configuration {configuration}, not {expected}",
+            f"host {host.name}",
+            "look at its firmware's settings and at its topology.xml",
+        )
     found = Host(host.name, configuration, topology, host.variables, is_local(host, config))
     folder = results / host.name / configuration
     rewrite(folder / "topology.xml", topology_xml(source))

@@ -1,0 +1,117 @@
+"""Runs the workflow through a real Slurm with two nodes on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from running import SHORT, SMALL
+
+BIN = Path(sys.executable).parent
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+    "LC_ALL": "C.UTF-8",
+    "PYTHONUNBUFFERED": "1",
+}
+HOSTS = ("nodea", "nodeb")
+INVENTORY = Path(__file__).parent / "slurm" / "hosts.yml"
+
+
+def command(*words: str, **options) -> subprocess.CompletedProcess[str]:
+    """Run a program; its output and error are one text."""
+    return subprocess.run(
+        words,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        env=ENVIRONMENT,
+        **options,
+    )
+
+
+def play(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run slurm.yml on this machine as two nodes."""
+    return command("ansible-playbook", "-i", str(INVENTORY), "slurm.yml", *arguments, cwd=root)
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Wait until something has come to pass."""
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it did not come to pass in time"
+        time.sleep(0.1)
+
+
+class Checkout:
+    """A checkout with a short config of its own, as a person would type in it."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.folder = folder
+        for name in ("Snakefile", "templates", "build"):
+            (folder / name).symlink_to(root / name)
+        for name in ("workflow", "profiles"):
+            shutil.copytree(root / name, folder / name)
+        # The link that makes `--profile cluster` mean what it says.
+        (folder / "cluster").symlink_to((root / "cluster").readlink())
+        self.adjust("profiles/cluster/config.yaml", r"(status-checks): \d+", r"\1: 5")
+        variables = {
+            "ansible_connection": "local",
+            "chaosity_storage_file": {"directory": str(folder / "scratch"), "bytes": 64 * 2**20},
+        }
+        inventory = {"all": {"vars": variables, "hosts": {name: {} for name in HOSTS}}}
+        (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
+        self.configure(
+            inventory="hosts.yml",
+            experiments=["memory_bandwidth"],
+            replicates=1,
+            stopping=SHORT,
+            working_set=SMALL,
+        )
+
+    def configure(self, **keys) -> None:
+        """Change keys of the checkout's config."""
+        path = self.folder / "workflow/config/config.yaml"
+        path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **keys}))
+
+    def adjust(self, name: str, pattern: str, replacement: str) -> None:
+        """Change one place of a file."""
+        path = self.folder / name
+        text, count = re.subn(pattern, replacement, path.read_text())
+        assert count == 1, f"{pattern} is {count} times in {name}"
+        path.write_text(text)
+
+    def start(self) -> subprocess.Popen[str]:
+        """Type the command and do not wait."""
+        return subprocess.Popen(
+            ["snakemake", "--profile", "cluster"],
+            cwd=self.folder,
+            env=ENVIRONMENT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Type the command and wait for its end."""
+        return command(
+            "snakemake", "--profile", "cluster", *arguments, cwd=self.folder, timeout=500
+        )
+
+    def records(self, host: str) -> list[Path]:
+        """The current records of a host."""
+        return sorted((self.folder / "results").glob(f"{host}/*/*/*/rep*.json"))
+
+    def attempts(self, host: str) -> list[Path]:
+        """Every attempt of a host, in the order of their ends."""
+        found = (self.folder / "results").glob(f"{host}/*/*/*/attempts/*.json")
+        return sorted(found, key=lambda path: path.name.split(".", 1)[1])

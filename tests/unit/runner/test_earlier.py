@@ -1,0 +1,63 @@
+"""A record that an earlier try of the same run has left is taken over, no other one is."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaosity.records import SCHEMA_VERSION, make_current, save
+from chaosity.runner.earlier import RUN_BEGAN, earlier_attempt
+
+BEGAN = "2026-11-21T07:00:00.000Z"
+LATER = "2026-11-21T07:30:00.000Z"
+BEFORE = "2026-11-20T07:30:00.000Z"
+
+
+def record(began_at, definition="d", replicate=1):
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "point": {"definition": definition},
+        "replicate": replicate,
+        "began_at": began_at,
+        "finished_at": began_at,
+        "verdict": {"status": "valid"},
+    }
+
+
+@pytest.fixture(autouse=True)
+def run(monkeypatch):
+    monkeypatch.setenv(RUN_BEGAN, BEGAN)
+
+
+def test_one_of_this_run_is_taken(tmp_path):
+    path = tmp_path / "rep1.json"
+    save(record(LATER), path)
+    path.unlink()  # as Snakemake does with the outputs of a job that was cut short
+    attempt = earlier_attempt({"definition": "d"}, 1, path)
+    make_current(attempt, path)
+    assert path.samefile(attempt)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [record(BEFORE), record(LATER, definition="e"), record(LATER, replicate=2)],
+    ids=["an earlier run's", "another point's", "another replicate's"],
+)
+def test_others_are_not(tmp_path, other):
+    path = tmp_path / "rep1.json"
+    save(other, tmp_path / f"rep{other['replicate']}.json")
+    assert earlier_attempt({"definition": "d"}, 1, path) is None
+
+
+def test_half_a_record_is_not(tmp_path):
+    path = tmp_path / "rep1.json"
+    save(record(LATER), path)
+    [attempt] = (tmp_path / "attempts").iterdir()
+    attempt.write_text(attempt.read_text()[:40])
+    assert earlier_attempt({"definition": "d"}, 1, path) is None
+
+
+def test_outside_a_run_none_is(tmp_path, monkeypatch):
+    monkeypatch.delenv(RUN_BEGAN)
+    path = tmp_path / "rep1.json"
+    save(record(LATER), path)
+    assert earlier_attempt({"definition": "d"}, 1, path) is None

@@ -1,0 +1,67 @@
+"""What `scontrol show node --oneliner` says, as Slurm 22.05 and later print it."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaosity.slurm.nodes import node_of, read_nodes, troubled
+
+# Recorded from Slurm 22.05.8 with two nodes, one drained by hand; shortened in the middle.
+RECORDED = (
+    "NodeName=nodea Arch=x86_64 CoresPerSocket=2  CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=0.79"
+    " NodeAddr=127.0.0.1 NodeHostName=vm Port=17001 Version=22.05.8 RealMemory=21504 AllocMem=0"
+    " Sockets=1 Boards=1 State=IDLE ThreadsPerCore=1 TmpDisk=0 Partitions=chaosity "
+    " CfgTRES=cpu=2,mem=21G,billing=2 ExtSensorsTemp=n/s\n"
+    "NodeName=nodeb Arch=x86_64 CoresPerSocket=2  CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=0.79"
+    " NodeAddr=127.0.0.1 NodeHostName=vm Port=17002 Version=22.05.8 RealMemory=21504 AllocMem=0"
+    " Sockets=1 Boards=1 State=IDLE+DRAIN ThreadsPerCore=1 TmpDisk=0 Partitions=chaosity "
+    " CfgTRES=cpu=2,mem=21G,billing=2 ExtSensorsTemp=n/s"
+    " Reason=bad fan, see ticket 7 [root@2026-11-21T07:44:20]\n"
+)
+
+
+def line(state: str, rest: str = "") -> str:
+    return f"NodeName=n1 CPUTot=128 RealMemory=1 State={state} ThreadsPerCore=2 {rest}\n"
+
+
+def test_a_drained_node_says_why():
+    nodes = read_nodes(RECORDED)
+    assert list(nodes) == ["nodea", "nodeb"]
+    assert nodes["nodea"].trouble is None
+    assert troubled(nodes.values()) == {
+        "nodeb": "node nodeb is drained: reason bad fan, see ticket 7"
+    }
+    assert (nodes["nodeb"].processors, nodes["nodeb"].memory_mib) == (2, 21504)
+
+
+@pytest.mark.parametrize("state", ["IDLE", "ALLOCATED", "MIXED+PLANNED", "IDLE+CLOUD+POWERED_DOWN"])
+def test_a_job_can_start_or_wait_there(state):
+    assert read_nodes(line(state))["n1"].trouble is None
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        ("DOWN*", "down and not responding"),
+        ("IDLE*", "not responding"),
+        ("ALLOCATED+DRAIN", "drained"),
+        ("UNKNOWN*", "in an unknown state"),
+        ("DOWN+NOT_RESPONDING", "down and not responding"),
+        ("IDLE+MAINT+RESERVED", "under maintenance"),
+    ],
+)
+def test_no_job_can_start_there(state, word):
+    assert word in read_nodes(line(state))["n1"].trouble
+
+
+def test_what_the_system_keeps_is_not_asked_for():
+    text = "NodeName=n1 CPUEfctv=60 CPUTot=64 RealMemory=4096 State=IDLE MemSpecLimit=1024\n"
+    node = read_nodes(text)["n1"]
+    assert (node.processors, node.memory_mib) == (60, 3072)
+    # Slurm's default of 1 MiB means that nobody said how much there is.
+    assert read_nodes(line("IDLE"))["n1"].memory_mib == 0
+
+
+def test_the_inventory_may_know_the_host_by_another_name():
+    assert node_of("head", {}) == "head"
+    assert node_of("head", {"chaosity_slurm_node": "n017"}) == "n017"
