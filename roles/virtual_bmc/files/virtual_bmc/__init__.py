@@ -1,0 +1,1 @@
+"""A BMC for the lab's machines: sushy-tools' Redfish emulator over the lab's power switch."""

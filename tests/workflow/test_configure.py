@@ -1,0 +1,267 @@
+"""Host state for real: this machine's kernel is set, read back and put back."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plays
+from plays import WITHOUT_ROOT, Outcome
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root sets a kernel's knobs"),
+]
+
+DEFRAG = Path("/sys/kernel/mm/transparent_hugepage/defrag")
+BALANCING = Path("/proc/sys/kernel/numa_balancing")
+PAGES = Path("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages")
+KNOBS = (DEFRAG, BALANCING, PAGES)
+CLOCKS = Path("/sys/devices/system/cpu/cpufreq")
+# Starts the module as Ansible does on a host, where it dies when the host's connection does.
+START = """
+import runpy, sys
+import ansible.module_utils
+ansible.module_utils.__path__.append(sys.argv.pop(1))
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+
+configure = functools.partial(plays.play, playbook="configure.yml")
+restore = functools.partial(plays.play, playbook="restore.yml")
+
+
+def reading() -> list[str]:
+    return [knob.read_text() for knob in KNOBS]
+
+
+@pytest.fixture(scope="module")
+def wanted() -> dict[str, Any]:
+    """Other values than this machine has, and few pages, so that nobody else goes short."""
+    missing = [str(knob) for knob in KNOBS if not knob.exists()]
+    if missing:
+        pytest.skip(f"this kernel has no {', '.join(missing)}")
+    return {
+        "host_state_transparent_huge_pages_defrag": (
+            "defer" if "[defer]" not in DEFRAG.read_text() else "never"
+        ),
+        "host_state_numa_balancing": 0 if int(BALANCING.read_text()) else 1,
+        "host_state_huge_pages": {"0": {"2M": int(PAGES.read_text()) + 4}},
+    }
+
+
+@pytest.fixture
+def extra(root: Path, wanted: dict[str, Any], tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """The same, saved in a folder of the test's own, and given back whatever the test does."""
+    before = reading()
+    file = tmp_path / "saved" / "host_state.json"
+    yield {**wanted, "host_state_file": str(file)}
+    if file.exists():
+        restore(root, extra={"host_state_file": str(file)})
+    assert reading() == before
+
+
+def test_what_is_set_is_read_back_and_given_back(root: Path, extra: dict[str, Any]) -> None:
+    before, file = reading(), Path(extra["host_state_file"])
+
+    trial = configure(root, "--check", extra=extra)
+    assert (trial.status, trial.count("changed")) == (0, 1), trial.said
+    assert trial.says(f"{BALANCING}: {extra['host_state_numa_balancing']}"), trial.said
+    assert reading() == before
+    assert not file.parent.exists()
+
+    first = configure(root, extra=extra)
+    assert (first.status, first.count("changed")) == (0, 1), first.said
+    defrag, balancing, pages = reading()
+    assert f"[{extra['host_state_transparent_huge_pages_defrag']}]" in defrag
+    assert int(balancing) == extra["host_state_numa_balancing"]
+    assert int(pages) == extra["host_state_huge_pages"]["0"]["2M"]
+
+    for arguments in ((), ("--check",)):
+        again = configure(root, *arguments, extra=extra)
+        assert (again.status, again.count("changed")) == (0, 0), again.said
+
+    more = {**extra, "host_state_huge_pages": {"all": {"2M": int(pages) + 1}}}
+    assert configure(root, extra=more).status == 0
+    assert int(PAGES.read_text()) == int(pages) + 1
+
+    where = {"host_state_file": str(file)}
+    trial = restore(root, "--check", extra=where)
+    assert (trial.status, trial.count("changed")) == (0, 1), trial.said
+    assert int(PAGES.read_text()) == int(pages) + 1
+
+    back = restore(root, extra=where)
+    assert (back.status, back.count("changed")) == (0, 1), back.said
+    assert reading() == before
+    assert not file.parent.exists()
+    nothing = restore(root, extra=where)
+    assert (nothing.status, nothing.count("changed")) == (0, 0), nothing.said
+
+
+@pytest.mark.parametrize("after_seconds", [0, 0.001, 0.005])
+def test_killed_in_the_middle_it_can_be_given_back(
+    root: Path, extra: dict[str, Any], after_seconds: float
+) -> None:
+    before, file = reading(), Path(extra["host_state_file"])
+    role = root / "roles/host_state"
+    asked = {
+        "settings": {
+            name.removeprefix("host_state_"): value
+            for name, value in extra.items()
+            if name != "host_state_file"
+        },
+        "state_file": str(file),
+        "host": "localhost",
+    }
+    module = subprocess.Popen(
+        [sys.executable, "-c", START, role / "module_utils", role / "library/host_state.py"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    module.stdin.write(json.dumps({"ANSIBLE_MODULE_ARGS": asked}).encode())
+    module.stdin.close()
+    limit = time.monotonic() + 20
+    while not file.exists() and module.poll() is None and time.monotonic() < limit:
+        pass
+    time.sleep(after_seconds)
+    module.send_signal(signal.SIGKILL)
+    said = module.stdout.read()
+    module.stdout.close()
+    module.wait()
+    # What was there before is on the disk, whole, whatever was written since.
+    saved = json.loads(file.read_text())["values"] if file.exists() else said
+    assert len(saved) == len(KNOBS), said
+    back = restore(root, extra={"host_state_file": str(file)})
+    assert back.status == 0, back.said
+    assert reading() == before
+
+
+def test_what_this_machine_lacks_is_refused_by_name(root: Path, extra: dict[str, Any]) -> None:
+    before = reading()
+    outcome = configure(root, extra={**extra, "host_state_governor": "no-such-governor"})
+    assert outcome.status != 0
+    assert outcome.says("localhost: host_state_governor: "), outcome.said
+    assert reading() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"host_state_governer": "x"}, ["a variable that nobody reads: host_state_governer"]),
+        ({"host_state_turbo": "perhaps"}, ["argument 'host_state_turbo' is of type str"]),
+        ({"host_state_file": "here"}, ["localhost: host_state_file is here; give a full path"]),
+        ({"host_state_huge_pages": {"0": {"1G": 99999}}}, ["GiB of memory, and", "are asked of"]),
+    ],
+    ids=["variable", "type", "relative", "memory"],
+)
+def test_bad_input_is_refused_by_name(
+    root: Path, extra: dict[str, Any], changes: dict[str, Any], words: list[str]
+) -> None:
+    before = reading()
+    outcome = configure(root, extra={**extra, **changes})
+    assert outcome.status != 0
+    assert outcome.says(*words), outcome.said
+    assert reading() == before
+
+
+def test_a_misspelt_variable_is_refused_when_giving_back(root: Path) -> None:
+    outcome = restore(root, extra={"host_state_fiel": "/tmp/x"})
+    assert outcome.status != 0
+    assert outcome.says("a variable that nobody reads: host_state_fiel"), outcome.said
+
+
+def test_a_host_that_is_only_planned_for_is_left_alone(root: Path, tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text("all: {hosts: {elsewhere.invalid: {chaosity_topology: elsewhere.xml}}}\n")
+    for play in (configure, restore):
+        outcome = play(root, "-i", inventory)
+        assert (outcome.status, outcome.count("unreachable")) == (0, 0), outcome.said
+
+
+def test_other_hosts_go_on_when_one_cannot(
+    root: Path, extra: dict[str, Any], tmp_path: Path
+) -> None:
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    lacking = {**local, "host_state_governor": "no-such-governor"}
+    inventory = tmp_path / "hosts.json"
+    inventory.write_text(json.dumps({"all": {"hosts": {"lacking": lacking, "good": local}}}))
+    outcome = configure(root, "-i", inventory, extra=extra)
+    assert outcome.says("lacking: host_state_governor: "), outcome.said
+    assert (outcome.count("failed"), outcome.count("changed")) == (1, 1), outcome.said
+    assert int(BALANCING.read_text()) == extra["host_state_numa_balancing"]
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> dict[str, Any]:
+    """Clocks of a machine that has them, as files, for roles on one that has none."""
+    folder = tmp_path / "host"
+    for name, text in {
+        f"{CLOCKS}/boost": "1",
+        f"{CLOCKS}/policy0/affected_cpus": "0 1",
+        f"{CLOCKS}/policy0/scaling_available_governors": "performance schedutil",
+        f"{CLOCKS}/policy0/scaling_governor": "schedutil",
+        "/proc/sys/kernel/random/boot_id": "this",
+    }.items():
+        path = folder / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "tmp").mkdir()
+    return {
+        "__host_state_root": str(folder),
+        "host_state_file": str(folder / "saved.json"),
+        "host_state_governor": "performance",
+        # As it comes from a command line.
+        "host_state_turbo": "false",
+    }
+
+
+def clocks(elsewhere: dict[str, Any]) -> tuple[str, str]:
+    folder = Path(elsewhere["__host_state_root"]) / str(CLOCKS).lstrip("/")
+    return (folder / "policy0/scaling_governor").read_text(), (folder / "boost").read_text()
+
+
+def test_clocks_are_set_and_given_back(root: Path, elsewhere: dict[str, Any]) -> None:
+    assert configure(root, extra=elsewhere).status == 0
+    assert clocks(elsewhere) == ("performance", "0")
+    assert restore(root, extra=elsewhere).status == 0
+    assert clocks(elsewhere) == ("schedutil", "1")
+
+
+def without_root(root: Path, *arguments: str, extra: dict[str, Any]) -> Outcome:
+    """Run configure.yml as a user without rights."""
+    if subprocess.run([*WITHOUT_ROOT, "true"], check=False).returncode:
+        pytest.skip("this sandbox does not let root become somebody else")
+    home = f"/tmp/.ansible-of-{os.getpid()}"
+    # Nobody has no home, where Ansible would keep what it works with.
+    places = dict.fromkeys(("ANSIBLE_HOME", "ANSIBLE_REMOTE_TEMP", "ANSIBLE_LOCAL_TEMP"), home)
+    try:
+        return configure(
+            root, *arguments, extra=extra, before=WITHOUT_ROOT, environment={**places, "HOME": home}
+        )
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def test_without_root_a_trial_answers(root: Path, elsewhere: dict[str, Any]) -> None:
+    trial = without_root(root, "--check", extra=elsewhere)
+    assert (trial.status, trial.count("changed")) == (0, 1), trial.said
+    assert clocks(elsewhere) == ("schedutil", "1")
+
+
+def test_without_root_it_says_how_to_get_it(root: Path, elsewhere: dict[str, Any]) -> None:
+    if shutil.which("sudo"):
+        pytest.skip("sudo may let anybody in here")
+    outcome = without_root(root, extra=elsewhere)
+    assert outcome.status != 0
+    assert outcome.says("Settings of localhost need root, and nothing was changed"), outcome.said
+    assert clocks(elsewhere) == ("schedutil", "1")

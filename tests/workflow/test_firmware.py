@@ -1,0 +1,169 @@
+"""firmware.yml against a BMC that speaks Redfish, for machines that do not boot.
+
+The host that is looked at is this machine, which has other nodes than it is asked for; what its BMC
+tells and resets is a machine of a lab that is off. tests/lab has the change itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import plays
+from plays import Outcome
+from redfish import MODES, Redfish, free_port, make_machine
+
+pytestmark = pytest.mark.real
+
+play_firmware = functools.partial(plays.play, playbook="firmware.yml")
+WRONG_PASSWORD = "wrong-but-secret-too"
+FROM_ENVIRONMENT = "secret-of-the-environment"
+NPS = "NumaNodesPerSocket"
+# Host by host: the machine that its BMC tells of, what its inventory says apart from the usual, and
+# the sentence that has to come.
+REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "no-consent": ("whole", {}, f"set {NPS} from NPS1 to NPS4 and rebooted, which takes"
+                   " firmware_reboot_allowed: true. Nothing was set."),
+    "password": ("whole", {"firmware_bmc_password": WRONG_PASSWORD},
+                 "firmware_bmc_password right?): HTTP Error 401"),
+    "environment": ("whole", {"firmware_bmc_password": None}, "HTTP Error 401"),
+    "trust": ("whole", {"firmware_bmc_ca_path": "/etc/ssl/certs/ca-certificates.crt"},
+              "(is its certificate, or that of its issuer, in firmware_bmc_ca_path?)"),
+    "silent": ("whole", {"firmware_bmc_address": f"127.0.0.1:{free_port()}"},
+               "gives no answer, so nothing was changed"),
+    "no-account": ("whole", {"firmware_bmc_user": ""},
+                   "cannot be asked without firmware_bmc_address, firmware_bmc_user and"),
+    "no-system": ("whole", {"firmware_bmc_system": "other"},
+                  "has the systems narrow, strange, whole; name no-system's"),
+    "unknown": ("strange", {}, "these sound alike: SncMode. Give firmware_attribute and"),
+    "value": ("whole", {"firmware_attribute": NPS, "firmware_value": "NPS8"},
+              f"does not allow {NPS} to be NPS8; it allows NPS1, NPS2, NPS4."),
+    "refused": ("narrow", {"firmware_reboot_allowed": True},
+                f"refuses {NPS}=NPS4, so refused was not rebooted: HTTP Error 400"),
+    "lost": ("whole", {"firmware_reboot_allowed": True, "firmware_reboot_timeout": 1},
+             f"lost did not come back within 1 s of its reset (it still ran, not having gone down);"
+             f" {NPS} had been set to NPS4, from NPS1."),
+    "mode": ("whole", {"firmware_mode": "nps9"}, "firmware_mode of mode is nps9; it has to be"),
+    "maker": ("whole", {"firmware_vendor": "acme"}, "firmware_vendor of maker is acme, which has"),
+    "half": ("whole", {"firmware_value": "NPS4"}, "give both, or neither"),
+    "spelling": ("whole", {"firmware_mod": "nps1"}, "a variable that nobody reads: firmware_mod."),
+}  # fmt: skip
+CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
+    "current": ("whole", {"firmware_mode": "nps1", "firmware_bmc_address": ""}),
+    "unasked": ("whole", {"firmware_mode": ""}),
+}
+
+
+@pytest.fixture(scope="module")
+def bmc(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redfish]:
+    found = Redfish(root, tmp_path_factory.mktemp("redfish"))
+    make_machine(found.lab, "whole", MODES, NPS)
+    make_machine(found.lab, "narrow", {"nps1": 1, "nps2": 2}, NPS)
+    make_machine(found.lab, "strange", {"snc2": 2}, "SncMode")
+    begun = found.bring("present")
+    assert (begun.status, begun.count("changed")) == (0, 1), begun.said
+    yield found
+    ended = found.bring("absent")
+    assert (ended.status, ended.count("changed")) == (0, 1), ended.said
+
+
+def inventory(folder: Path, bmc: Redfish, hosts: dict[str, tuple[str, dict[str, Any]]]) -> Path:
+    """Hosts that are this machine, with a lab's BMC; a variable that is None is left out."""
+    local = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+        "firmware_mode": "nps4",
+    }
+    document = {
+        name: {key: value for key, value in (local | bmc.variables(machine) | own).items()
+               if value is not None}
+        for name, (machine, own) in hosts.items()
+    }  # fmt: skip
+    path = folder / "hosts.yml"
+    path.write_text(yaml.safe_dump({"all": {"hosts": document}}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def refused(root: Path, bmc: Redfish, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """One run over all hosts, as talkative as it gets."""
+    hosts = {name: (machine, own) for name, (machine, own, _) in REFUSALS.items()} | CONTENT
+    path = inventory(tmp_path_factory.mktemp("hosts"), bmc, hosts)
+    environment = {"CHAOSITY_BMC_PASSWORD": FROM_ENVIRONMENT, "ANSIBLE_DISPLAY_OK_HOSTS": "1"}
+    return play_firmware(root, "-i", path, "-vvv", environment=environment)
+
+
+@pytest.mark.parametrize("host", REFUSALS)
+def test_what_is_refused_is_refused_by_name(refused: Outcome, host: str) -> None:
+    assert refused.says(REFUSALS[host][2]), host
+    assert f"fatal: [{host}]: FAILED!" in refused.said
+
+
+def test_other_hosts_go_on(refused: Outcome) -> None:
+    assert refused.status != 0
+    assert refused.count("failed") == len(REFUSALS)
+    # One setting was taken, one reset asked for: those of the host that does not come back.
+    assert refused.count("changed") == 2, refused.said[-3000:]
+
+
+def test_no_secret_is_in_the_output_however_talkative(bmc: Redfish, refused: Outcome) -> None:
+    for secret in (bmc.password, WRONG_PASSWORD, FROM_ENVIRONMENT):
+        assert secret not in refused.said
+    assert bmc.password not in (bmc.folder / "log").read_text()
+    # A module that is not piped is a file with all that it was given.
+    assert "AnsiballZ_redfish" not in refused.said
+
+
+def test_nothing_waits_in_the_bmc_but_what_was_consented_to(bmc: Redfish, refused: Outcome) -> None:
+    assert bmc.settings("narrow")["pending"] == {}
+    assert bmc.settings("whole")["pending"] == {NPS: "NPS4"}  # by the host that was lost
+
+
+def test_a_trial_tells_what_would_happen(root: Path, bmc: Redfish, tmp_path: Path) -> None:
+    named = {"firmware_attribute": "SncMode", "firmware_value": "SNC2"}
+    other = {"firmware_mode": "nps2", "firmware_reboot_allowed": True}
+    hosts = {"narrow": ("narrow", other), "strange": ("strange", named)}
+    outcome = play_firmware(root, "-i", inventory(tmp_path, bmc, hosts), "--check")
+    assert outcome.says(f"To show 2 it would be set {NPS} from NPS1 to NPS2 and rebooted, with"), (
+        outcome.said
+    )
+    assert outcome.says("says that SncMode is SNC2 already, yet strange shows"), outcome.said
+    assert bmc.settings("narrow")["pending"] == {}
+
+
+def test_without_the_collection_it_says_what_is_missing(
+    root: Path, bmc: Redfish, tmp_path: Path
+) -> None:
+    hosts = inventory(tmp_path, bmc, {"whole": ("whole", {})})
+    environment = {"ANSIBLE_COLLECTIONS_SCAN_SYS_PATH": "false", "HOME": str(tmp_path)}
+    outcome = play_firmware(root, "-i", hosts, environment=environment)
+    assert outcome.status != 0
+    assert outcome.says("The Ansible collection community.general, whose modules speak Redfish")
+    assert "Traceback" not in outcome.said
+
+
+def test_the_bmc_keeps_its_secrets_to_itself(bmc: Redfish) -> None:
+    for name in ("password", "htpasswd", "key.pem"):
+        assert stat.S_IMODE((bmc.folder / name).stat().st_mode) == 0o600
+
+
+def test_a_bmc_that_runs_is_left_alone(bmc: Redfish) -> None:
+    before = bmc.password
+    again = bmc.bring("present")
+    assert (again.status, again.count("changed")) == (0, 0), again.said
+    assert bmc.password == before
+
+
+def test_a_port_that_is_taken_is_said(root: Path, bmc: Redfish, tmp_path: Path) -> None:
+    second = Redfish(root, tmp_path)
+    second.port = bmc.port
+    outcome = second.bring("present")
+    assert outcome.status != 0
+    assert outcome.says(f"something else listens on port {bmc.port}"), outcome.said
+    assert second.bring("absent").count("changed") == 0

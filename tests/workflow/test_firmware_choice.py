@@ -1,0 +1,99 @@
+"""Which setting and value the firmware role chooses from what a BMC says it has.
+
+The names of makers whose BMCs nobody here has, as their users and manuals give them: that they are
+right only such a BMC can tell, that they are picked out of what it lists is shown here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import plays
+
+pytestmark = pytest.mark.real
+
+DOMAINS = "NumaMemoryDomainsPerSocket"
+# Host by host: the BMC's word for the maker, its settings, the values that its registry has (None:
+# there is none), the mode, its resets; then what is chosen: maker, setting, value, graceful or not.
+CASES: dict[str, tuple[tuple[str, dict[str, str], list[str] | None, str, list[str]], list[Any]]] = {
+    "dell-amd": (("Dell Inc.", {"NumaNodesPerSocket": "1"}, ["0", "1", "2", "4"], "nps4", []),
+                 ["dell", "NumaNodesPerSocket", "4", True]),
+    "dell-old": (("Dell Inc.", {"SubNumaCluster": "Disabled"}, ["Enabled", "Disabled"], "snc2", []),
+                 ["dell", "SubNumaCluster", "Enabled", True]),
+    "hpe": (("HPE", {DOMAINS: "Auto"}, None, "nps2", ["ForceRestart", "On"]),
+            ["hpe", DOMAINS, "TwoMemoryDomainsPerSocket", False]),
+    "supermicro": (("Supermicro", {"A": "", "NUMANodesPerSocket#703E": "Auto"}, ["NPS1", "NPS4"],
+                    "nps4", ["GracefulRestart"]),
+                   ["supermicro", "NUMANodesPerSocket#703E", "NPS4", True]),
+    "lenovo": (("Lenovo", {"Processors_SNC": "Disabled"}, ["Disabled", "SNC2", "SNC4"], "snc4", []),
+               ["lenovo", "Processors_SNC", "SNC4", True]),
+    "lenovo-no-4": (("Lenovo", {"Processors_SNC": "Disabled"}, ["Disabled", "Enabled"], "snc4", []),
+                    ["lenovo", "Processors_SNC", "", True]),
+    "ami": (("GIGABYTE", {"CbsDfCmnDramNpsSHP": "NPS1"}, None, "nps2", []),
+            ["ami", "CbsDfCmnDramNpsSHP", "NPS2", True]),
+    "intel-for-amd": (("Dell Inc.", {"SubNumaCluster": "Disabled"}, None, "nps4", []),
+                      ["dell", "", "4", True]),
+}  # fmt: skip
+CHOSEN = "[__firmware_vendor, __firmware_attribute, __firmware_value, __firmware_graceful]"
+
+
+def variables(
+    maker: str, settings: dict[str, str], allowed: list[str] | None, mode: str, resets: list[str]
+) -> dict[str, Any]:
+    """What the role has registered by the time it chooses."""
+    place = {"system_uri": "/redfish/v1/Systems/1"}
+    facts = {
+        "system": {"entries": [[place, {"Id": "1", "Manufacturer": maker}]]},
+        "bios_attribute": {"entries": [[place, settings]]},
+    }
+    values = [{"ValueName": value} for value in allowed or []]
+    entries = [{"AttributeName": name, "Value": values} for name in settings]
+    registry = {"RegistryEntries": {"Attributes": entries}}
+    reset = {"ResetType@Redfish.AllowableValues": resets}
+    return {
+        "ansible_connection": "local",
+        "firmware_mode": mode,
+        "firmware_vendor": "",
+        "firmware_attribute": "",
+        "firmware_value": "",
+        "firmware_bmc_system": "",
+        "__firmware_answer": {"redfish_facts": facts},
+        "__firmware_registries": (
+            {"failed": True, "msg": "HTTP Error 404"}
+            if allowed is None
+            else {"redfish_facts": {"bios_registries": {"bios_registry": registry}}}
+        ),
+        "__firmware_resource": {"json": {"Actions": {"#ComputerSystem.Reset": reset}}},
+    }
+
+
+@pytest.fixture(scope="module")
+def chosen(root: Path, tmp_path_factory: pytest.TempPathFactory) -> plays.Outcome:
+    folder = tmp_path_factory.mktemp("choice")
+    hosts = {name: variables(*given) for name, (given, _) in CASES.items()}
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    files = root / "roles/firmware/vars"
+    tasks = [
+        {"ansible.builtin.include_vars": f"{files}/main.yml"},
+        {"ansible.builtin.include_vars": f"{files}/{{{{ __firmware_vendor }}}}.yml"},
+        {"ansible.builtin.debug": {
+            "msg": f"{{{{ inventory_hostname }}}} chose {{{{ {CHOSEN} | to_json }}}}."
+        }},
+    ]  # fmt: skip
+    playbook = folder / "choose.yml"
+    playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    return plays.play(
+        root, "-i", folder / "hosts.yml", playbook=str(playbook),
+        environment={"ANSIBLE_DISPLAY_OK_HOSTS": "1"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("host", CASES)
+def test_the_setting_is_chosen_from_what_there_is(chosen: plays.Outcome, host: str) -> None:
+    vendor, attribute, value, graceful = CASES[host][1]
+    words = f'["{vendor}", "{attribute}", "{value}", {str(graceful).lower()}]'
+    assert chosen.says(f"{host} chose {words}."), chosen.said
