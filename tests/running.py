@@ -28,6 +28,7 @@ class Workflow:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.folder = root, folder
+        self.timeout = 300
         self.config: dict = {
             "inventory": str(folder / "hosts.yml"),
             "results": "results",
@@ -54,7 +55,7 @@ class Workflow:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=300,
+            timeout=self.timeout,
             check=False,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             **options,
