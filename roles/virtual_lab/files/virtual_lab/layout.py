@@ -1,0 +1,135 @@
+"""What a machine's description means in one of its firmware modes: nodes, distances, drives.
+
+A description (``machine.json``) is about the finest division of the machine into nodes. A mode with
+fewer nodes joins neighbours within a package, as NPS does on AMD's processors: their processing
+units, memory and drives are those of one node then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from virtual_lab.errors import LabError
+
+Machine = Mapping[str, Any]
+
+# The kinds of a pair of nodes, in the words of a description's `distances` and `hmat`.
+SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
+MEMORY_ONLY, OTHER_MEMORY_ONLY = "memory_only", "other_memory_only"
+# NVMe allows 20 characters; these are those that need no quoting anywhere they turn up.
+_SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,19}")
+# The kernel hands out memory to nodes in sections of this size (x86_64: SECTION_SIZE_BITS).
+_MEMORY_STEP = 128 * 2**20
+
+
+@dataclass
+class Node:
+    """A node in one mode: its package, its processing units and its memory."""
+
+    package: int
+    memory_bytes: int = 0
+    cpus: list[int] = field(default_factory=list)
+
+
+def finest(machine: Machine) -> int:
+    """Nodes of a package in the mode that has most of them."""
+    return max(machine["modes"].values())
+
+
+def nodes_of(machine: Machine, mode: str) -> list[Node]:
+    """The nodes in a mode, by number: package by package, then those without processing units."""
+    per_package, parts = machine["modes"][mode], finest(machine)
+    cpus, memory = machine["cpus_per_package"], machine["memory_bytes_per_package"] // parts
+    nodes = []
+    for package in range(machine["packages"]):
+        joined = [Node(package) for _ in range(per_package)]
+        for part in range(parts):
+            if package * parts + part not in machine["memoryless_nodes"]:
+                joined[part * per_package // parts].memory_bytes += memory
+        for cpu in range(cpus):
+            part = cpu % parts if machine["interleaved_cpus"] else cpu * parts // cpus
+            joined[part * per_package // parts].cpus.append(package * cpus + cpu)
+        nodes += joined
+    extra = machine["memory_only_nodes"]
+    return nodes + [Node(node["package"], node["memory_bytes"]) for node in extra]
+
+
+def node_in_mode(machine: Machine, mode: str, part: int) -> int:
+    """The node that one of the finest nodes belongs to in a mode."""
+    per_package, parts = machine["modes"][mode], finest(machine)
+    package, within = divmod(part, parts)
+    return package * per_package + within * per_package // parts
+
+
+def kind_of(nodes: list[Node], one: int, other: int) -> str:
+    """What the way from one node to another is, as a description calls it."""
+    near = nodes[one].package == nodes[other].package
+    if one == other:
+        return SAME_NODE
+    if not (nodes[one].cpus and nodes[other].cpus):
+        return MEMORY_ONLY if near else OTHER_MEMORY_ONLY
+    return SAME_PACKAGE if near else OTHER_PACKAGE
+
+
+def pairs(nodes: list[Node]) -> Iterator[tuple[int, int, str]]:
+    """Every ordered pair of nodes with its kind."""
+    for one, other in product(range(len(nodes)), repeat=2):
+        yield one, other, kind_of(nodes, one, other)
+
+
+def check(machine: Machine) -> None:
+    """Refuse a description that no machine can be made of.
+
+    Raises:
+        LabError: says of which machine what is wrong.
+    """
+    for wrong in _wrong(machine):
+        raise LabError(f"{machine['name']}: {wrong}")
+
+
+def _wrong(machine: Machine) -> Iterator[str]:
+    modes, parts = machine["modes"], finest(machine)
+    if machine["mode"] not in modes:
+        yield f"mode is {machine['mode']}; it has to be one of {', '.join(modes)}"
+    for mode, count in modes.items():
+        if count < 1 or parts % count:
+            yield f"mode {mode} has {count} nodes a package, which does not divide {parts}"
+    if machine["cpus_per_package"] < parts:
+        yield f"cpus_per_package is {machine['cpus_per_package']}; {parts} nodes need one each"
+    if machine["memory_bytes_per_package"] % (parts * _MEMORY_STEP):
+        yield f"memory_bytes_per_package does not give each of {parts} nodes a multiple of 128 MiB"
+    for node in machine["memory_only_nodes"]:
+        if node["memory_bytes"] % _MEMORY_STEP or node["package"] not in range(machine["packages"]):
+            yield f"memory-only node {node} needs one of the packages and a multiple of 128 MiB"
+    if machine["hmat"]:
+        kinds = {kind for mode in modes for *_, kind in pairs(nodes_of(machine, mode))}
+        for kind in sorted(kinds - _complete_kinds(machine["hmat"])):
+            yield f"hmat lacks latency_ns and bandwidth_bytes_per_second of {kind}"
+    yield from _wrong_drives(machine)
+
+
+def _complete_kinds(hmat: Mapping[str, Mapping[str, int]]) -> set[str]:
+    wanted = {"latency_ns", "bandwidth_bytes_per_second"}
+    return {kind for kind, said in hmat.items() if wanted <= said.keys()}
+
+
+def _wrong_drives(machine: Machine) -> Iterator[str]:
+    last = machine["packages"] * finest(machine) - 1
+    serials = [drive["serial"] for drive in machine["drives"]]
+    for drive in machine["drives"]:
+        serial, node = drive["serial"], drive["node"]
+        if not _SERIAL.fullmatch(serial):
+            yield f"serial {serial!r}: give up to 20 letters, digits and hyphens"
+        if serials.count(serial) > 1:
+            yield f"serial {serial} is given to several drives"
+        if node is not None and node not in range(last + 1):
+            yield f"drive {serial} is at node {node}; the finest mode has nodes 0 to {last}"
+        if drive["bytes"] < 2**20 or drive["bytes"] % 4096:
+            size = drive["bytes"]
+            yield f"drive {serial} has {size} bytes; give a multiple of 4096, at least 1 MiB"
+        if drive["read_bytes_per_second"] < 0:
+            yield f"drive {serial} reads less than 0 bytes per second; 0 means without a limit"

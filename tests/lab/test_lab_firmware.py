@@ -1,0 +1,138 @@
+"""A machine's firmware mode, changed through its BMC: what the machine itself shows afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import plays
+from plays import Outcome
+from redfish import Redfish, free_port
+
+pytestmark = pytest.mark.lab
+
+# One package that can be divided twice, with as few processing units as that takes: it boots soon.
+MACHINE = {
+    "packages": 1,
+    "modes": {"nps1": 1, "nps2": 2, "nps4": 4},
+    "mode": "nps1",
+    "cpus_per_package": 4,
+    "memory_bytes_per_package": 4 * 384 * 2**20,
+}
+NAME = "divisible"
+
+
+class Divisible:
+    """The machine, its BMC, and an inventory of just the two."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.inventory = root, folder / "hosts.yml"
+        self.bmc = Redfish(root, folder)
+        lab = self.bmc.lab
+        lab.mkdir()
+        self.variables = {
+            "ansible_host": "127.0.0.1",
+            "ansible_port": free_port(),
+            "ansible_user": "root",
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_ssh_private_key_file": f"{lab}/id_ed25519",
+            "ansible_ssh_common_args": (
+                f"-o UserKnownHostsFile={lab}/known_hosts -o StrictHostKeyChecking=yes"
+                " -o IdentitiesOnly=yes -o HostKeyAlgorithms=ssh-ed25519"
+            ),
+            "virtual_lab_machine": MACHINE,
+            "virtual_lab_directory": str(lab),
+            "virtual_bmc_port": self.bmc.port,
+        }
+        self.describe()
+
+    def describe(self) -> None:
+        """Write the inventory."""
+        self.inventory.write_text(yaml.safe_dump({"all": {"hosts": {NAME: self.variables}}}))
+
+    def lab(self, state: str) -> None:
+        """Bring the machine and its BMC up or take them down."""
+        extra = {"virtual_lab_state": state}
+        outcome = plays.play(self.root, "-i", self.inventory, playbook="lab.yml", extra=extra)
+        assert outcome.status == 0, outcome.said
+
+    def set(self, mode: str) -> Outcome:
+        """Have firmware.yml set a mode, with consent."""
+        extra = {"firmware_mode": mode, "firmware_reboot_allowed": True}
+        extra |= {"firmware_reboot_timeout": 600}
+        return plays.play(self.root, "-i", self.inventory, playbook="firmware.yml", extra=extra)
+
+    def ask(self, *command: str) -> str:
+        """What a program on the machine prints."""
+        answer = subprocess.run(
+            [Path(sys.executable).parent / "ansible", "-i", self.inventory, NAME,
+             "-m", "ansible.builtin.command", "-a", " ".join(command)],
+            cwd=self.root, env={**os.environ, "LC_ALL": "C.UTF-8"},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return answer.stdout
+
+    def nodes(self) -> int:
+        """NUMA nodes as hwloc sees them on the machine."""
+        return self.ask("lstopo-no-graphics", "--only", "numanode").count("NUMANode")
+
+    def boot(self) -> str:
+        """Which boot it is."""
+        return self.ask("cat", "/proc/sys/kernel/random/boot_id").splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def machine(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Divisible]:
+    found = Divisible(root, tmp_path_factory.mktemp("firmware"))
+    try:
+        found.lab("present")
+        found.variables |= found.bmc.variables(NAME)
+        found.describe()
+        yield found
+    finally:
+        found.lab("absent")
+
+
+def test_one_node_becomes_four(machine: Divisible) -> None:
+    nodes, boot = machine.nodes(), machine.boot()
+    outcome = machine.set("nps4")
+    assert (outcome.status, outcome.count("changed")) == (0, 2), outcome.said
+    assert (nodes, machine.nodes()) == (1, 4)
+    assert machine.boot() != boot
+    assert machine.bmc.settings(NAME) == {"current": {"NumaNodesPerSocket": "NPS4"}, "pending": {}}
+
+
+def test_a_mode_that_is_there_costs_no_reboot(machine: Divisible) -> None:
+    machine.set("nps4")
+    boot = machine.boot()
+    outcome = machine.set("nps4")
+    assert (outcome.status, outcome.count("changed")) == (0, 0), outcome.said
+    assert machine.boot() == boot
+
+
+def test_a_mode_that_does_not_come_is_rolled_back(machine: Divisible) -> None:
+    machine.set("nps4")
+    path = machine.bmc.lab / NAME / "machine.json"
+    described = path.read_text()
+    broken = json.loads(described)
+    # As firmware does whose memory modules do not allow the mode: it takes the setting, no more.
+    broken["modes"]["nps2"] = 1
+    path.write_text(json.dumps(broken))
+    boot = machine.boot()
+    outcome = machine.set("nps2")
+    path.write_text(described)
+    assert outcome.status != 0
+    assert outcome.says(
+        f"{NAME} was asked for nps2 and showed 1 node in each package after NumaNodesPerSocket was"
+        " set to NPS2 and the host rebooted. It was rolled back to NPS4 and shows 4 nodes in each"
+        " package, as before."
+    ), outcome.said
+    assert machine.nodes() == 4
+    assert machine.boot() != boot

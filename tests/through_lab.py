@@ -1,0 +1,76 @@
+"""The workflow over hosts of the lab, with its results in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from chaosity.store import read_table
+from running import Workflow
+
+INVENTORY = "inventories/lab"
+# Every kind of point, as many of each as minutes allow.
+EXPERIMENTS = {
+    "experiments": ["memory_bandwidth", "storage_sample", "interference"],
+    "sample": {"memory_bandwidth": 40, "interference": 16},
+}
+
+
+class Pipeline(Workflow):
+    """The workflow over hosts of the lab, with its results in a folder of its own."""
+
+    def __init__(self, root: Path, folder: Path, *hosts: str) -> None:
+        super().__init__(root, folder)
+        short = yaml.safe_load((root / "workflow/config/lab.yaml").read_text())
+        self.config = {
+            **short,
+            **EXPERIMENTS,
+            "inventory": str(root / INVENTORY),
+            "hosts": list(hosts),
+            "results": "results",
+            "replicates": 1,
+        }
+        self.timeout = 3000
+
+    def records(self, host: str) -> dict[Path, dict[str, Any]]:
+        """The current records of a host."""
+        found = sorted((self.folder / "results" / host).glob("*/*/*/rep*.json"))
+        return {path: json.loads(path.read_text()) for path in found}
+
+    def summary(self, host: str) -> dict[str, Any]:
+        """What the report of a host says in short."""
+        return json.loads(self.path(f"{host}/*/summary.json").read_text())
+
+    def storage(self, host: str) -> dict[tuple[str, ...], float]:
+        """Median bandwidth of storage measured alone, by the serials of the drives."""
+        found: dict[tuple[str, ...], list[float]] = {}
+        for record in self.records(host).values():
+            [*loads] = record["point"]["loads"]
+            if len(loads) == 1 and loads[0]["category"] == "storage_bandwidth":
+                serials = tuple(sorted(d["serial"] for d in loads[0]["target"]["drives"]))
+                if not all(serial.startswith("NV-") for serial in serials):
+                    continue  # the system drive has no throttle
+                found.setdefault(serials, []).append(self.value(record))
+        return {key: statistics.median(values) for key, values in found.items()}
+
+    def value(self, record: dict[str, Any]) -> float:
+        point = record["point"]
+        table = read_table(self.path(f"{point['host']}/*/measurements.parquet"))
+        rows = table[(table.point == point["point"]) & (table.experiment == point["experiment"])]
+        return float(rows[rows.replicate == record["replicate"]].value.iloc[0])
+
+    def with_variables(self, **variables: Any) -> None:
+        """Add variables of all hosts to the lab's inventory."""
+        inventory = self.folder / INVENTORY  # its paths lead from there to build/lab
+        inventory.mkdir(parents=True, exist_ok=True)
+        for name in ("hosts.yml", "group_vars"):
+            if not (inventory / name).exists():
+                (inventory / name).symlink_to(self.root / INVENTORY / name)
+                (self.folder / "build").symlink_to(self.root / "build")
+        more = yaml.safe_dump({"all": {"vars": variables}})
+        (inventory / "more.yml").write_text(more)
+        self.config["inventory"] = str(inventory)
