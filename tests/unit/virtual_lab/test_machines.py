@@ -134,3 +134,9 @@ def test_the_images_name_says_what_it_is_made_of() -> None:
     assert re.fullmatch(r"trixie-amd64-[0-9a-f]{12}", image_name())
     # All that role toolchain requires, so that provisioning needs no network.
     assert {"fio", "numactl", "hwloc-nox", "gcc", "libc6-dev", "make"} <= set(packages())
+
+
+@pytest.mark.parametrize(("name", "maker"), [("server", "AMD EPYC"), ("traps", "Intel Xeon")])
+def test_the_processor_is_of_the_maker_whose_modes_it_has(described, name, maker) -> None:
+    arguments = qemu_arguments(described[name], described[name]["mode"], FOLDER)
+    assert f"model-id={maker}" in following(arguments, "-cpu")[0]
