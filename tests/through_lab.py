@@ -16,8 +16,13 @@ INVENTORY = "inventories/lab"
 # Every kind of point, as many of each as minutes allow.
 EXPERIMENTS = {
     "experiments": ["memory_bandwidth", "storage_sample", "interference"],
-    "sample": {"memory_bandwidth": 40, "interference": 16},
+    "sample": {"memory_bandwidth": 20, "storage_sample": 50, "interference": 10},
 }
+
+
+def good(record: dict[str, Any]) -> bool:
+    """Whether a measurement means what it says."""
+    return record["verdict"]["status"] == "valid"
 
 
 class Pipeline(Workflow):
@@ -35,6 +40,23 @@ class Pipeline(Workflow):
             "replicates": 1,
         }
         self.timeout = 3000
+
+    def run_and_try_again(self, tries: int = 3) -> None:
+        """Run, and run again as long as something failed: that is what a next run is for.
+
+        Two cores that emulate eight, and 30 drives at their full speed, may starve the runner so
+        that it does not see a load's pages in time.
+        """
+        for _ in range(tries):
+            self.run()
+            failed = [record["verdict"] for record in self.all_records() if not good(record)]
+            if not failed:
+                return
+            print(f"{len(failed)} failed: {failed[0]['reason']}")
+
+    def all_records(self) -> list[dict[str, Any]]:
+        """The current records of all hosts."""
+        return [one for host in self.config["hosts"] for one in self.records(host).values()]
 
     def records(self, host: str) -> dict[Path, dict[str, Any]]:
         """The current records of a host."""

@@ -262,3 +262,9 @@ def test_a_few_sets_of_nodes_reach_from_a_pair_to_all(config, paper_host):
     assert len(sets) == 8
     assert len(sets[0]["drives"]) == 7  # of nodes 0 and 1
     assert len(sets[-1]["drives"]) == 30  # all
+
+
+def test_a_drive_of_node_0_says_so(paper_host, tmp_path):
+    drives = [drive.to_json() for drive in paper_host.drives(tmp_path)]
+    assert [drive["node"] for drive in drives].count(0) == 3
+    assert all(drive["node"] is not None for drive in drives)

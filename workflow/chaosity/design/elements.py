@@ -37,7 +37,8 @@ class DriveRef:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values without those that are not set."""
-        given = {name: value for name, value in vars(self).items() if value not in (None, False)}
+        # By identity: node 0 equals False.
+        given = {k: v for k, v in vars(self).items() if v is not None and v is not False}
         return {"node": None, **given}
 
 
