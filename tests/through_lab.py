@@ -16,7 +16,7 @@ INVENTORY = "inventories/lab"
 # Every kind of point, as many of each as minutes allow.
 EXPERIMENTS = {
     "experiments": ["memory_bandwidth", "storage_sample", "interference"],
-    "sample": {"memory_bandwidth": 20, "storage_sample": 50, "interference": 10},
+    "sample": {"memory_bandwidth": 10, "storage_sample": 40, "interference": 6},
 }
 
 
@@ -40,6 +40,7 @@ class Pipeline(Workflow):
             "replicates": 1,
         }
         self.timeout = 3000
+        self.slow: str | None = None  # serial of a drive that is slow
 
     def run_and_try_again(self, tries: int = 3) -> None:
         """Run, and run again as long as something failed: that is what a next run is for.
@@ -89,10 +90,13 @@ class Pipeline(Workflow):
         """Add variables of all hosts to the lab's inventory."""
         inventory = self.folder / INVENTORY  # its paths lead from there to build/lab
         inventory.mkdir(parents=True, exist_ok=True)
-        for name in ("hosts.yml", "group_vars"):
-            if not (inventory / name).exists():
-                (inventory / name).symlink_to(self.root / INVENTORY / name)
-                (self.folder / "build").symlink_to(self.root / "build")
+        links = {
+            inventory / name: self.root / INVENTORY / name for name in ("hosts.yml", "group_vars")
+        }
+        links[self.folder / "build"] = self.root / "build"
+        for link, target in links.items():
+            if not link.is_symlink():
+                link.symlink_to(target)
         more = yaml.safe_dump({"all": {"vars": variables}})
         (inventory / "more.yml").write_text(more)
         self.config["inventory"] = str(inventory)

@@ -132,13 +132,13 @@ def test_a_half_record_is_never_taken_for_a_whole_one(tmp_path, text):
 
 
 def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point, tmp_path):
-    stopping = {"relative_precision": None, "min_seconds": 5, "max_seconds": 5}
+    stopping = {"relative_precision": None, "min_seconds": 30, "max_seconds": 30}
     point = tmp_path / "point.json"
     point.write_text(json.dumps(make_point(point={"stopping": stopping})))
     command = [sys.executable, "-m", "chaosity.runner", str(point), "--record",
                str(tmp_path / "rep1.json")]  # fmt: skip
     runner = subprocess.Popen(command)
-    time.sleep(1.5)
+    time.sleep(4)  # past the barrier, where a load ends with its runner, on a busy machine too
     children = process.placement.descendants(runner.pid)[1:]
     runner.kill()
     runner.wait()

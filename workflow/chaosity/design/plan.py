@@ -93,6 +93,7 @@ class Plan:
     notes: tuple[str, ...]
     replicates: int
     seed: int
+    stopping: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def estimated_seconds(self) -> float:
@@ -135,7 +136,9 @@ class Plan:
             folder: of the host and configuration.
             points: whether to write the points too, which a dry run does not need.
         """
-        rewrite(folder / "plan.json", json.dumps({**self.summary(), "digest": self.digest}) + "\n")
+        # What the report says of how it was measured is what this run was told, not the defaults.
+        told = {"config": {"seed": self.seed, "stopping": self.stopping}, "digest": self.digest}
+        rewrite(folder / "plan.json", json.dumps({**self.summary(), **told}) + "\n")
         done = folder / "points" / "digest"
         if not points or (done.exists() and done.read_text() == self.digest):
             return
@@ -197,4 +200,5 @@ def plan_host(
         ]
     ordered = in_order(points, config["replicates"], config["seed"])
     notes = [*expansion.notes, *notes]
-    return Plan(host, tuple(ordered), tuple(notes), config["replicates"], config["seed"])
+    replicates, seed = config["replicates"], config["seed"]
+    return Plan(host, tuple(ordered), tuple(notes), replicates, seed, config["stopping"])
