@@ -103,7 +103,11 @@ def write_report(
         topology=topology,
         system=components.get("system", {}),
         runs=summarise_records(planned_records(folder)),
-        config={**read_yaml(config_file), **found.get("config", {})},
+        config={
+            **read_yaml(config_file),
+            **found.get("config", {}),
+            "notes": found.get("notes", []),
+        },
         drawing=drawing,
         components=components,
         beside={path: read_table(path) for path in beside},

@@ -19,7 +19,10 @@ _MOST = 0.9
 
 def trust(tidy: pd.DataFrame, runs: Sequence[Run], config: Mapping[str, Any]) -> list[Fact]:
     """Points, order, stopping rule, time, precision and verification, a line each."""
-    facts = [Fact("Points", _points(tidy)), Fact("Order", _order(tidy, config))]
+    facts = [Fact("Points", _points(tidy))]
+    if notes := config.get("notes"):
+        facts.append(Fact("Not measured", "; ".join(notes)))
+    facts.append(Fact("Order", _order(tidy, config)))
     for category, rule in (config.get("stopping") or {}).items():
         words = str(category).replace("_", " ")
         facts.append(Fact(f"Stopping rule, {words}", _rule(rule)))
