@@ -33,6 +33,7 @@ def workflow(workflow: Workflow, server: Server, root: Path) -> Workflow:
     """One host, `far`, behind the server, with the runner installed for it."""
     build(workflow.folder / "installed/chaosity-run.pyz")
     workflow.config["experiments"] = ["memory_bandwidth"]
+    workflow.config["sample"] = {"memory_bandwidth": 4}
     workflow.hosts({"far": host(workflow, server)})
     return workflow
 
@@ -130,7 +131,7 @@ def test_a_host_that_dies_in_the_middle_leaves_whole_records_and_the_next_run_go
     workflow, server
 ):
     good = host(workflow, server)
-    workflow.config["replicates"] = 3
+    workflow.config |= {"replicates": 3, "sample": {}}
     workflow.hosts({"far": good, "localhost": {"ansible_connection": "local"}})
     run = subprocess.Popen(
         workflow.command(), cwd=workflow.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
