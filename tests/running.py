@@ -13,7 +13,8 @@ import yaml
 
 # Times that show that things work; their figures mean nothing.
 SHORT = {
-    "memory_bandwidth": {"relative_precision": None, "min_seconds": 0.1, "max_seconds": 0.1},
+    # A pass takes some milliseconds, and on a machine that does other things it may wait for 100.
+    "memory_bandwidth": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
     "storage_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
 }
 SMALL = {
