@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from chaosity.cluster import JOB_PREFIX
+from chaosity.slurm import srun_command
 from chaosity.slurm.nodes import node_of, read_nodes, troubled
 
 # Recorded from Slurm 22.05.8 with two nodes, one drained by hand; shortened in the middle.
@@ -65,3 +67,10 @@ def test_what_the_system_keeps_is_not_asked_for():
 def test_the_inventory_may_know_the_host_by_another_name():
     assert node_of("head", {}) == "head"
     assert node_of("head", {"chaosity_slurm_node": "n017"}) == "n017"
+
+
+def test_a_describing_job_is_not_taken_for_one_that_measures():
+    slurm = {"partition": None, "account": None, "wait_minutes": 1}
+    command = srun_command(read_nodes(RECORDED)["nodea"], {"slurm": slurm})
+    [name] = [word for word in command if word.startswith("--job-name=")]
+    assert not name.removeprefix("--job-name=").startswith(JOB_PREFIX)

@@ -81,7 +81,8 @@ def srun_command(
     return [
         "srun",
         "--quiet",
-        "--job-name=chaosity_describe",
+        # Not with the prefix of the measurements' jobs, which are counted and watched.
+        "--job-name=chaosity-describe",
         "--nodes=1",
         "--ntasks=1",
         f"--cpus-per-task={node.processors}",
