@@ -16,11 +16,17 @@ SHORT = {
     # A pass takes some milliseconds, and on a machine that does other things it may wait for 100.
     "memory_bandwidth": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
     "storage_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
+    "memory_latency": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
+    "memory_traffic": {"relative_precision": None, "min_seconds": 0.6, "max_seconds": 0.6},
+    "core_to_core": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
 }
+# Bandwidth of memory, of storage, and both at once: all that the workflow itself can go wrong at.
+EXPERIMENTS = ["memory_bandwidth", "storage_bandwidth", "interference"]
 SMALL = {
     "times_last_level_cache": 0.05,
     "at_least_bytes": 16 * 2**20,
     "at_most_share_of_node": 0.5,
+    "sweep_at_most_bytes": 16 * 2**20,
 }
 
 
@@ -33,6 +39,7 @@ class Workflow:
         self.config: dict = {
             "inventory": str(folder / "hosts.yml"),
             "results": "results",
+            "experiments": EXPERIMENTS,
             "replicates": 1,
             "stopping": SHORT,
             "working_set": SMALL,

@@ -13,6 +13,7 @@ from chaosity.store import read_table
 from running import Workflow
 
 INVENTORY = "inventories/lab"
+SERVER = "server"  # the paper's: eight nodes, 30 drives
 # Every kind of point, as many of each as minutes allow.
 EXPERIMENTS = {
     "experiments": ["memory_bandwidth", "storage_sample", "interference"],
@@ -23,6 +24,13 @@ EXPERIMENTS = {
 def good(record: dict[str, Any]) -> bool:
     """Whether a measurement means what it says."""
     return record["verdict"]["status"] == "valid"
+
+
+def placed(record: dict[str, Any]) -> bool:
+    """Whether the kernel saw every load's threads and pages where they were asked for."""
+    seen = {one["name"]: one["passed"] for one in record["verdict"]["checks"]}
+    names = [f"{x['name']}: {y}" for x in record["point"]["loads"] for y in ("threads", "pages")]
+    return all(seen.get(name) is True for name in names)
 
 
 class Pipeline(Workflow):

@@ -14,13 +14,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import kernels
+import latency
 import planning
 import points
+import traffic
 from scipy import stats
 
 Figure = tuple[str, Sequence[float], str, str]
 PARTS: dict[str, Callable[[int], Iterable[Figure]]] = {
     "kernels": kernels.compare,
+    "latency": latency.compare,
+    "traffic": traffic.compare,
     "points": points.compare,
     "planning": planning.compare,
 }

@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 import plays
+from through_lab import INVENTORY, SERVER
 from virtual_lab import power
-
-INVENTORY = "inventories/lab"
 
 
 class Machine:
@@ -72,9 +71,9 @@ class Lab:
         self.playbook("--limit", name)
         return machine
 
-    def playbook(self, *arguments: str) -> plays.Outcome:
-        """Run lab.yml, which has to succeed."""
-        outcome = plays.play(self.root, "-i", INVENTORY, *arguments, playbook="lab.yml")
+    def playbook(self, *arguments: str, playbook: str = "lab.yml") -> plays.Outcome:
+        """Run a playbook, which has to succeed."""
+        outcome = plays.play(self.root, "-i", INVENTORY, *arguments, playbook=playbook)
         assert outcome.status == 0, outcome.said
         return outcome
 
@@ -96,3 +95,11 @@ def lab(root: Path) -> Iterator[Lab]:
 def small(lab: Lab) -> Machine:
     """The host with two nodes and two drives."""
     return lab.up("small")
+
+
+@pytest.fixture(scope="session")
+def server(lab: Lab) -> Machine:
+    """The paper's server, provisioned."""
+    machine = lab.up(SERVER)
+    lab.playbook("--limit", SERVER, playbook="provision.yml")
+    return machine

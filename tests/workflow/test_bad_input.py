@@ -9,7 +9,7 @@ import pytest
     ("config", "words"),
     [
         ({"replicate": 2}, "config, the document: there is no key 'replicate'; did you mean repl"),
-        ({"experiments": ["gpu"]}, "there is no experiment 'gpu'; allowed: interference"),
+        ({"experiments": ["gpu"]}, "there is no experiment 'gpu'; allowed: bandwidth_scaling"),
         ({"benchmarks": {"memory_bandwidth": "strem"}}, "there is no benchmark 'strem'"),
         ({"hosts": ["milan"]}, "there is no host 'milan'; allowed: localhost"),
         ({"inventory": "none.yml"}, "none.yml: the inventory does not exist"),

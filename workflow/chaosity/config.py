@@ -23,6 +23,7 @@ SCHEMAS = ROOT / "workflow" / "schemas"
 CONFIG = ROOT / "workflow" / "config" / "config.yaml"
 EXPERIMENTS = ROOT / "workflow" / "experiments"
 BENCHMARKS = ROOT / "templates" / "benchmarks"
+PUBLISHED = ROOT / "templates" / "published"
 
 
 @cache

@@ -108,6 +108,12 @@ def binary_bytes(value: float | None) -> str:
     return f"{shown:.0f} {scale.symbol}" if shown == round(shown) else scale.text(value)
 
 
+def exact_bytes(value: int) -> str:
+    """A size without rounding, in the largest binary unit that divides it: "64MiB", "48KiB"."""
+    factor, prefix = next((step for step in _BINARY if value % step[0] == 0), (1.0, ""))
+    return f"{value // int(factor)}{prefix}B"
+
+
 def decimal_bytes(value: float | None) -> str:
     """A drive's size in powers of 1000, as vendors count: "1.92 TB"."""
     if value is None or not math.isfinite(value):

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays.h"
 #include "common.h"
 #include "measure.h"
 
@@ -132,11 +133,7 @@ static void set_option(struct request *request, int option, const char *text) {
 static void require_whole(const struct request *request) {
     if (request->stream == NULL || request->cpus.count == 0 || request->array_bytes == 0)
         refuse("--kernel, --cpus and --array-bytes (above 0) are needed, see --help");
-    if (request->array_bytes % LINE_BYTES != 0 ||
-        request->array_bytes / LINE_BYTES < (size_t)request->cpus.count)
-        refuse("--array-bytes must be a multiple of %d and at least %d for each of %d threads, "
-               "not %zu",
-               LINE_BYTES, LINE_BYTES, request->cpus.count, request->array_bytes);
+    require_array_bytes(request->array_bytes, request->cpus.count);
     if (request->placement.interleave && request->placement.nodes.count == 0)
         refuse("--interleave needs --memory-nodes");
     require_allowed_cpus(request->cpus);

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,6 +20,7 @@ static const char *program_name = "chaosity";
 static atomic_bool stop_flag; /* lock-free, hence safe in a signal handler */
 
 void set_program_name(const char *name) { program_name = name; }
+const char *get_program_name(void) { return program_name; }
 
 static void complain_with(const char *format, va_list arguments) {
     char sentence[1024];
@@ -60,6 +62,21 @@ double parse_seconds(const char *option, const char *text, double most) {
     if (end == text || *end != '\0' || !isfinite(value) || value <= 0 || value > most)
         refuse("%s takes a number of seconds above 0 and up to %g, not '%s'", option, most, text);
     return value;
+}
+
+int64_t kernel_number(const char *path, const char *key) {
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return -1;
+    char line[256];
+    int64_t number = -1;
+    while (number < 0 && fgets(line, sizeof line, file) != NULL) {
+        const char *found = strstr(line, key);
+        if (found == NULL || sscanf(found + strlen(key), "%" SCNd64, &number) != 1)
+            number = -1;
+    }
+    fclose(file);
+    return number;
 }
 
 uint64_t monotonic_ns(void) {

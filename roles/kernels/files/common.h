@@ -18,6 +18,7 @@ enum exit_code {
 
 /* Called once by main(): the name stands before every error. */
 void set_program_name(const char *name);
+const char *get_program_name(void);
 
 /* Prints "NAME: SENTENCE" on stderr. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -30,6 +31,10 @@ _Noreturn void refuse(const char *format, ...) __attribute__((format(printf, 1, 
  * negative, or is larger than `most`. */
 uint64_t parse_count(const char *option, const char *text, uint64_t most);
 double parse_seconds(const char *option, const char *text, double most);
+
+/* The number after `key` in a file of the kernel (key "": the file's first number); -1 when the
+ * file or the key is not there. */
+int64_t kernel_number(const char *path, const char *key);
 
 /* CLOCK_MONOTONIC: the same clock in all processes of a machine, so that the samples of loads that
  * run together can be laid over each other; never set back, unlike the time of day. */

@@ -95,6 +95,8 @@ static double run_stream(const struct stream *stream, const struct part *part, u
         return 0;
     double sum =
         stream->run(part->array[0], part->array[1], part->array[2], elements, scalar_of(pass));
+    if (stream->non_temporal)
+        drain_stores(); /* only what is in memory was moved */
     if (MUTANT == CORRUPTED && pass >= MUTANT_PASS)
         part->array[0][elements / 2] *= 1 + DBL_EPSILON;
     return sum;
@@ -127,30 +129,32 @@ void run_pass(const struct stream *stream, const struct part *part, uint64_t pas
     }
 }
 
-/* Compares one array with constant + of_b * pattern of b + of_c * pattern of c. The first loop only
- * counts, which compilers turn into vector instructions; what is wrong is looked at later. */
-static void check_array(const struct part *part, int array, struct form form, int b, int c,
-                        struct verdict *verdict) {
-    const double *values = part->array[array];
-    uint64_t wrong = 0;
-    for (size_t i = 0; i < part->elements; i++) {
-        uint64_t index = part->first + i;
-        wrong += values[i] != value_of(form, pattern(b, index), pattern(c, index));
-    }
-    for (size_t i = 0; wrong > 0 && i < part->elements; i++) {
-        uint64_t index = part->first + i;
-        compare(values[i], value_of(form, pattern(b, index), pattern(c, index)), verdict);
-    }
+/* Compares a piece of one array with constant + of_b * pattern of b + of_c * pattern of c, the
+ * patterns those of the elements from `source` on. The first loop only counts, which compilers turn
+ * into vector instructions; what is wrong is looked at later. */
+static void check_array(const struct part *part, int array, const struct piece *piece,
+                        struct form form, int b, int c, struct verdict *verdict) {
+    const double *values = part->array[array] + piece->from;
+    uint64_t wrong = 0, first = part->first + piece->source;
+    for (size_t i = 0; i < piece->count; i++)
+        wrong += values[i] != value_of(form, pattern(b, first + i), pattern(c, first + i));
+    for (size_t i = 0; wrong > 0 && i < piece->count; i++)
+        compare(values[i], value_of(form, pattern(b, first + i), pattern(c, first + i)), verdict);
+}
+
+void check_sources(const struct stream *stream, const struct part *part, struct verdict *verdict) {
+    const struct form as_written = {0, 1, 0}; /* of `b`, which then stands for the array itself */
+    const struct piece whole = {.count = part->elements};
+    for (int array = stream->operation == READ ? 0 : 1; array < stream->arrays; array++)
+        check_array(part, array, &whole, as_written, array, array, verdict);
 }
 
 void check_contents(const struct stream *stream, const struct part *part, uint64_t passes,
                     struct verdict *verdict) {
-    const struct form as_written = {0, 1, 0}; /* of `b`, which then stands for the array itself */
-    for (int array = 0; array < stream->arrays; array++)
-        if (array > 0 || stream->operation == READ)
-            check_array(part, array, as_written, array, array, verdict);
+    check_sources(stream, part, verdict);
     if (stream->operation == READ)
         return;
+    const struct piece whole = {.count = part->elements};
     struct form form = {untouched, 0, 0};
     if (passes > 0) {
         form = form_of(stream->operation, scalar_of(passes - 1));
@@ -163,5 +167,37 @@ void check_contents(const struct stream *stream, const struct part *part, uint64
             part->array[0][position[i]] = value_of(form, pattern(1, index), pattern(2, index));
         }
     }
-    check_array(part, 0, form, 1, 2, verdict);
+    check_array(part, 0, &whole, form, 1, 2, verdict);
+}
+
+double run_piece(const struct stream *stream, const struct part *part, const struct piece *piece) {
+    const double *b = part->array[1], *c = part->array[2];
+    return stream->run(part->array[0] + piece->from, b == NULL ? NULL : b + piece->source,
+                       c == NULL ? NULL : c + piece->source, piece->count, scalar_of(piece->visit));
+}
+
+static struct form form_of_piece(const struct stream *stream, const struct piece *piece) {
+    if (piece->visit == NEVER)
+        return (struct form){untouched, 0, 0};
+    return form_of(stream->operation, scalar_of(piece->visit));
+}
+
+void check_piece(const struct stream *stream, const struct part *part, const struct piece *piece,
+                 struct verdict *verdict) {
+    check_array(part, 0, piece, form_of_piece(stream, piece), 1, 2, verdict);
+}
+
+void check_element(const struct stream *stream, const struct part *part, const struct piece *piece,
+                   size_t at, struct verdict *verdict) {
+    uint64_t index = part->first + piece->source + at;
+    struct form form = form_of_piece(stream, piece);
+    compare(part->array[0][piece->from + at], value_of(form, pattern(1, index), pattern(2, index)),
+            verdict);
+}
+
+double sum_of_piece(const struct part *part, const struct piece *piece) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < piece->count; i++)
+        sum += (unsigned)pattern(0, part->first + piece->from + i);
+    return (double)sum;
 }

@@ -53,4 +53,32 @@ void run_pass(const struct stream *stream, const struct part *part, uint64_t pas
 void check_contents(const struct stream *stream, const struct part *part, uint64_t passes,
                     struct verdict *verdict);
 
+/* What a kernel does that stops anywhere: instead of a whole pass it visits pieces. There are no
+ * marks; instead visits differ by their scalar or by the elements that the sources start with.
+ * Handed over by pointer: a copy is read in wider words than it was written in, and such a load
+ * waits for all stores before it, which costs a short piece a quarter of its bandwidth. */
+struct piece {
+    size_t from, count; /* elements of the part */
+    size_t source;      /* the first element of b and c that is read; not for `read` */
+    uint64_t visit;     /* which one of this piece it is, from 0 on, or NEVER */
+};
+
+#define NEVER UINT64_MAX
+
+/* Runs the kernel over a piece and returns its sum (`read`), which must be sum_of_piece(), or 0. */
+double run_piece(const struct stream *stream, const struct part *part, const struct piece *piece);
+
+/* What the first array holds in this piece at the start; a whole number. */
+double sum_of_piece(const struct part *part, const struct piece *piece);
+
+/* Compare the written array with what this visit must have left: all of the piece, or the element
+ * `at` of it. */
+void check_piece(const struct stream *stream, const struct part *part, const struct piece *piece,
+                 struct verdict *verdict);
+void check_element(const struct stream *stream, const struct part *part, const struct piece *piece,
+                   size_t at, struct verdict *verdict);
+
+/* Compares the arrays that are only read with their initial contents. */
+void check_sources(const struct stream *stream, const struct part *part, struct verdict *verdict);
+
 #endif

@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arrays.h"
 #include "barrier.h"
 #include "common.h"
 #include "contents.h"
@@ -26,10 +27,6 @@
 /* A round ends after about this long even when its sample is to be longer, so that a stop is seen
  * soon; 1000 times what a barrier of some hundred threads takes. */
 static const double round_seconds = 0.05;
-
-/* Pieces in which pages are made and filled: small enough that what the kernel zeroed is still in
- * the L2 when the contents are written. */
-static const size_t setup_piece_bytes = 256 * 1024;
 
 struct thread {
     _Alignas(APART_BYTES) int cpu;
@@ -41,7 +38,7 @@ struct thread {
 
 struct state {
     const struct request *request;
-    struct mapping mapping;
+    struct arrays arrays;
     uint64_t huge_page_bytes; /* of the mapping, once it was touched */
     struct thread *threads;
     pthread_barrier_t gate;      /* sleeps: for set-up and for the start, which may be far away */
@@ -52,37 +49,6 @@ struct state {
     uint64_t measured_passes; /* without warm-up: the samples' bytes are these times a pass's */
     const char *stopped_by;
 };
-
-/* Each array starts on a page of its own. */
-static size_t array_stride(const struct request *request) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return (request->array_bytes + page - 1) / page * page;
-}
-
-/* Whole cache lines, at most one more for one thread than for another. */
-static void set_part(const struct state *state, int index, struct part *part) {
-    const struct request *request = state->request;
-    size_t lines = request->array_bytes / LINE_BYTES, threads = (size_t)request->cpus.count;
-    size_t first = lines * (size_t)index / threads, end = lines * ((size_t)index + 1) / threads;
-    part->first = first * LINE_DOUBLES;
-    part->elements = (end - first) * LINE_DOUBLES;
-    for (int array = 0; array < request->stream->arrays; array++) {
-        char *start = state->mapping.start + (size_t)array * array_stride(request);
-        part->array[array] = (double *)(void *)(start + first * LINE_BYTES);
-    }
-}
-
-/* The first touch of each page of the part is by the thread that will use it, already pinned. */
-static void touch_part(const struct state *state, struct part *part) {
-    const struct stream *stream = state->request->stream;
-    size_t piece = setup_piece_bytes / sizeof(double);
-    for (int array = 0; array < stream->arrays; array++)
-        for (size_t from = 0; from < part->elements && !stop_requested(); from += piece) {
-            size_t count = part->elements - from < piece ? part->elements - from : piece;
-            populate(&state->mapping, (char *)(part->array[array] + from), count * sizeof(double));
-            write_contents(stream, part, array, from, count);
-        }
-}
 
 static void run_passes(const struct state *state, struct thread *thread, uint64_t passes) {
     for (uint64_t i = 0; i < passes; i++)
@@ -170,20 +136,6 @@ static void lead(struct state *state) {
     spin_barrier_wait(&state->barrier);
 }
 
-static void print_placement(const struct state *state) {
-    const struct placement *placement = &state->request->placement;
-    char nodes[1024];
-    format_index_list(placement->nodes, nodes, sizeof nodes);
-    if (placement->nodes.count > 0)
-        printf("\"memory_nodes\":\"%s\",", nodes);
-    else
-        printf("\"memory_nodes\":null,");
-    printf("\"policy\":\"%s\",\"mapping\":\"%08zx\",\"pages\":\"%s\",\"page_bytes\":%zu,"
-           "\"huge_page_bytes\":%" PRIu64 ",",
-           policy_name(placement), (size_t)state->mapping.start, page_kind_name(placement->pages),
-           state->mapping.page_bytes, state->huge_page_bytes);
-}
-
 static void print_ready(const struct state *state) {
     const struct request *request = state->request;
     printf("{\"event\":\"ready\",\"kernel\":\"%s\",\"arrays\":%d,\"array_bytes\":%zu,"
@@ -194,7 +146,7 @@ static void print_ready(const struct state *state) {
         printf("%s{\"cpu\":%d,\"tid\":%d}", i > 0 ? "," : "", state->threads[i].cpu,
                state->threads[i].tid);
     printf("],");
-    print_placement(state);
+    print_placement(&request->placement, &state->arrays.mapping, state->huge_page_bytes);
     printf("\"sample_seconds\":%g,\"max_seconds\":%g,\"warmup_passes\":%" PRIu64
            ",\"setup_seconds\":%.6f,\"version\":\"%s\",\"compiler\":\"%s\",\"isa\":\"%s\"}\n",
            request->sample_seconds, request->max_seconds, request->warmup_passes,
@@ -229,7 +181,7 @@ static int print_done(const struct state *state) {
 static enum start await_start(struct state *state) {
     if (stop_requested())
         return START_STOPPED;
-    state->huge_page_bytes = huge_page_bytes(&state->mapping);
+    state->huge_page_bytes = huge_page_bytes(&state->arrays.mapping);
     print_ready(state);
     return state->request->wait_for_start ? wait_for_start() : START_GO;
 }
@@ -241,8 +193,8 @@ static void run_thread(struct state *state, int index) {
         deliver_stop_signals();
     thread->cpu = pin_to_cpu(state->request->cpus.index[index]);
     thread->tid = (int)syscall(SYS_gettid);
-    set_part(state, index, &thread->part);
-    touch_part(state, &thread->part);
+    thread->part = part_of(&state->arrays, index);
+    touch_part(&state->arrays, &thread->part);
     pthread_barrier_wait(&state->gate);
     if (leader)
         state->start = await_start(state);
@@ -259,13 +211,16 @@ static void run_thread(struct state *state, int index) {
 
 int measure(const struct request *request) {
     int threads = request->cpus.count;
-    struct state state = {.request = request, .barrier.threads = (unsigned)threads};
+    struct state state = {
+        .request = request,
+        .arrays = {.stream = request->stream, .bytes = request->array_bytes, .threads = threads},
+        .barrier.threads = (unsigned)threads,
+    };
     state.threads = aligned_alloc(APART_BYTES, sizeof(struct thread) * (size_t)threads);
     if (state.threads == NULL)
         refuse("out of memory");
     memset(state.threads, 0, sizeof(struct thread) * (size_t)threads);
-    state.mapping =
-        map_memory(array_stride(request) * (size_t)request->stream->arrays, request->placement);
+    map_arrays(&state.arrays, request->placement);
     pthread_barrier_init(&state.gate, NULL, (unsigned)threads);
     omp_set_dynamic(0); /* exactly as many threads as asked for */
 #pragma omp parallel num_threads(threads)

@@ -57,23 +57,6 @@ const char *policy_name(const struct placement *placement) {
 
 static bool reserved_pages(enum page_kind pages) { return page_kinds[pages].log2_bytes > 0; }
 
-/* The number after `key` in a file of the kernel (key "": the file's first number); -1 when the
- * file or the key is not there. */
-static int64_t kernel_number(const char *path, const char *key) {
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return -1;
-    char line[256];
-    int64_t number = -1;
-    while (number < 0 && fgets(line, sizeof line, file) != NULL) {
-        const char *found = strstr(line, key);
-        if (found == NULL || sscanf(found + strlen(key), "%" SCNd64, &number) != 1)
-            number = -1;
-    }
-    fclose(file);
-    return number;
-}
-
 static size_t page_bytes_of(enum page_kind pages) {
     if (reserved_pages(pages))
         return (size_t)1 << page_kinds[pages].log2_bytes;
@@ -121,7 +104,7 @@ static void require_free_memory(size_t bytes, struct index_list nodes) {
     int64_t free_kib = free_kib_of(nodes, list);
     if (free_kib < 0 || bytes / 1024 <= (uint64_t)free_kib)
         return;
-    refuse("the arrays need %zu MiB together and %s%s can give %" PRId64 " MiB", bytes >> 20,
+    refuse("%zu MiB are needed and %s%s can give %" PRId64 " MiB", bytes >> 20,
            nodes.count > 0 ? "memory nodes " : "this machine", list, free_kib >> 10);
 }
 
@@ -260,8 +243,23 @@ uint64_t huge_page_bytes(const struct mapping *mapping) {
     if (mapping->pages != PAGES_THP)
         return mapping->bytes; /* a reserved page that is not there ends the process (SIGBUS) */
     uint64_t bytes = transparent_bytes(mapping);
-    if (bytes == 0)
-        refuse("--pages thp: the kernel gave no transparent huge page (see "
-               "/sys/kernel/mm/transparent_hugepage/enabled)");
+    if (bytes < mapping->bytes)
+        refuse("--pages thp: the kernel gave transparent huge pages for %" PRIu64 " of %zu bytes "
+               "(see /sys/kernel/mm/transparent_hugepage/enabled and defrag, and free memory)",
+               bytes, mapping->bytes);
     return bytes;
+}
+
+void print_placement(const struct placement *placement, const struct mapping *mapping,
+                     uint64_t in_huge_pages) {
+    char nodes[1024];
+    format_index_list(placement->nodes, nodes, sizeof nodes);
+    if (placement->nodes.count > 0)
+        printf("\"memory_nodes\":\"%s\",", nodes);
+    else
+        printf("\"memory_nodes\":null,");
+    printf("\"policy\":\"%s\",\"mapping\":\"%08zx\",\"pages\":\"%s\",\"page_bytes\":%zu,"
+           "\"huge_page_bytes\":%" PRIu64 ",",
+           policy_name(placement), (size_t)mapping->start, page_kind_name(placement->pages),
+           mapping->page_bytes, in_huge_pages);
 }

@@ -41,8 +41,12 @@ struct mapping map_memory(size_t bytes, struct placement placement);
  * where the caller's first touch does it. */
 void populate(const struct mapping *mapping, char *start, size_t bytes);
 
-/* How many bytes of the mapping lie in huge pages now that it was touched. Refuses when huge pages
- * were asked for and none was got. */
+/* How many bytes of the mapping lie in huge pages now that all of it was touched. Refuses when huge
+ * pages were asked for and any of it lies in others: a mixture measures neither. */
 uint64_t huge_page_bytes(const struct mapping *mapping);
+
+/* Prints, as fields of the ready line and with a comma after the last, where the memory is. */
+void print_placement(const struct placement *placement, const struct mapping *mapping,
+                     uint64_t in_huge_pages);
 
 #endif

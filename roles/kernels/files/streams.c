@@ -42,7 +42,6 @@
         (void)b, (void)c, (void)s;                                                                 \
         _Pragma("GCC unroll 4") for (size_t i = 0; i < elements; i += NT_DOUBLES)                  \
             STORE_NT(a, i, value);                                                                 \
-        drain_nt();                                                                                \
         return 0;                                                                                  \
     }
 
@@ -59,8 +58,10 @@ NON_TEMPORAL(scale_nt, SCALE_VALUE)
 NON_TEMPORAL(add_nt, ADD_VALUE)
 NON_TEMPORAL(triad_nt, TRIAD_VALUE)
 #define OFFERED_NT(function) function
+void drain_stores(void) { drain_nt(); }
 #else
 #define OFFERED_NT(function) NULL
+void drain_stores(void) {}
 #endif
 
 /* 8 sums: two loads start in a cycle and an addition takes 4, so fewer would wait for another. 16
@@ -85,17 +86,17 @@ SIGNATURE(read_sum) {
 }
 
 const struct stream streams[] = {
-    {"read", READ, 1, read_sum, "sum += a[i]"},
-    {"fill", FILL, 1, fill, "a[i] = s"},
-    {"copy", COPY, 2, copy, "a[i] = b[i]"},
-    {"scale", SCALE, 2, scale, "a[i] = s * b[i]"},
-    {"add", ADD, 3, add, "a[i] = b[i] + c[i]"},
-    {"triad", TRIAD, 3, triad, "a[i] = b[i] + s * c[i]"},
-    {"fill_nt", FILL, 1, OFFERED_NT(fill_nt), "fill with non-temporal stores"},
-    {"copy_nt", COPY, 2, OFFERED_NT(copy_nt), "copy with non-temporal stores"},
-    {"scale_nt", SCALE, 2, OFFERED_NT(scale_nt), "scale with non-temporal stores"},
-    {"add_nt", ADD, 3, OFFERED_NT(add_nt), "add with non-temporal stores"},
-    {"triad_nt", TRIAD, 3, OFFERED_NT(triad_nt), "triad with non-temporal stores"},
+    {"read", READ, 1, false, read_sum, "sum += a[i]"},
+    {"fill", FILL, 1, false, fill, "a[i] = s"},
+    {"copy", COPY, 2, false, copy, "a[i] = b[i]"},
+    {"scale", SCALE, 2, false, scale, "a[i] = s * b[i]"},
+    {"add", ADD, 3, false, add, "a[i] = b[i] + c[i]"},
+    {"triad", TRIAD, 3, false, triad, "a[i] = b[i] + s * c[i]"},
+    {"fill_nt", FILL, 1, true, OFFERED_NT(fill_nt), "fill with non-temporal stores"},
+    {"copy_nt", COPY, 2, true, OFFERED_NT(copy_nt), "copy with non-temporal stores"},
+    {"scale_nt", SCALE, 2, true, OFFERED_NT(scale_nt), "scale with non-temporal stores"},
+    {"add_nt", ADD, 3, true, OFFERED_NT(add_nt), "add with non-temporal stores"},
+    {"triad_nt", TRIAD, 3, true, OFFERED_NT(triad_nt), "triad with non-temporal stores"},
 };
 const int stream_count = sizeof streams / sizeof streams[0];
 const char *const stream_isa = ISA;

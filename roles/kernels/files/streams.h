@@ -23,10 +23,15 @@ enum operation { READ, FILL, COPY, SCALE, ADD, TRIAD };
 struct stream {
     const char *name;
     enum operation operation;
-    int arrays; /* each is used once a pass: bytes of a pass = arrays * bytes of an array */
+    int arrays;        /* each is used once a pass: bytes of a pass = arrays * bytes of an array */
+    bool non_temporal; /* stores; see drain_stores() */
     stream_function *run; /* NULL: this instruction set has no non-temporal store */
     const char *formula;
 };
+
+/* Returns when all non-temporal stores of this thread have left the core, which a stream does not
+ * wait for: it takes as long as some hundred lines. */
+void drain_stores(void);
 
 extern const struct stream streams[];
 extern const int stream_count;

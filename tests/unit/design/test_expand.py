@@ -100,8 +100,9 @@ def test_names_of_points_parse_back_and_are_short_enough_for_files(config, paper
     for point in plan_host(paper_host, config).points:
         assert len(f"{point['point']}.json") <= 255
         assert {one.load for one in parse_point_name(point["point"])} >= {
-            load["name"] for load in point["loads"]
+            load["role"] for load in point["loads"]
         }
+        assert len({load["name"] for load in point["loads"]}) == len(point["loads"])
 
 
 def test_no_kernel_name_of_a_drive_is_in_a_point(config, paper_host):

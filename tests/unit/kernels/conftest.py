@@ -14,7 +14,25 @@ import pytest
 @pytest.fixture(scope="session")
 def bandwidth(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The binary as `make` builds it for this machine."""
-    return kernel_binary.build(tmp_path_factory.mktemp("bandwidth"))
+    return kernel_binary.build(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(scope="session")
+def latency(bandwidth: Path) -> Path:
+    """The same of the pointer chase."""
+    return bandwidth.with_name("chaosity-latency")
+
+
+@pytest.fixture(scope="session")
+def core_to_core(bandwidth: Path) -> Path:
+    """The same of the moves of a line."""
+    return bandwidth.with_name("chaosity-core-to-core")
+
+
+@pytest.fixture(scope="session")
+def traffic(bandwidth: Path) -> Path:
+    """The same of the traffic beside a chase."""
+    return bandwidth.with_name("chaosity-traffic")
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +53,17 @@ def cpus(request: pytest.FixtureRequest, usable_cpus: list[int]) -> str:
     if request.param > len(usable_cpus):
         pytest.skip("this machine gives the tests one CPU only")
     return ",".join(map(str, usable_cpus[: request.param]))
+
+
+@pytest.fixture
+def node() -> int:
+    """A node that has memory, on a kernel that knows nodes."""
+    nodes = sorted(
+        int(path.name[4:]) for path in Path("/sys/devices/system/node").glob("node[0-9]*")
+    )
+    if not nodes:
+        pytest.skip("this kernel has no NUMA nodes")
+    return nodes[0]
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
-"""Builds and runs chaosity-bandwidth; the tests here all use the real binary."""
+"""Builds and runs the kernels; the tests here all use the real binaries."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,19 @@ def build(folder: Path, *variables: str) -> Path:
     made = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr
     return folder / "chaosity-bandwidth"
+
+
+def build_driver(folder: Path, driver: Path, *sources: str) -> Path:
+    """A test's own C program, linked with some of the kernels' sources, under the sanitizers."""
+    program = folder / driver.stem
+    sanitizers = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *sanitizers]
+    files = [driver, *(SOURCES / source for source in sources)]
+    defines = ['-DVERSION="0"', '-DCOMPILER="gcc"']
+    command = ["gcc", *flags, *defines, f"-I{SOURCES}", "-o", program, *files]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr
+    return program
 
 
 @dataclass(frozen=True)
@@ -71,5 +86,45 @@ def refusal(command: list[str], **options: object) -> str:
     assert refused.code == 2, refused
     assert refused.events == []
     (sentence,) = refused.stderr.splitlines()
-    assert sentence.startswith("chaosity-bandwidth: ")
+    assert re.match(r"chaosity-[a-z-]+: ", sentence)
     return sentence
+
+
+def waiting(start: Start, command: list[str]) -> tuple[subprocess.Popen, dict]:
+    """A process that waits at the barrier, and its ready line."""
+    process = start([*command, "--barrier"])
+    return process, next_event(process)
+
+
+def next_event(process: subprocess.Popen) -> dict:
+    return json.loads(process.stdout.readline())
+
+
+def last_events(process: subprocess.Popen) -> list[dict]:
+    """What the process still prints until it ends, which it must do within a second."""
+    began = time.monotonic()
+    rest, _ = process.communicate(timeout=10)
+    assert time.monotonic() - began < 1
+    return [json.loads(line) for line in rest.splitlines()]
+
+
+def catches(process: subprocess.Popen, number: int) -> bool:
+    """Whether the process has come to handle this signal."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("SigCgt:")[1].split()[0], 16) >> (number - 1) & 1 == 1
+
+
+def processor_ticks(process: subprocess.Popen, ready: dict) -> int:
+    """Time that the threads have run for, in ticks of the kernel (100 a second)."""
+    tasks = [f"/proc/{process.pid}/task/{thread['tid']}/stat" for thread in ready["threads"]]
+    fields = [Path(task).read_text().rsplit(")", 1)[1].split() for task in tasks]
+    return sum(int(field[11]) + int(field[12]) for field in fields)
+
+
+def numa_map(process: subprocess.Popen, ready: dict) -> list[str]:
+    """The fields of the memory's mapping in numa_maps, after the address."""
+    for line in Path(f"/proc/{process.pid}/numa_maps").read_text().splitlines():
+        address, *fields = line.split()
+        if address == ready["mapping"]:
+            return fields
+    raise AssertionError(f"no mapping at {ready['mapping']}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import select
 import signal
 import subprocess
@@ -11,24 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from kernel_binary import Start, arguments, run
+from kernel_binary import Start, arguments, catches, last_events, next_event, processor_ticks, run
 
 pytestmark = pytest.mark.real
 
 LONG = ["--max-seconds", "60"]
 MIB = 1 << 20
-
-
-def next_event(process: subprocess.Popen) -> dict:
-    return json.loads(process.stdout.readline())
-
-
-def last_events(process: subprocess.Popen) -> list[dict]:
-    """What the process still prints until it ends, which it must do within a second."""
-    began = time.monotonic()
-    rest, _ = process.communicate(timeout=10)
-    assert time.monotonic() - began < 1
-    return [json.loads(line) for line in rest.splitlines()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -75,14 +62,9 @@ def test_does_not_use_the_cpus_while_it_waits(bandwidth: Path, start: Start, cpu
     process = start([bandwidth, *arguments("copy", cpus, MIB, "--barrier")])
     ready = next_event(process)
 
-    def ticks() -> int:
-        tasks = [f"/proc/{process.pid}/task/{thread['tid']}/stat" for thread in ready["threads"]]
-        fields = [Path(task).read_text().rsplit(")", 1)[1].split() for task in tasks]
-        return sum(int(field[11]) + int(field[12]) for field in fields)
-
-    before = ticks()
+    before = processor_ticks(process, ready)
     time.sleep(0.5)
-    assert ticks() - before <= 2  # of 50 (at 100 Hz) a thread
+    assert processor_ticks(process, ready) - before <= 2  # of 50 (at 100 Hz) a thread
 
 
 def test_end_of_input_at_the_barrier_means_stop(bandwidth: Path, cpus: str):
@@ -101,11 +83,6 @@ def test_a_signal_at_the_barrier_means_stop(bandwidth: Path, start: Start, cpus:
     process.terminate()
     (done,) = last_events(process)
     assert (done["passes"], done["stopped_by"], process.returncode) == (0, "signal", 0)
-
-
-def catches(process: subprocess.Popen, number: signal.Signals) -> bool:
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(status.split("SigCgt:")[1].split()[0], 16) >> (number - 1) & 1 == 1
 
 
 def test_a_signal_during_set_up_means_stop(bandwidth: Path, start: Start, cpu: str):

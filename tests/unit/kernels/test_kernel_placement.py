@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from kernel_binary import Start, arguments, refusal, run
+from kernel_binary import Start, arguments, numa_map, refusal, run, waiting
 
 pytestmark = pytest.mark.real
 
 MIB = 1 << 20
 NODES = Path("/sys/devices/system/node")
 POOLS = Path("/sys/kernel/mm/hugepages")
-
-
-@pytest.fixture
-def node() -> int:
-    """A node that has memory, on a kernel that knows nodes."""
-    nodes = sorted(int(path.name[4:]) for path in NODES.glob("node[0-9]*"))
-    if not nodes:
-        pytest.skip("this kernel has no NUMA nodes")
-    return nodes[0]
-
-
-def waiting(start: Start, command: list[str]) -> tuple[subprocess.Popen, dict]:
-    """A process that waits at the barrier, and its ready line."""
-    process = start([*command, "--barrier"])
-    return process, json.loads(process.stdout.readline())
-
-
-def numa_map(process: subprocess.Popen, ready: dict) -> list[str]:
-    """The fields of the arrays' mapping in numa_maps, after the address."""
-    for line in Path(f"/proc/{process.pid}/numa_maps").read_text().splitlines():
-        address, *fields = line.split()
-        if address == ready["mapping"]:
-            return fields
-    raise AssertionError(f"no mapping at {ready['mapping']}")
 
 
 def test_threads_are_pinned_where_they_say(bandwidth: Path, start: Start, cpus: str):
@@ -76,15 +50,15 @@ def test_base_pages_are_never_huge(bandwidth: Path, start: Start, cpu: str):
     assert "AnonHugePages:         0 kB" in smaps.split("VmFlags")[0]
 
 
-def test_transparent_huge_pages_are_counted_or_refused(bandwidth: Path, cpus: str):
+def test_transparent_huge_pages_hold_everything_or_are_refused(bandwidth: Path, cpus: str):
     command = arguments("triad", cpus, 8 * MIB, "--pages", "thp", "--max-seconds", "0.02")
     enabled = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     if not enabled.exists() or "[never]" in enabled.read_text():
         assert "transparent huge page" in refusal([bandwidth, *command])
         return
     ready = run([bandwidth, *command]).ready
-    assert ready["huge_page_bytes"] % ready["page_bytes"] == 0
-    assert 0 < ready["huge_page_bytes"] <= 24 * MIB + ready["page_bytes"]
+    page_bytes = ready["page_bytes"]
+    assert ready["huge_page_bytes"] == -(-24 * MIB // page_bytes) * page_bytes
 
 
 @pytest.mark.parametrize(("pages", "kib"), [("2M", 2048), ("1G", 1 << 20)])

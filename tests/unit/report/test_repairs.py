@@ -23,7 +23,8 @@ STATES = {
 def rows(point, era, values, drive=A, system=A, asked="a", load="storage"):
     return [
         {"host": "h", "configuration": "c", "experiment": "storage_bandwidth", "point": point,
-         "load": load, "metric": "bandwidth_bytes_per_second", "replicate": number,
+         "load": load, "initiator": "node0", "target": "drive0", "replicate": number,
+         "metric": "bandwidth_bytes_per_second",
          "status": "valid", "reason": None, "value": value, "era": era, "asked": asked,
          "components": json.dumps({"drive0": drive, "system": system})}
         for number, value in enumerate(values, start=1)

@@ -7,7 +7,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.runner import placement
+from chaosity.runner import placement, verify
 from chaosity.topology.cpusets import format_cpu_list
 
 NUMA_MAPS = """562f0eac8000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
@@ -36,3 +36,18 @@ def test_this_process_is_seen_where_it_may_run():
 def test_a_process_that_is_gone_is_nowhere():
     assert placement.process_threads(2**22 + 1) == []
     assert placement.memory_by_node(2**22 + 1) is None
+
+
+def test_one_mapping_can_be_looked_at_alone():
+    assert placement.memory(NUMA_MAPS, "7f2c40000000") == {1: 3 * 2097152}
+    assert placement.memory(NUMA_MAPS, "7f2c4000") == {}
+
+
+def test_a_small_working_set_is_judged_by_its_own_pages(make_point):
+    """Stacks and libraries are larger than a working set that fits a cache."""
+    [load] = make_point(memory_bytes=16384)["loads"]
+    load["placement"]["mapping"] = "mapping"
+    seen = {"threads": [], "memory_bytes_by_node": {"0": 16384}}
+    assert verify.memory_placed({**load, "placement_seen": seen})["passed"]
+    seen = {"threads": [], "memory_bytes_by_node": {"0": 12288, "1": 4096}}
+    assert not verify.memory_placed({**load, "placement_seen": seen})["passed"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,3 +75,35 @@ def test_precision_of_alternating_batches():
     samples = [(float(i), i + 1.0, 9.0 if (i // 2) % 2 else 11.0) for i in range(20)]
     width = progress.relative_half_width([samples], 0.0, 20.0)
     assert width == pytest.approx(2.262 * 1.0541 / 10**0.5 / 10, rel=1e-3)
+
+
+SAMPLES = {"event": "sample", "begin": "begin_ns", "end": "end_ns", "time_scale": 1e-9}
+
+
+def sample(begin, end, **blocks):
+    counts = {value.lstrip("_").replace("_", "."): n for value, n in blocks.items()}
+    return f'{{"event":"sample","begin_ns":{begin},"end_ns":{end},"blocks":{json.dumps(counts)}}}\n'
+
+
+def test_a_quantile_is_of_all_samples_within_the_window():
+    text = sample(0, 10, _1=100) + sample(10, 20, _2=2, _3=1) + sample(20, 30, _3=2, _4_5=1)
+    found = [
+        progress.quantile(SAMPLES, {"key": "blocks", "quantile": q}, text, 10e-9, 30e-9)
+        for q in (0, 0.5, 0.99, 1)
+    ]
+    assert found == [2.0, 3.0, 4.5, 4.5]
+
+
+def test_a_window_without_a_whole_sample_has_no_quantile():
+    with pytest.raises(ExtractionError, match="common window"):
+        progress.quantile(SAMPLES, {"key": "blocks", "quantile": 0.5}, sample(0, 10, _1=1), 1e-9, 1)
+
+
+@given(st.lists(st.floats(0.5, 1e6), min_size=1, max_size=50), st.floats(0, 1))
+def test_a_quantile_lies_between_what_was_seen(values, share):
+    counts = json.dumps({repr(value): values.count(value) for value in values})
+    text = f'{{"event":"sample","begin_ns":1,"end_ns":2,"blocks":{counts}}}'
+    found = progress.quantile(SAMPLES, {"key": "blocks", "quantile": share}, text, 0, 1)
+    assert found in values
+    below = sum(value < found for value in values)
+    assert below <= share * len(values) + 1e-6

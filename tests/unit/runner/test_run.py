@@ -58,7 +58,7 @@ def test_a_missing_program(make_point):
 
 def test_a_unit_that_may_not_be_used(make_point):
     point = make_point()
-    point["loads"][0]["initiator"]["cpus"] = "4000"
+    point["loads"][0]["placement"]["cpus"] = "4000"
     assert "may not run on PU [4000]" in reason(run(point, 1))
 
 
@@ -66,7 +66,7 @@ def test_threads_that_stray(make_point):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one unit: nowhere to stray to")
     point = make_point()
-    point["loads"][0]["initiator"]["cpus"] = str(min(os.sched_getaffinity(0)))
+    point["loads"][0]["placement"]["cpus"] = str(min(os.sched_getaffinity(0)))
     assert "may leave" in reason(run(point, 1))
 
 
@@ -75,7 +75,8 @@ def test_too_little_memory(make_point):
 
 
 def test_a_node_without_memory(make_point):
-    point = make_point(placement={"memory_nodes": [77], "pinned": False})
+    point = make_point()
+    point["loads"][0]["placement"]["memory_nodes"] = [77]
     assert "node 77 has no memory" in reason(run(point, 1))
 
 

@@ -17,7 +17,7 @@ def rows(values, point="p", **columns):
             "host": "h", "configuration": "c", "experiment": "e", "point": point, "load": "memory",
             "metric": "m", "replicate": range(1, len(values) + 1),
             "status": ["failed" if value is None else "valid" for value in values],
-            "reason": None, "value": values, **columns,
+            "reason": None, "value": values, "initiator": "i", "target": "t", **columns,
         }
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ def test_a_load_in_company_is_compared_with_the_same_load_alone():
 
 
 def test_without_company_there_is_no_cost():
-    assert cost_of_company(rows([1.0], benchmark="b", kernel=None, initiator="i", target="t")).empty
+    assert cost_of_company(rows([1.0], benchmark="b", kernel=None)).empty
     assert cost_of_company(synthetic.small().tidy().iloc[:0]).empty
 
 

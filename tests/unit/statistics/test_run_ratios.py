@@ -51,6 +51,7 @@ def history(*eras):
     """Rows of one cell; an era is: values, since when the drive was so, what was asked."""
     rows = [
         {"host": "h", "configuration": "c", "experiment": "e", "point": "p", "load": "l",
+         "initiator": "i", "target": "t",
          "metric": "m_bytes_per_second", "replicate": replicate, "status": "valid",
          "reason": None, "value": value, "era": number,
          "components": json.dumps({"drive0": since, "system": "1"}), "asked": asked}

@@ -130,15 +130,18 @@ class Benchmark:
             "bounds": {name: str(bound) for name, bound in bounds.items()},
         }
 
-    def load(self, name: str, context: Mapping[str, Any]) -> dict[str, Any]:
+    def load(
+        self, name: str, context: Mapping[str, Any], varied: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """The load's concrete form: command, files and checks, as the runner takes it.
 
         Args:
-            name: the load's name in the experiment.
+            name: of the load, of its own within its point.
             context: variables for the templates: initiator, target, kernel, array_bytes, times.
+            varied: parameters that the experiment varies, in place of the file's and the config's.
         """
         document = self.document
-        context = {**context, "parameters": self.parameters}
+        context = {**context, "parameters": {**self.parameters, **(varied or {})}}
         templates: list[str] = []
         gather(self.skeleton, templates)
         filled = put_back(self.skeleton, iter(self.fill(templates, context)))

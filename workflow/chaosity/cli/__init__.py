@@ -1,4 +1,4 @@
-"""The command line, ``chaosity topology | plan | run | tidy | report | reports | overview``."""
+"""The command line: ``chaosity COMMAND``, a command a step of the way and some for people."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from chaosity import __version__
 from chaosity.cli.plan import plan
+from chaosity.cli.published import published
 from chaosity.cli.report import overview, report, reports
 from chaosity.cli.run import run
 from chaosity.cli.tidy import tidy
@@ -21,7 +22,7 @@ def chaosity() -> None:
     """Find out what a server's memory and storage really do."""
 
 
-for command in (topology, plan, run, tidy, report, reports, overview):
+for command in (topology, plan, run, tidy, published, report, reports, overview):
     chaosity.add_command(command)
 
 

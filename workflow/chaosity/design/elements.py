@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 from chaosity.topology.cpusets import CpuSet, format_cpu_list
@@ -128,6 +129,57 @@ class Elements:
         ]
         return list(dict.fromkeys(found))
 
+    def others(self, initiator: Initiator, level: str) -> Initiator | None:
+        """The cores of an initiator's groups without its own; None when it has all of them.
+
+        Args:
+            initiator: whose siblings are left out too, since they share its core.
+            level: l3_domain, node, package or machine.
+        """
+        own = {cpu for one in initiator.cpus for cpu in self._siblings(one)}
+        groups = [(name, cpus) for name, cpus in self.groups(level) if own & set(cpus)]
+        rest = self.thin(set().union(*(cpus for _, cpus in groups)) - own) if groups else ()
+        if not rest:
+            return None
+        where = "_".join(name for name, _ in groups)
+        return self.initiator("others", f"{where}_without_{initiator.name}", rest)
+
+    def _siblings(self, cpu: int) -> CpuSet:
+        core = self._core_of.get(cpu)
+        return core.cpus if core else (cpu,)
+
+    def growing(self, level: str) -> list[Initiator]:
+        """More and more cores of every group of a level, packed and spread.
+
+        Packed takes the cores of one L3 domain before those of the next, spread takes one of each
+        in turn. Where both are the same cores there is one initiator, of the kind `threads`.
+        """
+        found = []
+        for name, cpus in self.groups(level):
+            packed, spread = self._packed(cpus), self._spread(cpus)
+            for count in thread_counts(len(packed)):
+                a, b = tuple(sorted(packed[:count])), tuple(sorted(spread[:count]))
+                if a == b:
+                    found.append(self.initiator("threads", f"{name}_threads{count}", a))
+                else:
+                    found.append(self.initiator("packed", f"{name}_packed{count}", a))
+                    found.append(self.initiator("spread", f"{name}_spread{count}", b))
+        return found
+
+    def _by_l3(self, cpus: CpuSet) -> list[CpuSet]:
+        domains: dict[int | None, list[int]] = {}
+        for cpu in self.thin(cpus):
+            core = self._core_of.get(cpu)
+            domains.setdefault(core.l3 if core else None, []).append(cpu)
+        return [tuple(one) for one in domains.values()]
+
+    def _packed(self, cpus: CpuSet) -> list[int]:
+        return [cpu for domain in self._by_l3(cpus) for cpu in domain]
+
+    def _spread(self, cpus: CpuSet) -> list[int]:
+        turns = zip_longest(*self._by_l3(cpus))
+        return [cpu for turn in turns for cpu in turn if cpu is not None]
+
     def memory(self, nodes: Iterable[int]) -> Target:
         """Memory of one or several nodes as a target."""
         listed = tuple(sorted(nodes))
@@ -150,6 +202,17 @@ class Elements:
         domains = self.topology.l3_domains
         return sum(one.size_bytes or 0 for one in domains if one.index in reached)
 
+    def cache_bytes(self, initiator: Initiator, level: int) -> int | None:
+        """Size of the data cache of a level that the initiator's first unit has, None unknown."""
+        sizes = (
+            cache.size_bytes
+            for cache in self.topology.caches
+            if cache.level == level
+            and cache.kind != "instruction"
+            and set(initiator.cpus[:1]) <= set(cache.cpus)
+        )
+        return next(sizes, None)
+
     def memory_bytes(self, node: int) -> int | None:
         """Size of a node's memory, as firmware gave it where that is known."""
         found = self.topology.node(node)
@@ -168,6 +231,26 @@ class Elements:
         table = self.topology.distances
         steps = [table.between(own, node) for own in initiator.nodes] if table else []
         return min((step for step in steps if step is not None), default=float("inf"))
+
+    def slit(self, initiator: Initiator, target: Target) -> float | None:
+        """Largest SLIT distance from an initiator to the target's nodes, None when unknown."""
+        steps = [self.distance(initiator, node) for node in target.nodes]
+        return max(steps) if steps and max(steps) < float("inf") else None
+
+    def nearest(self, node: int) -> tuple[int, ...]:
+        """The initiator nodes that no other is nearer to a node's memory than, by the SLIT.
+
+        Where there is no table, the node itself; and all of them for a node without units.
+        """
+        table = self.topology.distances
+        initiators = [one.os_index for one in self.topology.initiators]
+        if node in initiators:
+            return (node,)
+        steps = {one: table.between(one, node) if table else None for one in initiators}
+        known = {one: step for one, step in steps.items() if step is not None}
+        if not known:
+            return tuple(initiators)
+        return tuple(one for one, step in known.items() if step == min(known.values()))
 
     def drive_groups(self) -> dict[int | None, tuple[DriveRef, ...]]:
         """Drives by the node they hang on; None collects those of unknown locality."""
@@ -200,6 +283,12 @@ class Elements:
         order = ("same_node", "same_package", "other_package", UNKNOWN)
         pairs = {self.topology.relation(x, y) for x in a.nodes for y in b.nodes}
         return max(pairs, key=order.index)
+
+
+def thread_counts(most: int) -> list[int]:
+    """Numbers of threads to try, in steps of a half or finer: 1, 2, 3, 4, 6, 8, 12, ... and all."""
+    counts = {size for power in range(most.bit_length()) for size in (2**power, 3 * 2**power)}
+    return sorted({count for count in counts if count < most} | {most} if most else set())
 
 
 def kind_name(level: str) -> str:

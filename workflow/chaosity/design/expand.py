@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from chaosity.benchmarks import Benchmark
-from chaosity.config import closest
-from chaosity.design import selectors
+from chaosity.design.choices import Choice, Choices, Chosen, Group
 from chaosity.design.elements import Elements, Initiator, Target
-from chaosity.design.naming import LoadName, point_name
+from chaosity.design.naming import point_name
 from chaosity.errors import UserError
 from chaosity.topology.cpusets import format_cpu_list
 
@@ -23,6 +22,8 @@ SETUP_SECONDS = 0.3
 TIMEOUT_SECONDS = 120.0
 # Arrays are whole huge pages, so that none shares a page with another.
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
+# Of x86-64 and most arm64, for a host that does not tell.
+USUAL_LINE_BYTES = 64
 
 Point = dict[str, Any]
 
@@ -40,7 +41,12 @@ class Expansion:
         self, host: Elements, benchmarks: Mapping[str, Benchmark], config: Mapping[str, Any]
     ) -> None:
         self.host, self.benchmarks, self.config = host, benchmarks, config
-        self.notes: list[str] = []
+        self.choices = Choices(host, benchmarks, config)
+
+    @property
+    def notes(self) -> list[str]:
+        """What was left out and why."""
+        return self.choices.notes.texts
 
     def points(self, experiment: Mapping[str, Any]) -> list[Point]:
         """Every point of an experiment once, in the order of its file.
@@ -51,88 +57,34 @@ class Expansion:
         found: dict[str, Point] = {}
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{experiment['experiment']}.yaml, designs.{design}"
-            for chosen in self.choices(spec["loads"], {}, where):
+            for chosen in self.choices.of(experiment["experiment"], spec["loads"], where):
                 point = self.point(experiment, spec["loads"], chosen)
                 found.setdefault(point["point"], point)
         return list(found.values())
 
-    def choices(
-        self, loads: Mapping[str, Any], chosen: dict[str, Any], where: str
-    ) -> Iterator[dict[str, Any]]:
-        """Every combination of initiator, target and kernel of the loads not yet chosen."""
-        name = next((one for one in loads if one not in chosen), None)
-        if name is None:
-            yield chosen
-            return
-        spec, place = loads[name], f"{where}.loads.{name}"
-        benchmark = self.benchmark(spec["category"], place)
-        kernels = self.kernels(spec, benchmark, place)
-        for initiator in selectors.initiators(spec["initiator"], self.host, chosen, place):
-            sides = {**chosen, name: {"initiator": initiator}}
-            for target in selectors.targets(spec["target"], initiator, self.host, sides, place):
-                for kernel in kernels if target.kind != "none" else [None]:
-                    side = {"initiator": initiator, "target": target, "kernel": kernel}
-                    yield from self.choices(loads, {**chosen, name: side}, where)
-
-    def benchmark(self, category: str, where: str) -> Benchmark:
-        """The benchmark that the config names for a category."""
-        if category not in self.benchmarks:
-            raise UserError(
-                f"no benchmark serves the category {category!r}",
-                f"{where}.category",
-                closest(category, self.benchmarks),
-            )
-        return self.benchmarks[category]
-
-    def kernels(
-        self, spec: Mapping[str, Any], benchmark: Benchmark, where: str
-    ) -> list[str | None]:
-        """The wanted kernels that the benchmark has; what it lacks becomes a note of the plan."""
-        if not benchmark.kernels:
-            return [None]
-        wanted = spec.get("kernel")
-        if not wanted:
-            raise UserError(
-                f"{benchmark.name} needs a kernel", where, closest("", benchmark.kernels)
-            )
-        missing = [kernel for kernel in wanted if kernel not in benchmark.kernels]
-        if len(missing) == len(wanted):
-            raise UserError(
-                f"{benchmark.name} has no kernel {', '.join(missing)}",
-                f"{where}.kernel",
-                closest(missing[0], benchmark.kernels),
-            )
-        if missing:
-            note = f"{where}: left out, since {benchmark.name} lacks them: {', '.join(missing)}"
-            if note not in self.notes:
-                self.notes.append(note)
-        return [kernel for kernel in wanted if kernel in benchmark.kernels]
-
     def point(
-        self, experiment: Mapping[str, Any], specs: Mapping[str, Any], chosen: Mapping[str, Any]
+        self, experiment: Mapping[str, Any], specs: Mapping[str, Any], chosen: Chosen
     ) -> Point:
         """One point: its loads as the runner takes them, and what it hangs on."""
-        present = {name: one for name, one in chosen.items() if one["target"].kind != "none"}
-        rules = {name: self.config["stopping"][specs[name]["category"]] for name in present}
-        loads = [self.load(name, specs[name], one, rules[name]) for name, one in present.items()]
+        present = {role: group for role, group in chosen.items() if not group.absent}
+        rules = {role: self.config["stopping"][specs[role]["category"]] for role in present}
+        loads = [
+            self.load(group, one, specs[role]["category"], rules[role])
+            for role, group in present.items()
+            for one in group.members
+        ]
         self.one_window(loads)
-        name = point_name(
-            [
-                LoadName(load, one["initiator"].name, one["target"].name, one["kernel"])
-                for load, one in chosen.items()
-            ]
-        )
         seconds = max(load.pop("seconds") for load in loads)
-        stopping = combine([rules[load] for load in present])
+        stopping = combine([rules[role] for role in present])
         memory = sum(load["memory_bytes"] for load in loads)
         body = {
             "experiment": experiment["experiment"],
-            "point": name,
+            "point": point_name([group.name(self.host) for group in chosen.values()]),
             "loads": loads,
             "stopping": stopping,
             "timeout_seconds": stopping["max_seconds"] + seconds + TIMEOUT_SECONDS,
             "factors": self.factors(experiment.get("factors", {}), chosen),
-            "components": self.components(present),
+            "components": self.components(present.values()),
         }
         return {
             **body,
@@ -141,23 +93,55 @@ class Expansion:
         }
 
     def load(
-        self, name: str, spec: Mapping[str, Any], one: Mapping[str, Any], rule: Mapping[str, Any]
+        self, group: Group, one: Choice, category: str, rule: Mapping[str, Any]
     ) -> dict[str, Any]:
         """One load in concrete form."""
-        initiator, target, kernel = one["initiator"], one["target"], one["kernel"]
-        benchmark = self.benchmarks[spec["category"]]
+        initiator, target = one.initiator, one.target
+        benchmark = self.benchmarks[category]
         if benchmark.document.get("writes"):
             only_destructive(benchmark, target)
+        context = self.context(one, benchmark, rule)
+        levels = dict(one.levels)
+        load = benchmark.load(group.load_name(one), context, levels)
+        memory = benchmark.document["placement"]["memory"]
         near = self.host.local_memory(initiator)
-        known = benchmark.kernels.get(kernel, {})
+        responder = {"responder": one.responder.name} if one.responder else {}
+        return {
+            **load,
+            "role": group.role,
+            "levels": {**responder, **levels},
+            "initiator": side_facts(initiator),
+            "target": {
+                **side_facts(target),
+                "drives": context["target"]["drives"],
+                "relation": self.host.relation(initiator, target),
+                "distance": None if target.is_drive_set else self.host.slit(initiator, target),
+            },
+            "placement": {
+                **benchmark.document["placement"],
+                "memory_nodes": list(target.nodes if memory == "target" else near),
+                "cpus": format_cpu_list(cpus_of(one)),
+            },
+            "seconds": benchmark.seconds(rule, context),
+        }
+
+    def context(self, one: Choice, benchmark: Benchmark, rule: Mapping[str, Any]) -> dict[str, Any]:
+        """What the templates of a benchmark file may use, see docs/adding-a-benchmark.md."""
+        initiator, target, responder = one.initiator, one.target, one.responder
+        known = benchmark.kernels.get(one.kernel, {})
         arrays = known.get("arrays", 0)
-        context = {
+        size = dict(one.levels).get("bytes")
+        return {
             "initiator": {
                 "name": initiator.name,
                 "cpus": format_cpu_list(initiator.cpus),
                 "threads": len(initiator.cpus),
                 "nodes": format_cpu_list(initiator.nodes),
-                "memory_nodes": format_cpu_list(near),
+                "memory_nodes": format_cpu_list(self.host.local_memory(initiator)),
+            },
+            "responder": {
+                "name": responder.name if responder else None,
+                "cpus": format_cpu_list(responder.cpus) if responder else None,
             },
             "target": {
                 "name": target.name,
@@ -167,29 +151,17 @@ class Expansion:
                 "link_bytes_per_second": target.link_bytes_per_second,
             },
             "kernel": known.get("name"),
-            "kernel_name": kernel,
+            "kernel_name": one.kernel,
             "arrays": arrays,
             "array_bytes": self.array_bytes(initiator, target, arrays) if arrays else 0,
+            "bytes": size or self.array_bytes(initiator, target, 1),
             "memory_peak_bytes_per_second": None,
-            "host": {"cpu_flags": self.host.topology.host.get("cpu_flags") or []},
+            "host": {
+                "cpu_flags": self.host.topology.host.get("cpu_flags") or [],
+                "line_bytes": self.host.topology.cache_line_bytes or USUAL_LINE_BYTES,
+            },
             "timeout_seconds": int(rule["max_seconds"] + TIMEOUT_SECONDS),
             **rule,
-        }
-        memory = benchmark.document["placement"]["memory"]
-        load = benchmark.load(name, context)
-        return {
-            **load,
-            "initiator": side_facts(initiator),
-            "target": {
-                **side_facts(target),
-                "drives": context["target"]["drives"],
-                "relation": self.host.relation(initiator, target),
-            },
-            "placement": {
-                "memory_nodes": list(target.nodes if memory == "target" else near),
-                "pinned": benchmark.document["placement"].get("pinned", False),
-            },
-            "seconds": benchmark.seconds(rule, context),
         }
 
     def array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
@@ -222,12 +194,12 @@ class Expansion:
                 "choose a benchmark with progress for one of the categories",
             )
 
-    def factors(self, wanted: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    def factors(self, wanted: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
         """The levels of an experiment's factors at a point; "alone" where a load is missing."""
 
         def side(reference: str) -> Initiator | Target | None:
-            load, _, part = reference.partition(".")
-            return chosen.get(load, {}).get(part)
+            role, _, part = reference.partition(".")
+            return chosen[role].sides.get(part) if role in chosen else None
 
         levels: dict[str, Any] = {}
         for name, spec in wanted.items():
@@ -237,24 +209,39 @@ class Expansion:
             elif "count" in spec:
                 one = side(spec["count"])
                 levels[name] = len(one.drives) if isinstance(one, Target) else 0
+            elif "mode" in spec:
+                together = spec["mode"] in chosen and len(chosen[spec["mode"]].members) > 1
+                levels[name] = "concurrent" if together else "serial"
             else:
                 one = side(spec["level"])
                 levels[name] = one.name if one else "alone"
         return levels
 
-    def components(self, present: Mapping[str, Any]) -> list[str]:
+    def components(self, present: Iterable[Group]) -> list[str]:
         """The components that a point touches; when one changes, the point is measured again."""
-        topology = self.host.topology
         touched = {"system"}
-        for one in present.values():
-            initiator, target = one["initiator"], one["target"]
-            packages = self.host.packages_of(initiator)
-            nodes = target.nodes if not target.is_drive_set else self.host.local_memory(initiator)
-            packages = packages | {found.package for found in map(topology.node, nodes) if found}
-            touched |= {f"package{package}" for package in packages if package is not None}
-            touched |= {f"node{node}" for node in nodes}
-            touched |= {drive.component for drive in target.drives}
+        for group in present:
+            for one in group.members:
+                touched |= self.components_of(one)
         return sorted(touched)
+
+    def components_of(self, one: Choice) -> set[str]:
+        """The components that a load touches, without those of the whole system."""
+        topology, target = self.host.topology, one.target
+        packages = self.host.packages_of(one.initiator)
+        if one.responder:
+            packages |= self.host.packages_of(one.responder)
+        nodes = target.nodes if not target.is_drive_set else self.host.local_memory(one.initiator)
+        packages = packages | {found.package for found in map(topology.node, nodes) if found}
+        touched = {f"package{package}" for package in packages if package is not None}
+        touched |= {f"node{node}" for node in nodes}
+        return touched | {drive.component for drive in target.drives}
+
+
+def cpus_of(one: Choice) -> tuple[int, ...]:
+    """The processing units that a load's threads run on."""
+    answering = one.responder.cpus if one.responder else ()
+    return tuple(sorted({*one.initiator.cpus, *answering}))
 
 
 def only_destructive(benchmark: Benchmark, target: Target) -> None:

@@ -1,7 +1,8 @@
-"""A point's name reads aloud and parses back: ``memory=node3+node4+triad.storage=node3+alldrives``.
+"""A point's name reads aloud and parses back.
 
-Loads are joined by ``.``; each is its name, ``=``, then initiator, target and, for benchmarks that
-have kernels, the kernel, joined by ``+``.
+``memory=node3+node4+triad.storage=node3+alldrives``: loads are joined by ``.``; each is its name,
+``=``, then joined by ``+`` initiator, target, the kernel of a benchmark that has some, and what was
+varied as ``NAME-LEVEL``, such as ``chase=pu3+node4+bytes-64MiB``.
 """
 
 from __future__ import annotations
@@ -11,20 +12,25 @@ from dataclasses import dataclass
 
 # Everything a part may be made of; no separator and nothing a shell or a file system minds.
 PART = re.compile(r"[A-Za-z0-9_,\-]+")
+# A kernel has no dash, a level has one behind the name of what was varied.
+KERNEL = re.compile(r"[A-Za-z0-9_,]+")
+LEVEL = re.compile(r"([a-z][a-z0-9_]*)-([A-Za-z0-9_,\-]+)")
 
 
 @dataclass(frozen=True)
 class LoadName:
-    """The parts of one load's name."""
+    """The parts of one load's name; `levels` are names and levels of what was varied."""
 
     load: str
     initiator: str
     target: str
     kernel: str | None
+    levels: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        parts = [self.initiator, self.target, *([self.kernel] if self.kernel else [])]
-        return f"{self.load}={'+'.join(parts)}"
+        kernel = [self.kernel] if self.kernel else []
+        levels = [f"{name}-{level}" for name, level in self.levels]
+        return f"{self.load}={'+'.join([self.initiator, self.target, *kernel, *levels])}"
 
 
 def point_name(loads: list[LoadName]) -> str:
@@ -38,11 +44,16 @@ def parse_point_name(name: str) -> list[LoadName]:
     Raises:
         ValueError: it is no name of a point.
     """
-    loads = []
-    for text in name.split("."):
-        load, equals, rest = text.partition("=")
-        parts = rest.split("+")
-        if not equals or len(parts) not in (2, 3) or not all(map(PART.fullmatch, [load, *parts])):
-            raise ValueError(f"{text!r} in {name!r} is not LOAD=INITIATOR+TARGET[+KERNEL]")
-        loads.append(LoadName(load, parts[0], parts[1], parts[2] if len(parts) == 3 else None))
-    return loads
+    return [_parse_load(text, name) for text in name.split(".")]
+
+
+def _parse_load(text: str, name: str) -> LoadName:
+    load, equals, rest = text.partition("=")
+    initiator, target, *others = [*rest.split("+"), ""] if "+" not in rest else rest.split("+")
+    kernel = others.pop(0) if others and KERNEL.fullmatch(others[0]) else None
+    levels = [match for match in map(LEVEL.fullmatch, others) if match]
+    whole = equals and len(levels) == len(others)
+    if not whole or not all(map(PART.fullmatch, [load, initiator, target])):
+        wanted = "LOAD=INITIATOR+TARGET[+KERNEL][+NAME-LEVEL...]"
+        raise ValueError(f"{text!r} in {name!r} is not {wanted}")
+    return LoadName(load, initiator, target, kernel, tuple((m[1], m[2]) for m in levels))

@@ -191,13 +191,16 @@ def plan_host(
     for name in experiments or config["experiments"]:
         found = expansion.points(load_experiment(name))
         if not found:
-            raise UserError("has no point on this host", f"experiment {name}, host {host.name}")
+            notes.append(f"{name}: has no point on this host")
         taken = evenly(found, config["sample"].get(name, len(found)))
         if len(taken) < len(found):
             notes.append(f"{name}: a sample of {len(taken)} of {len(found)} points, evenly spread")
         points += [
             {"host": host.name, "configuration": host.configuration, **point} for point in taken
         ]
+    if not points:
+        listed = ", ".join(experiments or config["experiments"])
+        raise UserError("no experiment has a point on this host", f"host {host.name}: {listed}")
     ordered = in_order(points, config["replicates"], config["seed"])
     notes = [*expansion.notes, *notes]
     replicates, seed = config["replicates"], config["seed"]

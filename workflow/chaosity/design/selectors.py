@@ -59,24 +59,63 @@ def initiators(selectors: Any, host: Elements, chosen: Chosen, where: str) -> li
         UserError: a name that this host does not have, or a side that is no initiator.
     """
     found: list[Initiator] = []
+    growing: list[Initiator] = []
     for selector in as_list(selectors):
-        key = only_key(selector, ("threads",), where)
+        key = only_key(selector, ("threads", "within", "at_least", "at_most"), where)
         value = selector[key]
         one_per_core = selector.get("threads", "one_per_core") == "one_per_core"
         if key == "each":
             found += host.initiators(value, one_per_core)
         elif key == "first_pu_of":
-            found += host.first_pu(value)
+            first = host.first_pu(first_pu_level(selector, host))
+            found += evenly(first, selector.get("at_most", len(first)))
+        elif key == "growing":
+            # Under names of their own, which say how many and how; `one_name` would hide that.
+            growing += host.growing(value)
+        elif key == "others_of":
+            side = initiator_side(value, chosen, where)
+            others = host.others(side, selector.get("within", "node"))
+            found += [others] if others else []
         elif key == "names":
             found += [named_initiator(name, host, one_per_core, where) for name in value]
         elif key == "same_as":
-            side = referred(value, chosen, where)
-            if not isinstance(side, Initiator):
-                raise UserError(f"{value} is no initiator", where)
-            found.append(side)
+            found.append(initiator_side(value, chosen, where))
         else:
             found += one_of_each_relation(referred(value, chosen, where), host)
-    return list(dict.fromkeys(host.one_name(one) for one in found))
+    return list(dict.fromkeys([*(host.one_name(one) for one in found), *growing]))
+
+
+def group_name(specs: Any, host: Elements) -> str:
+    """What the name of a point calls all initiators of some selectors, e.g. ``each_node``."""
+    words = []
+    for selector in as_list(specs):
+        if "first_pu_of" in selector:
+            words.append(f"each_first_pu_of_{first_pu_level(selector, host)}")
+        else:
+            words.append(f"each_{selector['each']}" if "each" in selector else "named")
+    return "_and_".join(words)
+
+
+def initiator_side(reference: str, chosen: Chosen, where: str) -> Initiator:
+    """The initiator that a selector refers to.
+
+    Raises:
+        UserError: it is none, or does not stand before.
+    """
+    side = referred(reference, chosen, where)
+    if not isinstance(side, Initiator):
+        raise UserError(f"{reference} is no initiator", where)
+    return side
+
+
+def first_pu_level(selector: Mapping[str, Any], host: Elements) -> str:
+    """The level that a selector `first_pu_of` goes by on a host.
+
+    That is cores where there are fewer groups than `at_least`: a machine with one L3 domain has no
+    pair of them.
+    """
+    level: str = selector["first_pu_of"]
+    return level if len(host.first_pu(level)) >= selector.get("at_least", 1) else "core"
 
 
 def named_initiator(name: str, host: Elements, one_per_core: bool, where: str) -> Initiator:
@@ -113,15 +152,14 @@ def targets(
     """
     found: list[Target] = []
     for selector in as_list(selectors):
-        key = only_key(selector, (), where)
+        key = only_key(selector, ("nearest",), where)
         value = selector[key]
         if key == "each":
-            found += [host.memory([node.os_index]) for node in host.topology.targets]
+            found += each_memory(initiator, host, nearest=selector.get("nearest", False))
+        elif key == "none":
+            found.append(NONE)
         elif key == "local_to":
-            side = referred(value, chosen, where)
-            if not isinstance(side, Initiator):
-                raise UserError(f"{value} is no initiator", where)
-            found.append(host.memory(host.local_memory(side)))
+            found.append(host.memory(host.local_memory(initiator_side(value, chosen, where))))
         elif key == "same_as":
             side = referred(value, chosen, where)
             if not isinstance(side, Target):
@@ -136,6 +174,14 @@ def targets(
         content = (one.kind == "none", one.nodes if not one.drives else (), one.drives)
         first.setdefault(content, one)
     return list(first.values())
+
+
+def each_memory(initiator: Initiator, host: Elements, *, nearest: bool) -> list[Target]:
+    """Every memory node; with `nearest` those to which no other initiator is nearer."""
+    nodes = [node.os_index for node in host.topology.targets]
+    if nearest:
+        nodes = [node for node in nodes if set(initiator.nodes) & set(host.nearest(node))]
+    return [host.memory([node]) for node in nodes]
 
 
 def named_memory(name: str, host: Elements, where: str) -> Target:

@@ -54,7 +54,9 @@ def draw_bars(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
     """
     groups = cells.axes["x"]
     bars, middles, tall = _arrange(cells)
-    labels = [tick_label(place, groups) for place in groups.places]
+    # The title stands upright; where it would reach the header, labels say all of it.
+    titled = tall > style.text_width(groups.title, style.TEXT_POINTS)
+    labels = [tick_label(place, groups) if titled else place.long for place in groups.places]
     label_width = max(style.text_width(text, style.TEXT_POINTS) for text in labels)
     left = MARGIN + 0.22 + label_width + 0.08
     head = header_height(cells.title, provenance(cells), _WIDTH - 0.2)
@@ -79,10 +81,11 @@ def draw_bars(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
             left - 0.08, top + middle, label, size=style.TEXT_POINTS, ha="right",
             va="center_baseline",
         )  # fmt: skip
-    sheet.text(
-        MARGIN, top + tall / 2, groups.title, size=style.TEXT_POINTS, rotation=90, ha="left",
-        va="center",
-    )  # fmt: skip
+    if titled:
+        sheet.text(
+            MARGIN, top + tall / 2, groups.title, size=style.TEXT_POINTS, rotation=90, ha="left",
+            va="center",
+        )  # fmt: skip
     texts: dict[str, str] = {}
     for number, bar in enumerate(bars):
         _draw_bar(axes, bar, limits, f"mark-{number}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,14 +10,21 @@ import numpy as np
 import pandas as pd
 
 from chaosity.errors import UserError
-from chaosity.figures.places import Group, Place, arrange, axis_title, packages_of_nodes, place_of
+from chaosity.figures.columns import Columns, nodes_of
+from chaosity.figures.places import (
+    NUMERIC,
+    Group,
+    Map,
+    Place,
+    arrange,
+    axis_title,
+    map_of,
+    place_of,
+)
 from chaosity.figures.spec import FigureSpec
-from chaosity.statistics import plain, summarise
-from chaosity.topology.cpusets import parse_cpu_list
+from chaosity.statistics import CELL, LOAD, plain, summarise
 
 ALONE = "alone"  # level of a factor that relates two loads, where one of them is missing
-_POINT = ["host", "configuration", "experiment", "point", "replicate"]
-_DERIVED = ("target_node_count", "load_count")
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,11 @@ class Axis:
         return [place.name for place in self.places]
 
     @property
+    def numeric(self) -> bool:
+        """Whether every place is a number, so that first and last mean something."""
+        return all(place.kind in NUMERIC for place in self.places)
+
+    @property
     def mixed(self) -> bool:
         """Whether there are places of several kinds, so that labels must say which."""
         return len({place.kind for place in self.places}) > 1
@@ -57,13 +68,16 @@ class Cells:
         axes: by role: "rows", "columns", "x", "series", "panels"; only those the figure has.
         cells: summary with one row a mark and a column of place names per role; null in the
             column `series` is a mark that belongs to no series.
-        rows: the selected rows of the tidy table with the same columns of place names.
+        rows: the selected rows of the tidy table with the same columns of place names; for a figure
+            that compares also `level`, and for a plotted x the numbers in `x`.
+        x_metric: what a plotted x is in, a metric's name or its column's; None without one.
     """
 
     spec: FigureSpec
     axes: Mapping[str, Axis]
     cells: pd.DataFrame
     rows: pd.DataFrame
+    x_metric: str | None = None
 
     @property
     def file_backed(self) -> bool:
@@ -96,16 +110,16 @@ def select(spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]) ->
     rows = plain(tidy[tidy["experiment"] == spec.experiment])
     others = rows
     rows = rows[rows["load"].isin(spec.load) & (rows["metric"] == spec.metric)]
-    columns = _Columns(spec, rows, others)
+    columns = Columns(spec, rows, others)
     for column, wanted in spec.where.items():
         values = columns.get(column)
         rows = rows[_chosen(values.loc[rows.index], wanted)]
     if rows.empty:
         return None
     rows = rows.copy()
-    packages = packages_of_nodes(topology)
+    machine = map_of(topology)
     axes: dict[str, Axis] = {}
-    for role in ("panels", "series", "rows", "columns", "x"):
+    for role in _roles(spec):
         column = getattr(spec, role)
         if column is None:
             continue
@@ -113,68 +127,73 @@ def select(spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]) ->
         title = getattr(spec, f"{role}_title", None)
         listed = spec.where.get(column)
         order = [str(name) for name in listed] if isinstance(listed, list) else []
-        axes[role], rows[role] = _axis(column, values, rows, packages, title, order)
+        axes[role], rows[role] = _axis(column, values, rows, machine, title, order)
+    if spec.compare is not None:
+        rows["level"] = columns.get(spec.compare["column"]).loc[rows.index].map(str)
+    if spec.cell_note is not None:
+        rows["note"] = columns.get(spec.cell_note).loc[rows.index]
     needed = [role for role in axes if role != "series"]
     rows = rows.dropna(subset=needed)
     if rows.empty:
         return None
+    if spec.plotted:
+        return _plotted(spec, axes, rows, columns)
     if "series" in axes:
         axes["series"], rows["series"] = _without_reference(axes["series"], rows)
-    by = ["host", "configuration", *axes]
-    return Cells(spec, axes, summarise(_combined(spec, rows, list(axes)), by), rows)
+        axes["series"], rows = _in_every_series(axes["series"], rows, spec.in_every_series)
+    marks = [*axes, "initiator", "target"] if spec.kind == "table" else list(axes)
+    by = list(dict.fromkeys(["host", "configuration", *marks]))
+    return Cells(spec, axes, summarise(_combined(spec, rows, marks), by), rows)
 
 
-class _Columns:
-    """Looks up a column of the tidy table, a factor, another load's column, or a derived one."""
-
-    def __init__(self, spec: FigureSpec, rows: pd.DataFrame, others: pd.DataFrame) -> None:
-        self._spec, self._rows, self._others = spec, rows, others
-        texts = rows["factors"].fillna("{}")
-        parsed = {text: json.loads(text) for text in texts.unique()}
-        self._factors = texts.map(parsed)
-        self._names = {name for factors in parsed.values() for name in factors}
-
-    def get(self, name: str) -> pd.Series:
-        """Values of a column, one per selected row.
-
-        Raises:
-            UserError: there is no such column.
-        """
-        if name in self._names:
-            values = [factors.get(name) for factors in self._factors]
-            return pd.Series(values, self._rows.index, dtype=object)
-        if name in self._rows.columns:
-            return self._rows[name]
-        if name in _DERIVED:
-            return self._derived(name)
-        load, _, column = name.partition(".")
-        if column in self._others.columns and load in set(self._others["load"]):
-            return self._of_load(load, column)
-        allowed = ", ".join(sorted({*self._names, *self._rows.columns, *_DERIVED}))
-        raise UserError(
-            f"unknown column {name}",
-            self._spec.where_from,
-            f"known are {allowed}, and LOAD.COLUMN for another load of the point",
-        )
-
-    def _derived(self, name: str) -> pd.Series:
-        """Over how many nodes a target spreads, or how many loads a point has."""
-        if name == "target_node_count":
-            return self._rows["target_nodes"].map(lambda nodes: len(_nodes(nodes)))
-        loads = self._others.groupby(_POINT, dropna=False)["load"].transform("nunique")
-        return loads.loc[self._rows.index]
-
-    def _of_load(self, load: str, column: str) -> pd.Series:
-        """A column of another load that ran in the same point and replicate; null without one."""
-        other = self._others[self._others["load"] == load].drop_duplicates(_POINT)
-        values = other.set_index(_POINT)[column]
-        keys = pd.MultiIndex.from_frame(self._rows[_POINT])
-        return pd.Series(values.reindex(keys).to_numpy(), self._rows.index)
+def _roles(spec: FigureSpec) -> tuple[str, ...]:
+    """The axes that a figure may have."""
+    return ("panels", "series", *(() if spec.plotted else ("rows", "columns", "x")))
 
 
-def _nodes(text: Any) -> tuple[int, ...]:
-    """Memory nodes of a Linux list; empty for an empty or missing one."""
-    return tuple(parse_cpu_list(text)) if isinstance(text, str) and text else ()
+def _plotted(
+    spec: FigureSpec, axes: dict[str, Axis], rows: pd.DataFrame, columns: Columns
+) -> Cells | None:
+    """A figure whose marks stand at a measured x: a mark a load of a point.
+
+    The columns `x`, `x_low`, `x_high` of its cells are as median, low and high of the values.
+    """
+    values, metric = columns.quantity(str(spec.x))
+    rows["x"] = values.loc[rows.index]
+    if metric is None:
+        rows = rows.dropna(subset=["x"])
+    if rows.empty:
+        return None
+    if "series" in axes and not axes["series"].places:
+        del axes["series"]
+    by = [*CELL, *axes]
+    cells = summarise(rows, by)
+    across = summarise(rows.assign(value=rows["x"]), by)
+    for name, source in (("x", "median"), ("x_low", "low"), ("x_high", "high")):
+        cells[name] = across[source].to_numpy()
+    if spec.kind == "curve":
+        _check_lines(spec, rows, [role for role in axes if rows[role].notna().any()])
+    return Cells(spec, axes, cells, rows, metric or str(spec.x))
+
+
+def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: list[str]) -> None:
+    """See to it that a line joins points of one initiator and one target only.
+
+    Raises:
+        UserError: one does not.
+    """
+    lines = rows.groupby(roles, dropna=False) if roles else [("the figure", rows)]
+    for line, points in lines:
+        for column in ("initiator", "target"):
+            found = sorted(map(str, points[column].unique()))
+            if len(found) > 1:
+                words = ", ".join(map(str, line if isinstance(line, tuple) else (line,)))
+                listed = ", ".join(found[:4])
+                raise UserError(
+                    f"the line of {words} joins points of several {column}s: {listed}",
+                    spec.where_from,
+                    "narrow `where`, or give them `series` or `panels` of their own",
+                )
 
 
 def _chosen(values: pd.Series, wanted: Any) -> pd.Series:
@@ -189,7 +208,7 @@ def _axis(
     column: str,
     values: pd.Series,
     rows: pd.DataFrame,
-    packages: Mapping[int, int],
+    machine: Map,
     title: str | None,
     order: list[str],
 ) -> tuple[Axis, pd.Series]:
@@ -208,12 +227,13 @@ def _axis(
             continue
         if value not in places:
             plain = value.item() if isinstance(value, np.generic) else value
-            place = place_of(plain, _nodes(listed))
+            place = machine.placed(place_of(plain, nodes_of(listed), column))
             if place.kind == "text" and place.name in order:
                 place = replace(place, sort=(order.index(place.name),))
             places[value] = place
         names.append(places[value].name)
-    ordered, groups = arrange({place.name: place for place in places.values()}.values(), packages)
+    found = {place.name: place for place in places.values()}.values()
+    ordered, groups = arrange(found, machine.packages)
     axis = Axis(column, title or axis_title(column, ordered), tuple(ordered), tuple(groups))
     return axis, pd.Series(names, rows.index, dtype=object)
 
@@ -228,12 +248,25 @@ def _without_reference(axis: Axis, rows: pd.DataFrame) -> tuple[Axis, pd.Series]
     return replace(axis, places=left, groups=(Group("", 0, len(left)),)), series
 
 
+def _in_every_series(
+    axis: Axis, rows: pd.DataFrame, names: tuple[str, ...]
+) -> tuple[Axis, pd.DataFrame]:
+    """Let points that lie on all lines be part of each: one thread is both packed and spread."""
+    others = tuple(place for place in axis.places if place.name not in names)
+    if not others or len(others) == len(axis.places):
+        return axis, rows
+    shared = rows["series"].isin(names)
+    copies = [rows[shared].assign(series=place.name) for place in others]
+    left = replace(axis, places=others, groups=(Group("", 0, len(others)),))
+    return left, pd.concat([rows[~shared], *copies], ignore_index=True)
+
+
 def _combined(spec: FigureSpec, rows: pd.DataFrame, roles: list[str]) -> pd.DataFrame:
     """Rows with one point per mark, combined within each replicate block where there are more.
 
     A mark's replicate is valid when any of its points' is; the points that are not take no part.
     """
-    points = rows[[*roles, "point", "load"]].drop_duplicates()
+    points = rows[list(dict.fromkeys([*roles, "point", *LOAD]))].drop_duplicates()
     shared = points.groupby(roles, dropna=False).size()
     if (shared <= 1).all():
         return rows
@@ -263,5 +296,6 @@ def _listed(points: pd.DataFrame, roles: list[str], key: Any) -> str:
     chosen = points
     for role, value in zip(roles, values, strict=True):
         chosen = chosen[chosen[role].eq(value) | (chosen[role].isna() & pd.isna(value))]
-    names: Iterable[str] = chosen["point"].head(3)
-    return ", ".join(names) + (", ..." if len(chosen) > 3 else "")
+    names: Iterable[str] = chosen["point"].drop_duplicates()
+    first = list(names)[:4]
+    return ", ".join(first[:3]) + (", ..." if len(first) > 3 else "")

@@ -17,8 +17,10 @@ from chaosity.errors import UserError
 from chaosity.figures import style
 from chaosity.figures.bars import draw_bars
 from chaosity.figures.cells import Axis, Cells, select
+from chaosity.figures.curve import draw_curve
 from chaosity.figures.heatmap import draw_heatmap
 from chaosity.figures.lines import draw_lines
+from chaosity.figures.numbers import TextTable, curve_table, metric_of, tables_of
 from chaosity.figures.places import text_place
 from chaosity.figures.sentences import sentence
 from chaosity.figures.spec import FigureSpec, specs_of
@@ -32,6 +34,8 @@ _DRAW: Mapping[str, Callable[[Cells, Limits], tuple[Figure, dict[str, str]]]] = 
     "heatmap": draw_heatmap,
     "lines": draw_lines,
     "bars": draw_bars,
+    "curve": draw_curve,
+    "scatter": draw_curve,
 }
 
 
@@ -42,7 +46,7 @@ class FigureFile:
     Attributes:
         name: of the figure and of its files.
         experiment: that it belongs to.
-        kind: heatmap, lines or bars.
+        kind: heatmap, lines, bars, curve, scatter or table.
         title: with "(file-backed)" where that is so.
         sentence: what to see in it; for a figure that was not drawn, why not.
         problem: what is wrong with its description when that is why it was not drawn, else None.
@@ -50,7 +54,10 @@ class FigureFile:
         labels: what the benchmarks say must stand next to the values.
         failed: one line a failed mark.
         marks: number of marks with a value.
-        svg, png, csv: file names in the figures' folder; None for a figure without data.
+        svg, png, csv: file names in the figures' folder; None for a figure without data, and for
+            a table, which is not drawn, None but for its CSV.
+        numbers: file name of the numbers of a curve; None for other kinds.
+        tables: what stands below the drawing, or instead of it, as text.
     """
 
     name: str
@@ -66,6 +73,8 @@ class FigureFile:
     svg: str | None
     png: str | None
     csv: str | None
+    numbers: str | None = None
+    tables: tuple[TextTable, ...] = ()
 
 
 def draw(
@@ -101,7 +110,7 @@ def draw(
     with style.look():
         for spec, found in chosen:
             if isinstance(found, Cells):
-                files.append(_write(found, limits[spec.name], directory))
+                files.append(_try(found, limits[spec.name], directory))
             else:
                 files.append(_not_drawn(spec, found))
     manifest = json.dumps([asdict(file) for file in files], indent=1, ensure_ascii=False)
@@ -112,9 +121,14 @@ def draw(
 def read_figures(directory: Path) -> list[FigureFile]:
     """What `draw` wrote into a folder."""
     entries = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    lists = ("labels", "failed")
     return [
-        FigureFile(**{key: tuple(v) if key in lists else v for key, v in entry.items()})
+        FigureFile(
+            **{
+                **entry,
+                **{name: tuple(entry[name]) for name in ("labels", "failed")},
+                "tables": tuple(map(TextTable.of, entry["tables"])),
+            }
+        )
         for entry in entries
     ]
 
@@ -148,6 +162,14 @@ def _select(
         return str(error)
 
 
+def _try(cells: Cells, limits: Limits, directory: Path) -> FigureFile:
+    """Write a figure, unless its description does not fit what it shows."""
+    try:
+        return _write(cells, limits, directory)
+    except UserError as error:
+        return _not_drawn(cells.spec, str(error))
+
+
 def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
     return FigureFile(
         name=spec.name,
@@ -169,17 +191,15 @@ def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
 def _write(cells: Cells, limits: Limits, directory: Path, said: str | None = None) -> FigureFile:
     """Draw one figure and write its three files; without a sentence, one is computed."""
     spec = cells.spec
-    figure, texts = _DRAW[spec.kind](cells, limits)
     said = said or sentence(cells, limits.scale)
-    vector, picture = io.BytesIO(), io.BytesIO()
-    # No date and no program version: unchanged data gives unchanged files.
-    figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
-    figure.savefig(picture, format="png", dpi=_PNG_DOTS_PER_INCH, metadata={"Software": None})
-    svg = annotate(vector.getvalue(), spec.name, cells.title, said, texts)
-    write_atomically(directory / f"{spec.name}.svg", svg)
-    (directory / f"{spec.name}.png").write_bytes(picture.getvalue())
-    data = figure_data(cells).to_csv(index=False, lineterminator="\n")
-    write_atomically(directory / f"{spec.name}.csv", data)
+    drawn = spec.kind in _DRAW
+    if drawn:
+        _write_drawing(cells, limits, directory, said)
+    _write_csv(figure_data(cells), directory / f"{spec.name}.csv")
+    numbers = None
+    if spec.kind == "curve":
+        numbers = f"{spec.name}_numbers.csv"
+        _write_csv(_curve_data(cells), directory / numbers)
     return FigureFile(
         name=spec.name,
         experiment=spec.experiment,
@@ -191,10 +211,29 @@ def _write(cells: Cells, limits: Limits, directory: Path, said: str | None = Non
         labels=tuple(cells.labels),
         failed=tuple(failures(cells)),
         marks=int((cells.cells["status"] == "valid").sum()),
-        svg=f"{spec.name}.svg",
-        png=f"{spec.name}.png",
+        svg=f"{spec.name}.svg" if drawn else None,
+        png=f"{spec.name}.png" if drawn else None,
         csv=f"{spec.name}.csv",
+        numbers=numbers,
+        tables=tables_of(cells),
     )
+
+
+def _write_drawing(cells: Cells, limits: Limits, directory: Path, said: str) -> None:
+    """Draw a figure as SVG and PNG."""
+    spec = cells.spec
+    figure, texts = _DRAW[spec.kind](cells, limits)
+    vector, picture = io.BytesIO(), io.BytesIO()
+    # No date and no program version: unchanged data gives unchanged files.
+    figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(picture, format="png", dpi=_PNG_DOTS_PER_INCH, metadata={"Software": None})
+    svg = annotate(vector.getvalue(), spec.name, cells.title, said, texts)
+    write_atomically(directory / f"{spec.name}.svg", svg)
+    (directory / f"{spec.name}.png").write_bytes(picture.getvalue())
+
+
+def _write_csv(table: pd.DataFrame, path: Path) -> None:
+    write_atomically(path, table.to_csv(index=False, lineterminator="\n"))
 
 
 def write_bars(
@@ -239,13 +278,19 @@ def figure_data(cells: Cells) -> pd.DataFrame:
     """
     metric, axes = cells.spec.metric, cells.axes
     table = cells.cells
-    if "rows" in axes:
+    if cells.spec.kind == "heatmap":
         pairs = [(row, column) for row in axes["rows"].names for column in axes["columns"].names]
         every = pd.DataFrame(pairs, columns=["rows", "columns"])
         table = every.merge(table, on=["rows", "columns"], how="left")
         table["status"] = table["status"].fillna("absent")
         table["n"] = table["n"].fillna(0).astype(int)
     columns = {axes[role].column: table[role] for role in axes}
+    if cells.spec.plotted or cells.spec.kind == "table":
+        columns = {"initiator": table["initiator"], "target": table["target"]} | columns
+    if cells.spec.kind == "table" and "seen_nodes" in table:
+        columns["seen_nodes"] = table["seen_nodes"]
+    if cells.spec.plotted:
+        columns[str(cells.spec.x)] = table["x"]
     columns |= {
         f"median_{metric}": table["median"],
         f"interval_low_{metric}": table["low"],
@@ -260,4 +305,17 @@ def figure_data(cells: Cells) -> pd.DataFrame:
         "file_backed": table["file_backed"],
         "label": table["label"],
     }
+    if cells.spec.plotted:
+        columns |= {f"interval_{end}_{cells.spec.x}": table[f"x_{end}"] for end in ("low", "high")}
+    if cells.spec.cell_note:
+        columns[cells.spec.cell_note] = table["note"]
     return pd.DataFrame(columns)
+
+
+def _curve_data(cells: Cells) -> pd.DataFrame:
+    """The numbers of a figure's curves as a table, in SI units."""
+    table = curve_table(cells)
+    roles = {role: axis.column for role, axis in cells.axes.items()}
+    metrics = table["quantity"].map(lambda name: metric_of(name, cells))
+    table.insert(table.columns.get_loc("quantity") + 1, "metric", metrics)
+    return table.drop(columns=["host", "configuration"]).rename(columns=roles)

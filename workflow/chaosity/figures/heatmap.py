@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
@@ -35,7 +37,7 @@ from chaosity.figures.sheet import (
     write_header,
 )
 from chaosity.figures.svg import IGNORE
-from chaosity.figures.values import Limits, hover, provenance, value_title, words_of
+from chaosity.figures.values import Limits, hover, note_words, provenance, value_title, words_of
 from chaosity.units import Scale
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_ROOM = 2.4, 0.11, 0.52
@@ -67,7 +69,7 @@ def draw_heatmap(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
     if len(found) < len(rows.places) * len(columns.places):
         states.add("absent")
     head = header_height(cells.title, provenance(cells), _LEAST_WIDTH - 2 * MARGIN)
-    layout = lay_out(rows, columns, head)
+    layout = lay_out(rows, columns, head, noted=cells.spec.cell_note is not None)
     width = max(layout.right + MARGIN, _LEAST_WIDTH)
     bar_top = layout.top + layout.height + layout.below
     figure, sheet = new_sheet(width, bar_top + _BAR_ROOM)
@@ -77,6 +79,11 @@ def draw_heatmap(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
     left = min(layout.left, width - MARGIN - _BAR_WIDTH - 0.2)
     _colour_bar(figure, left, bar_top, limits, painter.colours, value_title(cells, limits.scale))
     entries = [(state, words) for state, words in _STATES.items() if state in states]
+    if painter.note.legend:
+        sheet.text(
+            left + _BAR_WIDTH + 0.35, bar_top + 0.07, painter.note.legend,
+            size=style.SMALL_POINTS, va="center_baseline",
+        )  # fmt: skip
     legend_row(sheet, left + _BAR_WIDTH + 0.35, bar_top + 0.26, entries)
     return figure, texts
 
@@ -84,6 +91,21 @@ def draw_heatmap(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
 def _state(cell: Cell | None) -> str:
     """How a cell is drawn: valid, failed, missing (planned) or absent (never meant)."""
     return "absent" if cell is None else str(cell["status"])
+
+
+@dataclass(frozen=True)
+class _Note:
+    """The small second line of each cell.
+
+    Attributes:
+        texts: by row and column; none where there is no room for them.
+        points: size of the letters.
+        legend: what the numbers are, where they stand without a word.
+    """
+
+    texts: Mapping[tuple[str, str], str]
+    points: float = 0.0
+    legend: str = ""
 
 
 class _Painter:
@@ -102,6 +124,7 @@ class _Painter:
         self.colours = mpl.colormaps[style.COLOUR_MAP]
         self.norm = Normalize(limits.low, limits.high)
         self.scale, self.points = self._numbers()
+        self.note = self._notes()
         self.texts: dict[str, str] = {}
 
     def _numbers(self) -> tuple[Scale, float]:
@@ -120,6 +143,26 @@ class _Painter:
             if size >= style.SMALLEST_POINTS:
                 return shown, size
         return scale, 0.0
+
+    def _notes(self) -> _Note:
+        """The notes as they fit: with a word in front, as bare numbers, or on hover only."""
+        column = self.cells.spec.cell_note
+        if column is None:
+            return _Note({})
+        full = {
+            place: note_words(column, cell["note"])
+            for place, cell in self.found.items()
+            if not pd.isna(cell["note"])
+        }
+        room = self.layout.cell_height * style.POINTS_PER_INCH - 1.15 * self.points
+        word = next(iter(full.values()), "").rsplit(" ", 1)[0]
+        bare = {place: text.rsplit(" ", 1)[-1] for place, text in full.items()}
+        for texts, legend in ((full, ""), (bare, f"small number: {word}")):
+            widest = max((style.text_width(text, 10.0) for text in texts.values()), default=1.0)
+            size = min(6.0, 0.92 * self.layout.cell_width / widest * 10.0, 0.8 * room)
+            if texts and self.points and size >= style.SMALLEST_POINTS:
+                return _Note(texts, size, legend)
+        return _Note({}, 0.0, f"{word}: on hover and in the CSV" if full else "")
 
     def paint(self) -> dict[str, str]:
         """Draw all blocks; returns the hover text of each cell by its id."""
@@ -165,17 +208,18 @@ class _Painter:
         )  # fmt: skip
         for column, place in enumerate(layout.across.places):
             pair = (layout.down.places[position].name, place.name)
-            row, col = reversed(pair) if layout.turned else pair
+            row, col = (pair[1], pair[0]) if layout.turned else pair
             cell = self.found.get((row, col))
             identity = f"cell-{position}-{column}"
-            self._cell(left + layout.column_left(column), top, cell, identity)
+            note = self.note.texts.get((row, col), "")
+            self._cell(left + layout.column_left(column), top, cell, identity, note)
             if cell is not None:
                 self.texts[identity] = hover(cell, self.cells, self.limits.scale)
             else:
                 where = words_of({"rows": row, "columns": col}, self.cells.axes)
                 self.texts[identity] = f"{where}: {_STATES['absent']}"
 
-    def _cell(self, x: float, y: float, cell: Cell | None, identity: str) -> None:
+    def _cell(self, x: float, y: float, cell: Cell | None, identity: str, note: str) -> None:
         """One cell: coloured with its number, hatched with a cross, or empty."""
         layout, state = self.layout, _state(cell)
         look = empty_look(state)
@@ -191,6 +235,14 @@ class _Painter:
             cross(self.sheet, *middle, min(layout.cell_height, layout.cell_width))
         elif cell is not None and state == "valid" and self.points:
             ink = "black" if _luminance(look["facecolor"]) > _EVEN_LUMINANCE else "white"
+            if note:
+                rise = 0.55 * self.note.points / style.POINTS_PER_INCH
+                fall = 0.6 * self.points / style.POINTS_PER_INCH
+                self.sheet.text(
+                    middle[0], middle[1] + fall, note, size=self.note.points, color=ink,
+                    ha="center", va="center_baseline", gid=IGNORE,
+                )  # fmt: skip
+                middle = (middle[0], middle[1] - rise)
             self.sheet.text(
                 *middle, self.scale.number(cell["median"]), size=self.points, color=ink,
                 ha="center", va="center_baseline", gid=IGNORE,

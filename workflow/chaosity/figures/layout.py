@@ -21,6 +21,7 @@ MOST_COLUMNS = 32
 # Rows that fit on a page below title and labels at a row height that leaves labels legible.
 MOST_ROWS = 72
 TALLEST_CELL, LOWEST_CELL = 0.31, 0.105
+TALLEST_WITH_NOTE = 0.4  # a number and a smaller line below it
 WIDEST_CELL, NARROWEST_CELL = 0.58, 0.02
 GAP = 0.07  # between groups
 PAD = 0.06  # between labels and cells
@@ -148,14 +149,15 @@ class Layout:
         return position * self.cell_width + self.gap * before
 
 
-def lay_out(rows: Axis, columns: Axis, top: float) -> Layout:
-    """Lay out a map of these axes below a header of that height."""
+def lay_out(rows: Axis, columns: Axis, top: float, *, noted: bool = False) -> Layout:
+    """Lay out a map of these axes below a header of that height; `noted` for two lines a cell."""
     turned = len(columns.places) > MOST_COLUMNS and len(columns.places) > len(rows.places)
     down, across = (columns, rows) if turned else (rows, columns)
     blocks = _blocks(down)
     table = _membership(down)
     headed = len(down.places) > MOST_ROWS or table is not None
-    height = min(TALLEST_CELL, max(LOWEST_CELL, _PAGE / max(block.rows for block in blocks)))
+    tallest = TALLEST_WITH_NOTE if noted else TALLEST_CELL
+    height = min(tallest, max(LOWEST_CELL, _PAGE / max(block.rows for block in blocks)))
     row_labels = Labels(
         table or tuple(tick_label(place, down) for place in down.places),
         min(style.SMALL_POINTS, max(5.0, 0.86 * height * style.POINTS_PER_INCH)),

@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chaosity.topology.cpusets import parse_cpu_list
+from chaosity.units import binary_bytes
 
 # Kinds in the order in which they follow one another on an axis: small to large, near to far.
 _KINDS = (
     *("pu", "core", "l3", "node", "package", "level", "machine"),
     *("nodes", "file", "drive", "first", "nodeset", "unlocated", "all", "gpu"),
-    *("relation", "number", "text"),
+    *("relation", "number", "size", "text"),
 )
+NUMERIC = ("number", "size")
 _PLURALS = {
     "pu": "processing units",
     "l3": "L3 domains",
@@ -35,6 +37,7 @@ _RELATIONS = {
         ("alone", "same_node", "same_nodes", "same_package", "other_package", "unknown")
     )
 }
+_MODES = ("serial", "concurrent")
 _LEVELS = {
     "pu": "one PU",
     "core": "one core",
@@ -60,6 +63,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("all", re.compile(r"alldrives")),
     ("unlocated", re.compile(r"unknowndrives(\d*)")),
 )
+_TITLES = {"drives": "Number of drives", "bytes": "Working set", "distance": "Distance (SLIT)"}
 _PCI = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-9a-f])", re.IGNORECASE)
 
 
@@ -71,7 +75,7 @@ class Place:
         name: as in the tidy table.
         kind: what it is: pu, core, l3, node, package, machine, nodes, file, drive, first (the
             first drives of a node), nodeset (all drives of nodes), unlocated (drives of which no
-            node is known), all, gpu, level, relation, number, text.
+            node is known), all, gpu, level, relation, number, size (a number of bytes), text.
         sort: sorts within its kind.
         short: label where the axis title says the kind.
         long: label that stands alone.
@@ -106,22 +110,35 @@ def text_place(text: str) -> Place:
     return Place(text, "text", (text,), text, text)
 
 
-def place_of(value: Any, nodes: tuple[int, ...] = ()) -> Place:
+def is_size(column: str) -> bool:
+    """Whether a column holds numbers of bytes, which people read as KiB, MiB and GiB."""
+    name = column.split(".")[-1]
+    return name == "bytes" or name.endswith("_bytes")
+
+
+def place_of(value: Any, nodes: tuple[int, ...] = (), column: str = "") -> Place:
     """What a value of a column is.
 
     Args:
         value: a cell of the tidy table or a factor's level.
         nodes: memory nodes it belongs to, as far as known.
+        column: that holds it; numbers of a column of sizes are sizes.
     """
     if isinstance(value, bool):
         return Place(str(value), "text", (value,), "yes" if value else "no", str(value), nodes)
     if isinstance(value, int | float):
-        text = f"{value:g}"
+        # Sizes are long numbers that may differ in the last digit.
+        text = str(int(value)) if float(value).is_integer() else f"{value:g}"
+        if is_size(column):
+            words = binary_bytes(float(value))
+            return Place(text, "size", (float(value),), words, words, nodes)
         return Place(text, "number", (float(value),), text, text, nodes)
     name = str(value)
     if name in _RELATIONS:
         words = name.replace("_", " ")
         return Place(name, "relation", (_RELATIONS[name],), words, words, nodes)
+    if name in _MODES:
+        return Place(name, "text", ((0, _MODES.index(name), ""),), name, name, nodes)
     if name in _LEVELS and name != "machine":
         words = _LEVELS[name]
         return Place(name, "level", (list(_LEVELS).index(name),), words, words, nodes)
@@ -165,6 +182,45 @@ def _drive_labels(rest: str) -> tuple[str, str]:
         address = address if int(domain, 16) == 0 else f"{domain}:{address}"
         return address, f"drive {address}"
     return rest, f"drive {rest}"
+
+
+@dataclass(frozen=True)
+class Map:
+    """Where things are on a machine, for the order in which they stand on an axis.
+
+    Attributes:
+        packages: package of each memory node.
+        nodes: memory node of each processing unit.
+        domains: L3 domain of each processing unit.
+    """
+
+    packages: Mapping[int, int]
+    nodes: Mapping[int, int]
+    domains: Mapping[int, int]
+
+    def placed(self, place: Place) -> Place:
+        """A processing unit with its node, and sorted by it and its L3 domain."""
+        if place.kind != "pu":
+            return place
+        index = place.sort[0]
+        node = self.nodes.get(index)
+        nodes = place.nodes or (() if node is None else (node,))
+        return replace(place, nodes=nodes, sort=(self.domains.get(index, -1), index))
+
+
+def map_of(topology: Mapping[str, Any]) -> Map:
+    """The map of a machine, as far as the topology's JSON says."""
+    nodes = {
+        pu: int(node["os_index"])
+        for node in topology.get("nodes") or ()
+        for pu in parse_cpu_list(node.get("cpus") or "")
+    }
+    domains = {
+        pu: number
+        for number, domain in enumerate(topology.get("l3_domains") or ())
+        for pu in parse_cpu_list(domain.get("cpus") or "")
+    }
+    return Map(packages_of_nodes(topology), nodes, domains)
 
 
 def packages_of_nodes(topology: Mapping[str, Any]) -> dict[int, int]:
@@ -242,9 +298,8 @@ def axis_title(column: str, places: Iterable[Place]) -> str:
     """Title of an axis from the column it shows and what is on it."""
     kinds = {place.kind for place in places}
     role = column.split(".")[-1]
-    if role not in ("initiator", "target"):
-        titles = {"drives": "Number of drives"}
-        return titles.get(role, role.replace("_", " ").capitalize())
+    if role not in ("initiator", "target", "responder"):
+        return _TITLES.get(role, role.replace("_", " ").capitalize())
     side = role.capitalize()
     titles = {
         "pu": f"{side} processing unit",

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from chaosity.figures.cells import Cells
+from chaosity.figures.clauses import compare_clause, curve_clause, order_clause, scatter_clause
 from chaosity.figures.values import numbers_of, panel_title, words_of
-from chaosity.statistics import Estimate, block_ratio, cells_differ
+from chaosity.statistics import Estimate, block_ratio, cells_differ, less_is_better
 from chaosity.units import Scale, count, metric_words, percent
 
 _MOST_TARGETS = 0.8  # failed cells are no reason not to compare
@@ -33,14 +34,21 @@ def sentence(cells: Cells, scale: Scale) -> str:
     if len(valid) == 1:
         only = valid.iloc[0].to_dict()
         return f"One value: {words_of(only, cells.axes)} gives {numbers_of(only, scale)}."
-    text = _over_a_factor(cells) if _has_numbers(cells) else None
-    differ = cells_differ(cells.rows, ["host", "configuration", *cells.axes])
+    text = _special(cells, valid, scale)
+    if text is None and _has_numbers(cells):
+        text = _over_a_factor(cells)
+    differ = cells_differ(cells.rows, ["host", "configuration", *_mark(cells)])
     parts = [text or _range(valid, cells, scale, differ)]
-    if "rows" in cells.axes:
+    if cells.spec.cell_note == "distance":
+        order = order_clause(valid, "note", cells.spec.metric, "distance")
+        parts += [order] if order else []
+    if cells.spec.kind == "heatmap":
         near, ratios = _by_relation(cells)
         # Many cells together can show what is lost in the noise of each.
         if ratios and (differ is not False or any(_detected(ratio) for _, ratio in ratios)):
-            clauses = [f"{_RELATIONS[name]} gives {_ratio(ratio)}" for name, ratio in ratios]
+            less = less_is_better(cells.spec.metric)
+            verb = "takes" if less else "gives"
+            clauses = [f"{_RELATIONS[name]} {verb} {_ratio(ratio, less)}" for name, ratio in ratios]
             parts.append(f"compared with {_RELATIONS[near]}, {' and '.join(clauses)}")
     if (valid["n"] == 1).all():
         parts.append("no intervals, for there is one replicate")
@@ -48,19 +56,30 @@ def sentence(cells: Cells, scale: Scale) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
+def _special(cells: Cells, valid: pd.DataFrame, scale: Scale) -> str | None:
+    """What the kind of figure asks for beside best and worst; None where nothing."""
+    if cells.spec.compare is not None:
+        return compare_clause(cells)
+    if cells.spec.kind == "curve":
+        return curve_clause(cells)
+    return scatter_clause(cells, valid, scale) if cells.spec.kind == "scatter" else None
+
+
+def _mark(cells: Cells) -> list[str]:
+    """Columns of the rows that make a mark."""
+    if cells.spec.plotted or cells.spec.kind == "table":
+        return [*cells.axes, "point", "initiator", "target"]
+    return list(cells.axes)
+
+
 def _has_numbers(cells: Cells) -> bool:
     """Whether the axis x is a number, so that first and last mean something."""
-    return "x" in cells.axes and all(p.kind == "number" for p in cells.axes["x"].places)
-
-
-def _more_is_better(metric: str) -> bool:
-    """Times are better when they are short, everything else when there is more of it."""
-    return not metric.endswith(("_ns", "_seconds"))
+    return "x" in cells.axes and cells.axes["x"].numeric
 
 
 def _range(valid: pd.DataFrame, cells: Cells, scale: Scale, differ: bool | None) -> str:
     """The best and the worst mark and how far they are apart, if that is more than noise."""
-    more = _more_is_better(cells.spec.metric)
+    more = not less_is_better(cells.spec.metric)
     ordered = valid.sort_values("median", ascending=not more, kind="stable")
     best, worst = ordered.iloc[0], ordered.iloc[-1]
     if differ is False:
@@ -101,14 +120,15 @@ def _detected(ratio: Estimate) -> bool:
     return ratio.low is not None and ratio.high is not None and not ratio.low <= 1.0 <= ratio.high
 
 
-def _ratio(ratio: Estimate) -> str:
+def _ratio(ratio: Estimate, less: bool) -> str:
     """A ratio with its interval, and what it means when one is inside."""
+    as_much = "as long" if less else "as much"
     if ratio.low is None or ratio.high is None:
-        return f"{ratio.median:.2f} times as much"
+        return f"{ratio.median:.2f} times {as_much}"
     interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
     if not _detected(ratio):
         return f"no difference detected at n = {ratio.n} ({ratio.median:.2f} times, {interval})"
-    return f"{ratio.median:.2f} times as much ({interval})"
+    return f"{ratio.median:.2f} times {as_much} ({interval})"
 
 
 def _over_a_factor(cells: Cells) -> str | None:
@@ -119,7 +139,7 @@ def _over_a_factor(cells: Cells) -> str | None:
     worst: dict[str | None, _Change] = {}
     for change in changes:
         held = worst.setdefault(change.series, change)
-        more = _more_is_better(cells.spec.metric)
+        more = not less_is_better(cells.spec.metric)
         if (change.ratio.median < held.ratio.median) == more:
             worst[change.series] = change
     shown = list(worst.values())
@@ -127,7 +147,8 @@ def _over_a_factor(cells: Cells) -> str | None:
         shown.sort(key=lambda change: change.ratio.median)
         shown = [shown[0], shown[-1]]
     same_span = len({(change.start, change.stop) for change in shown}) == 1
-    span = f"going from {shown[0].start:g} to {shown[0].stop:g}" if same_span else "growing"
+    first, last = (_number(cells, end) for end in (shown[0].start, shown[0].stop))
+    span = f"going from {first} to {last}" if same_span else "growing"
     clauses = [_clause(change, cells, same_span) for change in shown]
     listed = clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
     words = metric_words(cells.spec.metric)
@@ -151,15 +172,28 @@ def _clause(change: _Change, cells: Cells, same_span: bool) -> str:
     if change.series is not None:
         notes.append(_place(cells, "series", change.series))
     if not same_span:
-        notes.append(f"{change.start:g} to {change.stop:g}")
+        notes.append(f"{_number(cells, change.start)} to {_number(cells, change.stop)}")
     if ratio.low is not None and ratio.high is not None:
-        notes.append(f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}")
+        low, high = _number_of_times(ratio.low), _number_of_times(ratio.high)
+        notes.append(f"95 % interval {low} to {high}")
         if not _detected(ratio):
             notes.append(f"no change detected at n = {ratio.n}")
     if change.panel is not None and len(cells.axes["panels"].places) > 1:
         title = panel_title(cells, change.panel)
-        notes.append(f"worst panel: {title[:1].lower()}{title[1:]}")
-    return f"{ratio.median:.2f} times" + (f" ({'; '.join(notes)})" if notes else "")
+        if not title[:2].isupper():  # PU stays
+            title = title[:1].lower() + title[1:]
+        notes.append(f"worst panel: {title}")
+    return f"{_number_of_times(ratio.median)} times" + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def _number_of_times(ratio: float) -> str:
+    """A ratio with decimals as far as they matter."""
+    return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
+
+
+def _number(cells: Cells, value: float) -> str:
+    """A value of x as its axis shows it."""
+    return next(place.short for place in cells.axes["x"].places if place.sort[0] == value)
 
 
 def _place(cells: Cells, role: str, name: str) -> str:

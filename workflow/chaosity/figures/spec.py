@@ -25,8 +25,13 @@ class FigureSpec:
     columns: str | None = None
     x: str | None = None
     series: str | None = None
+    in_every_series: tuple[str, ...] = ()
     panels: str | None = None
     combine: str | None = None
+    cell_note: str | None = None
+    x_scale: str = "linear"
+    value_scale: str = "linear"
+    compare: Mapping[str, str] | None = None
     rows_title: str | None = None
     columns_title: str | None = None
     x_title: str | None = None
@@ -35,6 +40,11 @@ class FigureSpec:
     value_title: str | None = None
     colour_scale: str | None = None
     source: str | None = None
+
+    @property
+    def plotted(self) -> bool:
+        """Whether `x` is a quantity with a position of its own and no axis of places."""
+        return self.kind in ("curve", "scatter")
 
     @property
     def where_from(self) -> str:
@@ -51,7 +61,8 @@ class FigureSpec:
         validate(dict(entry), "figure", f"experiment {experiment}, figure {entry.get('name')}")
         load = entry["load"]
         loads = (load,) if isinstance(load, str) else tuple(load)
-        return cls(experiment, **{**entry, "load": loads})
+        shared = tuple(entry.get("in_every_series", ()))
+        return cls(experiment, **{**entry, "load": loads, "in_every_series": shared})
 
 
 def specs_of(experiments: Iterable[Mapping[str, Any]]) -> list[FigureSpec]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.figures.cells import Axis, Cells
-from chaosity.figures.places import Place
+from chaosity.figures.places import Place, place_of
 from chaosity.units import Scale, count, metric_words, scale_of
 
 # A colour scale spans at least this share of its top value, so that noise of a few per cent does
@@ -27,11 +27,13 @@ class Limits:
         low: smallest value a colour stands for, in the metric's unit.
         high: largest value, in the metric's unit; above low.
         scale: the unit in which it is shown.
+        least: smallest value, where a logarithmic axis begins; NaN when none is positive.
     """
 
     low: float
     high: float
     scale: Scale
+    least: float = math.nan
 
 
 def limits_of(metric: str, figures: Iterable[Cells], *, with_intervals: bool = False) -> Limits:
@@ -54,7 +56,8 @@ def limits_of(metric: str, figures: Iterable[Cells], *, with_intervals: bool = F
     bottom = min(float(values.min()), (1.0 - LEAST_SPAN) * top)
     step = _round_step((top - bottom) / 10.0)
     low = math.floor(bottom / step + 1e-9) * step
-    return Limits(low, math.ceil(top / step - 1e-9) * step, scale)
+    least = float(min(values[values > 0.0]))
+    return Limits(low, math.ceil(top / step - 1e-9) * step, scale, least)
 
 
 def _round_step(width: float) -> float:
@@ -103,14 +106,17 @@ def provenance(cells: Cells) -> str:
 
 def words_of(cell: Mapping[str, Any], axes: Mapping[str, Axis]) -> str:
     """Where a mark stands, in the words of the point's name: "node3 -> node5"."""
-    if "rows" in axes:
+    if "rows" in axes and "columns" in axes:
         pair = [(axes[role].column.split(".")[-1], cell[role]) for role in ("rows", "columns")]
-        pair.sort(key=lambda item: item[0] == "target")
-        if [column for column, _ in pair] == ["initiator", "target"]:
+        pair.sort(key=lambda item: item[0] != "initiator")
+        if [column for column, _ in pair] in (["initiator", "target"], ["initiator", "responder"]):
             return f"{pair[0][1]} -> {pair[1][1]}"
     parts = []
+    plotted = not {"rows", "x"} & set(axes)
+    if plotted:
+        parts.append(f"{cell['initiator']} -> {cell['target']}")
     for role in ("panels", "series", "rows", "x", "columns"):
-        if role not in axes:
+        if role not in axes or (plotted and axes[role].column in ("initiator", "target")):
             continue
         name = cell[role]
         if not isinstance(name, str):
@@ -143,20 +149,38 @@ def numbers_of(cell: Mapping[str, Any], scale: Scale) -> str:
     return text
 
 
-def hover(cell: Mapping[str, Any], cells: Cells, scale: Scale) -> str:
-    """The whole text that hovers over a mark."""
+def hover(cell: Mapping[str, Any], cells: Cells, scale: Scale, where: str = "") -> str:
+    """The whole text that hovers over a mark.
+
+    Args:
+        cell: of the figure.
+        cells: the figure.
+        scale: of its values.
+        where: more about where the mark stands.
+    """
     axes = cells.axes
     shown = {axis.column for axis in axes.values()}
     kernel = cell.get("kernel")
     notes = []
+    if "responder" in shown and "target" not in shown and not cells.spec.combine:
+        notes.append(f"line on {cell['target']}")
     if isinstance(kernel, str) and "kernel" not in shown and not cells.spec.combine:
         notes.append(kernel)
     if isinstance(cell["label"], str):
         notes.append(cell["label"])
     if cell["file_backed"] and "file-backed" not in notes:
         notes.append("file-backed")
-    text = f"{words_of(cell, axes)}: {numbers_of(cell, scale)}"
+    if cells.spec.cell_note and not pd.isna(cell["note"]):
+        notes.append(note_words(cells.spec.cell_note, cell["note"]))
+    words = ", ".join(part for part in (words_of(cell, axes), where) if part)
+    text = f"{words}: {numbers_of(cell, scale)}"
     return f"{text} ({', '.join(notes)})" if notes else text
+
+
+def note_words(column: str, value: Any) -> str:
+    """A further value of a cell in few letters: "SLIT 21" for a distance of firmware's table."""
+    words = {"distance": "SLIT"}.get(column, column.split(".")[-1].replace("_", " "))
+    return f"{words} {place_of(value, column=column).short}"
 
 
 def panel_title(cells: Cells, panel: str) -> str:
@@ -175,8 +199,10 @@ def tick_label(place: Place, axis: Axis) -> str:
 
 def failures(cells: Cells) -> list[str]:
     """One line a failed mark: where and why."""
-    failed = cells.cells[cells.cells["status"] == "failed"]
+    failed = cells.cells[cells.cells["status"] == "failed"].to_dict("records")
+    # Without a value there is no place on a measured axis, so the point's name tells which it is.
     return [
-        f"{words_of(cell, cells.axes)}: {cell['reason'] or 'no reason recorded'}"
-        for cell in failed.to_dict("records")
+        f"{cell['point'] if cells.spec.plotted else words_of(cell, cells.axes)}: "
+        f"{cell['reason'] or 'no reason recorded'}"
+        for cell in failed
     ]

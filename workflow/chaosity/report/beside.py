@@ -13,9 +13,12 @@ from chaosity.figures import FigureFile, write_bars
 from chaosity.report.resources import (
     DRIVES,
     INITIATORS,
+    OTHER,
+    OWN,
     Level,
     Place,
     best_first,
+    details_of,
     levels,
     place,
     same_kind,
@@ -23,7 +26,7 @@ from chaosity.report.resources import (
 from chaosity.statistics import RunRatio, plain, run_ratio
 from chaosity.units import count
 
-_CELL = ["experiment", "point", "load", "metric"]
+_CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
 
 
 @dataclass(frozen=True)
@@ -122,15 +125,17 @@ def _column(tidy: pd.DataFrame, path: Path | None, output: Path) -> Column:
 
 def _union(tables: Sequence[pd.DataFrame]) -> list[Level]:
     """The levels that any table has, each as the first of them has it, small to large."""
-    found: dict[tuple[str, str], Level] = {}
+    found: dict[tuple[str, str, str | None], Level] = {}
     for table in tables:
         for level in levels(table):
-            found.setdefault((level.resource, level.key), level)
-    resources = list(dict.fromkeys(resource for resource, _ in found))
-    sizes = [*INITIATORS, *DRIVES]
-    return sorted(
-        found.values(), key=lambda one: (resources.index(one.resource), sizes.index(one.key))
-    )
+            found.setdefault((level.resource, level.key, level.part), level)
+    resources = list(dict.fromkeys(level.resource for level in found.values()))
+    sizes, parts = [*INITIATORS, *DRIVES], [None, OWN, OTHER]
+
+    def place_in_table(one: Level) -> tuple[int, int, int]:
+        return resources.index(one.resource), sizes.index(one.key), parts.index(one.part)
+
+    return sorted(found.values(), key=place_in_table)
 
 
 def _row(level: Level, rows: Sequence[pd.DataFrame]) -> Row | None:
@@ -138,10 +143,7 @@ def _row(level: Level, rows: Sequence[pd.DataFrame]) -> Row | None:
     cells = [_beside(each, rows[0] if number else None) for number, each in enumerate(rows)]
     if not any(cells):
         return None
-    first = level.rows.iloc[0]
-    details = [str(first["benchmark"]).replace("_", " "), first["kernel"], first["label"]]
-    detail = ", ".join(part for part in details if isinstance(part, str))
-    return Row(f"{level.resource}, {level.words}", detail, tuple(cells))
+    return Row(level.name, details_of(level.rows), tuple(cells))
 
 
 def _beside(rows: pd.DataFrame, reference: pd.DataFrame | None) -> Beside | None:
@@ -211,7 +213,8 @@ def _draw(
             for name, rows in zip(names, tables, strict=True):
                 best = best_first(rows).head(1)
                 if not best.empty:
-                    marks = {"x": level.words, "series": name}
+                    words = f"{level.words}, {level.part}" if level.part else level.words
+                    marks = {"x": words, "series": name}
                     cells.append(best.assign(**marks))
                     sources.append(rows.assign(**marks))
         if cells:
@@ -237,7 +240,8 @@ def _sentence(
             own, other = best_first(tables[0]), best_first(tables[number])
             if level.resource == resource and not own.empty and not other.empty:
                 ratio = _ratio(tables[number], other.iloc[0], tables[0], own.iloc[0])
-                ratios.append((ratio, level.words))
+                words = f"{level.words}, {level.part}" if level.part else level.words
+                ratios.append((ratio, words))
         if not ratios:
             continue
         told = sorted((one for one in ratios if one[0].differs is not False),

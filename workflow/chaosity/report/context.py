@@ -13,7 +13,7 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.components import State
-from chaosity.figures import FigureFile, read_figures
+from chaosity.figures import FigureFile, is_size, read_figures
 from chaosity.report.beside import side_by_side
 from chaosity.report.checks import OK, check_results
 from chaosity.report.drawing import inline_svg, width_of
@@ -33,7 +33,7 @@ from chaosity.report.siblings import slow_drives
 from chaosity.report.trust import trust
 from chaosity.statistics import plain
 from chaosity.store import LeftOut
-from chaosity.units import scale_of
+from chaosity.units import binary_bytes, metric_words, quantity, scale_of
 
 # A longer table is better read from the CSV than from the page.
 _MOST_ROWS = 320
@@ -144,8 +144,8 @@ def _experiment(
         name=document["experiment"],
         question=document.get("question", ""),
         source=document.get("source"),
-        figures=tuple(_figure(figure, folder, output) for figure in own if figure.svg),
-        without_points=tuple(f.title for f in own if not f.svg and not f.problem),
+        figures=tuple(_figure(figure, folder, output) for figure in own if figure.csv),
+        without_points=tuple(f.title for f in own if not f.csv and not f.problem),
         broken=tuple(Fact(f.title, f.problem) for f in own if f.problem),
     )
 
@@ -158,8 +158,9 @@ def _figure(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
     notes += [f"Values come from a {label}." for label in figure.labels]
     if "(file-backed)" in figure.title:
         notes.append("A file on the local file system stood in for drives.")
-    svg = (folder / str(figure.svg)).read_text(encoding="utf-8")
-    names = {"SVG": figure.svg, "PNG": figure.png, "CSV": figure.csv}
+    svg = (folder / figure.svg).read_text(encoding="utf-8") if figure.svg else None
+    names = {"SVG": figure.svg, "PNG": figure.png, "CSV": figure.csv,
+             "CSV of the numbers": figure.numbers}  # fmt: skip
     links = tuple(
         Fact(kind, _relative(folder / name, output)) for kind, name in names.items() if name
     )
@@ -170,9 +171,10 @@ def _figure(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
         notes=tuple(notes),
         failed=figure.failed,
         svg=svg,
-        width_pixels=round((width_of(svg) or 540.0) * _PIXELS_PER_POINT),
+        width_pixels=round((width_of(svg or "") or 540.0) * _PIXELS_PER_POINT),
         links=links,
-        table=_table(folder / str(figure.csv)),
+        table=_table(folder / str(figure.csv)) if svg else None,
+        tables=figure.tables,
     )
 
 
@@ -200,7 +202,7 @@ def _table(path: Path) -> Table:
         columns=(*heads, f"median{unit}", "interval low", "interval high", "n", "status"),
         rows=tuple(
             (
-                *(row[name] for name in columns[:start]),
+                *(_level(name, row[name]) for name in columns[:start]),
                 *(shown(row, prefix) for prefix in _STATISTICS),
                 row["replicates_valid"],
                 row["status"],
@@ -208,6 +210,14 @@ def _table(path: Path) -> Table:
             for row in measured
         ),
     )
+
+
+def _level(column: str, text: str) -> str:
+    """A level of a factor, or a measured position, as people read it."""
+    number = text.replace(".", "", 1).isdigit()
+    if number and is_size(column):
+        return binary_bytes(float(text))
+    return quantity(column, float(text)) if number and metric_words(column) != column else text
 
 
 def _failed(

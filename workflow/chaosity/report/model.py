@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaosity import __version__
+from chaosity.figures import TextTable
 from chaosity.report.beside import SideBySide
 from chaosity.report.checks import Check
 from chaosity.report.machine import Fact, FactGroup, NodeRow
@@ -49,17 +50,21 @@ class Table:
 
 @dataclass(frozen=True)
 class FigureSection:
-    """A figure with what is said below it; links are relative to the report."""
+    """A figure with what is said below it; links are relative to the report.
+
+    `svg` is None for a figure that consists of `tables`; other figures have these below.
+    """
 
     name: str
     title: str
     sentence: str
     notes: tuple[str, ...]
     failed: tuple[str, ...]
-    svg: str
+    svg: str | None
     width_pixels: int
     links: tuple[Fact, ...]
     table: Table | None
+    tables: tuple[TextTable, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from chaosity.components import State
 from chaosity.report.machine import Fact, shown, words
-from chaosity.statistics import before_and_after
+from chaosity.statistics import LOAD, before_and_after
 from chaosity.units import count, grouped, scale_of
 
 # The newest changes of a host; all of them stand in the components' history.
@@ -19,6 +19,7 @@ _MOST_CHANGES = 4
 # Of each change as many of the points that lost most, and as many of those that gained most.
 _MOST_POINTS = 6
 _LONGEST_VALUE = 90
+_POINT = ["host", "configuration", "experiment", "point"]
 Histories = Mapping[str, Sequence[State]]
 
 
@@ -76,7 +77,7 @@ def changes(history: pd.DataFrame, components: Histories) -> tuple[list[Change],
         history: as `store.history` makes it.
         components: the states of each component.
     """
-    cells = before_and_after(history)
+    cells = _with_company(before_and_after(history))
     found: list[tuple[str, Change]] = []
     for text, rows in cells.groupby("changed", sort=False):
         changed = json.loads(str(text))
@@ -85,6 +86,15 @@ def changes(history: pd.DataFrame, components: Histories) -> tuple[list[Change],
     found.sort(key=lambda item: item[0], reverse=True)
     shown_ones = [change for _, change in found[:_MOST_CHANGES]]
     return shown_ones, len(found) - len(shown_ones)
+
+
+def _with_company(cells: pd.DataFrame) -> pd.DataFrame:
+    """Cells with the number of loads of their point, and of those that have the load's name."""
+    loads = cells[[*_POINT, *LOAD]].drop_duplicates()
+    for column, keys in (("loads", _POINT), ("namesakes", [*_POINT, "load"])):
+        sizes = loads.groupby(keys, dropna=False).size()
+        cells[column] = sizes.reindex(pd.MultiIndex.from_frame(cells[keys])).to_numpy()
+    return cells
 
 
 def _change(
@@ -175,6 +185,13 @@ def _signed(ratio: float) -> str:
     return f"{change:+.1f} %" if abs(change) < 9.95 else f"{change:+.0f} %"
 
 
+def _load_words(row: Mapping[str, Any]) -> str:
+    """Which of several loads of a point: its name, and whose it is where others have it too."""
+    if row["namesakes"] > 1:
+        return f"{row['load']} of {row['initiator']} on {row['target']}"
+    return str(row["load"])
+
+
 def _point(row: Mapping[str, Any]) -> ChangedPoint:
     scale = scale_of(row["metric"], [row["median_before"], row["median_after"]])
     known = row["ratio_low"] is not None and not pd.isna(row["ratio_low"])
@@ -195,7 +212,7 @@ def _point(row: Mapping[str, Any]) -> ChangedPoint:
     return ChangedPoint(
         experiment=row["experiment"],
         point=row["point"],
-        load=row["load"] if "." in row["point"] else None,
+        load=_load_words(row) if row["loads"] > 1 else None,
         before=scale.text(row["median_before"]),
         interval_before=interval_of("before"),
         after=scale.text(row["median_after"]),

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.statistics import cells_differ, cost_of_company, summarise
-from chaosity.units import count, metric_words, percent, scale_of
+from chaosity.statistics import (
+    LOAD,
+    asked,
+    cells_differ,
+    cost_of_company,
+    less_is_better,
+    load_counts,
+    summarise,
+)
+from chaosity.units import binary_bytes, count, metric_words, percent, scale_of
 
 # Small to large, as they follow one another in the table: level -> words.
 INITIATORS = {
@@ -26,7 +36,12 @@ DRIVES = {
     "all_of_nodes": "all drives of several nodes",
     "all": "all drives",
 }
+# Where times differ most: they are told apart for memory of the initiator's own node and others.
+OWN, OTHER = "own node", "other nodes"
+_OWN = ("same_node", "same_nodes")
+# The tail of a distribution is in the figures; the table has one line a resource.
 _POINT = ["host", "configuration", "experiment", "point"]
+_TAIL = re.compile(r"_p\d+_")
 
 
 @dataclass(frozen=True)
@@ -66,7 +81,7 @@ class Resource:
 
 def resources(tidy: pd.DataFrame) -> list[Resource]:
     """All lines: each load alone by level, then what loads lose in company."""
-    lines = [_line(f"{level.resource}, {level.words}", level.rows) for level in levels(tidy)]
+    lines = [_line(level.name, level.rows) for level in levels(tidy)]
     return [line for line in lines if line is not None] + _company(tidy)
 
 
@@ -78,30 +93,55 @@ class Level:
         resource: such as "Memory bandwidth".
         key: of INITIATORS or DRIVES.
         words: that it has there.
-        rows: of the tidy table, of one experiment, benchmark and kernel.
+        rows: of the tidy table, of one experiment, benchmark and kernel, asked for the same.
+        part: OWN or OTHER where it is of these alone, else None.
     """
 
     resource: str
     key: str
     words: str
     rows: pd.DataFrame
+    part: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Resource, level and part."""
+        return f"{self.resource}, {self.words}" + (f", {self.part}" if self.part else "")
 
 
 def levels(tidy: pd.DataFrame) -> Iterator[Level]:
     """Every resource that was measured alone, at every level, small to large."""
     for (category, metric), rows in _alone(tidy).groupby(["category", "metric"], sort=False):
-        level = _level_of(rows)
+        if _TAIL.search(metric):
+            continue
+        level, resource = _level_of(rows), resource_words(category, metric)
         for key, words in {**INITIATORS, **DRIVES}.items():
             chosen = _comparable(rows[level == key], rows)
-            if not chosen.empty:
-                yield Level(resource_words(category, metric), key, words, chosen)
+            for part in _parts(chosen):
+                own = chosen if part is None else chosen[_part_of(chosen) == part]
+                yield Level(resource, key, words, own, part)
+
+
+def _parts(rows: pd.DataFrame) -> list[str | None]:
+    """Times by whose memory it is, where there is both; everything else whole."""
+    if rows.empty:
+        return []
+    pair = "responder" in asked(rows).iloc[0]  # the line's home is not the distance it goes
+    if pair or not less_is_better(rows["metric"].iloc[0]):
+        return [None]
+    parts = _part_of(rows)
+    return [OWN, OTHER] if parts.nunique() == 2 else [None]
+
+
+def _part_of(rows: pd.DataFrame) -> pd.Series:
+    return rows["relation"].isin(_OWN).map({True: OWN, False: OTHER})
 
 
 def _alone(tidy: pd.DataFrame) -> pd.DataFrame:
     """Rows of points with a single load."""
     if tidy.empty:
         return tidy
-    return tidy[tidy.groupby(_POINT, dropna=False)["load"].transform("nunique") == 1]
+    return tidy[load_counts(tidy) == 1]
 
 
 def _level_of(rows: pd.DataFrame) -> pd.Series:
@@ -118,6 +158,9 @@ def same_kind(tidy: pd.DataFrame, level: Level) -> pd.DataFrame:
     rows, first = _alone(tidy), level.rows.iloc[0]
     for column in ("category", "metric", "experiment", "benchmark", "kernel"):
         rows = rows[_equal(rows[column], first[column])]
+    rows = rows[_kind_of(rows) == _kind_of(level.rows).iloc[0]]
+    if level.part is not None:
+        rows = rows[_part_of(rows) == level.part]
     named = rows[_level_of(rows) == level.key]
     if not named.empty or level.key in DRIVES:
         return named
@@ -133,26 +176,43 @@ def resource_words(category: str, metric: str) -> str:
 
 
 def _comparable(rows: pd.DataFrame, category: pd.DataFrame) -> pd.DataFrame:
-    """Rows of one experiment, benchmark and kernel: others are not like with like.
+    """Rows of one experiment, benchmark and kernel, asked for the same: others are not alike.
 
-    It is the one with most places here; of several, that of the experiment and then the kernel
-    which measured most in the whole category.
+    It is the one with most places here; of several, the one with the largest working set (smaller
+    ones are in caches), and then that of the experiment and the kernel which measured most in the
+    whole category.
     """
     if rows.empty:
         return rows
-    keys = ["experiment", "benchmark", "kernel"]
+    keys = ["experiment", "benchmark", "kernel", "_kind"]
+    rows = rows.assign(_kind=_kind_of(rows))
     kinds = rows[keys].drop_duplicates()
 
-    def weight(kind: tuple[object, ...]) -> tuple[int, int, int]:
+    def alike(kind: tuple[object, ...]) -> pd.Series:
         same = [_equal(rows[key], value) for key, value in zip(keys, kind, strict=True)]
-        here = rows[same[0] & same[1] & same[2]]
+        return same[0] & same[1] & same[2] & same[3]
+
+    def weight(kind: tuple[object, ...]) -> tuple[int, float, int, int]:
+        here = rows[alike(kind)]
+        places = here[["initiator", "target"]].drop_duplicates()
         own = category[_equal(category["experiment"], kind[0])]
         kernel = category[_equal(category["kernel"], kind[2])]
-        return here["point"].nunique(), own["point"].nunique(), len(kernel)
+        size = float(json.loads(str(kind[3])).get("bytes") or 0)
+        return len(places), size, own["point"].nunique(), len(kernel)
 
     best = max(kinds.itertuples(index=False, name=None), key=weight)
-    chosen = [_equal(rows[key], value) for key, value in zip(keys, best, strict=True)]
-    return rows[chosen[0] & chosen[1] & chosen[2]]
+    return rows[alike(best)].drop(columns="_kind")
+
+
+def _kind_of(rows: pd.DataFrame) -> pd.Series:
+    """What was asked of each row's load, but for who answered: that is a place."""
+
+    def kind(text: str) -> str:
+        levels = {key: value for key, value in json.loads(text).items() if key != "responder"}
+        return json.dumps(levels)
+
+    texts = asked(rows)
+    return texts.map({text: kind(text) for text in texts.unique()})
 
 
 def _equal(column: pd.Series, value: object) -> pd.Series:
@@ -165,19 +225,32 @@ def _line(name: str, rows: pd.DataFrame) -> Resource | None:
     cells = best_first(rows)
     if cells.empty:
         return None
-    best, worst, first = cells.iloc[0], cells.iloc[-1], cells.iloc[0]
-    details = [str(first["benchmark"]).replace("_", " "), first["kernel"], first["label"]]
-    details.append(count(len(cells), "place"))
+    best, worst = cells.iloc[0], cells.iloc[-1]
     share = worst["median"] / best["median"]
     several = len(cells) > 1
+    less = less_is_better(best["metric"])
     return Resource(
         name=name,
-        detail=", ".join(part for part in details if isinstance(part, str)),
+        detail=f"{details_of(rows)}, {count(len(cells), 'place')}",
         best=place(best),
         worst=place(worst) if several else None,
-        share=percent(share) if several else None,
+        share=(f"{share:.2f} times" if less else percent(share)) if several else None,
         differ=cells_differ(rows) if several else None,
     )
+
+
+def details_of(rows: pd.DataFrame) -> str:
+    """Benchmark, kernel, label and what was asked of some cells that are alike."""
+    first = rows.iloc[0]
+    levels = json.loads(_kind_of(rows).iloc[0])
+    parts = [str(first["benchmark"]).replace("_", " "), first["kernel"], first["label"]]
+    if "bytes" in levels:
+        parts.append(binary_bytes(levels["bytes"]))
+    if "pages" in levels:
+        parts.append(f"{levels['pages']} pages")
+    if "share" in levels:
+        parts.append(f"{levels['share']} % of its peak")
+    return ", ".join(part for part in parts if isinstance(part, str))
 
 
 def best_first(rows: pd.DataFrame) -> pd.DataFrame:
@@ -186,13 +259,16 @@ def best_first(rows: pd.DataFrame) -> pd.DataFrame:
     cells = cells[cells["status"] == "valid"]
     if cells.empty:
         return cells
-    less = cells["metric"].iloc[0].endswith(("_ns", "_seconds"))
+    less = less_is_better(cells["metric"].iloc[0])
     return cells.sort_values("median", ascending=less, kind="stable")
 
 
 def place(cell: pd.Series) -> Place:
     """A cell in words."""
     where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']}"
+    levels = json.loads(cell["factors"]) if isinstance(cell.get("factors"), str) else {}
+    if responder := levels.get("responder"):
+        where = f"{cell['initiator']} \N{LEFT RIGHT ARROW} {responder}, line on {cell['target']}"
     scale = scale_of(cell["metric"], [cell["median"]])
     interval = "one replicate, no interval"
     if not pd.isna(cell["low"]):
@@ -205,16 +281,26 @@ def _company(tidy: pd.DataFrame) -> list[Resource]:
     """What each kind of load keeps when others run beside it."""
     ratios = cost_of_company(tidy)
     ratios = ratios[ratios["status"] == "valid"]
+    if ratios.empty:
+        return []
+    loads = tidy[[*_POINT, *LOAD]].drop_duplicates().groupby([*_POINT, "load"]).size()
+    keys = pd.MultiIndex.from_frame(ratios[[*_POINT, "load"]])
+    ratios = ratios.assign(several=loads.reindex(keys).to_numpy() > 1)
     lines = []
     for (category, metric), cells in ratios.groupby(["category", "metric"], sort=False):
-        ordered = cells.sort_values("median", ascending=False, kind="stable")
+        if _TAIL.search(metric):
+            continue
+        less = less_is_better(metric)
+        ordered = cells.sort_values("median", ascending=less, kind="stable")
         best, worst = ordered.iloc[0], ordered.iloc[-1]
+        resource = resource_words(category, metric)
+        left, unit = ("", "multiple") if less else (" left", "share")
         lines.append(
             Resource(
-                name=f"{resource_words(category, metric)} left beside other loads",
-                detail=f"share of the value alone, {count(len(cells), 'point')}",
-                best=_kept(best),
-                worst=_kept(worst) if len(cells) > 1 else None,
+                name=f"{resource}{left} beside other loads",
+                detail=f"{unit} of the value alone, {count(len(cells), 'value')}",
+                best=_kept(best, less),
+                worst=_kept(worst, less) if len(cells) > 1 else None,
                 share=None,
                 differ=None,
             )
@@ -222,10 +308,14 @@ def _company(tidy: pd.DataFrame) -> list[Resource]:
     return lines
 
 
-def _kept(cell: pd.Series) -> Place:
+def _kept(cell: pd.Series, less: bool) -> Place:
+    def words(ratio: float) -> str:
+        return f"{ratio:.2f} times" if less else percent(ratio)
+
     interval = "one replicate, no interval"
     if not pd.isna(cell["low"]):
-        interval = (
-            f"95 % interval {percent(cell['low'])} to {percent(cell['high'])}, n = {cell['n']}"
-        )
-    return Place(percent(cell["median"]), interval, str(cell["point"]))
+        interval = f"95 % interval {words(cell['low'])} to {words(cell['high'])}, n = {cell['n']}"
+    where = str(cell["point"])
+    if cell["several"]:
+        where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']} in {where}"
+    return Place(words(cell["median"]), interval, where)

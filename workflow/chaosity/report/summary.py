@@ -9,7 +9,7 @@ import pandas as pd
 
 from chaosity.report.checks import OK
 from chaosity.report.model import ReportContext
-from chaosity.report.resources import best_first, levels, place
+from chaosity.report.resources import OTHER, best_first, levels, place
 from chaosity.statistics import plain
 
 FINDING = "finding"
@@ -94,14 +94,19 @@ def _points(tidy: pd.DataFrame) -> dict[str, int]:
 
 
 def _resources(tidy: pd.DataFrame) -> dict[str, tuple[Figure, ...]]:
-    """Two levels of each resource: the part that repeats, and the largest that was measured."""
+    """Two levels of each resource: the part that repeats, and the largest that was measured.
+
+    Of times the latter is the best place for memory of another node, where that was measured.
+    """
     by_resource: dict[str, dict[str, Figure]] = {}
     for level in levels(tidy):
         cells = best_first(level.rows)
         if not cells.empty:
             best = place(cells.iloc[0])
-            figure = Figure(level.words, best.value, best.where)
-            by_resource.setdefault(level.resource, {})[level.key] = figure
+            words = f"{level.words}, {level.part}" if level.part else level.words
+            figure = Figure(words, best.value, best.where)
+            key = level.key if level.part != OTHER else f"{level.key} {OTHER}"
+            by_resource.setdefault(level.resource, {})[key] = figure
     found = {}
     for resource, figures in by_resource.items():
         part = next((key for key in ("node", "drive") if key in figures), next(iter(figures)))

@@ -21,7 +21,7 @@ def trust(tidy: pd.DataFrame, runs: Sequence[Run], config: Mapping[str, Any]) ->
     """Points, order, stopping rule, time, precision and verification, a line each."""
     facts = [Fact("Points", _points(tidy))]
     if notes := config.get("notes"):
-        facts.append(Fact("Not measured", "; ".join(notes)))
+        facts.append(Fact("Not measured", "\n".join(notes)))
     facts.append(Fact("Order", _order(tidy, config)))
     for category, rule in (config.get("stopping") or {}).items():
         words = str(category).replace("_", " ")

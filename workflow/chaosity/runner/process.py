@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.runner import placement
-from chaosity.runner.extract import ExtractionError
+from chaosity.runner.extract import ExtractionError, json_lines
 from chaosity.runner.progress import Series, sample_lines
 
 # Threads of a load that has no barrier are looked at this often, which costs microseconds.
@@ -146,7 +146,17 @@ class Load:
     def look(self) -> None:
         """Ask the kernel where the load's threads and pages are."""
         self.look_at_threads()
-        self.memory_by_node = placement.memory_by_node(self.process.pid) or self.memory_by_node
+        seen = placement.memory_by_node(self.process.pid, self.mapping())
+        self.memory_by_node = seen or self.memory_by_node
+
+    def mapping(self) -> str | None:
+        """Address of the memory that it measures, where its ready line says it."""
+        key = self.spec["placement"].get("mapping")
+        try:
+            ready = [line for line in json_lines("".join(self.lines)) if key in line]
+        except ExtractionError:
+            return None  # judged when the whole output is read
+        return ready[0][key] if key and ready else None
 
     def look_at_threads(self) -> None:
         """Keep the look that saw most threads: a tool may start and end with one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -94,6 +95,45 @@ def rate(series: Sequence[Series], begin: float, end: float) -> float:
         if last > first
     )
     return moved / (end - begin)
+
+
+def quantile(
+    spec: Mapping[str, Any], source: Mapping[str, Any], text: str, begin: float, end: float
+) -> float:
+    """A quantile of what the samples counted, over those that lie within a window.
+
+    Each sample holds how often which value was seen, e.g. ``"blocks": {"98.3": 12}``. Values are
+    the centres of narrow bins, so the quantile is as fine as these.
+
+    Args:
+        spec: the ``progress`` of the benchmark file.
+        source: of the metric: ``key`` names the counts, ``quantile`` is from 0 to 1.
+        text: the output that holds the samples.
+        begin: of the window, in seconds on the monotonic clock.
+        end: of the window.
+
+    Raises:
+        ExtractionError: no sample lies within the window, or one holds no counts.
+    """
+    counts: Counter[float] = Counter()
+    scale = float(spec.get("time_scale", 1))
+    for line in json_lines(text):
+        if line.get("event") != spec["event"]:
+            continue
+        # Half a nanosecond for the rounding of times that were given in whole ones.
+        first, last = line[spec["begin"]] * scale, line[spec["end"]] * scale
+        if first < begin - 5e-10 or last > end + 5e-10:
+            continue
+        for value, number in line.get(source["key"], {}).items():
+            counts[float(value)] += number
+    if not counts:
+        raise ExtractionError(f"no sample with {source['key']} lies within the common window")
+    wanted, seen = source["quantile"] * sum(counts.values()), 0
+    for value in sorted(counts):
+        seen += counts[value]
+        if seen >= wanted:
+            return value
+    return max(counts)
 
 
 def relative_half_width(series: Sequence[Series], begin: float, end: float) -> float | None:

@@ -101,7 +101,7 @@ def processors_available(point: Mapping[str, Any]) -> dict[str, Any]:
     """
     allowed = os.sched_getaffinity(0)
     for load in point["loads"]:
-        missing = verify.parse_cpus(load["initiator"]["cpus"]) - allowed
+        missing = verify.parse_cpus(load["placement"]["cpus"]) - allowed
         if missing:
             raise PointError(f"this process may not run on PU {sorted(missing)}")
     return check("processing units", True, f"{len(allowed)} allowed")

@@ -64,7 +64,13 @@ def of_record(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         found[name] = {}
         for metric, source in load["metrics"].items():
             whole = source.get("progress") is not True
-            if name in series and (common is not None or not whole):
+            if "quantile" in source:
+                begin, end = common or progress.span(series[name])
+                output = load["outputs"]["stdout"]
+                found[name][metric] = progress.quantile(
+                    load["progress"], source, output, begin, end
+                )
+            elif name in series and (common is not None or not whole):
                 begin, end = common or progress.span(series[name])
                 found[name][metric] = progress.rate(series[name], begin, end)
             else:

@@ -70,7 +70,7 @@ def threads_placed(load: Mapping[str, Any]) -> Check:
     seen = load["placement_seen"]
     if not seen:
         return check(name, False, "the load ended before its placement could be seen")
-    wanted = parse_cpus(load["initiator"]["cpus"])
+    wanted = parse_cpus(load["placement"]["cpus"])
     allowed = [parse_cpus(thread["cpus_allowed"]) for thread in seen["threads"]]
     strayed = sum(1 for one in allowed if not one <= wanted)
     if strayed:
@@ -78,7 +78,7 @@ def threads_placed(load: Mapping[str, Any]) -> Check:
     pinned = {next(iter(one)) for one in allowed if len(one) == 1}
     if load["placement"].get("pinned") and pinned != wanted:
         return check(name, False, f"threads are pinned to {sorted(pinned)}, not {sorted(wanted)}")
-    return check(name, True, f"{len(allowed)} threads within {load['initiator']['cpus']}")
+    return check(name, True, f"{len(allowed)} threads within {load['placement']['cpus']}")
 
 
 def memory_placed(load: Mapping[str, Any]) -> Check:
@@ -90,17 +90,23 @@ def memory_placed(load: Mapping[str, Any]) -> Check:
     if by_node is None:
         return check(name, None, "this kernel has no numa_maps", decisive=False)
     total = sum(by_node.values())
-    floor = min(MEMORY_FLOOR_BYTES, load["memory_bytes"] * MEMORY_SHARE)
-    if total < floor:
+    alone = load["placement"].get("mapping") is not None
+    floor = load["memory_bytes"] * MEMORY_SHARE
+    if total < (floor if alone else min(MEMORY_FLOOR_BYTES, floor)) or not total:
         return check(name, False, f"only {total} bytes of private memory were seen")
     share = sum(by_node.get(str(node), 0) for node in nodes) / total
     detail = f"{100 * share:.2f} % of {total} bytes on node {','.join(map(str, nodes))}"
-    return check(name, share >= placed_share(load, total), detail)
+    return check(name, share >= placed_share(total, alone=alone), detail)
 
 
-def placed_share(load: Mapping[str, Any], total: int) -> float:
-    """The share of pages that must be where they were asked for."""
-    return MEMORY_SHARE if total >= MEMORY_FLOOR_BYTES else 0.9
+def placed_share(total: int, *, alone: bool) -> float:
+    """The share of pages that must be where they were asked for.
+
+    Args:
+        total: bytes that were seen.
+        alone: whether they are those of the measured memory alone, without stacks and libraries.
+    """
+    return MEMORY_SHARE if alone or total >= MEMORY_FLOOR_BYTES else 0.9
 
 
 def metric_bounds(load: Mapping[str, Any], found: Mapping[str, float]) -> list[Check]:
@@ -110,7 +116,7 @@ def metric_bounds(load: Mapping[str, Any], found: Mapping[str, float]) -> list[C
         bound = load["metrics"][metric].get("at_most")
         name = f"{load['name']}: {metric}"
         if not math.isfinite(value) or value <= 0:
-            checks.append(check(name, False, f"{value} is no rate"))
+            checks.append(check(name, False, f"{value} is no measurement"))
         elif bound is not None and value > bound:
             checks.append(check(name, False, f"{value:.4g} is above the bound {bound:.4g}"))
         else:
@@ -146,7 +152,7 @@ def undisturbed(record: Mapping[str, Any]) -> Check:
     busy = sum(spent.get(k, 0) for k in ("user", "nice", "system", "irq", "softirq", "steal"))
     own = sum(load["processor_seconds"] for load in record["loads"]) + record["runner_seconds"]
     elapsed = after["taken_monotonic_seconds"] - before["taken_monotonic_seconds"]
-    units = set().union(*(parse_cpus(load["initiator"]["cpus"]) for load in record["loads"]))
+    units = set().union(*(parse_cpus(load["placement"]["cpus"]) for load in record["loads"]))
     share = max(0.0, busy - own) / max(elapsed * len(units), 1e-9)
     stolen = spent.get("steal", 0) / max(elapsed * len(units), 1e-9)
     detail = f"others took {100 * share:.1f} % of the units' time"

@@ -1,26 +1,47 @@
 """From replicates to estimates with intervals, and from pairs to ratios."""
 
 from chaosity.statistics.company import cost_of_company
+from chaosity.statistics.curves import QUANTITIES, curve_numbers, with_unloaded
+from chaosity.statistics.divergence import DIVERGES, Divergence, divergence
+from chaosity.statistics.loads import LOAD, asked, load_counts
 from chaosity.statistics.noise import cells_differ
 from chaosity.statistics.ratios import block_ratio, paired_ratios
 from chaosity.statistics.runs import RunRatio, before_and_after, run_ratio
 from chaosity.statistics.siblings import DriveAmongSiblings, drives_among_siblings
-from chaosity.statistics.summary import CELL, Estimate, estimate, mark_outliers, plain, summarise
+from chaosity.statistics.summary import (
+    CELL,
+    Estimate,
+    estimate,
+    less_is_better,
+    mark_outliers,
+    plain,
+    summarise,
+)
 
 __all__ = [
     "CELL",
+    "DIVERGES",
+    "LOAD",
+    "QUANTITIES",
+    "Divergence",
     "DriveAmongSiblings",
     "Estimate",
     "RunRatio",
+    "asked",
     "before_and_after",
     "block_ratio",
     "cells_differ",
     "cost_of_company",
+    "curve_numbers",
+    "divergence",
     "drives_among_siblings",
     "estimate",
+    "less_is_better",
+    "load_counts",
     "mark_outliers",
     "paired_ratios",
     "plain",
     "run_ratio",
     "summarise",
+    "with_unloaded",
 ]

@@ -1,16 +1,17 @@
 """What a load loses when others run at the same time: its value in company over its value alone.
 
 Works on any experiment: a point with several loads is company, a point with one load is alone,
-and two loads are the same when benchmark, kernel, initiator, target and metric are.
+and two loads are the same when benchmark, kernel, initiator, target, metric and what was asked of
+them (the size of a working set, its pages) are.
 """
 
 from __future__ import annotations
 
 import pandas as pd
 
+from chaosity.statistics.loads import LOAD, POINT, asked, load_counts
 from chaosity.statistics.ratios import paired_ratios
 
-_POINT = ["host", "configuration", "experiment", "point"]
 _SAME_LOAD = [
     "host",
     "configuration",
@@ -20,6 +21,7 @@ _SAME_LOAD = [
     "initiator",
     "target",
     "metric",
+    "levels",
 ]
 
 
@@ -34,12 +36,14 @@ def cost_of_company(tidy: pd.DataFrame) -> pd.DataFrame:
         measured both ways.
     """
     if tidy.empty:
+        tidy = tidy.assign(levels=None)
         return paired_ratios(tidy, tidy, _SAME_LOAD)
-    loads = tidy.groupby(_POINT, dropna=False)["load"].transform("nunique")
+    tidy = tidy.assign(levels=asked(tidy))
+    loads = load_counts(tidy)
     alone, company = tidy[loads == 1], tidy[loads > 1]
     near = paired_ratios(company, alone, ["experiment", *_SAME_LOAD])
-    found = pd.MultiIndex.from_frame(near[[*_POINT, "load", "metric"]])
-    wanted = pd.MultiIndex.from_frame(company[[*_POINT, "load", "metric"]])
+    found = pd.MultiIndex.from_frame(near[[*POINT, *LOAD, "metric"]])
+    wanted = pd.MultiIndex.from_frame(company[[*POINT, *LOAD, "metric"]])
     far = paired_ratios(company[~wanted.isin(found)], alone, _SAME_LOAD)
     parts = [part for part in (near, far) if not part.empty]
     return pd.concat(parts, ignore_index=True) if parts else near

@@ -40,7 +40,10 @@ def paired_ratios(
     partners = _valid(denominator)[[*keys, "value"]]
     partners = partners.assign(_log=np.log(partners.pop("value").to_numpy(dtype=float)))
     partners = partners.groupby(keys, dropna=False, as_index=False)["_log"].mean()
-    pairs = _valid(numerator).merge(partners, on=keys, how="inner")
+    above = _valid(numerator)
+    # A key without any value (no load has a kernel) has lost its type in the grouping.
+    partners = partners.astype({key: above.dtypes[key] for key in keys})
+    pairs = above.merge(partners, on=keys, how="inner")
     pairs["value"] = pairs["value"] / np.exp(pairs.pop("_log").to_numpy(dtype=float))
     return summarise(pairs)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from chaosity.statistics.loads import load_counts
 from chaosity.statistics.summary import VALID, estimate, plain
 
 # Of drives of one kind, and of a single drive's values those that may be compared.
@@ -67,8 +68,7 @@ def drives_among_siblings(
     rows = plain(tidy)
     if not models or rows.empty:
         return []
-    alone = rows.groupby(["experiment", "point", "replicate"])["load"].transform("nunique") == 1
-    rows = rows[alone & (rows["status"] == VALID) & (rows["value"] > 0.0)]
+    rows = rows[(load_counts(rows) == 1) & (rows["status"] == VALID) & (rows["value"] > 0.0)]
     rows = rows[(rows["target_kind"] == "drive") & ~rows["file_backed"].astype(bool)]
     rows = rows.assign(model=rows["target"].map(models))
     rows = rows[rows["model"].notna()]

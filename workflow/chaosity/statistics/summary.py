@@ -1,7 +1,8 @@
 """Summary of the tidy table: per cell the median, a 95 % interval, n, and what stands out.
 
 A cell is one metric of one load of one point of one experiment on one host in one configuration;
-its replicates are the sample.
+its replicates are the sample. Several loads of one point may have one name in the experiment (a
+chase on each of eight cores); initiator and target tell them apart.
 
 Why Student's t and not order statistics, which would fit the median better: the widest interval
 that order statistics can give for the median runs from the smallest to the largest replicate and
@@ -25,7 +26,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-CELL = ("host", "configuration", "experiment", "point", "load", "metric")
+CELL = (
+    *("host", "configuration", "experiment", "point"),
+    *("load", "initiator", "target", "metric"),
+)
 CONFIDENCE = 0.95
 # Tukey's fences (Exploratory Data Analysis, 1977) stand 1.5 interquartile ranges outside the
 # quartiles. Quartiles of fewer than five values are these values themselves, so nothing stands
@@ -53,6 +57,11 @@ class Estimate:
     low: float | None
     high: float | None
     n: int
+
+
+def less_is_better(metric: str) -> bool:
+    """Times are better when they are short, everything else when there is more of it."""
+    return metric.endswith(("_ns", "_seconds"))
 
 
 def plain(tidy: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from chaosity.store.places import (
     summaries,
     tables_beside,
 )
+from chaosity.store.published import read_published
 from chaosity.store.tidy import COLUMNS, read_table, tidy, write_table
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "history",
     "left_out_hosts",
     "read_left_out",
+    "read_published",
     "read_table",
     "several_places",
     "summaries",

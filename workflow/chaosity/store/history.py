@@ -19,9 +19,7 @@ import pandas as pd
 
 from chaosity import records
 from chaosity.components import State, read_history
-from chaosity.runner import values
-from chaosity.runner.extract import ExtractionError
-from chaosity.store.tidy import COLUMNS, Row, load_columns, point_files
+from chaosity.store.tidy import COLUMNS, Row, outcome_of, point_files, rows_of_outcome
 
 # Those of the tidy table, and: which era of its point a row belongs to, counted from the oldest
 # that is in the table; since when each component of the point was what it was then, as a JSON
@@ -103,30 +101,18 @@ def _rows_of_attempt(attempt: _Attempt, era: int) -> Iterator[Row]:
     """Rows of one attempt; none of a file that is broken or has no values."""
     try:
         record = records.load(attempt.path)
-        found = values.of_record(record)
-    except (ValueError, ExtractionError):
+    except ValueError:
         return
-    point = record["point"]
-    for load in point["loads"]:
-        for metric in load["metrics"]:
-            yield {
-                "host": point["host"],
-                "configuration": point["configuration"],
-                "experiment": point["experiment"],
-                "point": point["point"],
-                "replicate": attempt.replicate,
-                "order": record["order"],
-                "measured_at": record["finished_at"],
-                "status": records.VALID,
-                "reason": None,
-                "factors": json.dumps(point["factors"], sort_keys=True),
-                **load_columns(load),
-                "metric": metric,
-                "value": found.get(load["name"], {}).get(metric),
-                "era": era,
-                "components": json.dumps(attempt.since, sort_keys=True),
-                "asked": asked(point),
-            }
+    outcome = outcome_of(record)
+    if outcome.status != records.VALID:
+        return
+    more = {
+        "era": era,
+        "components": json.dumps(attempt.since, sort_keys=True),
+        "asked": asked(record["point"]),
+    }
+    for row in rows_of_outcome(record["point"], attempt.replicate, outcome):
+        yield {**row, **more}
 
 
 def asked(point: Mapping[str, Any]) -> str:

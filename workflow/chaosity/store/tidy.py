@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +46,44 @@ COLUMNS = {
     "drives": "Int64",
     "file_backed": "boolean",
     "relation": "string",
+    "distance": "Float64",
+    "seen_nodes": "string",
     "metric": "string",
     "value": "Float64",
     "label": "string",
     "factors": "string",
 }
 MISSING = "missing"
+# Stacks and library data of a load lie where they like; they are below this share of its pages, see
+# MEMORY_SHARE of the runner's checks.
+STRAY_SHARE = 0.02
 Row = dict[str, Any]
 
 
 def point_files(points: Path) -> Iterator[Path]:
     """The files of a plan, in a stable order."""
     return iter(sorted(points.glob("*/*.json")))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one replicate of a point came to.
+
+    Attributes:
+        status: valid, failed or missing.
+        reason: why it is not valid.
+        order: its place in the random order.
+        measured_at: when it ended, UTC.
+        values: of each metric of each load, by the loads' names; empty unless valid.
+        seen_nodes: where the kernel saw the pages of each load, as a list such as 0-1.
+    """
+
+    status: str
+    reason: str | None = None
+    order: int | None = None
+    measured_at: str | None = None
+    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def rows_of_point(point: Mapping[str, Any], folder: Path) -> Iterator[Row]:
@@ -67,47 +94,66 @@ def rows_of_point(point: Mapping[str, Any], folder: Path) -> Iterator[Row]:
         folder: where its records are.
     """
     for replicate, order in enumerate(point["orders"], start=1):
-        outcome = read_outcome(folder / f"rep{replicate}.json", point)
-        common = {
-            "host": point["host"],
-            "configuration": point["configuration"],
-            "experiment": point["experiment"],
-            "point": point["point"],
-            "replicate": replicate,
-            "order": order,
-            "factors": json.dumps(point["factors"], sort_keys=True),
-            **{key: outcome[key] for key in ("status", "reason", "measured_at")},
+        outcome = replace(read_outcome(folder / f"rep{replicate}.json", point), order=order)
+        yield from rows_of_outcome(point, replicate, outcome)
+
+
+def rows_of_outcome(point: Mapping[str, Any], replicate: int, outcome: Outcome) -> Iterator[Row]:
+    """A row for each load and metric of a replicate."""
+    common = {
+        "host": point["host"],
+        "configuration": point["configuration"],
+        "experiment": point["experiment"],
+        "point": point["point"],
+        "replicate": replicate,
+        "order": outcome.order,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "measured_at": outcome.measured_at,
+    }
+    for load in point["loads"]:
+        factors = {**point["factors"], **load.get("levels", {})}
+        own = {
+            **load_columns(load),
+            "factors": json.dumps(factors, sort_keys=True),
+            "seen_nodes": outcome.seen_nodes.get(load["name"]),
         }
-        for load in point["loads"]:
-            for metric in load["metrics"]:
-                value = outcome["values"].get(load["name"], {}).get(metric)
-                yield {**common, **load_columns(load), "metric": metric, "value": value}
+        for metric in load["metrics"]:
+            value = outcome.values.get(load["name"], {}).get(metric)
+            yield {**common, **own, "metric": metric, "value": value}
 
 
-def read_outcome(path: Path, point: Mapping[str, Any]) -> dict[str, Any]:
-    """Status, reason, time and values of one replicate; a broken record counts as failed."""
-    nothing = {"reason": None, "measured_at": None, "values": {}}
+def read_outcome(path: Path, point: Mapping[str, Any]) -> Outcome:
+    """What the record of a replicate says; a broken one counts as failed."""
     if not path.exists():
-        return {**nothing, "status": MISSING, "reason": "not measured yet"}
+        return Outcome(MISSING, "not measured yet")
     try:
         record = records.load(path)
     except ValueError as error:
-        return {**nothing, "status": records.FAILED, "reason": str(error)}
-    status, reason = record["verdict"]["status"], record["verdict"]["reason"]
+        return Outcome(records.FAILED, str(error))
     if record["point"]["definition"] != point["definition"]:
-        return {**nothing, "status": MISSING, "reason": "measured under another definition"}
+        return Outcome(MISSING, "measured under another definition")
+    return outcome_of(record)
+
+
+def outcome_of(record: Mapping[str, Any]) -> Outcome:
+    """What a record says, its values computed from the raw output."""
+    status, reason = record["verdict"]["status"], record["verdict"]["reason"]
     found: dict[str, dict[str, float]] = {}
     if status == records.VALID:
         try:
             found = values.of_record(record)
         except ExtractionError as error:
             status, reason = records.FAILED, str(error)
-    return {
-        "status": status,
-        "reason": reason,
-        "measured_at": record["finished_at"],
-        "values": found,
-    }
+    seen = {load["name"]: seen_nodes(load) for load in record["loads"]}
+    return Outcome(status, reason, record["order"], record["finished_at"], found, seen)
+
+
+def seen_nodes(load: Mapping[str, Any]) -> str | None:
+    """The nodes on which the kernel saw a load's pages, but for stray ones; None when unknown."""
+    by_node = (load["placement_seen"] or {}).get("memory_bytes_by_node") or {}
+    least = STRAY_SHARE * sum(by_node.values())
+    return format_cpu_list(sorted(int(n) for n, size in by_node.items() if size > least)) or None
 
 
 def load_columns(load: Mapping[str, Any]) -> Row:
@@ -117,7 +163,7 @@ def load_columns(load: Mapping[str, Any]) -> Row:
     backed = any(drive.get("file") for drive in drives)
     labels = [load["label"], "file-backed" if backed else None]
     return {
-        "load": load["name"],
+        "load": load.get("role", load["name"]),
         "benchmark": load["benchmark"],
         "category": load["category"],
         "kernel": load["kernel"],
@@ -131,6 +177,7 @@ def load_columns(load: Mapping[str, Any]) -> Row:
         "drives": len(drives) or None,
         "file_backed": backed,
         "relation": target["relation"],
+        "distance": target.get("distance"),
         "label": ", ".join(filter(None, labels)) or None,
     }
 

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the kernel says of a CPU's caches.
+ */
+#ifndef CHAOSITY_CACHES_H
+#define CHAOSITY_CACHES_H
+
+#include <stddef.h>
+
+/* Bytes of a cache line of this CPU. */
+size_t cache_line_bytes(int cpu);
+
+/* Bytes of the largest cache that this CPU uses, shared or not; 0 when the kernel knows of none, as
+ * in some virtual machines. */
+size_t largest_cache_bytes(int cpu);
+
+#endif

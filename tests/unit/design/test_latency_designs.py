@@ -1,0 +1,270 @@
+"""What the latency experiments need of the expansion: sizes, pages, several at once, pairs."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaosity.benchmarks import open_benchmarks
+from chaosity.config import check_config
+from chaosity.design import Host, plan_host
+from chaosity.design.elements import Elements, thread_counts
+from chaosity.design.expand import Expansion
+from chaosity.design.levels import level_text
+from chaosity.errors import UserError
+from chaosity.topology import discover, parse_cpu_list
+from chaosity.topology.model import HugePagePool
+
+MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
+GIB = 1024**3
+
+
+@pytest.fixture(scope="module")
+def whole(config):
+    """The config without the limits that keep a run on a small machine short."""
+    free = {**config, "levels": {}}
+    free["working_set"] = {**config["working_set"], "sweep_at_most_bytes": None}
+    return check_config(free)
+
+
+@pytest.fixture(scope="module")
+def hbm_host() -> Host:
+    """2 packages with 4 nodes each and 8 nodes of HBM, which have no processing units."""
+    return Host("max", "snc4", discover(str(MACHINES / "xeon-max-2s-hbm-flat.xml")))
+
+
+def expand(config, host, design, **loads):
+    """The points of one design that is made of these loads."""
+    expansion = Expansion(Elements(host.topology, ()), open_benchmarks(config), config)
+    document = {"experiment": "tried", "designs": {design: {"loads": loads}}}
+    return expansion.points(document), expansion.notes
+
+
+def chase(**more):
+    return {
+        "category": "memory_latency",
+        "initiator": {"first_pu_of": "node"},
+        "target": {"local_to": "chase.initiator"},
+        **more,
+    }
+
+
+def with_pools(host, *pools):
+    found = tuple(HugePagePool(*pool) for pool in pools)
+    return replace(host, topology=replace(host.topology, huge_page_pools=found))
+
+
+def test_a_sweep_goes_from_below_l1_to_the_nodes_share_in_steps_of_two(whole, paper_host):
+    plan = plan_host(paper_host, whole, ["latency_by_size"])
+    own = [p for p in plan.points if p["point"].startswith("chase=pu0+node0+bytes-")]
+    sizes = sorted({p["loads"][0]["levels"]["bytes"] for p in own})
+    assert sizes[0] == 16 * 1024  # half of 32 KiB
+    assert all(b == 2 * a for a, b in pairwise(sizes))
+    memory = paper_host.topology.node(0).memory_bytes
+    assert memory / 4 < sizes[-1] <= memory / 2
+    for point in own:
+        [load] = point["loads"]
+        assert f"--bytes={load['levels']['bytes']}" in load["command"]
+        assert load["memory_bytes"] == load["levels"]["bytes"]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(10, 20), st.integers(0, 14), st.integers(1, 16))
+def test_any_sweep_is_even_ascending_and_within_its_ends(config, paper_host, low, more, steps):
+    ends = {"from": 2**low, "to": 2 ** (low + more), "per_doubling": steps}
+    points, _ = expand(config, paper_host, "any", chase=chase(sizes=ends))
+    own = [p["loads"][0] for p in points if p["loads"][0]["initiator"]["name"] == "pu0"]
+    sizes = [load["levels"]["bytes"] for load in own]
+    assert sizes == sorted(set(sizes))
+    assert sizes[0] == 2**low
+    assert all(size % 1024 == 0 and size <= 2 ** (low + more) for size in sizes)
+    assert len(sizes) <= more * steps + 1
+
+
+def test_a_size_beyond_the_nodes_share_is_left_out_and_said(config, paper_host):
+    memory = paper_host.topology.node(0).memory_bytes
+    sizes = [1024 * 1024, memory]
+    points, notes = expand(config, paper_host, "large", chase=chase(sizes=sizes))
+    assert {p["loads"][0]["levels"]["bytes"] for p in points} == {1024 * 1024}
+    assert any("are left out" in note for note in notes)
+
+
+def test_all_at_once_is_one_point_with_a_load_for_each_core(whole, paper_host):
+    spec = chase(together=True, sizes=[{"times": 4, "of": "l2"}])
+    [point], _ = expand(whole, paper_host, "concurrent", chase=spec)
+    assert point["point"] == "chase=each_first_pu_of_node+nodes0-7+bytes-2MiB"
+    assert len(point["loads"]) == 8
+    assert {load["role"] for load in point["loads"]} == {"chase"}
+    assert len({load["name"] for load in point["loads"]}) == 8
+    for load in point["loads"]:
+        assert load["placement"]["memory_nodes"] == load["initiator"]["nodes"]
+    assert {f"node{node}" for node in range(8)} <= set(point["components"])
+
+
+def test_loads_that_share_a_node_share_its_memory(whole, paper_host):
+    spec = chase(together=True, initiator={"each": "core"}, sizes=[{"times": 1, "of": "node"}])
+    [point], _ = expand(whole, paper_host, "concurrent", chase=spec)
+    on_node0 = [load for load in point["loads"] if load["placement"]["memory_nodes"] == [0]]
+    memory = paper_host.topology.node(0).memory_bytes
+    assert len(on_node0) > 1
+    assert sum(load["memory_bytes"] for load in on_node0) <= memory / 2 * 1.001
+
+
+def test_fewer_than_two_cannot_run_together(config, paper_host):
+    spec = chase(together=True, initiator={"names": ["pu0"]})
+    points, notes = expand(config, paper_host, "concurrent", chase=spec)
+    assert points == []
+    assert any("fewer than two" in note for note in notes)
+
+
+def test_modes_are_a_factor(config, paper_host):
+    plan = plan_host(paper_host, config, ["latency_by_size"])
+    modes = {len(p["loads"]) > 1: p["factors"]["mode"] for p in plan.points}
+    assert modes == {False: "serial", True: "concurrent"}
+
+
+def test_pages_that_nobody_reserved_are_left_out_and_said(whole, paper_host):
+    host = with_pools(paper_host, (0, 2 * 1024**2, 512), (1, 2 * 1024**2, 0))
+    points, notes = expand(
+        whole, host, "pages", chase=chase(vary={"pages": ["thp", "base", "2M", "1G"]})
+    )
+    seen = {(p["loads"][0]["initiator"]["nodes"][0], p["loads"][0]["levels"]["pages"])
+            for p in points}  # fmt: skip
+    assert (0, "2M") in seen
+    assert {pages for node, pages in seen if node == 1} == {"thp", "base"}
+    assert any("no huge page of 2 MiB is reserved on node1" in note for note in notes)
+
+
+def test_pages_that_the_config_asks_for_must_be_there(whole, paper_host):
+    host = with_pools(paper_host, (0, 2 * 1024**2, 0))
+    config = {**whole, "parameters": {"chaosity_latency": {"pages": "2M"}}}
+    with pytest.raises(UserError, match="no huge page of 2 MiB is reserved on node0"):
+        expand(config, host, "pages", chase=chase())
+
+
+def test_transparent_pages_that_are_switched_off(whole, paper_host):
+    settings = {"memory_settings": {"transparent_huge_pages": "never"}}
+    topology = replace(paper_host.topology, host={**paper_host.topology.host, **settings})
+    with pytest.raises(UserError, match="switched off"):
+        expand(whole, replace(paper_host, topology=topology), "pages", chase=chase())
+
+
+def test_a_parameter_that_the_benchmark_does_not_have(whole, paper_host):
+    with pytest.raises(UserError, match=r"has no parameter 'page'.*did you mean pages"):
+        expand(whole, paper_host, "typo", chase=chase(vary={"page": ["thp"]}))
+
+
+def test_the_config_takes_fewer_levels_evenly(whole, paper_host):
+    config = {**copy.deepcopy(dict(whole)), "levels": {"tried": {"bytes": 3, "pages": 1}}}
+    sweep = {"from": 1024, "to": 16384}
+    points, notes = expand(
+        config, paper_host, "few", chase=chase(sizes=sweep, vary={"pages": ["thp", "base"]})
+    )
+    seen = {(p["loads"][0]["levels"]["bytes"], p["loads"][0]["levels"]["pages"]) for p in points}
+    assert seen == {(1024, "thp"), (4096, "thp"), (16384, "thp")}
+    assert any("bytes, 3 of 5" in note for note in notes)
+
+
+def test_pairs_of_cores_have_three_factors(config, paper_host):
+    plan = plan_host(paper_host, config, ["core_to_core"])
+    domains = len(paper_host.topology.l3_domains)
+    near = [p for p in plan.points if p["loads"][0]["target"]["relation"] == "same_node"]
+    pairs = {(p["loads"][0]["initiator"]["name"], p["loads"][0]["levels"]["responder"])
+             for p in near}  # fmt: skip
+    assert len(pairs) >= domains * (domains - 1)
+    assert all(a != b for a, b in pairs)
+    for point in plan.points:
+        [load] = point["loads"]
+        assert len(parse_cpu_list(load["placement"]["cpus"])) == 2
+        assert f"--responder={load['levels']['responder'].removeprefix('pu')}" in load["command"]
+    homes = {p["loads"][0]["target"]["name"] for p in plan.points
+             if p["point"].startswith("line=pu0+")}  # fmt: skip
+    assert homes == {f"node{node}" for node in range(8)}
+
+
+def test_a_packages_point_hangs_on_the_responders_package_too(config, paper_host):
+    plan = plan_host(paper_host, config, ["core_to_core"])
+    far = next(p for p in plan.points if p["point"].endswith("node0+responder-pu24"))
+    assert {"package0", "package1"} <= set(far["components"])
+
+
+def test_each_target_is_reached_from_its_nearest_node(config, hbm_host):
+    plan = plan_host(hbm_host, config, ["loaded_latency"])
+    targets = {(load["initiator"]["nodes"][0], load["target"]["nodes"][0])
+               for p in plan.points for load in p["loads"] if load["role"] == "chase"}  # fmt: skip
+    assert {target for _, target in targets} == {n.os_index for n in hbm_host.topology.targets}
+    distances = hbm_host.topology.distances
+    for initiator, target in targets:
+        own = distances.between(initiator, target)
+        assert own == min(distances.between(n.os_index, target)
+                          for n in hbm_host.topology.initiators)  # fmt: skip
+
+
+def test_traffic_comes_from_the_other_cores_of_the_package_or_from_nobody(config, paper_host):
+    plan = plan_host(paper_host, config, ["loaded_latency"])
+    alone = [p for p in plan.points if len(p["loads"]) == 1]
+    assert len(alone) == 8  # the idle end of each curve
+    for point in plan.points:
+        if len(point["loads"]) == 2:
+            one, other = point["loads"]
+            a, b = (set(parse_cpu_list(load["placement"]["cpus"])) for load in (one, other))
+            assert not a & b
+            assert len(b) == 23
+            assert one["target"]["name"] == other["target"]["name"]
+            assert f"--share={other['levels']['share']}" in other["command"]
+
+
+def test_matrices_need_not_be_square(config, hbm_host):
+    plan = plan_host(hbm_host, config, ["latency_matrix"])
+    initiators, targets = hbm_host.topology.initiators, hbm_host.topology.targets
+    assert len(targets) > len(initiators)
+    assert len(plan.points) == len(initiators) * len(targets)
+    for point in plan.points:
+        [load] = point["loads"]
+        [a], [b] = load["initiator"]["nodes"], load["target"]["nodes"]
+        assert load["target"]["distance"] == hbm_host.topology.distances.between(a, b)
+
+
+def test_more_and_more_cores_of_a_node(config, paper_host):
+    plan = plan_host(paper_host, config, ["bandwidth_scaling"])
+    own = [p["loads"][0]["initiator"] for p in plan.points if "node0_" in p["point"]]
+    threads = {one["threads"] for one in own}
+    cores = len(paper_host.topology.node(0).cpus) // 2  # two siblings each
+    assert threads == set(thread_counts(cores))
+    assert len({one["cpus"] for one in own}) == len(own)  # nothing twice
+
+
+@given(st.integers(1, 512))
+def test_thread_counts_are_fine_enough_and_end_with_all(most):
+    counts = thread_counts(most)
+    assert counts[0] == 1
+    assert counts[-1] == most
+    assert counts == sorted(set(counts))
+    assert all(b <= 2 * a and (a < 2 or b <= 1.5 * a) for a, b in pairwise(counts))
+
+
+@given(st.integers(0, 39).map(lambda power: 2**power), st.integers(1, 1023))
+def test_sizes_in_names_are_exact(power, times):
+    text = level_text("bytes", power * times)
+    units = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
+    number = text.rstrip("BiKMGTP")
+    assert int(number) * units[text[len(number) :]] == power * times
+
+
+def test_an_experiment_without_a_point_here_is_a_note(config, paper_host):
+    topology = replace(paper_host.topology, cores=paper_host.topology.cores[:1], pus=(0,))
+    nodes = tuple(replace(n, cpus=(0,) if n.os_index == 0 else (), initiator=n.os_index == 0)
+                  for n in topology.nodes)  # fmt: skip
+    one_core = Host(
+        "one", "uma", replace(topology, nodes=nodes, l3_domains=topology.l3_domains[:1])
+    )
+    plan = plan_host(one_core, config, ["core_to_core", "latency_matrix"])
+    assert any(note.startswith("core_to_core: has no point") for note in plan.notes)
+    with pytest.raises(UserError, match="no experiment has a point"):
+        plan_host(one_core, config, ["core_to_core"])

@@ -1,0 +1,126 @@
+"""What the kernels load and store, counted by valgrind, is what they say they moved.
+
+Valgrind's lackey prints the address of every instruction and of every access that it makes. Those
+of a kernel's own function are picked out by the addresses of its code.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from kernel_binary import ARRAYS, KERNELS, arguments, build, run
+from test_traffic import MIXES
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="built for what valgrind knows"),
+    pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed"),
+]
+
+LINE = 64
+
+
+@pytest.fixture(scope="module")
+def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built for addresses that stay, and without AVX-512, which valgrind 3.19 does not have."""
+    flags = ["EXTRA=-no-pie -fno-pie", "ARCH=-march=x86-64-v3"]
+    return build(tmp_path_factory.mktemp("plain"), *flags).parent
+
+
+def code_of(binary: Path, function: str) -> range:
+    """Addresses of a function's instructions."""
+    listed = subprocess.run(["nm", "-S", binary], capture_output=True, text=True, check=True)
+    found = re.search(rf"^(\w+) (\w+) [tT] {function}$", listed.stdout, re.MULTILINE)
+    start, size = (int(field, 16) for field in found.groups())
+    return range(start, start + size)
+
+
+def accesses(trace: Path, code: range, start: int) -> tuple[Counter, Counter]:
+    """How many bytes of each line the code loaded and stored; lines are counted from an address."""
+    loaded, stored = Counter(), Counter()
+    inside = False
+    with trace.open() as lines:
+        for line in lines:
+            kind = line[:2]
+            if kind == "I ":
+                inside = int(line[2:].split(",")[0], 16) in code
+            elif inside and kind in (" L", " S", " M"):
+                address, size = line[2:].split(",")
+                place = (int(address, 16) - start) // LINE
+                if kind != " S":
+                    loaded[place] += int(size)
+                if kind != " L":
+                    stored[place] += int(size)
+    return loaded, stored
+
+
+def traced(binary: Path, function: str, trace: Path, options: list[str]):
+    """A run and the bytes that the function loaded and stored in the mapping, by line."""
+    lackey = ["valgrind", "--tool=lackey", "--trace-mem=yes", f"--log-file={trace}"]
+    ran = run([*lackey, str(binary), *options])
+    assert (ran.code, ran.done["valid"]) == (0, True), ran.stderr
+    code = code_of(binary, function)
+    loaded, stored = accesses(trace, code, int(ran.ready["mapping"], 16))
+    trace.unlink()  # tens of megabytes
+    arrays_lines = ran.ready["arrays"] * (ran.ready["array_bytes"] // LINE)
+    # the function's own variables and what it returns to lie elsewhere
+    return ran, *({at: n for at, n in one.items() if 0 <= at < arrays_lines * 2}
+                  for one in (loaded, stored))  # fmt: skip
+
+
+def lines_of(array: int, array_bytes: int) -> range:
+    """The lines of one array: each begins on a page of its own."""
+    stride = -(-array_bytes // 4096) * 4096
+    return range(array * stride // LINE, (array * stride + array_bytes) // LINE)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_each_line_of_each_array_is_moved_once_a_pass(
+    binaries: Path, tmp_path: Path, kernel: str, cpu: str
+):
+    array_bytes = LINE * 101
+    once = ["--warmup-passes", "1", "--sample-seconds", "1e-9", "--max-seconds", "1e-9"]
+    options = arguments(kernel, cpu, array_bytes, *once)
+    function = "read_sum" if kernel == "read" else kernel
+    binary = binaries / "chaosity-bandwidth"
+    ran, loaded, stored = traced(binary, function, tmp_path / "trace", options)
+    passes = ran.done["passes"] + 1  # with the warm-up
+    count = ARRAYS[kernel.removesuffix("_nt")]
+    read = range(0, 1) if kernel == "read" else range(1, count)
+    written = range(0, 0) if kernel == "read" else range(0, 1)
+    each = LINE * passes
+    assert loaded == {at: each for array in read for at in lines_of(array, array_bytes)}
+    assert stored == {at: each for array in written for at in lines_of(array, array_bytes)}
+    # and so the bytes that the samples tell are those that were moved
+    assert sum(loaded.values()) + sum(stored.values()) == passes * ran.ready["bytes_per_pass"]
+
+
+@pytest.mark.parametrize("kernel", MIXES)
+def test_traffic_counts_the_lines_that_it_moves(
+    binaries: Path, tmp_path: Path, kernel: str, cpu: str
+):
+    arrays, reads, writes = MIXES[kernel]
+    lines = 16 * 1024 // LINE // arrays
+    array_bytes = LINE * lines * 5  # every chunk is a whole one
+    soon = ["--peak-seconds", "1e-9", "--sample-seconds", "1e-9", "--max-seconds", "1e-9"]
+    function = "read_sum" if kernel == "read" else kernel
+    options = arguments(kernel, cpu, array_bytes, *soon)
+    binary = binaries / "chaosity-traffic"
+    ran, loaded, stored = traced(binary, function, tmp_path / "trace", options)
+    chunks = ran.done["warmup_chunks"] + ran.done["chunks"]
+    # an ordinary store is told twice, for the line is fetched first, which no instruction says
+    fetched = 1 if kernel in ("copy", "fill") else 0
+    assert sum(loaded.values()) == chunks * lines * LINE * (reads - fetched)
+    assert sum(stored.values()) == chunks * lines * LINE * writes
+    assert chunks * ran.ready["chunk_bytes"] == chunks * lines * LINE * (reads + writes)
+    for array in range(arrays):  # all of each array has its turn, as often as all else
+        one = loaded if kernel == "read" or array > 0 else stored
+        turns = [one[at] // LINE for at in lines_of(array, array_bytes)]
+        assert max(turns) - min(turns) <= 2
+    assert set(stored) <= set(lines_of(0, array_bytes))

@@ -1,0 +1,146 @@
+"""What a report says of latency: text tables, numbers of curves, and one line a resource."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pandas as pd
+import pytest
+import synthetic
+import synthetic_latency as latency
+from lxml import etree
+
+from chaosity.figures import draw
+from chaosity.report import render_report
+from chaosity.report.beside import side_by_side
+from chaosity.report.repairs import changes
+from chaosity.report.resources import resources
+from chaosity.statistics import plain
+
+
+def machine():
+    return synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 3)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder, found = tmp_path_factory.mktemp("latency_report"), machine()
+    tidy, topology = latency.tidy(found, more=True), latency.topology(found)
+    draw(latency.EXPERIMENTS, tidy, topology, folder / "figures")
+    context = render_report(
+        tidy, folder / "report.html", experiments=latency.EXPERIMENTS, figures=folder / "figures",
+        topology=topology, system=synthetic.system(found), runs=[], config=synthetic.CONFIG,
+    )  # fmt: skip
+    html = etree.HTML((folder / "report.html").read_text(encoding="utf-8"))
+    return context, html
+
+
+def sections(context):
+    return {figure.name: figure for one in context.experiments for figure in one.figures}
+
+
+def test_a_figure_of_text_stands_in_the_page_with_its_csv(report):
+    context, html = report
+    section = sections(context)["latency_by_core"]
+    assert (section.svg, [link.name for link in section.links]) == (None, ["CSV"])
+    [figure] = html.xpath("//figure[@id='latency_by_core']")
+    tables = figure.xpath(".//table[contains(@class, 'text')]")
+    assert [table.findtext("caption").split(":")[0] for table in tables] == ["serial", "concurrent"]
+    heads = ["".join(head.itertext()) for head in tables[0].xpath(".//thead//th")]
+    assert heads[3:5] == ["Pages seen on", "4 KiB"]
+    assert "n = 3" in tables[0].xpath(".//tbody/tr[1]/td[4]/@title")[0]
+    assert tables[0].getparent().get("class") == "wide"  # scrolls
+    assert json.dumps(dataclasses.asdict(context))
+
+
+def test_the_numbers_of_a_curve_stand_below_it(report):
+    context, html = report
+    [figure] = html.xpath("//figure[@id='loaded_latency']")
+    [table] = figure.xpath(".//table[contains(@class, 'text')]")
+    heads = ["".join(head.itertext()) for head in table.xpath(".//thead//th")]
+    assert heads[2:5] == ["Unloaded", "Peak", "Knee (latency doubled)"]
+    assert figure.xpath("name(*[1])") == "div"  # the drawing comes first
+    links = [link.name for link in sections(context)["loaded_latency"].links]
+    assert links == ["SVG", "PNG", "CSV", "CSV of the numbers"]
+
+
+def test_sizes_and_rates_of_values_are_readable(report):
+    context, _ = report
+    values = sections(context)["latency_together"].table
+    assert {row[1] for row in values.rows} >= {"4 KiB", "32 MiB", "1 GiB"}
+    curve = sections(context)["loaded_latency"].table
+    place = curve.columns.index("load traffic bytes per second")
+    assert any(row[place].endswith(" GB/s") for row in curve.rows)
+
+
+def lines(tidy):
+    return {line.name: line for line in resources(plain(tidy))}
+
+
+def test_latency_is_told_for_own_and_other_nodes_at_the_largest_size():
+    found = lines(latency.tidy(machine()))
+    own = found["Memory latency, one processing unit, own node"]
+    other = found["Memory latency, one processing unit, other nodes"]
+    assert own.detail == "chaosity latency, 1 GiB, 2M pages, 4 places"
+    assert own.differ is False
+    assert other.best.value.endswith(" ns")
+    assert float(other.best.value.split()[0]) < 115.0 < float(other.worst.value.split()[0])
+    assert other.share.endswith(" times")
+    assert [name for name in found if "p99" in name] == []
+
+
+def test_the_tail_of_a_distribution_has_no_line():
+    tidy = latency.tidy(machine())
+    tail = tidy[tidy["metric"] == latency.LATENCY].assign(metric="latency_p99_ns")
+    assert list(lines(pd.concat([tidy, tail]))) == list(lines(tidy))
+
+
+def test_a_line_between_cores_names_both_and_its_home():
+    found = lines(latency.tidy(machine()))["Core to core latency, one processing unit"]
+    assert "\N{LEFT RIGHT ARROW}" in found.best.where
+    assert ", line on node" in found.best.where
+    assert found.differ is True
+
+
+def test_company_costs_time_and_not_a_share():
+    found = lines(latency.tidy(machine()))["Memory latency beside other loads"]
+    assert found.detail.startswith("multiple of the value alone")
+    assert found.worst.value.startswith(("2.", "3."))
+    assert found.best.value.startswith(("0.9", "1.0"))
+
+
+def test_on_one_node_there_is_one_line():
+    found = lines(latency.tidy(latency.small()))
+    assert "Memory latency, one processing unit" in found
+
+
+def test_configurations_are_compared_for_own_and_other_nodes(tmp_path):
+    one = machine()
+    other = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 3, configuration="nps2")
+    tables = {tmp_path / "nps2" / "measurements.parquet": latency.tidy(other)}
+    found = side_by_side(latency.tidy(one), tables, tmp_path / "report.html", tmp_path)
+    names = [row.name for row in found.rows]
+    assert names[:2] == [
+        "Memory latency, one processing unit, own node",
+        "Memory latency, one processing unit, other nodes",
+    ]
+    assert all(None not in row.cells for row in found.rows)
+
+
+def test_each_of_several_loads_of_a_name_has_its_change():
+    rows = []
+    for era, since in ((1, "1"), (2, "2")):
+        for replicate in (1, 2, 3):
+            rows += [
+                {"host": "h", "configuration": "c", "experiment": "e", "point": "chase=all",
+                 "load": "chase", "initiator": f"pu{pu}", "target": "node0",
+                 "metric": latency.LATENCY, "replicate": replicate, "status": "valid",
+                 "reason": None, "value": 90.0 * (1 + pu) * era + replicate, "era": era,
+                 "asked": "a", "components": json.dumps({"node0": since})}
+                for pu in (0, 1)
+            ]  # fmt: skip
+    [change], _ = changes(pd.DataFrame(rows), {})
+    assert [point.load for point in change.lowest] == [
+        "chase of pu0 on node0", "chase of pu1 on node0",
+    ]  # fmt: skip

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from chaosity.statistics import QUANTITIES, curve_numbers, with_unloaded
+
+PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
+published = pytest.mark.skipif(not PUBLISHED.exists(), reason="../shared is not here")
+
+
+def rows(*blocks, **columns):
+    """Rows of one curve: (bandwidth, latency) of each point, a list a replicate."""
+    return pd.DataFrame(
+        [
+            {"host": "h", "configuration": "c", "experiment": "e", "point": f"p{number}",
+             "load": "chase", "initiator": "pu0", "target": "node0", "replicate": replicate,
+             "status": "failed" if latency is None else "valid", "x": x, "value": latency,
+             **columns}
+            for replicate, points in enumerate(blocks, start=1)
+            for number, (x, latency) in enumerate(points)
+        ]
+    )  # fmt: skip
+
+
+def numbers(table, by=()):
+    found = curve_numbers(table, by)
+    assert list(dict.fromkeys(found["quantity"])) == list(QUANTITIES)
+    return found.set_index("quantity")
+
+
+CURVE = [(0.0, 80.0), (40.0, 100.0), (80.0, 140.0), (100.0, 240.0)]
+
+
+def test_the_numbers_of_a_curve_by_hand():
+    found = numbers(rows(CURVE))
+    # 160 is a fifth of the way from 140 to 240; 50 is a quarter of the way from 40 to 80.
+    wanted = {"unloaded": 80.0, "peak": 100.0, "knee": 84.0,
+              "latency_at_50": 110.0, "latency_at_75": 135.0, "latency_at_90": 190.0}  # fmt: skip
+    assert found["median"].to_dict() == pytest.approx(wanted)
+    assert found["reason"].isna().all()
+    assert found["note"].isna().all()
+    assert found["low"].isna().all()
+
+
+def test_each_block_has_a_curve_of_its_own_and_the_interval_is_of_their_numbers():
+    slower = [(x * 0.9, y * 1.1) for x, y in CURVE]
+    found = numbers(rows(CURVE, slower))
+    assert found.loc["peak", "median"] == pytest.approx(95.0)
+    assert found.loc["knee", "median"] == pytest.approx((84.0 + 75.6) / 2.0)
+    assert (found["n"] == 2).all()
+    assert (found["low"] < found["median"]).all()
+
+
+def test_behind_saturation_what_is_to_be_had_counts():
+    waves = [*CURVE, (70.0, 300.0), (60.0, 400.0)]
+    found = numbers(rows(waves))["median"].to_dict()
+    assert found == pytest.approx(numbers(rows(CURVE))["median"].to_dict())
+
+
+def test_the_order_of_the_points_does_not_matter():
+    forwards, backwards = (numbers(rows(points)) for points in (CURVE, CURVE[::-1]))
+    assert forwards["median"].tolist() == pytest.approx(backwards["median"].tolist())
+
+
+def test_a_latency_that_does_not_double_is_said():
+    found = numbers(rows(CURVE[:3]))
+    assert (found.loc["knee", "median"], found.loc["knee", "note"]) == (
+        80.0, "latency did not double",
+    )  # fmt: skip
+    # Twice the latency without a byte more is doubled at the peak.
+    found = numbers(rows([*CURVE[:3], (79.0, 300.0)]))
+    assert found.loc["knee", "median"] == 80.0
+    assert found.loc["knee", "note"] is None or math.isnan(found.loc["knee", "note"])
+
+
+def test_what_cannot_be_said_has_a_reason():
+    found = numbers(rows([(60.0, 90.0), (100.0, 150.0)]))
+    assert found["median"].isna().to_dict() == {
+        "unloaded": True, "peak": False, "knee": True, "latency_at_50": True,
+        "latency_at_75": False, "latency_at_90": False,
+    }  # fmt: skip
+    assert found.loc["unloaded", "reason"] == "no point without load or below 5 % of the peak"
+    assert found.loc["latency_at_50", "reason"] == "no point below 50 % of the peak"
+    assert numbers(rows([(0.0, 90.0)])).loc["peak", "reason"] == "no point with load"
+    found = numbers(rows([(0.0, 90.0), (100.0, 400.0)]))
+    assert found.loc["knee", "reason"] == "the points on both sides are 100 % of the peak apart"
+
+
+def test_a_block_with_a_failed_point_does_not_count():
+    broken = [*CURVE[:3], (100.0, None)]
+    found = numbers(rows(CURVE, broken))
+    assert (found.loc["peak", "median"], found.loc["peak", "n"]) == (100.0, 1)
+    found = numbers(rows(broken, [(0.0, None), *CURVE[1:]]))
+    assert found.loc["peak", "reason"] == "no replicate is complete"
+
+
+def test_a_point_that_always_failed_is_told_beside_the_peak():
+    broken = [*CURVE[:3], (100.0, None)]
+    found = numbers(rows(broken, broken))
+    assert found.loc["peak", "median"] == 80.0
+    assert found.loc["peak", "note"] == "1 of the curve's points have no value"
+
+
+def test_what_runs_alone_belongs_to_every_line():
+    table = pd.concat([
+        rows(CURVE[:1], series=None), rows(CURVE[1:], series="read").replace("p0", "q0"),
+        rows(CURVE[1:3], series="copy").replace("p0", "r0"),
+    ])  # fmt: skip
+    found = curve_numbers(with_unloaded(table, "series"), ["series"])
+    peaks = found[found["quantity"] == "peak"].set_index("series")["median"].to_dict()
+    assert peaks == {"read": 100.0, "copy": 80.0}
+    assert (found.loc[found["quantity"] == "unloaded", "median"] == 80.0).all()
+
+
+def of_csv(name, **columns):
+    table = pd.read_csv(PUBLISHED / name)
+    given = {key: table[column] for key, column in columns.items()}
+    return pd.DataFrame(
+        {"configuration": "c", "experiment": "e", "load": "l", "initiator": "i", "target": "t",
+         "replicate": 1, "status": "valid", "host": "h", **given}
+    )  # fmt: skip
+
+
+@published
+def test_loaded_latency_of_published_servers():
+    table = of_csv("mlc_vsc_loaded_latency.csv", host="source", point="inject_delay",
+                   x="bandwidth_MBps", value="latency_ns")  # fmt: skip
+    found = curve_numbers(table, [])
+    assert found["reason"].isna().all()
+    broadwell = found[found["host"].str.contains("broadwell")].set_index("quantity")["median"]
+    # By hand: 148.24 ns lie between 115424.2 (103.73) and 144868.6 MB/s (164.33).
+    assert broadwell["knee"] == pytest.approx(137050.8, abs=1.0)
+    assert broadwell["peak"] == 145314.3
+    assert broadwell["unloaded"] == 74.12
+    notes = found[found["quantity"] == "knee"].set_index("host")["note"]
+    assert notes.notna().sum() == 3  # no doubling on three of the seven
+
+
+@published
+def test_curves_of_every_share_of_reads():
+    table = of_csv("mess_xeon_gold5218_local_curves.csv", point="pause", x="bandwidth_mean",
+                   value="latency_mean", series="rw_ratio")  # fmt: skip
+    found = curve_numbers(table, ["series"]).pivot(
+        index="series", columns="quantity", values="median"
+    )
+    assert found.notna().all().all()
+    assert (found["unloaded"] - 89.5).abs().max() < 1.0
+    assert (found["latency_at_50"] < found["latency_at_75"]).all()
+    assert (found["latency_at_75"] < found["latency_at_90"]).all()
+    assert (found["knee"] <= found["peak"]).all()
+    assert found.loc[100, "peak"] > 1.2 * found.loc[50, "peak"]

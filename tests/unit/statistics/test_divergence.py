@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import synthetic
+import synthetic_latency
+
+from chaosity.statistics import (
+    asked,
+    cost_of_company,
+    divergence,
+    less_is_better,
+    load_counts,
+    plain,
+    summarise,
+)
+
+SWEEP = (
+    Path(__file__).resolve().parents[4]
+    / "shared/published/numa_bench_epyc7a53_latency_sweep_ns.csv"
+)
+MIB = 2**20
+
+
+def rows(found, level, replicates=1):
+    """Rows of initiators of two nodes: latency by (initiator, size in MiB)."""
+    return pd.DataFrame(
+        [
+            {"host": "h", "configuration": "c", "initiator": name, "target": f"node{name[-1]}",
+             "initiator_nodes": name[-1], "replicate": replicate, "status": "valid",
+             "x": size * MIB, "level": level, "value": value * (1.0 + 0.001 * replicate)}
+            for (name, size), value in found.items()
+            for replicate in range(1, replicates + 1)
+        ]
+    )  # fmt: skip
+
+
+CORES = ("a0", "b0", "a1", "b1")
+ALONE = {(core, size): 10.0 * size for core in CORES for size in (1, 2, 4, 8)}
+
+
+def together(**changes):
+    """As alone, with each core's factors by size."""
+    return {
+        (core, size): value * changes.get(core, {}).get(size, 1.0)
+        for (core, size), value in ALONE.items()
+    }
+
+
+def found(changes, replicates=1):
+    table = pd.concat([rows(ALONE, "serial", replicates),
+                       rows(together(**changes), "concurrent", replicates)])  # fmt: skip
+    return divergence(table, "concurrent", "serial")
+
+
+def test_the_ratio_of_a_size_is_the_geometric_mean_over_pairs():
+    result = found({"a0": {4: 2.0}, "b0": {4: 8.0}})
+    assert result.ratios[4 * MIB].median == pytest.approx(2.0)
+    assert result.ratios[8 * MIB].median == pytest.approx(1.0)
+
+
+def test_they_part_where_all_larger_sizes_differ():
+    grown = {1: 1.5, 4: 1.2, 8: 1.3}
+    result = found(dict.fromkeys(CORES, grown))
+    assert result.start == 4 * MIB  # 1 MiB differs, 2 MiB does not
+    assert result.slow == ()
+    assert result.compared == 4
+    assert found({}).start is None
+
+
+def test_who_is_slower_than_others_of_its_node_is_named():
+    grown = {4: 1.6, 8: 1.6}
+    result = found({"a0": grown, "a1": {4: 1.02, 8: 1.02}}, replicates=3)
+    assert [one.initiator for one in result.slow] == ["a0"]
+    [slow] = result.slow
+    assert slow.together.median == pytest.approx(1.6)
+    assert slow.together.low == pytest.approx(1.6)
+    assert (slow.together.n, slow.alone, slow.nodes) == (3, pytest.approx(1.0), "0")
+
+
+def test_without_pairs_there_is_nothing_to_say():
+    result = divergence(rows(ALONE, "serial"), "concurrent", "serial")
+    assert (result.ratios, result.start, result.slow) == ({}, None, ())
+
+
+@pytest.mark.skipif(not SWEEP.exists(), reason="../shared is not here")
+def test_the_published_sweep_parts_at_128_mb_and_its_even_ranks_are_slow():
+    table = pd.read_csv(SWEEP)
+    sweep = pd.DataFrame(
+        {
+            "host": "h", "configuration": "c", "initiator": "pu" + table["core"].astype(str),
+            "initiator_nodes": table["cpu_node"].astype(str),
+            "target": "node" + table["mem_node"].astype(str), "replicate": 1, "status": "valid",
+            "x": table["size_MB"] * 2.0**20, "level": table["mode"], "value": table["latency_ns"],
+        }
+    )  # fmt: skip
+    result = divergence(sweep, "concurrent", "serial")
+    assert result.start == 128 * MIB
+    assert sorted(one.initiator for one in result.slow) == ["pu1", "pu17", "pu33", "pu49"]
+    assert all(1.2 < one.together.median < 1.35 for one in result.slow)
+    assert all(0.98 < one.alone < 1.02 for one in result.slow)
+
+
+# Loads of one name that run together, each on a core of its own.
+
+
+@pytest.fixture(scope="module")
+def tidy():
+    return plain(synthetic_latency.tidy(synthetic.Machine("h", ((0, 1),), {}, 4, 3)))
+
+
+def test_loads_of_one_name_are_counted_each(tidy):
+    counts = load_counts(tidy)
+    chases = tidy["point"].str.startswith("together")
+    assert set(counts[chases]) == {4.0}
+    assert set(counts[tidy["experiment"] == "latency_matrix"]) == {1.0}
+    assert set(counts[tidy["load"] == "load"]) == {2.0}
+
+
+def test_each_of_them_is_a_cell(tidy):
+    cells = summarise(tidy[tidy["point"] == "together+4096"])
+    assert cells["initiator"].tolist() == ["pu0", "pu2", "pu4", "pu6"]
+    assert (cells["n"] == 3).all()
+
+
+def test_company_is_compared_with_the_same_core_and_size_alone(tidy):
+    cost = cost_of_company(tidy[tidy["experiment"] == "latency_by_size"])
+    largest = cost[cost["point"] == f"together+{2**30}"].set_index("initiator")["median"]
+    assert largest.to_dict() == pytest.approx(
+        {"pu0": 1.5, "pu2": 1.01, "pu4": 1.5, "pu6": 1.01}, rel=0.08
+    )
+    smallest = cost[cost["point"] == "together+4096"]["median"]
+    assert smallest.tolist() == pytest.approx([1.0] * 4, rel=0.08)
+
+
+def test_what_was_asked_of_a_load(tidy):
+    texts = asked(tidy[tidy["load"] == "load"])
+    assert '{"share": 100}' in set(texts)
+    assert set(asked(tidy.drop(columns="factors"))) == {"{}"}
+
+
+def test_times_are_better_when_they_are_short():
+    assert less_is_better("latency_p99_ns")
+    assert not less_is_better("bandwidth_bytes_per_second")

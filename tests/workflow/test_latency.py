@@ -1,0 +1,69 @@
+"""The latency experiments on this machine, from the plan to the report."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+EXPERIMENTS = [
+    "latency_matrix",
+    "latency_by_size",
+    "loaded_latency",
+    "core_to_core",
+    "l3_domain_bandwidth",
+    "bandwidth_scaling",
+]
+
+
+@pytest.fixture
+def latency(workflow):
+    workflow.config |= {
+        "experiments": EXPERIMENTS,
+        "levels": {
+            "latency_by_size": {"bytes": 2, "pages": 2},
+            "loaded_latency": {"kernel": 1, "share": 1},
+        },
+    }
+    return workflow
+
+
+def test_every_kind_of_point_is_measured_and_shown(latency):
+    latency.run()
+    results = latency.folder / "results/localhost"
+    records = [json.loads(path.read_text()) for path in results.glob("*/*/*/rep*.json")]
+    verdicts = {record["point"]["point"]: record["verdict"] for record in records}
+    assert {v["status"] for v in verdicts.values()} == {"valid"}, verdicts
+    assert {record["point"]["experiment"] for record in records} == set(EXPERIMENTS)
+    [report] = results.glob("*/report.html")
+    html = report.read_text()
+    assert all(name in html for name in EXPERIMENTS)
+    assert "no huge page of 2 MiB is reserved" in html  # said, and not swapped for others
+    assert latency.selected() == set()
+
+
+def test_huge_pages_that_are_not_reserved_are_refused_before_anything_runs(latency):
+    latency.config["parameters"] = {"chaosity_latency": {"pages": "1G"}}
+    latency.config["experiments"] = ["core_to_core", "latency_matrix", "loaded_latency"]
+    done = latency.snakemake()
+    assert done.returncode != 0
+    assert "no huge page of 1 GiB is reserved on node0" in done.stdout
+    assert not list((latency.folder / "results").glob("*/*/*/*/rep*.json"))
+
+
+def test_a_size_that_does_not_fit_the_free_memory_is_a_failed_point(latency):
+    """The node is large enough, but somebody else has the memory: found just before it runs."""
+    latency.config |= {
+        "experiments": ["latency_matrix"],
+        "working_set": {
+            "times_last_level_cache": 1e-6,
+            "at_least_bytes": 2**50,
+            "at_most_share_of_node": 1,
+            "sweep_at_most_bytes": None,
+        },
+    }
+    latency.snakemake()
+    [path] = (latency.folder / "results").glob("*/*/latency_matrix/*/rep1.json")
+    verdict = json.loads(path.read_text())["verdict"]
+    assert verdict["status"] == "failed"
+    assert "bytes free" in verdict["reason"]

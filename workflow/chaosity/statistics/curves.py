@@ -1,0 +1,201 @@
+"""What a curve of latency over bandwidth says in six numbers.
+
+Of each curve and replicate block: the latency without load, the peak of the bandwidth, the
+bandwidth at the knee, and the latency at 50, 75 and 90 % of the peak. A block's curve gives its
+own six numbers, and the blocks' numbers are the sample that median and interval come from: points
+of different blocks are never joined to one curve.
+
+**The curve** is the frontier of the points: a point that another one beats in both, more bandwidth
+and less latency, is left out. Behind saturation bandwidth falls while latency goes on to rise
+(Esmaili-Dokht et al., "A Mess of Memory System Benchmarking, Simulation and Application
+Profiling", MICRO 2024, show it on most servers), so that there a bandwidth has two latencies; the
+lower one is what can be had. Between neighbouring points the curve is a straight line.
+
+**The knee** is the bandwidth at which latency has doubled. A curve that bends slowly has no corner:
+tangents and largest curvature hang on the scales of the axes and on the noise of two or three
+points. Twice the unloaded latency is a question that a person can ask of any machine, and its
+answer hangs on two neighbouring points only. Where latency does not double before the peak, the
+peak is given and that is said.
+
+The peak is the largest of several noisy values, and so a little too high on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from chaosity.statistics.summary import VALID, estimate, plain
+
+SHARES = (50, 75, 90)  # per cent of the peak
+KNEE = 2.0
+QUANTITIES = ("unloaded", "peak", "knee", *(f"latency_at_{share}" for share in SHARES))
+NOT_DOUBLED = "latency did not double"
+# A tool that cannot measure without load gives its least load. Below a twentieth of the peak
+# published curves (Intel MLC on seven servers) are within 7 % of their lowest latency.
+_IDLE = 0.05
+# Between points farther apart than this share of the peak a curve may bend as it likes.
+_WIDEST_GAP = 0.6
+_MARK = ("experiment", "point", "load", "initiator", "target")
+_Values = NDArray[np.float64]
+
+
+class _UnknownError(Exception):
+    """A number cannot be said; the message is the reason."""
+
+
+def curve_numbers(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """The numbers of each curve.
+
+    Args:
+        rows: of the tidy table: `value` is the latency, and the further column `x` the bandwidth
+            beside it, 0 where nothing else ran.
+        by: columns that make a curve, beside host and configuration.
+
+    Returns:
+        A row a curve and quantity, in the order of QUANTITIES: `host`, `configuration`, the columns
+        of `by`, `quantity`, `median`, `low`, `high`, `n`, `reason` (why there is no median, else
+        None) and `note` (what must be said beside it, else None). Bandwidths are in the unit of
+        `x`, latencies in that of `value`. A block in which a point is missing that another block
+        has does not count.
+    """
+    keys = ["host", "configuration", *by]
+    found = []
+    for curve, points in plain(rows).groupby(keys, sort=False, dropna=False):
+        names = dict(zip(keys, curve, strict=True))
+        found += [{**names, **number} for number in _numbers(points)]
+    columns = [*keys, "quantity", "median", "low", "high", "n", "reason", "note"]
+    return pd.DataFrame(found, columns=columns)
+
+
+def with_unloaded(rows: pd.DataFrame, line: str) -> pd.DataFrame:
+    """Rows in which points that belong to no line belong to every line of their group.
+
+    Args:
+        rows: as `curve_numbers` takes them; one group, such as a panel.
+        line: column that names the line; null where nothing else ran.
+    """
+    lone = rows[rows[line].isna()]
+    lines = rows[line].dropna().unique()
+    if lone.empty or not len(lines):
+        return rows
+    copies = [lone.assign(**{line: name}) for name in lines]
+    return pd.concat([rows[rows[line].notna()], *copies], ignore_index=True)
+
+
+def _numbers(points: pd.DataFrame) -> Iterator[dict[str, object]]:
+    """The numbers of one curve."""
+    blocks = _complete_blocks(points)
+    without = points.groupby([c for c in _MARK if c in points], dropna=False)["value"].count() == 0
+    lost = f"{int(without.sum())} of the curve's points have no value" if without.any() else None
+    answers = [_of_block(block["x"].to_numpy(float), block["value"].to_numpy(float))
+               for block in blocks]  # fmt: skip
+    for quantity in QUANTITIES:
+        told = [answer[quantity] for answer in answers]
+        values = [value for value, _ in told if value is not None]
+        words = [text for value, text in told if value is None]
+        notes = [text for value, text in told if value is not None and text]
+        found = estimate(values)
+        known = found.n > 0
+        note = lost if quantity == "peak" and known else None
+        if notes:
+            note = notes[0]
+            if len(notes) < len(values):
+                note += f" in {len(notes)} of {len(values)} replicates"
+        yield {
+            "quantity": quantity,
+            "median": found.median,
+            "low": found.low,
+            "high": found.high,
+            "n": found.n,
+            "reason": None if known else (words[0] if words else "no replicate is complete"),
+            "note": note,
+        }
+
+
+def _complete_blocks(points: pd.DataFrame) -> list[pd.DataFrame]:
+    """The blocks that have every point which any block has, valid."""
+    valid = points[(points["status"] == VALID) & points["x"].notna() & points["value"].notna()]
+    marks = [column for column in _MARK if column in valid.columns]
+    number = valid.groupby(marks, dropna=False).ngroups if len(valid) else 0
+    blocks = [block for _, block in valid.groupby("replicate", sort=True)]
+    return [block for block in blocks if len(block) == number]
+
+
+def _of_block(x: _Values, y: _Values) -> dict[str, tuple[float | None, str | None]]:
+    """Each number of one block's curve, or None, with what is to be said about it."""
+
+    def told(quantity: str) -> tuple[float | None, str | None]:
+        try:
+            return _quantity(quantity, x, y)
+        except _UnknownError as reason:
+            return None, str(reason)
+
+    return {quantity: told(quantity) for quantity in QUANTITIES}
+
+
+def _quantity(quantity: str, x: _Values, y: _Values) -> tuple[float, str | None]:
+    if quantity == "unloaded":
+        return _unloaded(x, y), None
+    peak = float(x.max())
+    if peak <= 0.0:
+        raise _UnknownError("no point with load")
+    if quantity == "peak":
+        return peak, None
+    xs, ys = _frontier(x, y)
+    if quantity == "knee":
+        wanted = KNEE * _unloaded(x, y)
+        if ys[-1] < wanted:
+            # Points that are behind the frontier may have doubled, with no more bandwidth.
+            return peak, None if y.max() >= wanted else NOT_DOUBLED
+        return _crossing(ys, xs, wanted, xs, peak), None
+    share = int(quantity.rsplit("_", 1)[1])
+    wanted = share / 100.0 * peak
+    if xs[0] > wanted:
+        raise _UnknownError(f"no point below {share} % of the peak")
+    return _crossing(xs, ys, wanted, xs, peak), None
+
+
+def _unloaded(x: _Values, y: _Values) -> float:
+    """Latency without load, or with as little as makes no difference."""
+    if (x == 0.0).any():
+        return float(np.median(y[x == 0.0]))
+    least = int(np.argmin(x))
+    if x[least] > _IDLE * x.max():
+        raise _UnknownError(f"no point without load or below {100.0 * _IDLE:.0f} % of the peak")
+    return float(y[least])
+
+
+def _frontier(x: _Values, y: _Values) -> tuple[_Values, _Values]:
+    """The points that no other beats in both; both coordinates rise."""
+    order = np.lexsort((-y, x))[::-1]
+    kept: list[int] = []
+    for index in order:
+        if not kept or y[index] < y[kept[-1]]:
+            kept.append(int(index))
+    kept.reverse()
+    return x[kept], y[kept]
+
+
+def _crossing(along: _Values, across: _Values, wanted: float, xs: _Values, peak: float) -> float:
+    """Where a rising line reaches a value, by linear interpolation.
+
+    Args:
+        along: coordinate that is wanted at a value.
+        across: the other coordinate.
+        wanted: between the ends of `along`, or below the first.
+        xs: bandwidths of the points.
+        peak: of the bandwidth.
+    """
+    above = int(np.searchsorted(along, wanted))
+    if above == 0:
+        if along[0] > wanted:
+            raise _UnknownError("latency is doubled at the first point with load already")
+        return float(across[0])
+    gap = float(xs[above] - xs[above - 1]) / peak
+    if gap > _WIDEST_GAP:
+        raise _UnknownError(f"the points on both sides are {100.0 * gap:.0f} % of the peak apart")
+    return float(np.interp(wanted, along, across))
