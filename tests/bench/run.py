@@ -17,6 +17,7 @@ import kernels
 import latency
 import planning
 import points
+import repeat
 import traffic
 from scipy import stats
 
@@ -25,6 +26,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure]]] = {
     "kernels": kernels.compare,
     "latency": latency.compare,
     "traffic": traffic.compare,
+    "repeat": repeat.compare,
     "points": points.compare,
     "planning": planning.compare,
 }

@@ -88,7 +88,7 @@ def chase(machine: Machine, pu: int, node: int, target: int, value: float, **lev
 
 
 def point(
-    machine: Machine, experiment: str, name: str, loads: list[dict[str, Any]]
+    machine: Machine, experiment: str, name: str, loads: list[dict[str, Any]], **factors: Any
 ) -> Iterator[dict[str, Any]]:
     """Rows of all replicates of a point."""
     status = "failed" if name in machine.failed else "valid"
@@ -102,7 +102,8 @@ def point(
                 "measured_at": f"{machine.day}T1{replicate}:00:00.000Z", "status": status,
                 "reason": machine.failed.get(name),
                 "value": load["rate"] * noise if status == "valid" else None,
-                "factors": json.dumps(load["levels"], sort_keys=True),
+                "factors": json.dumps({**factors, **load["levels"]}, sort_keys=True),
+                "levels": json.dumps(load["levels"], sort_keys=True),
             }  # fmt: skip
 
 
@@ -113,13 +114,14 @@ def by_size(machine: Machine) -> Iterator[dict[str, Any]]:
                  for pu, node in cores(machine)]  # fmt: skip
         for load in alone:
             name = f"chase={load['initiator']}+{load['target']}+{size}"
-            yield from point(machine, "latency_by_size", name, [load])
+            yield from point(machine, "latency_by_size", name, [load], mode="serial")
         grown = 1.0 + 0.5 / (1.0 + (2.0**25 / size) ** 6)
         together = [
             {**load, "rate": load["rate"] * (grown if number % 2 == 0 else 1.01)}
             for number, load in enumerate(alone)
         ]
-        yield from point(machine, "latency_by_size", f"together+{size}", together)
+        name = f"together+{size}"
+        yield from point(machine, "latency_by_size", name, together, mode="concurrent")
 
 
 def matrix(machine: Machine, lies: bool) -> Iterator[dict[str, Any]]:

@@ -80,7 +80,7 @@ def test_sizes_read_as_sizes_in_marks_and_sentences(large):
     assert rows(folder, "latency_by_size")[0]["bytes"] == "4096"
 
 
-@pytest.mark.parametrize(("scale", "axis"), [("log2", "mode"), ("log", "share")])
+@pytest.mark.parametrize(("scale", "axis"), [("log2", "kernel"), ("log", "share")])
 def test_a_logarithmic_axis_needs_numbers_above_zero(tmp_path, scale, axis):
     entry = {
         "name": "f", "kind": "lines", "title": "t", "load": "load", "metric": latency.TRAFFIC,
@@ -91,7 +91,7 @@ def test_a_logarithmic_axis_needs_numbers_above_zero(tmp_path, scale, axis):
     assert axis == "share" or "x_scale log2 needs numbers above zero" in problem
 
 
-def test_alone_and_together_is_told_from_the_loads_of_a_point(large):
+def test_alone_and_together_are_compared(large):
     _, files = large
     said = files["latency_together"].sentence
     assert said.startswith("Concurrent and serial part from 32 MiB on: there concurrent takes 1.1")
@@ -330,10 +330,10 @@ def sweep_figures(folder):
                 bytes=size,
             )  # fmt: skip
             name = f"chase={row['core'] if row['mode'] == 'serial' else 'all'}+{size}"
-            points.setdefault(name, []).append(load)
+            points.setdefault((name, row["mode"]), []).append(load)
     table = [
-        row for name, loads in points.items()
-        for row in latency.point(machine, "latency_by_size", name, loads)
+        row for (name, mode), loads in points.items()
+        for row in latency.point(machine, "latency_by_size", name, loads, mode=mode)
     ]  # fmt: skip
     tidy = pd.DataFrame(table, columns=list(latency.TYPES)).astype(latency.TYPES)
     files = draw([latency.EXPERIMENTS[0]], tidy, latency.topology(machine), folder)

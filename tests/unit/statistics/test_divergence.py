@@ -138,7 +138,7 @@ def test_company_is_compared_with_the_same_core_and_size_alone(tidy):
 def test_what_was_asked_of_a_load(tidy):
     texts = asked(tidy[tidy["load"] == "load"])
     assert '{"share": 100}' in set(texts)
-    assert set(asked(tidy.drop(columns="factors"))) == {"{}"}
+    assert set(asked(tidy.drop(columns="levels"))) == {"{}"}
 
 
 def test_times_are_better_when_they_are_short():

@@ -133,3 +133,34 @@ def test_no_parquet_is_said(tmp_path):
 
 def test_the_records_of_these_tests_fit_the_schema():
     assert list(schema("record").iter_errors(record())) == []
+
+
+def test_a_table_of_an_earlier_version_lacks_only_what_it_lacks(folder, tmp_path):
+    put(folder, 1, record())
+    path = tmp_path / "table.parquet"
+    former = {name: kind for name, kind in COLUMNS.items() if name not in ("levels", "distance")}
+    write_table(tidy(folder / "points", folder)[list(former)], path, former)
+    found = read_table(path)
+    assert list(found.columns) == list(COLUMNS)
+    assert found["levels"].isna().all()
+
+
+def test_a_load_of_several_is_told_by_its_role_and_levels(folder):
+    planned = point(1)
+    names = ("chase-pu0", "chase-pu8")
+    planned["loads"] = [
+        {**load(name), "role": "chase", "levels": {"bytes": 4096, "pages": "thp"}} for name in names
+    ]
+    (folder / "points/e/memory=node0+node1+triad.json").write_text(json.dumps(planned))
+    rows = tidy(folder / "points", folder)
+    assert rows["load"].tolist() == ["chase", "chase"]
+    assert json.loads(rows["levels"].iloc[0]) == {"bytes": 4096, "pages": "thp"}
+    assert json.loads(rows["factors"].iloc[0]) == {"a": 1, "bytes": 4096, "pages": "thp"}
+
+
+def test_where_the_kernel_saw_the_pages_is_told_without_stray_ones(folder):
+    seen = record()
+    by_node = {"0": 1_000_000, "1": 990_000_000, "3": 500_000_000}
+    seen["loads"][0]["placement_seen"] = {"threads": [], "memory_bytes_by_node": by_node}
+    put(folder, 1, seen)
+    assert tidy(folder / "points", folder)["seen_nodes"].iloc[0] == "1,3"

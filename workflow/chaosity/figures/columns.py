@@ -15,8 +15,7 @@ from chaosity.statistics import LOAD, load_counts
 from chaosity.topology.cpusets import parse_cpu_list
 
 POINT = ["host", "configuration", "experiment", "point", "replicate"]
-DERIVED = ("target_node_count", "load_count", "mode")
-SERIAL, CONCURRENT = "serial", "concurrent"
+DERIVED = ("target_node_count", "load_count")
 # Of several loads of one name together these are the sum of theirs.
 _ADDING = ("threads", "drives")
 
@@ -83,16 +82,10 @@ class Columns:
             raise UserError(f"{name} holds no numbers", self._spec.where_from) from error
 
     def _derived(self, name: str) -> pd.Series:
-        """Over how many nodes a target spreads, how many loads a point has, or their mode."""
+        """Over how many nodes a target spreads, or how many loads a point has."""
         if name == "target_node_count":
             return self._rows["target_nodes"].map(lambda nodes: len(nodes_of(nodes)))
-        if name == "load_count":
-            return load_counts(self._others).loc[self._rows.index].astype(int)
-        loads = self._rows[[*POINT[:-1], *LOAD]].drop_duplicates()
-        number = loads.groupby([*POINT[:-1], "load"], dropna=False).size()
-        keys = pd.MultiIndex.from_frame(self._rows[[*POINT[:-1], "load"]])
-        several = number.reindex(keys).to_numpy() > 1
-        return pd.Series(np.where(several, CONCURRENT, SERIAL), self._rows.index, dtype=object)
+        return load_counts(self._others).loc[self._rows.index].astype(int)
 
     def _of_load(self, others: pd.DataFrame, column: str) -> pd.Series:
         """A column of another load that ran in the same point and replicate; null without one.

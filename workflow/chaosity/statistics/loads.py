@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pandas as pd
 
 POINT = ("host", "configuration", "experiment", "point")
 # A load's name in its experiment may stand for several loads of a point, one an initiator.
 LOAD = ("load", "initiator", "target")
-# Levels of a load that say what was asked of it. Values that differ in one of them are not like
-# with like; other factors (how many drives, which node) only say where a load was.
-ASKED = ("bytes", "pages", "share", "responder")
 
 
 def load_counts(tidy: pd.DataFrame) -> pd.Series:
@@ -24,12 +18,11 @@ def load_counts(tidy: pd.DataFrame) -> pd.Series:
 
 
 def asked(tidy: pd.DataFrame) -> pd.Series:
-    """What was asked of the load of each row, as JSON; "{}" where nothing of it was varied."""
-    if "factors" not in tidy:
+    """What was varied of the load of each row, as JSON; "{}" where nothing was.
+
+    Values that differ in it are not like with like. Other factors (how many drives, which node)
+    only say where a load was and what ran beside it.
+    """
+    if "levels" not in tidy:
         return pd.Series("{}", tidy.index)
-    texts = tidy["factors"].fillna("{}")
-    return texts.map({text: _asked(json.loads(text)) for text in texts.unique()})
-
-
-def _asked(factors: dict[str, Any]) -> str:
-    return json.dumps({name: factors[name] for name in ASKED if name in factors})
+    return tidy["levels"].fillna("{}")

@@ -55,7 +55,8 @@ def _row(document: Mapping[str, Any], row: Mapping[str, Any], where: str) -> dic
     numbers = {name: _number(columns[name], where) for name in columns if COLUMNS[name] == "Int64"}
     value = _number(_fill(document["value"], row, where), where)
     levels = {name: int(text) if text.isdecimal() else text for name, text in factors.items()}
-    return {**columns, **numbers, "value": value, "factors": json.dumps(levels, sort_keys=True)}
+    text = json.dumps(levels, sort_keys=True)
+    return {**columns, **numbers, "value": value, "factors": text, "levels": text}
 
 
 def _fill(text: str, row: Mapping[str, Any], where: str) -> str:

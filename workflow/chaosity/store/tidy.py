@@ -52,6 +52,7 @@ COLUMNS = {
     "value": "Float64",
     "label": "string",
     "factors": "string",
+    "levels": "string",
 }
 MISSING = "missing"
 # Stacks and library data of a load lie where they like; they are below this share of its pages, see
@@ -112,10 +113,11 @@ def rows_of_outcome(point: Mapping[str, Any], replicate: int, outcome: Outcome) 
         "measured_at": outcome.measured_at,
     }
     for load in point["loads"]:
-        factors = {**point["factors"], **load.get("levels", {})}
+        levels = load.get("levels", {})
         own = {
             **load_columns(load),
-            "factors": json.dumps(factors, sort_keys=True),
+            "factors": json.dumps({**point["factors"], **levels}, sort_keys=True),
+            "levels": json.dumps(levels, sort_keys=True),
             "seen_nodes": outcome.seen_nodes.get(load["name"]),
         }
         for metric in load["metrics"]:
@@ -232,6 +234,8 @@ def read_table(path: Path, columns: Mapping[str, str] = COLUMNS) -> pd.DataFrame
     """
     try:
         with duckdb.connect() as connection:
-            return connection.read_parquet(str(path)).df().astype(dict(columns))
+            found = connection.read_parquet(str(path)).df()
     except duckdb.Error as error:
         raise UserError(f"is no tidy table: {error}", str(path)) from error
+    # A table of an earlier version, such as another configuration's, may lack newer columns.
+    return found.reindex(columns=list(columns)).astype(dict(columns))
