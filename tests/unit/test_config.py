@@ -31,6 +31,8 @@ def test_the_default_config_fits_its_schema_key_by_key(good):
         ({"benchmarks": {"memory_bandwidth": "fio_sequential_read"}}, ["serves storage_bandwidth"]),
         ({"parameters": {"fio_sequential_read": {"depth": 1}}}, ["no parameter 'depth'"]),
         ({"parameters": {"fio": {}}}, ["no benchmark 'fio'"]),
+        ({"levels": {"latency_by_szie": {"bytes": 3}}}, ["did you mean latency_by_size?"]),
+        ({"levels": {"latency_by_size": {"size": 3}}}, ["varies no 'size'", "bytes"]),
         (
             {"stopping": {"memory_bandwidth":
              {"relative_precision": 0.1, "min_seconds": -1, "max_seconds": 1}}},
@@ -52,6 +54,19 @@ def test_what_is_wrong_is_said(good, change, words):
     for word in words:
         assert word in str(caught.value)
     assert str(caught.value).count("\n") == 0
+
+
+def test_numbers_may_come_as_texts_from_a_command_line(good):
+    given = {"latency_by_size": {"bytes": "3"}}
+    assert check_config({**good, "levels": given})["levels"] == {"latency_by_size": {"bytes": 3}}
+    rule = {"relative_precision": "null", "min_seconds": "0.5", "max_seconds": "1"}
+    stopping = check_config({**good, "stopping": {**good["stopping"], "core_to_core": rule}})
+    expected = {"relative_precision": None, "min_seconds": 0.5, "max_seconds": 1}
+    assert stopping["stopping"]["core_to_core"] == expected
+
+
+def test_all_levels_are_taken_by_null(good):
+    assert check_config({**good, "levels": None})["levels"] == {}
 
 
 def test_a_file_that_is_no_yaml_is_named_with_its_line(tmp_path):

@@ -24,6 +24,9 @@ CONFIG = ROOT / "workflow" / "config" / "config.yaml"
 EXPERIMENTS = ROOT / "workflow" / "experiments"
 BENCHMARKS = ROOT / "templates" / "benchmarks"
 PUBLISHED = ROOT / "templates" / "published"
+# Keys of the config that hold nothing but numbers. Snakemake (9.27) reads what stands within braces
+# on its command line (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
+OF_NUMBERS = ("sample", "levels", "stopping", "working_set")
 
 
 @cache
@@ -135,6 +138,23 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
+def varied_by(experiment: Mapping[str, Any]) -> set[str]:
+    """What an experiment varies beside its sides, as the config's `levels` calls it."""
+    designs = experiment["designs"].values()
+    loads = [load for design in designs for load in design["loads"].values()]
+    names = {"kernel": "kernel", "sizes": "bytes"}
+    found = {name for key, name in names.items() for load in loads if key in load}
+    return found | {name for load in loads for name in load.get("vary", {})}
+
+
+def numbers(part: Any) -> Any:
+    """A part of the config with numbers where it has their texts."""
+    if isinstance(part, Mapping):
+        return {key: numbers(value) for key, value in part.items()}
+    read = yaml.safe_load(part) if isinstance(part, str) and part else part
+    return part if isinstance(read, (str, dict, list)) else read
+
+
 def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, Any]:
     """The config, checked beyond what its schema can say.
 
@@ -142,10 +162,18 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, 
         UserError: an unknown experiment, benchmark, category or parameter, or times that
             contradict each other.
     """
-    checked = dict(config)
+    checked = {**config, **{key: numbers(config[key]) for key in OF_NUMBERS if key in config}}
     validate(checked, "config", where)
     for name in checked["experiments"]:
         load_experiment(name, f"{where}, experiments")
+    checked["levels"] = checked["levels"] or {}
+    for name, levels in checked["levels"].items():
+        varied = varied_by(load_experiment(name, f"{where}, levels"))
+        for level in levels:
+            if level not in varied:
+                raise UserError(
+                    f"{name} varies no {level!r}", f"{where}, levels.{name}", closest(level, varied)
+                )
     for category, name in checked["benchmarks"].items():
         benchmark = load_benchmark(name, f"{where}, benchmarks.{category}")
         if benchmark["category"] != category:

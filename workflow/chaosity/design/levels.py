@@ -8,7 +8,7 @@ never swapped for something else.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +17,7 @@ from chaosity.config import closest
 from chaosity.design.elements import Elements, Initiator
 from chaosity.design.selectors import evenly
 from chaosity.errors import UserError
+from chaosity.topology.cpusets import format_cpu_list
 from chaosity.topology.model import Topology
 from chaosity.units import binary_bytes, exact_bytes
 
@@ -37,12 +38,19 @@ class Notes:
     """What a plan leaves out and why, each once."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
+        self._nodes: dict[str, set[int]] = {}
 
-    def add(self, text: str) -> None:
-        """Remember a note."""
-        if text not in self.texts:
-            self.texts.append(text)
+    def add(self, text: str, nodes: Iterable[int] = ()) -> None:
+        """Remember a note; of one that holds for several nodes, these are put behind it."""
+        self._nodes.setdefault(text, set()).update(nodes)
+
+    @property
+    def texts(self) -> list[str]:
+        """The notes in the order in which they came."""
+        return [
+            f"{text} on node{format_cpu_list(sorted(nodes))}" if nodes else text
+            for text, nodes in self._nodes.items()
+        ]
 
     def fewer(self, found: Sequence[T], at_most: int | None, what: str) -> list[T]:
         """At most so many levels, evenly spread, with a note when some are left out."""
@@ -158,43 +166,43 @@ class Levels:
         topology = self.host.topology
         if "pages" not in vary:
             pages = self.benchmark.parameters.get("pages")
-            if reason := lacking_pages(topology, pages, nodes):
+            if lack := lacking_pages(topology, pages, nodes):
+                notes = Notes()
+                notes.add(*lack)
                 raise UserError(
-                    reason,
+                    *notes.texts,
                     f"parameters of {self.benchmark.name}, pages: {pages}",
                     "reserve them (host_state_huge_pages, configure.yml) or choose other pages",
                 )
             return {}
         found = []
         for pages in vary["pages"]:
-            reason = lacking_pages(topology, pages, nodes)
-            if reason is None:
+            lack = lacking_pages(topology, pages, nodes)
+            if lack is None:
                 found.append(pages)
             else:
-                self.notes.add(f"{self.told}: pages {pages} left out, since {reason}")
+                reason, where = lack
+                self.notes.add(f"{self.told}: pages {pages} left out, since {reason}", where)
         return {"pages": found}
 
 
-def lacking_pages(topology: Topology, pages: Any, nodes: set[int]) -> str | None:
-    """Why a host cannot give these pages on these nodes; None when it can, or nobody knows.
+def lacking_pages(topology: Topology, pages: Any, nodes: set[int]) -> tuple[str, list[int]] | None:
+    """Why a host cannot give these pages, and on which nodes; None when it can, or nobody knows.
 
     Whether enough of them are free is known only when the point runs, and then fails it.
     """
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":
-        return "transparent huge pages are switched off (never)"
+        return "transparent huge pages are switched off (never)", []
     size = HUGE_PAGES.get(str(pages))
     pools = [pool for pool in topology.huge_page_pools if pool.page_bytes == size]
     if size is None or not topology.huge_page_pools:
         return None
     reserved = {pool.node for pool in pools if pool.pages > 0}
-    if None in reserved:  # only the machine's total is known
-        return None
     lacking = sorted(nodes - reserved)
-    if not lacking:
+    if None in reserved or not lacking:  # None: only the machine's total is known
         return None
-    listed = ", ".join(f"node{node}" for node in lacking)
-    return f"no huge page of {binary_bytes(size)} is reserved on {listed}"
+    return f"no huge page of {binary_bytes(size)} is reserved", lacking
 
 
 def level_text(name: str, level: Any) -> str:
