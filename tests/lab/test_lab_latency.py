@@ -5,6 +5,7 @@ How long a load takes means nothing in an emulated machine. Who reads whose memo
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from through_lab import SERVER, Pipeline, placed
 
 pytestmark = pytest.mark.lab
 
+TRAPS = "traps"
 # As many points of each as minutes allow, from the first to the last.
 SAMPLE = {
     "latency_matrix": 16,
@@ -65,3 +67,27 @@ def test_the_report_shows_all_of_it(measured: Pipeline) -> None:
     for name in SAMPLE:
         assert name in html
     assert "SLIT" in html
+
+
+def test_memory_without_processing_units_is_reached_from_every_node(
+    lab, root: Path, tmp_path: Path
+) -> None:
+    """On the machine of traps: one node has no units, one no memory."""
+    lab.up(TRAPS)
+    lab.playbook("--limit", TRAPS, playbook="provision.yml")
+    pipeline = Pipeline(root, tmp_path, TRAPS)
+    pipeline.config |= {"experiments": ["latency_matrix", "loaded_latency"], "sample": {}}
+    pipeline.run_and_try_again()
+    topology = json.loads(pipeline.path(f"{TRAPS}/*/topology.json").read_text())
+    nodes = {node["os_index"]: node for node in topology["nodes"]}
+    targets = {index for index, node in nodes.items() if node["target"]}
+    cpuless = {index for index in targets if not nodes[index]["initiator"]}
+    assert cpuless
+    seen = set()
+    for record in pipeline.all_records():
+        assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
+        assert placed(record)
+        chase = next(load for load in record["loads"] if load["role"] == "chase")
+        seen.add((record["point"]["experiment"], chase["placement"]["memory_nodes"][0]))
+    assert {node for name, node in seen if name == "latency_matrix"} == targets
+    assert {node for name, node in seen if name == "loaded_latency"} == targets

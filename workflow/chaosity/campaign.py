@@ -71,7 +71,6 @@ class Campaign:
     ) -> None:
         self.config = check_config(config)
         self.results = Path(self.config["results"])
-        self.root = root
         use_own_programs(root)
         self.left_out: list[UserError] = []
         if discover:
@@ -161,9 +160,12 @@ class Campaign:
                     "leave it out or give it the limit 1",
                 )
 
-    def slots(self, host: str) -> int:
+    @property
+    def slots(self) -> int | Callable[[Any], int]:
         """Cores of this machine that a measurement takes: none on another host, it only waits."""
-        return int(self.hosts[host].local)
+        if all(host.local for host in self.hosts.values()):  # no function, see `resources`
+            return 1
+        return lambda wildcards: int(self.plans[wildcards.host].host.local)
 
     def point(self, host: str, experiment: str, name: str) -> dict[str, Any]:
         """A planned point."""

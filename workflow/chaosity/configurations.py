@@ -14,13 +14,12 @@ from typing import Any
 import yaml
 
 from chaosity.config import check_config
-from chaosity.design import Host, plan_host
+from chaosity.design import plan_host
 from chaosity.errors import UserError
-from chaosity.hosts import InventoryHost, read_inventory
+from chaosity.hosts import InventoryHost, read_host, read_inventory
 from chaosity.records import VALID, load, utc_now, write_atomically
-from chaosity.topology import LIVE, topology_from_json
-
-Place = tuple[str, str]  # host, configuration
+from chaosity.topology import LIVE
+from chaosity.transport import LOCAL
 
 
 class Configurations:
@@ -40,7 +39,7 @@ class Configurations:
         found = read_inventory(self.config["inventory"], self.config["hosts"])
         self._hosts = {host.name: host for host in found if host.topology_source == LIVE}
         for host in self._hosts.values():
-            if host.connection == "local":
+            if host.connection == LOCAL:
                 raise UserError(
                     "cannot be taken through configurations: its reboot would end this run",
                     f"host {host.name}",
@@ -70,17 +69,11 @@ class Configurations:
         place = self.names.index(configuration)
         return [self.done(host, self.names[place - 1])] if place else []
 
-    def missing(self, host: str, configuration: str) -> int | None:
-        """Records that are missing or failed; None when the host was never seen like that."""
-        return self._missing[(host, configuration)]
-
     def _count_missing(self, host: InventoryHost, configuration: str) -> int | None:
-        path = self.folder(host.name, configuration) / "topology.json"
-        if not path.exists():
+        """Records that are missing or failed; None when the host was never seen like that."""
+        if not (self.folder(host.name, configuration) / "topology.json").exists():
             return None
-        topology = topology_from_json(json.loads(path.read_text(encoding="utf-8")))
-        known = Host(host.name, configuration, topology, host.variables, local=False)
-        plan = plan_host(known, self.config)
+        plan = plan_host(read_host(host, configuration, self.config), self.config)
         return sum(
             not self._measured(host.name, configuration, point, replicate)
             for point in plan.points

@@ -24,8 +24,13 @@ FAILED = "failed"
 
 
 def utc_now() -> str:
-    """The time now as ISO 8601 in UTC, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """The time now, as `utc_text` writes it."""
+    return utc_text(datetime.now(UTC))
+
+
+def utc_text(moment: datetime) -> str:
+    """A time in UTC as ISO 8601, to the millisecond."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> dict[str, Any]:

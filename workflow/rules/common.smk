@@ -3,6 +3,7 @@ from pathlib import Path
 
 from chaosity.campaign import Campaign, checked_or_exit
 from chaosity.cluster import Cluster
+from chaosity.store import tables_beside
 
 # Discovery belongs to the process that a person started; jobs that run elsewhere (Slurm) read what
 # it wrote down.
@@ -74,6 +75,6 @@ def records_of(wildcards):
     return CAMPAIGN.records(wildcards.host)
 
 
-def slots_of(wildcards):
-    """How many of this machine's cores a measurement of a host takes."""
-    return CAMPAIGN.slots(wildcards.host)
+def beside_of(wildcards):
+    """Tables of a host's other configurations, as far as they were measured."""
+    return tables_beside(Path(RESULTS), wildcards.host, wildcards.configuration)

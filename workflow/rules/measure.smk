@@ -12,7 +12,7 @@ rule measure:
     group:
         # Through Slurm, measurements of one host share a job.
         CLUSTER.batch_of if CLUSTER else None
-    threads: slots_of
+    threads: CAMPAIGN.slots
     resources:
         **CAMPAIGN.resources,
         **CLUSTER.resources if CLUSTER else {},

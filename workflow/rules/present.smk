@@ -1,5 +1,12 @@
 # What a person looks at: the topology as hwloc draws it, figures, the report, all hosts on a page.
-from chaosity.store import changed_at, read_left_out, several_places, summaries, tables_beside
+from chaosity.store import (
+    changed_at,
+    left_out_hosts,
+    read_left_out,
+    several_places,
+    summaries,
+    tables_beside,
+)
 
 
 rule draw_topology:
@@ -30,14 +37,9 @@ rule report:
     params:
         # The host's other configurations, as far as they were measured. No inputs: Snakemake would
         # then measure what is missing there, on a host that is in another configuration now.
-        beside=lambda wildcards: [
-            f"--beside={table}"
-            for table in tables_beside(Path(RESULTS), wildcards.host, wildcards.configuration)
-        ],
+        beside=lambda wildcards: [f"--beside={table}" for table in beside_of(wildcards)],
         # Asks for a new report when one of these changes.
-        beside_changed=lambda wildcards: changed_at(
-            tables_beside(Path(RESULTS), wildcards.host, wildcards.configuration)
-        ),
+        beside_changed=lambda wildcards: changed_at(beside_of(wildcards)),
         left_out=lambda wildcards: str(read_left_out(Path(RESULTS) / wildcards.host)),
     shell:
         "chaosity report {input.plan:q} --table {input.table:q} --history {input.history:q}"
@@ -60,7 +62,7 @@ rule overview:
         others_changed=lambda wildcards, input: changed_at(
             path for path in summaries(Path(RESULTS)) if str(path) not in input
         ),
-        left_out=[str(read_left_out(path.parent)) for path in Path(RESULTS).glob("*/left_out.json")],
+        left_out=[str(one) for one in left_out_hosts(Path(RESULTS))],
     shell:
         "chaosity overview {input:q} {params.others:q} --output {output:q} > {log:q} 2>&1"
 

@@ -12,7 +12,7 @@ import pytest
 
 from chaosity.runner import describe
 from chaosity.runner.build import build, digest
-from chaosity.topology import discover, topology_xml
+from chaosity.topology import discover, discover_with_xml, topology_xml
 
 pytestmark = pytest.mark.real
 NEEDS = [{"program": "fio", "version": ["fio", "--version"]}, {"program": "no-such-tool"}]
@@ -38,7 +38,9 @@ def test_it_reads_like_the_machine_itself(description):
     live, told = discover("live").to_json(), discover(str(description)).to_json()
     told["source"] = live["source"]
     assert told == live
-    assert topology_xml(str(description)) == topology_xml("live")
+    topology, xml = discover_with_xml(str(description))
+    assert topology == discover(str(description))
+    assert xml == topology_xml("live")
 
 
 def test_tools_and_the_runner_itself_are_told(description):

@@ -27,7 +27,7 @@ from chaosity.records import rewrite, write_bytes
 from chaosity.runner.build import digest as runner_digest
 from chaosity.runner.describe import FACTS
 from chaosity.slurm import node_of, see_nodes, srun_command
-from chaosity.topology import LIVE, configuration_name, discover, topology_from_json, topology_xml
+from chaosity.topology import LIVE, configuration_name, discover_with_xml, topology_from_json
 from chaosity.transport import LOCAL, SLURM, SSH, Transport
 from chaosity.transport.left_out import leave_out, left_out, take_part
 from chaosity.transport.ssh import CONNECTION_FAILED, ssh_transport, why_not, with_password
@@ -182,7 +182,7 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> Host:
         facts = described(host, transport, needs, Path(source), queue)
         tools = tool_versions(needs, facts["tools"])
         note = {"transport": transport.to_json(), "boot_id": facts["boot_id"]}
-    topology = discover(source)
+    topology, xml = discover_with_xml(source)
     configuration = configuration_name(topology)
     expected = config["expected_configuration"]
     if expected and source != host.topology_source and configuration != expected:
@@ -193,7 +193,7 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> Host:
         )
     found = Host(host.name, configuration, topology, host.variables, is_local(host, config))
     folder = results / host.name / configuration
-    rewrite(folder / "topology.xml", topology_xml(source))
+    rewrite(folder / "topology.xml", xml)
     rewrite(folder / "topology.json", json.dumps(topology.to_json(), indent=1) + "\n")
     documents = component_documents(topology, tools=tools)
     for drive in found.drives(results):
@@ -260,8 +260,16 @@ def read_hosts(config: Mapping[str, Any]) -> list[Host]:
         if not path.exists():
             raise UserError("has not been discovered yet", host.name, "run snakemake")
         configuration = json.loads(path.read_text())["configuration"]
-        facts = json.loads((results / host.name / configuration / "topology.json").read_text())
-        topology = topology_from_json(facts)
-        local = is_local(host, config)
-        found.append(Host(host.name, configuration, topology, host.variables, local))
+        found.append(read_host(host, configuration, config))
     return found
+
+
+def read_host(host: InventoryHost, configuration: str, config: Mapping[str, Any]) -> Host:
+    """A host as it was discovered when it was last in a configuration.
+
+    Raises:
+        OSError: it never was.
+    """
+    path = Path(config["results"]) / host.name / configuration / "topology.json"
+    topology = topology_from_json(json.loads(path.read_text(encoding="utf-8")))
+    return Host(host.name, configuration, topology, host.variables, is_local(host, config))

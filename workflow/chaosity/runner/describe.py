@@ -92,6 +92,18 @@ def lstopo_environment() -> dict[str, str]:
     return kept | LSTOPO_SETTINGS
 
 
+def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> list[str]:
+    """The command by which lstopo prints hwloc's XML, format 2, with every I/O device kept.
+
+    Args:
+        program: lstopo.
+        version: the first number of hwloc's version.
+        source: arguments that say what to look at; none for this machine.
+    """
+    format_2 = ["--export-xml-flags", "v2"] if version >= 3 else []  # its own format is another
+    return [program, *source, "--filter", "io:all", "--of", "xml", *format_2, "-"]
+
+
 def said_by(command: Sequence[str]) -> str | None:
     """What a program prints, on whichever of its two outputs; None when it does not run."""
     try:
@@ -112,13 +124,10 @@ def topology() -> bytes:
     program = next(filter(None, (shutil.which(name) for name in LSTOPO_PROGRAMS)), None)
     if program is None:
         raise DescriptionError("lstopo is not installed; run ansible-playbook provision.yml")
-    command = [program, "--filter", "io:all", "--of", "xml"]
     version = re.search(r"(\d+)\.", said_by([program, "--version"]) or "")
-    if version and int(version[1]) >= 3:  # its own format is another
-        command += ["--export-xml-flags", "v2"]
     try:
         answer = subprocess.run(
-            [*command, "-"],
+            lstopo_command(program, int(version[1]) if version else 0),
             env=lstopo_environment(),
             capture_output=True,
             timeout=TIMEOUT_SECONDS,

@@ -9,7 +9,7 @@ from chaosity.topology.cpusets import (
     parse_cpu_list,
     parse_mask,
 )
-from chaosity.topology.discovery import discover, topology_xml
+from chaosity.topology.discovery import discover, discover_with_xml, topology_xml
 from chaosity.topology.model import (
     Accelerator,
     Cache,
@@ -53,6 +53,7 @@ __all__ = [
     "configuration_name",
     "cpu_set",
     "discover",
+    "discover_with_xml",
     "format_cpu_list",
     "format_mask",
     "parse_cpu_list",

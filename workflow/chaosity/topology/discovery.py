@@ -42,10 +42,24 @@ def topology_xml(source: str) -> str:
         UserError: as `discover` does.
     """
     with opened(source) as found:
-        if found.sysfs and found.kind == LIVE:
-            _state_present_memory(found.xml, found.sysfs)
-        text = etree.tostring(found.xml.getroottree(), xml_declaration=True, encoding="UTF-8")
-        return text.decode() + "\n"
+        return _xml(found)
+
+
+def discover_with_xml(source: str) -> tuple[Topology, str]:
+    """What `discover` and `topology_xml` give, of a source that is opened once.
+
+    Raises:
+        UserError: as `discover` does.
+    """
+    with opened(source) as found:
+        return _build(found), _xml(found)  # in this order: the second changes the source's XML
+
+
+def _xml(source: Source) -> str:
+    if source.sysfs and source.kind == LIVE:
+        _state_present_memory(source.xml, source.sysfs)
+    text = etree.tostring(source.xml.getroottree(), xml_declaration=True, encoding="UTF-8")
+    return text.decode() + "\n"
 
 
 def _state_present_memory(xml: etree._Element, sysfs: SysTree) -> None:

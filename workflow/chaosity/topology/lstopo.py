@@ -16,7 +16,12 @@ from pathlib import Path
 from lxml import etree
 
 from chaosity.errors import UserError
-from chaosity.runner.describe import LSTOPO_PROGRAMS, TIMEOUT_SECONDS, lstopo_environment
+from chaosity.runner.describe import (
+    LSTOPO_PROGRAMS,
+    TIMEOUT_SECONDS,
+    lstopo_command,
+    lstopo_environment,
+)
 
 _INSTALL = (
     "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
@@ -97,13 +102,11 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Element:
     """Runs lstopo and parses what it prints; `where` names the source in errors."""
-    command = [_program(), *arguments, "--filter", "io:all", "--of", "xml"]
-    if installed_version() >= (3,):
-        command += ["--export-xml-flags", "v2"]
+    command = lstopo_command(_program(), installed_version()[0], arguments)
     environment = lstopo_environment() | extra
     try:
         answer = subprocess.run(
-            [*command, "-"],
+            command,
             env=environment,
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
@@ -111,7 +114,7 @@ def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Elem
         )
     except subprocess.TimeoutExpired:
         message = f"lstopo did not answer within {TIMEOUT_SECONDS} s"
-        remedy = f"run `{' '.join(command)} -` to see where it hangs"
+        remedy = f"run `{' '.join(command)}` to see where it hangs"
         raise UserError(message, where, remedy) from None
     if answer.returncode or not answer.stdout.strip():
         raise _refusal(answer.stderr.decode(errors="replace"), where)

@@ -58,27 +58,25 @@ def answers(transport: Transport) -> str | None:
     return None if answer.returncode != CONNECTION_FAILED else why_not(answer.stderr)
 
 
-def measure_here(path: Path, replicate: int) -> dict[str, Any]:
-    """Measure a point on this machine.
-
-    Raises:
-        ValueError: the file holds no point.
-    """
-    record = run(json.loads(path.read_text(encoding="utf-8")), replicate)
+def measure_here(path: Path, point: dict[str, Any], replicate: int) -> dict[str, Any]:
+    """Measure on this machine the point that a file holds."""
+    record = run(point, replicate)
     if record["verdict"]["status"] != VALID:
         print(f"chaosity: {path.stem} failed: {record['verdict']['reason']}", file=sys.stderr)
     return record
 
 
-def measure_there(transport: Transport, point: Path, replicate: int) -> dict[str, Any]:
-    """Have the point measured there and return its record.
+def measure_there(
+    transport: Transport, path: Path, point: dict[str, Any], replicate: int
+) -> dict[str, Any]:
+    """Have the point that a file holds measured there and return its record.
 
     Raises:
         LostError: the connection broke and the host does not answer any more.
         ValueError: what came back is no whole record.
     """
-    limit = json.loads(point.read_text(encoding="utf-8"))["timeout_seconds"] + EXTRA_SECONDS
-    with point.open("rb") as stream:
+    limit = point["timeout_seconds"] + EXTRA_SECONDS
+    with path.open("rb") as stream:
         try:
             answer = subprocess.run(
                 transport.command("--replicate", str(replicate)),
@@ -132,9 +130,9 @@ def answer() -> int:
             return 0
         transport = Transport.from_json(host["transport"])
         if transport.kind == SSH:
-            record = measure_there(transport, given.point, given.replicate)
+            record = measure_there(transport, given.point, point, given.replicate)
         else:  # this machine, or the node that Slurm runs this on
-            record = measure_here(given.point, given.replicate)
+            record = measure_here(given.point, point, given.replicate)
         refuse_another_boot(record, host)
         save(record, given.record)
     except LostError as error:
