@@ -150,8 +150,7 @@ static void print_sample(const struct timing *timing, struct span span) {
            span.begin_ns, span.end_ns, timing->sample.blocks * timing->accesses_per_block);
     histogram_print(&timing->sample, timing->accesses_per_block);
     printf("}\n");
-    if (ferror(stdout)) /* a full disk; when the reader is gone, SIGPIPE ends the process */
-        refuse("the results could not be written to the standard output");
+    require_written();
 }
 
 /* Blocks until the sample has lasted long enough, or the end has come. */
@@ -195,8 +194,7 @@ int print_done(const struct timing *timing, bool ran, const char *wrong, const c
     } else
         printf("\"accesses_per_block\":null,\"timer_share\":null,\"latency_ns\":null,");
     printf("\"stopped_by\":\"%s\"}\n", stopped_by);
-    if (fflush(stdout) != 0 || ferror(stdout))
-        refuse("the results could not be written to the standard output");
+    require_written();
     if (!ran || wrong == NULL)
         return EXIT_VALID;
     complain("%s; the numbers must not be used", wrong);

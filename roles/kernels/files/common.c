@@ -64,6 +64,11 @@ double parse_seconds(const char *option, const char *text, double most) {
     return value;
 }
 
+void require_written(void) {
+    if (fflush(stdout) != 0 || ferror(stdout))
+        refuse("the results could not be written to the standard output");
+}
+
 int64_t kernel_number(const char *path, const char *key) {
     FILE *file = fopen(path, "re");
     if (file == NULL)

@@ -32,6 +32,10 @@ _Noreturn void refuse(const char *format, ...) __attribute__((format(printf, 1, 
 uint64_t parse_count(const char *option, const char *text, uint64_t most);
 double parse_seconds(const char *option, const char *text, double most);
 
+/* To be called after a line was printed. Refuses when it could not be written (a full disk; when
+ * the reader is gone, SIGPIPE ends the process). */
+void require_written(void);
+
 /* The number after `key` in a file of the kernel (key "": the file's first number); -1 when the
  * file or the key is not there. */
 int64_t kernel_number(const char *path, const char *key);

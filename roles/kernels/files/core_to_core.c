@@ -32,7 +32,7 @@ static const char help[] =
     "Measures the latency of moving one cache line between two CPUs.\n"
     "\n"
     "  --cpu N               the CPU that writes first and takes the time\n"
-    "  --responder M         the CPU that answers\n" COMMON_HELP "\n"
+    "  --responder M         the CPU that answers\n" LATENCY_HELP "\n"
     "SIGTERM or SIGINT ends the measurement after the block that runs; then the numbers in the\n"
     "line are checked. Prints JSON lines: one \"ready\", many \"sample\", one \"done\". A sample\n"
     "says how many moves of the line (two a round trip) were timed between two readings of\n"
@@ -48,7 +48,7 @@ enum option_value { CPU = 1, RESPONDER };
 static const struct option options[] = {
     {"cpu", required_argument, NULL, CPU},
     {"responder", required_argument, NULL, RESPONDER},
-    COMMON_OPTIONS,
+    LATENCY_OPTIONS,
     {NULL, 0, NULL, 0},
 };
 
@@ -159,6 +159,7 @@ static void print_ready(const struct state *state) {
            state->responder_tid);
     print_placement(&course->placement, &state->mapping, huge_page_bytes(&state->mapping));
     print_course(course);
+    print_build(course, NULL);
 }
 
 static enum start await_start(struct state *state) {
@@ -201,12 +202,20 @@ static int run(struct state *state) {
                       stopped_by);
 }
 
+static const struct program program = {
+    .name = "chaosity-core-to-core",
+    .help = help,
+    .options = options,
+    .set = set_own_option,
+};
+
 int main(int argc, char *argv[]) {
-    struct request request = {.cpu = -1, .responder = -1};
-    set_program_name("chaosity-core-to-core");
-    install_signal_handlers();
-    setvbuf(stdout, NULL, _IOLBF, 1 << 16); /* a line is seen as soon as it is there */
-    read_options(argc, argv, options, help, &request.course, set_own_option, &request);
+    struct request request = {
+        .cpu = -1,
+        .responder = -1,
+        .course = {.sample_seconds = 0.05, .max_seconds = 10},
+    };
+    begin_program(argc, argv, &program, &request.course, &request);
     complete(&request);
 
     struct state state = {.request = &request};

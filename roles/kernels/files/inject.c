@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One OpenMP thread a PU. Each goes round and round through its own part in small chunks and never
- * waits for another; after each chunk it looks at one word, the phase, so that all change and stop
- * together however uneven their speed is. (With passes of a fixed length, threads of an uneven
- * machine end at different times, and what is measured beside the last ones has less load than it
- * says.) The first thread leads: it also takes the time, sets the phase and prints.
+ * Each thread of the team goes round and round through its own part in small chunks and never waits
+ * for another; after each chunk it looks at one word, the phase, which the leader sets, so that all
+ * change and stop together however uneven their speed is. (With passes of a fixed length, threads
+ * of an uneven machine end at different times, and what is measured beside the last ones has less
+ * load than it says.)
  *
  * The rate of a thread is a share of its own peak, which it measured with all others at full speed.
  * It is kept by giving each chunk a slot of time, as long as a chunk took at the peak, divided by
@@ -17,19 +17,15 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "arrays.h"
 #include "barrier.h"
 #include "common.h"
 #include "contents.h"
+#include "team.h"
 
 const struct mix mixes[] = {
     {"read", 1, 0, "reads alone"},
@@ -67,7 +63,7 @@ struct thread {
     _Alignas(APART_BYTES) atomic_uint_fast64_t chunks; /* done since the start */
     size_t chunk;   /* the next one, counted from the beginning of the part ... */
     uint64_t visit; /* ... and how often it was visited before */
-    struct part part;
+    struct member *member;
     size_t chunks_a_pass;
     uint64_t sum; /* of all that `read` has read; whole numbers, and what overflows does so in the
                      expected sum too */
@@ -76,23 +72,18 @@ struct thread {
     uint64_t timed_ns; /* at the peak: when the clock was read last, or 0 */
     double times_ns[TIMES];
     size_t times; /* all that there were; the last TIMES of them are kept */
-    struct verdict verdict;
-    int index, cpu, tid;
+    int index;
     uint64_t chunks_before_peak; /* the leader's, as it saw them */
 };
 
 struct state {
     const struct injection *injection;
-    struct arrays arrays;
+    struct team team;
     size_t chunk_elements;
-    uint64_t huge_page_bytes; /* of the mapping, once it was touched */
     struct thread *threads;
-    pthread_barrier_t gate;    /* sleeps: for set-up and for the start, which may be far away */
     struct spin_barrier start; /* spins: all begin within the time that a line takes to move */
-    enum start started;
     uint64_t sample_ns, sample_lines; /* where the running sample began; lines of an array */
     uint64_t first_lines, first_chunks, limit_ns;
-    const char *stopped_by;
     _Alignas(APART_BYTES) _Atomic enum phase phase; /* alone in its line: all read it */
 };
 
@@ -112,7 +103,7 @@ static uint64_t chunks_of(const struct thread *thread) {
  * last one of the part. */
 static uint64_t lines_in(const struct state *state, const struct thread *thread, uint64_t chunks) {
     uint64_t whole = chunks / thread->chunks_a_pass, rest = chunks % thread->chunks_a_pass;
-    return (whole * thread->part.elements + rest * state->chunk_elements) / LINE_DOUBLES;
+    return (whole * thread->member->part.elements + rest * state->chunk_elements) / LINE_DOUBLES;
 }
 
 static uint64_t bytes_of_lines(const struct state *state, uint64_t lines) {
@@ -126,7 +117,7 @@ struct progress {
 
 static struct progress progress_of(const struct state *state) {
     struct progress sum = {0};
-    for (int i = 0; i < state->arrays.threads; i++) {
+    for (int i = 0; i < state->team.arrays.threads; i++) {
         uint64_t chunks = chunks_of(&state->threads[i]);
         sum.chunks += chunks;
         sum.lines += lines_in(state, &state->threads[i], chunks);
@@ -138,7 +129,7 @@ static struct progress progress_of(const struct state *state) {
  * next chunk, so that what copy and add leave tells the visits apart. */
 static struct piece piece_of(const struct state *state, const struct thread *thread, size_t chunk,
                              uint64_t visit) {
-    size_t length = state->chunk_elements, elements = thread->part.elements;
+    size_t length = state->chunk_elements, elements = thread->member->part.elements;
     struct piece piece = {.from = chunk * length, .visit = visit};
     piece.count = elements - piece.from < length ? elements - piece.from : length;
     piece.source = visit % 2 == 0 ? piece.from : (chunk + 1) % thread->chunks_a_pass * length;
@@ -150,14 +141,14 @@ static struct piece piece_of(const struct state *state, const struct thread *thr
 /* Before a chunk is overwritten: does it hold what the visit before it left? One element of it
  * tells, another one each time. */
 static void check_former_visit(const struct state *state, struct thread *thread) {
-    const struct stream *stream = state->arrays.stream;
+    const struct stream *stream = state->team.arrays.stream;
     if (stream->operation == READ ||
         (stream->non_temporal && chunks_of(thread) % CHUNKS_A_CHECK_NT != 0))
         return;
     uint64_t former = thread->visit == 0 ? NEVER : thread->visit - 1;
     struct piece piece = piece_of(state, thread, thread->chunk, former);
     size_t at = chunks_of(thread) * 2654435761u % piece.count;
-    check_element(stream, &thread->part, &piece, at, &thread->verdict);
+    check_element(stream, &thread->member->part, &piece, at, &thread->member->verdict);
 }
 
 /* Mistakes that the checks must find, for the tests: make EXTRA=-DMUTANT=1, ... */
@@ -173,9 +164,9 @@ static double run_chunk_of(const struct state *state, const struct thread *threa
         piece.count -= LINE_DOUBLES;
     if (MUTANT == ONCE_SKIPPED && now)
         return 0;
-    double sum = run_piece(state->arrays.stream, &thread->part, &piece);
+    double sum = run_piece(state->team.arrays.stream, &thread->member->part, &piece);
     if (MUTANT == CORRUPTED && now)
-        thread->part.array[0][piece.from] *= 1 + 0x1p-52;
+        thread->member->part.array[0][piece.from] *= 1 + 0x1p-52;
     return sum;
 }
 
@@ -192,21 +183,22 @@ static void run_chunk(const struct state *state, struct thread *thread) {
 }
 
 static void check_thread(const struct state *state, struct thread *thread) {
-    const struct stream *stream = state->arrays.stream;
+    struct member *member = thread->member;
+    const struct stream *stream = state->team.arrays.stream;
     uint64_t sum = 0;
-    check_sources(stream, &thread->part, &thread->verdict);
+    check_sources(stream, &member->part, &member->verdict);
     for (size_t chunk = 0; chunk < thread->chunks_a_pass; chunk++) {
         uint64_t visits = thread->visit + (chunk < thread->chunk ? 1 : 0);
         struct piece piece = piece_of(state, thread, chunk, visits == 0 ? NEVER : visits - 1);
         if (stream->operation == READ)
-            sum += visits * (uint64_t)sum_of_piece(&thread->part, &piece);
+            sum += visits * (uint64_t)sum_of_piece(&member->part, &piece);
         else
-            check_piece(stream, &thread->part, &piece, &thread->verdict);
+            check_piece(stream, &member->part, &piece, &member->verdict);
     }
     if (stream->operation == READ && sum != thread->sum) {
         double error = fabs((double)thread->sum - (double)sum) / fmax((double)sum, 1);
-        thread->verdict.wrong++;
-        thread->verdict.max_relative_error = fmax(thread->verdict.max_relative_error, error);
+        member->verdict.wrong++;
+        member->verdict.max_relative_error = fmax(member->verdict.max_relative_error, error);
     }
 }
 
@@ -240,8 +232,8 @@ static void set_pace(const struct state *state, struct thread *thread) {
         return;
     thread->period_ns = (uint64_t)fmax(chunk_ns_of(thread) * 100 / state->injection->share, 1);
     /* Spread over a period: threads that began their chunks together would make bursts. */
-    thread->slot_ns = monotonic_ns() +
-                      thread->period_ns * (uint64_t)thread->index / (uint64_t)state->arrays.threads;
+    uint64_t index = (uint64_t)thread->index, threads = (uint64_t)state->team.arrays.threads;
+    thread->slot_ns = monotonic_ns() + thread->period_ns * index / threads;
 }
 
 /* Waits until the next chunk may begin. Returns false when the end has come instead. */
@@ -261,19 +253,15 @@ static bool wait_for_slot(const struct state *state, struct thread *thread) {
     return true;
 }
 
-static void print_sample(struct state *state, uint64_t end_ns) {
+static void end_sample(struct state *state, uint64_t end_ns) {
     uint64_t lines = progress_of(state).lines;
-    printf("{\"event\":\"sample\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64
-           ",\"bytes\":%" PRIu64 "}\n",
-           state->sample_ns, end_ns, bytes_of_lines(state, lines - state->sample_lines));
-    if (ferror(stdout)) /* a full disk; when the reader is gone, SIGPIPE ends the process */
-        refuse("the results could not be written to the standard output");
+    print_sample(state->sample_ns, end_ns, bytes_of_lines(state, lines - state->sample_lines));
     state->sample_ns = end_ns;
     state->sample_lines = lines;
 }
 
 static void begin_peak(struct state *state) {
-    for (int i = 0; i < state->arrays.threads; i++)
+    for (int i = 0; i < state->team.arrays.threads; i++)
         state->threads[i].chunks_before_peak = chunks_of(&state->threads[i]);
     set_phase(state, PEAK);
 }
@@ -281,7 +269,7 @@ static void begin_peak(struct state *state) {
 /* However short the peak is to be, and however few CPUs others leave: a peak of no chunk is none.
  */
 static bool all_have_moved(const struct state *state) {
-    for (int i = 0; i < state->arrays.threads; i++)
+    for (int i = 0; i < state->team.arrays.threads; i++)
         if (chunks_of(&state->threads[i]) < state->threads[i].chunks_before_peak + CHUNKS_A_LOOK)
             return false;
     return true;
@@ -292,7 +280,7 @@ static void begin_samples(struct state *state, uint64_t now) {
     state->sample_ns = now;
     state->sample_lines = state->first_lines = progress.lines;
     state->first_chunks = progress.chunks;
-    state->limit_ns = now + (uint64_t)(state->injection->max_seconds * 1e9);
+    state->limit_ns = now + (uint64_t)(state->injection->job.course.max_seconds * 1e9);
     set_phase(state, MEASURED);
 }
 
@@ -301,7 +289,7 @@ static void lead(struct state *state) {
     const struct injection *injection = state->injection;
     const struct thread *leader = &state->threads[0];
     if (stop_requested()) {
-        state->stopped_by = "signal";
+        state->team.stopped_by = "signal";
         set_phase(state, STOP);
         return;
     }
@@ -315,11 +303,11 @@ static void lead(struct state *state) {
     } else if (phase == PEAK && ran >= injection->peak_seconds && all_have_moved(state)) {
         begin_samples(state, now);
     } else if (phase == MEASURED && now >= state->limit_ns) {
-        state->stopped_by = "time";
+        state->team.stopped_by = "time";
         set_phase(state, STOP);
     } else if (phase == MEASURED &&
-               (double)(now - state->sample_ns) >= injection->sample_seconds * 1e9) {
-        print_sample(state, now);
+               (double)(now - state->sample_ns) >= injection->job.course.sample_seconds * 1e9) {
+        end_sample(state, now);
     }
 }
 
@@ -349,31 +337,28 @@ static void move(struct state *state, struct thread *thread) {
     }
 }
 
-static void print_ready(const struct state *state) {
+static void print_ready(const void *self) {
+    const struct state *state = self;
     const struct injection *injection = state->injection;
     const struct mix *mix = injection->mix;
+    const struct job *job = &injection->job;
     int moved = mix->reads + mix->writes;
     printf("{\"event\":\"ready\",\"kernel\":\"%s\",\"arrays\":%d,\"array_bytes\":%zu,"
            "\"reads_per_line\":%d,\"writes_per_line\":%d,\"read_share\":%.0f,"
-           "\"bytes_per_pass\":%" PRIu64 ",\"chunk_bytes\":%" PRIu64 ",\"share\":%d,\"threads\":[",
-           mix->name, state->arrays.stream->arrays, injection->array_bytes, mix->reads, mix->writes,
-           100.0 * mix->reads / moved, bytes_of_lines(state, injection->array_bytes / LINE_BYTES),
+           "\"bytes_per_pass\":%" PRIu64 ",\"chunk_bytes\":%" PRIu64 ",\"share\":%d,",
+           mix->name, job->stream->arrays, job->array_bytes, mix->reads, mix->writes,
+           100.0 * mix->reads / moved, bytes_of_lines(state, job->array_bytes / LINE_BYTES),
            bytes_of_lines(state, state->chunk_elements / LINE_DOUBLES), injection->share);
-    for (int i = 0; i < injection->cpus.count; i++)
-        printf("%s{\"cpu\":%d,\"tid\":%d}", i > 0 ? "," : "", state->threads[i].cpu,
-               state->threads[i].tid);
-    printf("],");
-    print_placement(&injection->placement, &state->arrays.mapping, state->huge_page_bytes);
-    printf("\"peak_seconds\":%g,\"sample_seconds\":%g,\"max_seconds\":%g,\"setup_seconds\":%.6f,"
-           "\"version\":\"%s\",\"compiler\":\"%s\",\"isa\":\"%s\"}\n",
-           injection->peak_seconds, injection->sample_seconds, injection->max_seconds,
-           (double)(monotonic_ns() - injection->started_ns) * 1e-9, VERSION, COMPILER, stream_isa);
+    print_team(&state->team);
+    printf("\"peak_seconds\":%g,", injection->peak_seconds);
+    print_course(&job->course);
+    print_build(&job->course, stream_isa);
 }
 
 /* How far apart the threads saw a phase begin. */
 static uint64_t spread_ns(const struct state *state, enum phase phase) {
     uint64_t first = UINT64_MAX, last = 0;
-    for (int i = 0; i < state->arrays.threads; i++) {
+    for (int i = 0; i < state->team.arrays.threads; i++) {
         uint64_t ns = state->threads[i].seen[phase].ns;
         first = ns < first ? ns : first;
         last = ns > last ? ns : last;
@@ -384,7 +369,7 @@ static uint64_t spread_ns(const struct state *state, enum phase phase) {
 /* Bytes a second of all threads at full speed; 0 when it was stopped before that was known. */
 static double peak_rate(const struct state *state) {
     double sum = 0;
-    for (int i = 0; i < state->arrays.threads; i++) {
+    for (int i = 0; i < state->team.arrays.threads; i++) {
         const struct thread *thread = &state->threads[i];
         const struct note *peak = &thread->seen[PEAK], *end = &thread->seen[MEASURED];
         if (end->ns == 0)
@@ -396,7 +381,7 @@ static double peak_rate(const struct state *state) {
     return sum;
 }
 
-static void print_course(const struct state *state) {
+static void print_moved(const struct state *state) {
     struct progress end = progress_of(state);
     bool measured = state->sample_ns > 0;
     printf("\"warmup_chunks\":%" PRIu64 ",\"chunks\":%" PRIu64 ",\"bytes\":%" PRIu64
@@ -412,107 +397,41 @@ static void print_course(const struct state *state) {
         printf("\"peak_bytes_per_second\":null,");
 }
 
-static int print_done(const struct state *state) {
-    struct verdict sum = {0};
-    for (int i = 0; i < state->arrays.threads; i++) {
-        const struct verdict *verdict = &state->threads[i].verdict;
-        sum.wrong += verdict->wrong;
-        sum.max_relative_error = fmax(sum.max_relative_error, verdict->max_relative_error);
-    }
-    printf("{\"event\":\"done\",\"share\":%d,", state->injection->share);
-    if (state->started == START_GO) {
-        print_course(state);
-        printf("\"valid\":%s,\"max_relative_error\":%g,", sum.wrong == 0 ? "true" : "false",
-               sum.max_relative_error);
-    } else { /* nothing ran: neither right nor wrong */
-        printf("\"warmup_chunks\":0,\"chunks\":0,\"bytes\":0,\"start_spread_ns\":null,\"stop_"
-               "spread_ns\":null,"
-               "\"peak_bytes_per_second\":null,\"valid\":null,\"max_relative_error\":null,");
-    }
-    printf("\"stopped_by\":\"%s\"}\n", state->stopped_by);
-    if (fflush(stdout) != 0 || ferror(stdout))
-        refuse("the results could not be written to the standard output");
-    if (sum.wrong == 0)
-        return EXIT_VALID;
-    complain("%s left wrong values: %" PRIu64 " checks failed, the largest relative error is %g; "
-             "the numbers must not be used",
-             state->injection->mix->name, sum.wrong, sum.max_relative_error);
-    return EXIT_INVALID;
-}
-
-/* What the leader does alone between set-up and start, while the others sleep. */
-static enum start await_start(struct state *state) {
-    if (stop_requested())
-        return START_STOPPED;
-    state->huge_page_bytes = huge_page_bytes(&state->arrays.mapping);
-    print_ready(state);
-    return state->injection->wait_for_start ? wait_for_start() : START_GO;
-}
-
-static void set_up_thread(struct state *state, struct thread *thread, int index) {
-    thread->index = index;
-    thread->cpu = pin_to_cpu(state->injection->cpus.index[index]);
-    thread->tid = (int)syscall(SYS_gettid);
-    thread->part = part_of(&state->arrays, index);
-    thread->chunks_a_pass =
-        (thread->part.elements + state->chunk_elements - 1) / state->chunk_elements;
-    touch_part(&state->arrays, &thread->part);
-}
-
-static void run_thread(struct state *state, int index) {
+static void run_thread(void *self, int index) {
+    struct state *state = self;
     struct thread *thread = &state->threads[index];
-    bool leader = index == 0;
-    if (leader)
-        deliver_stop_signals();
-    set_up_thread(state, thread, index);
-    pthread_barrier_wait(&state->gate);
-    if (leader)
-        state->started = await_start(state);
-    pthread_barrier_wait(&state->gate);
-    if (state->started != START_GO)
-        return;
+    thread->index = index;
+    thread->member = &state->team.members[index];
+    thread->chunks_a_pass =
+        (thread->member->part.elements + state->chunk_elements - 1) / state->chunk_elements;
     spin_barrier_wait(&state->start);
     move(state, thread);
-    pthread_barrier_wait(&state->gate);
-    if (leader && state->sample_ns > 0) {
+    pthread_barrier_wait(&state->team.gate);
+    if (index == 0 && state->sample_ns > 0) {
         uint64_t end_ns = 0; /* when the last thread had stopped: all that was moved is counted */
-        for (int i = 0; i < state->arrays.threads; i++)
+        for (int i = 0; i < state->team.arrays.threads; i++)
             if (state->threads[i].seen[STOP].ns > end_ns)
                 end_ns = state->threads[i].seen[STOP].ns;
-        print_sample(state, end_ns);
+        end_sample(state, end_ns);
     }
     check_thread(state, thread);
-    pthread_barrier_wait(&state->gate);
 }
 
 int inject(const struct injection *injection) {
-    int threads = injection->cpus.count;
-    const struct stream *stream = injection->stream;
+    int threads = injection->job.cpus.count, arrays = injection->job.stream->arrays;
     struct state state = {
         .injection = injection,
-        .arrays = {.stream = stream, .bytes = injection->array_bytes, .threads = threads},
-        .chunk_elements = (size_t)(CHUNK_BYTES / LINE_BYTES / stream->arrays) * LINE_DOUBLES,
+        .chunk_elements = (size_t)(CHUNK_BYTES / LINE_BYTES / arrays) * LINE_DOUBLES,
+        .threads = new_apart(threads, sizeof(struct thread)),
         .start.threads = (unsigned)threads,
     };
-    state.threads = aligned_alloc(APART_BYTES, sizeof(struct thread) * (size_t)threads);
-    if (state.threads == NULL)
-        refuse("out of memory");
-    memset(state.threads, 0, sizeof(struct thread) * (size_t)threads);
-    map_arrays(&state.arrays, injection->placement);
-    pthread_barrier_init(&state.gate, NULL, (unsigned)threads);
-    omp_set_dynamic(0); /* exactly as many threads as asked for */
-#pragma omp parallel num_threads(threads)
-    {
-        if (omp_get_num_threads() != threads)
-            refuse("OpenMP started %d threads instead of %d (is OMP_THREAD_LIMIT set?)",
-                   omp_get_num_threads(), threads);
-        run_thread(&state, omp_get_thread_num());
-    }
-    if (state.started == START_END_OF_INPUT)
-        state.stopped_by = "end_of_input";
-    else if (state.started == START_STOPPED)
-        state.stopped_by = "signal";
-    int exit_code = print_done(&state);
+    run_team(&state.team, &injection->job, &(struct work_plan){print_ready, run_thread, &state});
+    printf("{\"event\":\"done\",\"share\":%d,", injection->share);
+    if (state.team.start == START_GO)
+        print_moved(&state);
+    else
+        printf("\"warmup_chunks\":0,\"chunks\":0,\"bytes\":0,\"start_spread_ns\":null,"
+               "\"stop_spread_ns\":null,\"peak_bytes_per_second\":null,");
     free(state.threads);
-    return exit_code;
+    return end_team(&state.team, "left");
 }

@@ -26,7 +26,7 @@ static const char help[] =
     "Measures the latency of loads, by a random chase through all cache lines of some memory.\n"
     "\n"
     "  --cpu N               the CPU that loads\n"
-    "  --bytes N             size of the memory: whole cache lines, at least two\n" COMMON_HELP
+    "  --bytes N             size of the memory: whole cache lines, at least two\n" LATENCY_HELP
     "  --seed N              of the random order (default 1); the same seed, the same order\n"
     "  --warmup-bytes N      lines that together have this size are loaded before the first\n"
     "                        sample, or all of them once if they are fewer (default: the largest\n"
@@ -49,7 +49,7 @@ static const struct option options[] = {
     {"bytes", required_argument, NULL, BYTES},
     {"seed", required_argument, NULL, SEED},
     {"warmup-bytes", required_argument, NULL, WARMUP_BYTES},
-    COMMON_OPTIONS,
+    LATENCY_OPTIONS,
     {NULL, 0, NULL, 0},
 };
 
@@ -133,6 +133,7 @@ static void print_ready(const struct state *state) {
            request->warmup_bytes, request->cpu, (int)syscall(SYS_gettid));
     print_placement(&course->placement, &state->mapping, huge_page_bytes(&state->mapping));
     print_course(course);
+    print_build(course, NULL);
 }
 
 /* A mistake that the checks must find, for the tests: make EXTRA=-DMUTANT=3 (1, 2: chase.c). */
@@ -157,8 +158,9 @@ static bool warms_all(const struct state *state) {
 
 /* With caches that replace what was not used for longest, they then hold what they hold in any
  * later turn of the chain. (What runs on this core while it waits for the start may empty its own
- * caches; the milliseconds of choose_block() fill these again.) Without it, what the making of the chain left in them would flatter the
- * first turn. A whole turn is also where the chain is seen to be one cycle over all lines. */
+ * caches; the milliseconds of choose_block() fill these again.) Without it, what the making of the
+ * chain left in them would flatter the first turn. A whole turn is also where the chain is seen to
+ * be one cycle over all lines. */
 static void warm_up(struct state *state) {
     const struct chase *chase = &state->chase;
     if (warms_all(state)) {
@@ -209,12 +211,20 @@ static int run(struct state *state) {
     return print_done(state->timing, start == START_GO, state->wrong, stopped_by);
 }
 
+static const struct program program = {
+    .name = "chaosity-latency",
+    .help = help,
+    .options = options,
+    .set = set_own_option,
+};
+
 int main(int argc, char *argv[]) {
-    struct request request = {.cpu = -1, .seed = 1};
-    set_program_name("chaosity-latency");
-    install_signal_handlers();
-    setvbuf(stdout, NULL, _IOLBF, 1 << 16); /* a line is seen as soon as it is there */
-    read_options(argc, argv, options, help, &request.course, set_own_option, &request);
+    struct request request = {
+        .cpu = -1,
+        .seed = 1,
+        .course = {.sample_seconds = 0.05, .max_seconds = 10},
+    };
+    begin_program(argc, argv, &program, &request.course, &request);
     complete(&request);
 
     struct state state = {.request = &request};

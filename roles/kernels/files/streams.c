@@ -99,4 +99,4 @@ const struct stream streams[] = {
     {"triad_nt", TRIAD, 3, true, OFFERED_NT(triad_nt), "triad with non-temporal stores"},
 };
 const int stream_count = sizeof streams / sizeof streams[0];
-const char *const stream_isa = ISA;
+const char stream_isa[] = ISA;

@@ -35,6 +35,6 @@ void drain_stores(void);
 
 extern const struct stream streams[];
 extern const int stream_count;
-extern const char *const stream_isa; /* avx512, avx2, sse2, neon or generic */
+extern const char stream_isa[]; /* avx512, avx2, sse2, neon or generic */
 
 #endif

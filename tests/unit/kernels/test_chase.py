@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_binary import build, build_driver, refusal, run
 
@@ -54,6 +54,7 @@ def test_one_turn_visits_each_line_once(chains: Path, lines: int, line_bytes: in
         assert walks == [turn[steps % lines] for steps in range(200)]
 
 
+@settings(deadline=None)  # each example is a process
 @given(lines=st.integers(2, 5000), seed=st.integers(0, 2**64 - 1))
 def test_any_size_and_any_seed_give_one_cycle(chains: Path, lines: int, seed: int):
     ((facts, turn, _),) = chains_of(chains, lines, 16, seed)
@@ -89,6 +90,7 @@ def binned(driver: Path, durations: list[int]) -> tuple[list[float], float, dict
     return [float(one) for one in centres], float(median), {float(k): v for k, v in keys.items()}
 
 
+@settings(deadline=None)
 @given(durations=st.lists(st.integers(0, 2**40 - 1), min_size=1, max_size=300))
 def test_bins_are_narrow_and_lose_nothing(bins: Path, durations: list[int]):
     centres, median, sample = binned(bins, durations)
