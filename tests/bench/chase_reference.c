@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chase_reference CPU BYTES LINE_BYTES SEED PAGES WARMUP_BYTES SECONDS: the plain counterpart of
- * chaosity-latency. The same chain in the same kind of pages after the same warm-up, followed by
- * the loop that anybody would write. Prints a ready line, waits for a line on stdin, and prints
- * nanoseconds a step as JSON: over the whole run, and the median over its pieces of some tenth of a
- * millisecond, between which nothing happens but that the clock is read.
+ * chase_reference CPU BYTES LINE_BYTES SEED PAGES WARMUP_BYTES TURNS SECONDS: the plain counterpart
+ * of chaosity-latency, in one process with the objects that it is made of, over the same chain in
+ * the same pages. In turns of so many seconds each, and in alternating order, what the kernel does
+ * for a sample, and the loop that anybody would write. Two processes would have pages of their own,
+ * and on a shared machine those may be slower for one of them than for the other.
+ *
+ * Prints JSON lines: the kernel's "sample", "naive" with nanoseconds a step (over the whole turn,
+ * and the median over its pieces, between which nothing happens but that the clock is read), and
+ * the kernel's "done".
  */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "blocks.h"
 #include "chase.h"
 #include "common.h"
 #include "cpus.h"
 #include "memory.h"
+#include "options.h"
 
 /* Long enough that the clock's 20 or 30 ns do not count, short enough that most pieces are not
  * interrupted: of pieces of 1 ms nearly all have their share of what else happens on the CPU, and
@@ -40,17 +46,44 @@ static int compare(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
+struct state {
+    void **position;
+    double seconds, *each;
+    size_t most, steps; /* pieces that fit, steps of a piece */
+};
+
+/* As chaosity-latency does it. */
+static void chase_on(void *self, uint64_t accesses) {
+    struct state *state = self;
+    state->position = chase_walk(state->position, accesses);
+    if (state->position == NULL)
+        refuse("the chain is broken");
+}
+
+static void naive_turn(struct state *state) {
+    size_t pieces = 0;
+    uint64_t begin = monotonic_ns();
+    while (pieces < state->most && (double)(monotonic_ns() - begin) < state->seconds * 1e9)
+        state->each[pieces++] = timed(&state->position, state->steps) / (double)state->steps;
+    double all = (double)(monotonic_ns() - begin) / ((double)pieces * (double)state->steps);
+    qsort(state->each, pieces, sizeof *state->each, compare);
+    printf("{\"event\":\"naive\",\"mean_ns\":%.9g,\"median_ns\":%.9g,\"pieces\":%zu}\n", all,
+           state->each[(pieces - 1) / 2], pieces);
+}
+
 int main(int argc, char *argv[]) {
     set_program_name("chase_reference");
-    if (argc != 8)
-        refuse("CPU BYTES LINE_BYTES SEED PAGES WARMUP_BYTES SECONDS are needed");
+    if (argc != 9)
+        refuse("CPU BYTES LINE_BYTES SEED PAGES WARMUP_BYTES TURNS SECONDS are needed");
     int cpu = (int)parse_count("CPU", argv[1], MOST_CPUS - 1);
     size_t bytes = parse_count("BYTES", argv[2], SIZE_MAX);
     size_t line_bytes = parse_count("LINE_BYTES", argv[3], SIZE_MAX);
     uint64_t seed = parse_count("SEED", argv[4], UINT64_MAX);
     struct placement placement = {.pages = parse_page_kind("PAGES", argv[5])};
     size_t warmup_bytes = parse_count("WARMUP_BYTES", argv[6], SIZE_MAX);
-    double seconds = parse_seconds("SECONDS", argv[7], 3600);
+    uint64_t turns = parse_count("TURNS", argv[7], 1000);
+    struct state state = {.seconds = parse_seconds("SECONDS", argv[8], 3600), .steps = 1024};
+    struct course course = {.sample_seconds = state.seconds, .max_seconds = state.seconds};
 
     pin_to_cpu(cpu);
     struct mapping mapping = map_memory(bytes, placement);
@@ -59,27 +92,27 @@ int main(int argc, char *argv[]) {
     chase_shuffle(&chase, seed);
     huge_page_bytes(&mapping); /* refuses a mixture of pages */
 
-    printf("{\"event\":\"ready\"}\n");
-    fflush(stdout);
-    if (wait_for_start() != START_GO)
-        return 0;
-    void **p = (void **)(void *)chase.start;
-    p = follow(p, (warmup_bytes < bytes ? warmup_bytes : bytes) / line_bytes);
-    size_t steps = 1024;
-    while (timed(&p, steps) < piece_ns)
-        steps *= 2;
-
-    size_t most = (size_t)(seconds * 1e9 / piece_ns) + 1, pieces = 0;
-    double *each = malloc(most * sizeof *each);
-    if (each == NULL)
+    state.most = (size_t)(state.seconds * 1e9 / piece_ns) + 1;
+    state.each = malloc(state.most * sizeof *state.each);
+    if (state.each == NULL)
         refuse("out of memory");
-    uint64_t begin = monotonic_ns();
-    while (pieces < most && (double)(monotonic_ns() - begin) < seconds * 1e9)
-        each[pieces++] = timed(&p, steps) / (double)steps;
-    double all = (double)(monotonic_ns() - begin) / ((double)pieces * (double)steps);
-    qsort(each, pieces, sizeof *each, compare);
-    printf("{\"event\":\"done\",\"mean_ns\":%.9g,\"median_ns\":%.9g,\"pieces\":%zu}\n", all,
-           each[(pieces - 1) / 2], pieces);
-    free(each);
-    return 0;
+    state.position = follow((void **)(void *)chase.start,
+                            (warmup_bytes < bytes ? warmup_bytes : bytes) / line_bytes);
+    while (timed(&state.position, state.steps) < piece_ns)
+        state.steps *= 2;
+    struct work work = {chase_on, &state, CHASE_UNROLL};
+    struct timing *timing = new_timing(&work);
+    choose_block(timing);
+
+    for (uint64_t turn = 0; turn < turns; turn++) {
+        if (turn % 2 == 1)
+            naive_turn(&state);
+        take_samples(timing, &course);
+        if (turn % 2 == 0)
+            naive_turn(&state);
+    }
+    int code = print_done(timing, true, NULL, "time");
+    free(timing);
+    free(state.each);
+    return code;
 }

@@ -1,13 +1,11 @@
 """The project's pointer chase against a naive loop over the same chain, and its timer's share.
 
-Both sides are processes of their own that make the same chain (chase.c, same seed) in transparent
-huge pages, so that neither has the luck of better placed small pages, and walk as many lines before
-they measure. Both are set up before either starts, so that they run one right after the other, and
-they take turns in going first: a drift of the machine favours neither.
+Both run in one process, on the same pages, in short turns of alternating order: on a shared machine
+the pages of two processes are not equally fast, and both drift (chase_reference.c).
 
 Medians are compared: a shared machine now and then takes the CPU away or lets others use its caches
 for some milliseconds, which hits either side by chance. A median over short pieces leaves out the
-pieces that were hit, a mean over the whole run counts them; the means are printed beside it.
+pieces that were hit, a mean over the whole turn counts them; the means are printed beside it.
 """
 
 from __future__ import annotations
@@ -15,25 +13,27 @@ from __future__ import annotations
 import json
 import math
 import os
+import statistics
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BINARY = ROOT / "build" / "kernels" / "chaosity-latency"
 SOURCES = ROOT / "roles" / "kernels" / "files"
-REFERENCE = ROOT / "build" / "bench" / "chase_reference"
-SECONDS = 0.5  # of measurement a process; some ten thousand blocks
+BUILD = ROOT / "build" / "bench"
+REFERENCE = BUILD / "chase_reference"
+TURNS, SECONDS = 10, 0.05  # of a process: each side for half a second
 HUGE_PAGE = 2**21
 
 
 def build() -> None:
-    """Compile the reference with the project's chain and memory, as anybody would: ``-O2``."""
-    REFERENCE.parent.mkdir(parents=True, exist_ok=True)
-    shared = [SOURCES / f"{name}.c" for name in ("chase", "common", "cpus", "memory")]
+    """Compile the reference, as anybody would (``-O2``), with the objects of chaosity-latency."""
+    subprocess.run(["make", "-s", "-C", SOURCES, f"BUILD={BUILD}"], check=True)
+    objects = [BUILD / f"{name}.o" for name in
+               ("blocks", "caches", "chase", "common", "cpus", "memory", "options")]  # fmt: skip
     source = Path(__file__).with_name("chase_reference.c")
     command = ["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", f"-I{SOURCES}", "-pthread", "-o"]
-    subprocess.run([*command, REFERENCE, source, *shared], check=True)
+    subprocess.run([*command, REFERENCE, source, *objects, "-lm"], check=True)
 
 
 def caches(cpu: int) -> dict[int, int]:
@@ -61,39 +61,20 @@ def sizes(cpu: int) -> dict[str, int]:
     return found
 
 
-class Side:
-    """A process that is set up and waits for a line on its input."""
-
-    def __init__(self, *command: object) -> None:
-        pipe = subprocess.PIPE
-        words = list(map(str, command))
-        self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
-        self.ready = json.loads(self.process.stdout.readline())
-
-    def measure(self) -> list[dict]:
-        """What it prints after its start; the last line is its result."""
-        text, _ = self.process.communicate("go\n")
-        if self.process.returncode != 0:
-            raise subprocess.CalledProcessError(self.process.returncode, self.process.args)
-        return [json.loads(line) for line in text.splitlines()]
+def run(cpu: int, size: int) -> list[dict]:
+    """The lines of one process of the reference."""
+    warmup = min(size, max(caches(cpu).values()))
+    given = [cpu, size, 64, 1, "thp", warmup, TURNS, SECONDS]
+    text = subprocess.run(
+        [REFERENCE, *map(str, given)], check=True, capture_output=True, text=True
+    ).stdout
+    return [json.loads(line) for line in text.splitlines()]
 
 
-def own(cpu: int, size: int) -> Side:
-    """The project's chase."""
-    return Side(BINARY, f"--cpu={cpu}", f"--bytes={size}", "--pages=thp",
-                f"--max-seconds={SECONDS}", "--barrier")  # fmt: skip
-
-
-def naive(cpu: int, ready: dict) -> Side:
-    """The reference, set up like the chase with this ready line."""
-    return Side(REFERENCE, cpu, ready["bytes"], ready["line_bytes"], ready["seed"], "thp",
-                ready["warmup_bytes"], SECONDS)  # fmt: skip
-
-
-def mean_ns(samples: list[dict]) -> float:
-    """Nanoseconds an access over all blocks, which have the same number of accesses."""
-    pairs = [(float(key), count) for one in samples for key, count in one["blocks"].items()]
-    return sum(key * count for key, count in pairs) / sum(count for _, count in pairs)
+def blocks(sample: dict) -> list[float]:
+    """Nanoseconds an access of each block of a sample, ascending."""
+    pairs = sorted((float(key), count) for key, count in sample["blocks"].items())
+    return [value for value, count in pairs for _ in range(count)]
 
 
 def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
@@ -102,18 +83,16 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
     cpu = min(os.sched_getaffinity(0))
     for name, size in sizes(cpu).items():
         medians, means, shares = [], [], []
-        for pair in range(pairs):
-            mine = own(cpu, size)
-            theirs = naive(cpu, mine.ready)
-            if pair % 2 == 0:
-                *samples, done = mine.measure()
-                [plain] = theirs.measure()
-            else:
-                [plain] = theirs.measure()
-                *samples, done = mine.measure()
-            medians.append(done["latency_ns"] / plain["median_ns"])
-            means.append(mean_ns(samples) / plain["mean_ns"])
-            shares.append(done["timer_share"] * 100)
+        for _ in range(pairs):
+            lines = run(cpu, size)
+            own = [blocks(line) for line in lines if line["event"] == "sample"]
+            naive = [line for line in lines if line["event"] == "naive"]
+            turns = list(zip(own, naive, strict=True))
+            medians.append(
+                statistics.median(statistics.median_low(a) / b["median_ns"] for a, b in turns)
+            )
+            means.append(statistics.median(statistics.fmean(a) / b["mean_ns"] for a, b in turns))
+            shares.append(100 * lines[-1]["timer_share"])
         where = f"{name}, {size / 2**20:g} MiB"
         yield f"chase : naive loop, medians, {where}", medians, ".4f", "goal: within 2 %"
         yield f"chase : naive loop, means, {where}", means, ".4f", "no goal: interruptions count"
