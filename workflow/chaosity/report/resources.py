@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -179,8 +180,8 @@ def _comparable(rows: pd.DataFrame, category: pd.DataFrame) -> pd.DataFrame:
     """Rows of one experiment, benchmark and kernel, asked for the same: others are not alike.
 
     It is the one with most places here; of several, the one with the largest working set (smaller
-    ones are in caches), and then that of the experiment and the kernel which measured most in the
-    whole category.
+    ones are in caches), then that of the experiment and of its kernel which measured most, and last
+    the better one: larger pages show what memory can do, small ones what the TLB takes from it.
     """
     if rows.empty:
         return rows
@@ -192,13 +193,17 @@ def _comparable(rows: pd.DataFrame, category: pd.DataFrame) -> pd.DataFrame:
         same = [_equal(rows[key], value) for key, value in zip(keys, kind, strict=True)]
         return same[0] & same[1] & same[2] & same[3]
 
-    def weight(kind: tuple[object, ...]) -> tuple[int, float, int, int]:
+    better = -1.0 if less_is_better(rows["metric"].iloc[0]) else 1.0
+
+    def weight(kind: tuple[object, ...]) -> tuple[int, float, int, int, float]:
         here = rows[alike(kind)]
         places = here[["initiator", "target"]].drop_duplicates()
         own = category[_equal(category["experiment"], kind[0])]
-        kernel = category[_equal(category["kernel"], kind[2])]
+        kernel = own[_equal(own["kernel"], kind[2])]
         size = float(json.loads(str(kind[3])).get("bytes") or 0)
-        return len(places), size, own["point"].nunique(), len(kernel)
+        value = here["value"].median()
+        worth = -math.inf if pd.isna(value) else better * value
+        return len(places), size, own["point"].nunique(), len(kernel), worth
 
     best = max(kinds.itertuples(index=False, name=None), key=weight)
     return rows[alike(best)].drop(columns="_kind")
