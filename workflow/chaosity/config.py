@@ -164,11 +164,12 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, 
     """
     checked = {**config, **{key: numbers(config[key]) for key in OF_NUMBERS if key in config}}
     validate(checked, "config", where)
-    for name in checked["experiments"]:
-        load_experiment(name, f"{where}, experiments")
+    experiments = {
+        name: load_experiment(name, f"{where}, experiments") for name in checked["experiments"]
+    }
     checked["levels"] = checked["levels"] or {}
     for name, levels in checked["levels"].items():
-        varied = varied_by(load_experiment(name, f"{where}, levels"))
+        varied = varied_by(experiments.get(name) or load_experiment(name, f"{where}, levels"))
         for level in levels:
             if level not in varied:
                 raise UserError(

@@ -131,6 +131,8 @@ class Expansion:
         known = benchmark.kernels.get(one.kernel, {})
         arrays = known.get("arrays", 0)
         size = dict(one.levels).get("bytes")
+        if size is None:  # a drive set has no working set, and its points are thousands
+            size = 0 if target.is_drive_set else self.array_bytes(initiator, target, 1)
         return {
             "initiator": {
                 "name": initiator.name,
@@ -154,7 +156,7 @@ class Expansion:
             "kernel_name": one.kernel,
             "arrays": arrays,
             "array_bytes": self.array_bytes(initiator, target, arrays) if arrays else 0,
-            "bytes": size or self.array_bytes(initiator, target, 1),
+            "bytes": size,
             "memory_peak_bytes_per_second": None,
             "host": {
                 "cpu_flags": self.host.topology.host.get("cpu_flags") or [],

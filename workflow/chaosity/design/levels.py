@@ -195,10 +195,10 @@ def lacking_pages(topology: Topology, pages: Any, nodes: set[int]) -> tuple[str,
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":
         return "transparent huge pages are switched off (never)", []
     size = HUGE_PAGES.get(str(pages))
-    pools = [pool for pool in topology.huge_page_pools if pool.page_bytes == size]
-    if size is None or not topology.huge_page_pools:
+    pools = topology.huge_page_pools
+    if size is None or not pools:
         return None
-    reserved = {pool.node for pool in pools if pool.pages > 0}
+    reserved = {pool.node for pool in pools if pool.page_bytes == size and pool.pages > 0}
     lacking = sorted(nodes - reserved)
     if None in reserved or not lacking:  # None: only the machine's total is known
         return None

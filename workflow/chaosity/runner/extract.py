@@ -20,6 +20,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 
@@ -61,8 +62,10 @@ def json_document(text: str) -> Any:
         raise ExtractionError(f"the output is not JSON: {error}") from error
 
 
-def json_lines(text: str) -> list[dict[str, Any]]:
-    """The JSON objects among the lines of a text; other lines are passed over."""
+# The output of a load is asked for each check and each metric of it, one load after the other.
+@lru_cache(maxsize=4)
+def json_lines(text: str) -> tuple[dict[str, Any], ...]:
+    """The JSON objects among the lines of a text, to be read only; other lines are passed over."""
     found = []
     for line in text.splitlines():
         if line.startswith("{"):
@@ -70,7 +73,7 @@ def json_lines(text: str) -> list[dict[str, Any]]:
                 found.append(json.loads(line))
             except ValueError as error:
                 raise ExtractionError(f"a line is not whole JSON: {line[:60]!r}") from error
-    return found
+    return tuple(found)
 
 
 def values(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[Any]:

@@ -152,11 +152,13 @@ class Load:
     def mapping(self) -> str | None:
         """Address of the memory that it measures, where its ready line says it."""
         key = self.spec["placement"].get("mapping")
+        if key is None:
+            return None
         try:
             ready = [line for line in json_lines("".join(self.lines)) if key in line]
         except ExtractionError:
             return None  # judged when the whole output is read
-        return ready[0][key] if key and ready else None
+        return ready[0][key] if ready else None
 
     def look_at_threads(self) -> None:
         """Keep the look that saw most threads: a tool may start and end with one."""

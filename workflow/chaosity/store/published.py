@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import StrictUndefined, TemplateError
+from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from chaosity.config import PUBLISHED, named_document
@@ -59,9 +60,14 @@ def _row(document: Mapping[str, Any], row: Mapping[str, Any], where: str) -> dic
     return {**columns, **numbers, "value": value, "factors": text, "levels": text}
 
 
+@cache
+def _compiled(text: str) -> Template:
+    return ENVIRONMENT.from_string(text)
+
+
 def _fill(text: str, row: Mapping[str, Any], where: str) -> str:
     try:
-        return ENVIRONMENT.from_string(text).render(row)
+        return _compiled(text).render(row)
     except (TemplateError, TypeError) as error:
         raise UserError(f"{text!r} cannot be filled in: {error}", where) from error
 
