@@ -350,3 +350,18 @@ def test_what_does_not_part_is_said(tmp_path):
     said = next(f for f in read_figures(tmp_path) if f.kind == "table").sentence
     assert said.startswith("Concurrent and serial do not part: over all sizes concurrent takes 1.0")
     assert said.endswith("at the largest 1.00 times.")
+
+
+def test_a_curve_with_some_numbers_that_cannot_be_said_tells_the_reasons_of_those_alone(tmp_path):
+    found = latency.small()
+    tidy = latency.tidy(found)
+    shares = tidy["factors"].map(lambda text: json.loads(text).get("share"))
+    other = tidy["point"].map(tidy.loc[shares.notna()].set_index("point")["factors"].to_dict())
+    kept = other.isna() | other.map(lambda text: '"share": 100' in str(text))
+    tidy = tidy[(tidy["experiment"] == "loaded_latency") & kept]
+    spec = next(one for one in latency.EXPERIMENTS if one["experiment"] == "loaded_latency")
+    draw([spec], tidy, latency.topology(found), tmp_path)
+    [table] = next(f for f in read_figures(tmp_path) if f.kind == "curve").tables
+    assert table.notes
+    assert not any("nan" in note for note in table.notes)
+    assert not any("unloaded" in note for note in table.notes)

@@ -198,7 +198,7 @@ def _curve_numbers(cells: Cells) -> TextTable:
         for name in QUANTITIES:
             row, metric = by_quantity[name], metric_of(name, cells)
             shown.append(_curve_cell(row, metric))
-            if row["reason"]:
+            if isinstance(row["reason"], str):
                 head = f"{', '.join(names)}: " if names else ""
                 notes.append(f"{head}{quantity_words(name, metric).lower()}: {row['reason']}.")
         rows.append((*(TextCell(name) for name in names), *shown))
