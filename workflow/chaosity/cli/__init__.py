@@ -7,12 +7,14 @@ import sys
 import click
 
 from chaosity import __version__
+from chaosity.cli.export import export
 from chaosity.cli.plan import plan
 from chaosity.cli.published import published
 from chaosity.cli.report import overview, report, reports
 from chaosity.cli.run import run
 from chaosity.cli.tidy import tidy
 from chaosity.cli.topology import topology
+from chaosity.cli.weights import weights
 from chaosity.errors import UserError
 
 
@@ -22,7 +24,18 @@ def chaosity() -> None:
     """Find out what a server's memory and storage really do."""
 
 
-for command in (topology, plan, run, tidy, published, report, reports, overview):
+for command in (
+    topology,
+    plan,
+    run,
+    tidy,
+    published,
+    report,
+    reports,
+    overview,
+    weights,
+    export,
+):
     chaosity.add_command(command)
 
 

@@ -1,6 +1,7 @@
 """From records to the tidy table: one row a point, replicate, load and metric, in SI units."""
 
 from chaosity.store.history import HISTORY_COLUMNS, history
+from chaosity.store.matrices import Matrix, node_matrices, read_distances, read_matrix
 from chaosity.store.places import (
     LeftOut,
     changed_at,
@@ -17,10 +18,14 @@ __all__ = [
     "COLUMNS",
     "HISTORY_COLUMNS",
     "LeftOut",
+    "Matrix",
     "changed_at",
     "history",
     "left_out_hosts",
+    "node_matrices",
+    "read_distances",
     "read_left_out",
+    "read_matrix",
     "read_published",
     "read_table",
     "several_places",

@@ -1,0 +1,83 @@
+"""A folder of results of a machine that is known by its hwloc XML alone, with made-up values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from chaosity.store import COLUMNS, write_table
+from chaosity.topology import discover_with_xml
+
+BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
+Value = Callable[[int, int], float | None]
+
+
+def rows(
+    value: Value, initiators: list[int], targets: list[int], metric: str, replicates: int = 3
+) -> Iterator[dict[str, Any]]:
+    """A row for each pair of nodes and replicate; None is a measurement that failed."""
+    chase = metric == LATENCY
+    for initiator in initiators:
+        for target in targets:
+            for replicate in range(1, replicates + 1):
+                found = value(initiator, target)
+                kind = "pu" if chase else "node"
+                name = f"pu{initiator * 100}" if chase else f"node{initiator}"
+                yield {
+                    "host": "h",
+                    "configuration": "nps4",
+                    "experiment": "latency_matrix" if chase else "memory_bandwidth",
+                    "point": f"x={name}+node{target}",
+                    "replicate": replicate,
+                    "measured_at": f"2026-11-20T1{replicate}:00:00.000Z",
+                    "status": "failed" if found is None else "valid",
+                    "reason": "killed" if found is None else None,
+                    "load": "chase" if chase else "memory",
+                    "benchmark": "tool",
+                    "category": "memory_latency" if chase else "memory_bandwidth",
+                    "kernel": None if chase else "triad",
+                    "initiator": name,
+                    "initiator_kind": kind,
+                    "initiator_nodes": str(initiator),
+                    "target": f"node{target}",
+                    "target_kind": "node",
+                    "target_nodes": str(target),
+                    "file_backed": False,
+                    "metric": metric,
+                    # The median is what was given; the others are a little off.
+                    "value": found and found * (1.0 + 0.01 * (replicate - 2)),
+                    "factors": "{}",
+                    "levels": "{}",
+                }
+
+
+def table(*parts: Iterator[dict[str, Any]]) -> pd.DataFrame:
+    """The tidy table of some rows."""
+    found = [row for part in parts for row in part]
+    return pd.DataFrame(found, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def folder_of(xml: Path, tidy: pd.DataFrame, folder: Path) -> Path:
+    """The results of a machine."""
+    topology, text = discover_with_xml(str(xml))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "topology.xml").write_text(text)
+    (folder / "topology.json").write_text(json.dumps(topology.to_json()))
+    write_table(tidy, folder / "measurements.parquet")
+    return folder
+
+
+def measured(
+    xml: Path, folder: Path, bandwidth: Value | None = None, latency: Value | None = None
+) -> Path:
+    """The results of a machine, each initiator node on each target node."""
+    topology, _ = discover_with_xml(str(xml))
+    initiators = [node.os_index for node in topology.initiators]
+    targets = [node.os_index for node in topology.targets]
+    given = ((bandwidth, BANDWIDTH), (latency, LATENCY))
+    parts = (rows(value, initiators, targets, metric) for value, metric in given if value)
+    return folder_of(xml, table(*parts), folder)

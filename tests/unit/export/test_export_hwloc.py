@@ -1,0 +1,197 @@
+"""The exported XML is read and answered from by the stock hwloc programs."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from lxml import etree
+from measured_host import BANDWIDTH, folder_of, measured, rows, table
+
+from chaosity.cli import chaosity
+from chaosity.errors import UserError
+from chaosity.export import hwloc_export, read_host
+from chaosity.topology import discover
+
+ROOT = Path(__file__).resolve().parents[3]
+EPYC = ROOT / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"
+HBM = ROOT / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"
+REAL = ROOT.parent / "shared/topologies/xml"
+LSTOPO = shutil.which("lstopo-no-graphics") or shutil.which("lstopo") or "lstopo"
+
+
+def answer(program: str, *arguments: str) -> str:
+    found = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
+    assert not found.stderr
+    return found.stdout.strip()
+
+
+def best(file: Path, attribute: str, cpu: int, *more: str) -> int:
+    """OS index of the node that hwloc-calc takes for the best of all from a processing unit."""
+    asked = ("-i", str(file), "-p", "--po", *more, "--best-memattr", attribute, f"pu:{cpu}")
+    return int(answer("hwloc-calc", *asked))
+
+
+def exported(folder: Path) -> Path:
+    output = folder / "out.xml"
+    found = CliRunner().invoke(chaosity, ["export", "hwloc", str(folder), "--output", str(output)])
+    assert found.exit_code == 0, found.output
+    return output
+
+
+def synthetic(text: str, file: Path) -> Path:
+    subprocess.run([LSTOPO, "-i", text, "--of", "xml", str(file)], check=True)
+    return file
+
+
+class Drawn:
+    """A value for each pair of nodes, drawn once; no order of nodes could give it by chance."""
+
+    def __init__(self, low: float, high: float, seed: int) -> None:
+        self.random, self.low, self.high = random.Random(seed), low, high
+        self.values: dict[tuple[int, int], float] = {}
+
+    def __call__(self, initiator: int, target: int) -> float:
+        drawn = self.random.uniform(self.low, self.high)
+        return self.values.setdefault((initiator, target), drawn)
+
+    def best(self, initiator: int, *, least: bool) -> int:
+        own = {target: value for (row, target), value in self.values.items() if row == initiator}
+        return (min if least else max)(own, key=own.__getitem__)
+
+
+def check_answers(xml: Path, folder: Path, at_most: int = 8) -> int:
+    """Nodes' best targets are those that were drawn, asked from their first and last unit."""
+    bandwidth, latency = Drawn(5e9, 50e9, 1), Drawn(80, 400, 2)
+    output = exported(measured(xml, folder, bandwidth, latency))
+    asked = 0
+    for node in discover(str(xml)).initiators[-at_most:]:
+        for cpu in {node.cpus[0], node.cpus[-1]}:
+            found = best(output, "bandwidth", cpu, "--local-memory-flags", "4")
+            assert found == bandwidth.best(node.os_index, least=False)
+            found = best(output, "latency", cpu, "--local-memory-flags", "4")
+            assert found == latency.best(node.os_index, least=True)
+            asked += 2
+    return asked
+
+
+def test_eight_nodes_answer_as_measured(tmp_path):
+    assert check_answers(EPYC, tmp_path / "r") == 32
+
+
+def test_two_nodes_answer_as_measured(tmp_path):
+    xml = synthetic("package:2 [numa] core:4 pu:2", tmp_path / "two.xml")
+    assert check_answers(xml, tmp_path / "r") == 8
+
+
+def test_nodes_without_units_answer_as_measured(tmp_path):
+    assert check_answers(HBM, tmp_path / "r") == 8
+
+
+@pytest.mark.parametrize("xml", sorted(REAL.glob("*.xml")), ids=lambda path: path.stem)
+def test_real_machines_answer_as_measured(xml, tmp_path):
+    assert check_answers(xml, tmp_path / "r", at_most=3) > 0
+
+
+@pytest.mark.parametrize(("stacked", "node"), [(90e9, 2), (20e9, 0)])
+def test_of_the_local_nodes_the_measured_best_is_named(tmp_path, stacked, node):
+    folder = measured(HBM, tmp_path / "r", lambda i, j: stacked if j >= 2 else 40e9)
+    output = exported(folder)
+    assert best(output, "bandwidth", 0, "--local-memory") == node
+    said = answer("hwloc-info", "-i", str(output), "--best-memattr", "bandwidth", "-p", "pu:0")
+    assert f"NUMANode L#{[0, 2, 1, 3].index(node)} " in f"{said.splitlines()[0]} "
+
+
+def test_lstopo_shows_whole_mib_and_ns(tmp_path):
+    xml = synthetic("package:2 [numa] core:2 pu:1", tmp_path / "two.xml")
+    near, far = 40.0 * 2**30, 1e9
+    folder = measured(xml, tmp_path / "r", lambda i, j: near if i == j else far,
+                      lambda i, j: 81.4 if i == j else 140.6)  # fmt: skip
+    said = answer(LSTOPO, "-i", str(exported(folder)), "--memattrs")
+    bandwidth, latency = said.partition("`Bandwidth'")[2], said.partition("`Latency'")[2]
+    assert "NUMANode L#0 = 40960 from cpuset 0x00000003" in bandwidth
+    assert "NUMANode L#1 = 954 from cpuset 0x00000003" in bandwidth
+    assert "NUMANode L#1 = 81 from cpuset 0x0000000c" in latency
+    assert "NUMANode L#0 = 141 from cpuset 0x0000000c" in latency
+
+
+def claimed(xml: Path, file: Path, *claims: tuple[str, int, str]) -> Path:
+    """A machine whose firmware claims bandwidths: units, target's OS index, MiB/s."""
+    root = etree.parse(str(xml)).getroot()
+    gp = {item.get("os_index"): item.get("gp_index")
+          for item in root.iterfind(".//object[@type='NUMANode']")}  # fmt: skip
+    claim = etree.SubElement(root, "memattr", name="Bandwidth", flags="5")
+    for cpus, target, value in claims:
+        etree.SubElement(
+            claim, "memattr_value", target_obj_type="NUMANode", value=value,
+            target_obj_gp_index=gp[str(target)], initiator_cpuset=cpus,
+        )  # fmt: skip
+    etree.ElementTree(root).write(str(file))
+    return file
+
+
+def test_firmwares_claims_do_not_compete_with_measurements(tmp_path):
+    two = synthetic("package:2 [numa] core:2 pu:1", tmp_path / "two.xml")
+    xml = claimed(two, tmp_path / "hmat.xml", ("0x1", 1, "99999999"), ("0xc", 0, "77"))
+    assert best(xml, "bandwidth", 0, "--local-memory-flags", "4") == 1
+    only_node_0 = rows(lambda i, j: 30e9, [0], [0], BANDWIDTH)
+    found = hwloc_export(read_host(folder_of(xml, table(only_node_0), tmp_path / "r")))
+    (tmp_path / "out.xml").write_text(found.xml)
+    assert best(tmp_path / "out.xml", "bandwidth", 0, "--local-memory-flags", "4") == 0
+    # Nothing was measured from node 1, so what firmware claims of it stays.
+    assert best(tmp_path / "out.xml", "bandwidth", 2, "--local-memory-flags", "4") == 0
+    assert "99999999" not in found.xml and 'value="77"' in found.xml
+    assert "Bandwidth: 1 claim of firmware taken out" in " ".join(found.notes)
+    assert "Bandwidth: 1 claim of firmware kept" in " ".join(found.notes)
+
+
+def test_what_is_left_out_is_said(tmp_path):
+    def value(initiator: int, target: int) -> float | None:
+        return None if (initiator, target) == (0, 5) else 30e9
+
+    found = hwloc_export(read_host(measured(EPYC, tmp_path / "r", value)))
+    assert found.values == 63
+    said = "\n".join(found.notes)
+    assert "63 values written, medians of triad of memory_bandwidth, tool." in said
+    assert "left out node 0 to 5 (killed)." in said
+    assert "Latency: nothing to write" in said
+
+
+def test_a_node_that_hwloc_does_not_show_is_left_out(tmp_path):
+    folder = folder_of(EPYC, table(rows(lambda i, j: 1e9, [0], [0, 42], BANDWIDTH)), tmp_path / "r")
+    found = hwloc_export(read_host(folder))
+    assert found.values == 1
+    assert "0 to 42 (hwloc shows no node 42)" in "\n".join(found.notes)
+
+
+def test_the_file_says_where_its_values_are_from(tmp_path):
+    output = exported(measured(EPYC, tmp_path / "r", lambda i, j: 30e9))
+    said = answer("hwloc-info", "-i", str(output), "machine:0")
+    assert "info ChaosityBandwidth = 64 values, measured: triad of memory_bandwidth, tool" in said
+    assert discover(str(output)).memory_attributes[0].value == pytest.approx(30e9, rel=1e-4)
+
+
+def test_what_discovery_found_is_not_written_over(tmp_path):
+    folder = measured(EPYC, tmp_path / "r", lambda i, j: 30e9)
+    before = (folder / "topology.xml").read_text()
+    arguments = ["export", "hwloc", str(folder), "--output", str(folder / "topology.xml")]
+    found = CliRunner().invoke(chaosity, arguments)
+    assert isinstance(found.exception, UserError)
+    assert (folder / "topology.xml").read_text() == before
+
+
+@pytest.mark.parametrize("name", ["topology.json", "topology.xml", "measurements.parquet"])
+def test_a_folder_without_results_is_refused(tmp_path, name):
+    folder = measured(EPYC, tmp_path / "r", lambda i, j: 30e9)
+    (folder / name).unlink()
+    with pytest.raises(UserError, match=f"there is no {name}"):
+        read_host(folder)
+
+
+def test_nothing_measured_yet_is_said(tmp_path):
+    with pytest.raises(UserError, match="nothing was measured yet"):
+        read_host(measured(EPYC, tmp_path / "r", lambda i, j: None))

@@ -1,0 +1,158 @@
+"""What schedulers get: by a closed schema, with n and interval for each number."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import synthetic
+import synthetic_latency
+from click.testing import CliRunner
+from measured_host import BANDWIDTH, LATENCY, folder_of, measured
+
+from chaosity.cli import chaosity
+from chaosity.config import schema, validate
+from chaosity.errors import UserError
+from chaosity.export import node_cells, placement_document, read_host
+from chaosity.store import COLUMNS
+
+EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
+
+
+def document(tidy: pd.DataFrame, folder: Path) -> dict:
+    return placement_document(read_host(folder_of(EPYC, tidy.astype(COLUMNS), folder)))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """All experiments of the paper's server, some points failed or missing."""
+    tidy = synthetic_latency.tidy(synthetic.epyc(), more=True)
+    return document(tidy, tmp_path_factory.mktemp("whole") / "r")
+
+
+def test_it_fits_its_schema(whole):
+    validate(json.loads(json.dumps(whole, allow_nan=False)), "placement", "document")
+
+
+def test_the_schema_is_closed_everywhere():
+    def objects(part):
+        if isinstance(part, dict):
+            if part.get("type") == "object":
+                yield part
+            for value in part.values():
+                yield from objects(value)
+        elif isinstance(part, list):
+            for value in part:
+                yield from objects(value)
+
+    found = list(objects(schema("placement").schema))
+    free = [one for one in found if one.get("additionalProperties") is not False]
+    assert len(found) > 10
+    assert [one.get("description") for one in free] == [
+        "of the point and what was varied of the load"
+    ]
+
+
+def test_every_placement_of_memory_has_bandwidth_and_latency(whole):
+    placements = {(p["initiator_node"], p["target_node"]): p for p in whole["memory"]["placements"]}
+    assert len(placements) == 64
+    near, far = placements[0, 0], placements[0, 7]
+    assert near["relation"] == "same_node" and far["relation"] == "other_package"
+    assert near[BANDWIDTH]["median"] == pytest.approx(41.2e9, rel=0.1)
+    assert near[BANDWIDTH]["low"] < near[BANDWIDTH]["median"] < near[BANDWIDTH]["high"]
+    assert near[BANDWIDTH]["n"] == 3
+    assert far[LATENCY]["median"] > near[LATENCY]["median"]
+
+
+def test_placements_that_failed_are_named_with_the_reason(whole):
+    left_out = {(o["initiator_node"], o["target_node"]): o for o in whole["memory"]["left_out"]}
+    assert "pages are on node 4" in left_out[2, 5]["reason"]
+    assert left_out[7, 7]["reason"] == "not measured yet"
+    failed = next(p for p in whole["memory"]["placements"]
+                  if (p["initiator_node"], p["target_node"]) == (2, 5))  # fmt: skip
+    assert failed[BANDWIDTH] is None and failed[LATENCY] is not None
+
+
+def test_drive_sets_name_their_best_nodes_first(whole):
+    sets = {(s["target"], s["initiator_kind"]): s for s in whole["drive_sets"]}
+    found = sets["node7drives", "node"]
+    medians = [one[BANDWIDTH]["median"] for one in found["ranked"]]
+    assert medians == sorted(medians, reverse=True) and len(medians) == 8
+    assert found["ranked"][0]["relation"] != "other_package"
+    assert found["ranked"][0]["ratio_to_best"]["median"] == 1.0
+    assert found["ranked"][-1]["ratio_to_best"]["high"] < 1.0
+    assert (found["drives"], found["drive_nodes"]) == (4, [7])
+
+
+def test_interference_is_told_by_relation(whole):
+    found = {(one["load"], one["beside"], one["relation"]): one
+             for one in whole["interference"]["by_relation"]}  # fmt: skip
+    near = found["memory", "storage", "same_node"]
+    far = found["memory", "storage", "other_package"]
+    assert near["worst"]["ratio_to_alone"]["median"] < 0.6
+    assert far["worst"]["ratio_to_alone"]["median"] > near["worst"]["ratio_to_alone"]["median"]
+    ratio = near["worst"]["ratio_to_alone"]
+    assert ratio["n"] >= 1 and near["cells"] > 1
+
+
+def test_of_latency_the_worst_company_is_the_one_that_makes_it_longest(whole):
+    found = [one for one in whole["interference"]["by_relation"] if one["less_is_better"]]
+    assert found
+    for one in found:
+        own = [
+            cell["ratio_to_alone"]["median"]
+            for cell in whole["interference"]["cells"]
+            if (cell["load"], cell["kernel"], cell["metric"])
+            == (one["load"], one["kernel"], one["metric"])
+            and (one["beside"], one["relation"])
+            in {(other["load"], other["relation"]) for other in cell["beside"]}
+        ]
+        assert one["worst"]["ratio_to_alone"]["median"] == max(own)
+
+
+def test_a_single_replicate_has_no_interval(tmp_path):
+    found = document(synthetic.epyc(replicates=1).tidy(), tmp_path / "r")
+    validate(found, "placement", "document")
+    first = found["memory"]["placements"][0][BANDWIDTH]
+    assert (first["low"], first["high"], first["n"]) == (None, None, 1)
+
+
+def test_it_says_where_and_when(whole):
+    assert (whole["host"], whole["configuration"]) == ("epyc7413", "nps4")
+    assert whole["measured_at_first"] < whole["measured_at_last"]
+    assert whole["memory"]["measured"][BANDWIDTH].startswith("triad of memory_bandwidth")
+
+
+def test_a_cache_is_not_taken_for_memory(tmp_path):
+    tidy = synthetic_latency.tidy(synthetic.epyc())
+    one_a_node = {f"pu{6 * node}" for node in range(8)}
+    sized = tidy[(tidy["experiment"] == "latency_by_size") & tidy["initiator"].isin(one_a_node)]
+    assert not sized.empty
+    both = pd.concat([tidy[tidy["experiment"] == "memory_bandwidth"], sized])
+    host = read_host(folder_of(EPYC, both.astype(COLUMNS), tmp_path / "r"))
+    assert node_cells(host, LATENCY) is None
+
+
+def test_one_thread_is_not_taken_for_a_node(tmp_path):
+    tidy = synthetic.epyc().tidy()
+    threads = tidy[tidy["initiator_kind"] == "pu"]
+    host = read_host(folder_of(EPYC, threads, tmp_path / "r"))
+    assert node_cells(host, BANDWIDTH) is None
+
+
+def test_the_command_writes_it(tmp_path):
+    folder = measured(EPYC, tmp_path / "r", lambda i, j: 30e9, lambda i, j: 90.0)
+    output = tmp_path / "p.json"
+    arguments = ["export", "json", str(folder), "--output", str(output)]
+    found = CliRunner().invoke(chaosity, arguments)
+    assert found.exit_code == 0 and not found.output
+    read = json.loads(output.read_text())
+    validate(read, "placement", "document")
+    assert read["drive_sets"] == [] and len(read["memory"]["placements"]) == 64
+
+
+def test_a_document_of_another_form_is_refused():
+    with pytest.raises(UserError, match="schema_version"):
+        validate({}, "placement", "document")

@@ -1,0 +1,84 @@
+"""Weights of a host: each node, each package, all nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from measured_host import measured
+
+from chaosity.cli import chaosity
+from chaosity.errors import UserError
+from chaosity.export import read_host, weights_export
+
+EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
+HBM = EPYC.with_name("xeon-max-2s-hbm-flat.xml")
+
+
+def near_and_far(initiator: int, target: int) -> float:
+    return 40e9 if initiator == target else 30e9 if initiator // 4 == target // 4 else 10e9
+
+
+def test_nodes_packages_and_all_are_the_sets_of_workers(tmp_path):
+    found = weights_export(read_host(measured(EPYC, tmp_path / "r", near_and_far)))
+    names = [*(f"node{node}" for node in range(8)), "package0", "package1", "all"]
+    assert list(found.sets) == names
+    assert found.sets["package1"].workers == (4, 5, 6, 7)
+    assert found.sets["all"].weights == pytest.approx(dict.fromkeys(range(8), 1 / 8))
+    assert found.sets["all"].kernel.weights == dict.fromkeys(range(8), 1)
+    assert found.sets["package0"].weights == pytest.approx(
+        {node: (30 if node < 4 else 10) / 160 for node in range(8)}
+    )
+    assert found.sets["node0"].weights[0] == pytest.approx(40 / 170)
+
+
+def test_nodes_without_units_get_pages_and_are_no_workers(tmp_path):
+    folder = measured(HBM, tmp_path / "r", lambda i, j: 80e9 if j >= 2 else 40e9)
+    found = weights_export(read_host(folder))
+    assert set(found.sets) == {"node0", "node1", "all"}
+    assert found.sets["all"].kernel.weights == {0: 1, 1: 1, 2: 2, 3: 2}
+
+
+def test_a_set_whose_path_failed_is_left_out_and_said(tmp_path):
+    def value(initiator: int, target: int) -> float | None:
+        return None if (initiator, target) == (3, 0) else near_and_far(initiator, target)
+
+    found = weights_export(read_host(measured(EPYC, tmp_path / "r", value)))
+    assert set(found.left_out) == {"node3", "package0", "all"}
+    assert "from node 3 to node 0" in found.left_out["all"]
+    assert "package1" in found.sets
+
+
+def run(*arguments: str) -> str:
+    found = CliRunner().invoke(chaosity, ["export", "weights", *arguments])
+    if found.exception:
+        raise found.exception
+    return found.stdout
+
+
+def test_the_command_prints_lines_that_a_shell_takes(tmp_path):
+    folder = measured(EPYC, tmp_path / "r", near_and_far)
+    lines = run(str(folder)).splitlines()
+    assert "one set of weights for the whole machine" in " ".join(lines)
+    assert "# Interleave weights of h, nps4" in lines
+    start = lines.index(next(line for line in lines if line.startswith("# workers package0")))
+    block = lines[start + 2 : start + 11]
+    assert block[0] == "echo 3 > /sys/kernel/mm/mempolicy/weighted_interleave/node0"
+    assert block[8] == "numactl --cpunodebind=0-3 --weighted-interleave=0-7 PROGRAM"
+    assert all(line[:1] in ("", "#") or line.split()[0] in ("echo", "numactl") for line in lines)
+
+
+def test_the_command_prints_json(tmp_path):
+    folder = measured(EPYC, tmp_path / "r", near_and_far)
+    found = json.loads(run(str(folder), "--json", "--dwp", "1"))
+    assert found["worker_sets"]["node2"]["kernel_weights"] == {"2": 1}
+    assert found["measured"] == "triad of memory_bandwidth, tool"
+    assert (found["schema_version"], found["host"], found["left_out"]) == (1, "h", {})
+
+
+def test_without_a_pair_of_nodes_there_are_no_weights(tmp_path):
+    folder = measured(EPYC, tmp_path / "r", latency=lambda i, j: 80.0)
+    with pytest.raises(UserError, match="no bandwidth from a node"):
+        run(str(folder))

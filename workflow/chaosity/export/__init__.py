@@ -1,0 +1,17 @@
+"""Handing measurements on: to hwloc's programs, to the kernel's interleaving, to schedulers."""
+
+from chaosity.export.hwloc import HwlocExport, hwloc_export
+from chaosity.export.measured import Host, node_cells, read_host
+from chaosity.export.placement import placement_document
+from chaosity.export.weights import WeightsExport, weights_export
+
+__all__ = [
+    "Host",
+    "HwlocExport",
+    "WeightsExport",
+    "hwloc_export",
+    "node_cells",
+    "placement_document",
+    "read_host",
+    "weights_export",
+]

@@ -1,0 +1,17 @@
+"""Interleave weights from measured bandwidth, and what a placement of pages is to be expected."""
+
+from chaosity.weights.advice import Advice, advise
+from chaosity.weights.canonical import canonical_weights, towards_workers
+from chaosity.weights.kernel import KernelWeights, kernel_weights
+from chaosity.weights.placement import placement_bandwidth, uniform
+
+__all__ = [
+    "Advice",
+    "KernelWeights",
+    "advise",
+    "canonical_weights",
+    "kernel_weights",
+    "placement_bandwidth",
+    "towards_workers",
+    "uniform",
+]
