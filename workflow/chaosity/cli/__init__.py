@@ -7,8 +7,10 @@ import sys
 import click
 
 from chaosity import __version__
+from chaosity.cli.compare import compare_command
 from chaosity.cli.export import export
 from chaosity.cli.plan import plan
+from chaosity.cli.profile import profile
 from chaosity.cli.published import published
 from chaosity.cli.report import overview, report, reports
 from chaosity.cli.run import run
@@ -35,6 +37,8 @@ for command in (
     overview,
     weights,
     export,
+    compare_command,
+    profile,
 ):
     chaosity.add_command(command)
 

@@ -1,0 +1,276 @@
+"""Two selections of the tidy table against each other."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twins_of import host
+
+from chaosity.cli import chaosity
+from chaosity.compare import compare
+from chaosity.errors import UserError
+from chaosity.store import HISTORY_COLUMNS, write_table
+
+
+def nps4(**keys):
+    given = {"seed": 3, **keys}
+    return synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, 6, **given).tidy()
+
+
+def nps1():
+    return synthetic.Machine(
+        "h", ((0,), (1,)), {0: 4, 1: 4}, 12, configuration="nps1", seed=4, day="2026-11-18"
+    ).tidy()
+
+
+def cell(found, **wanted):
+    rows = found.cells
+    for column, value in wanted.items():
+        rows = rows[rows[column] == value]
+    assert len(rows) == 1
+    return rows.iloc[0]
+
+
+def test_equal_hosts_have_no_clear_difference():
+    found = compare(host("a", 1), host("b", 2), names=("a", "b"))
+    assert set(found.cells["verdict"]) == {"no difference detected"}
+    assert "no difference of 5 % or more detected in 16 cells at n = 3" in found.sentences[0]
+    [group] = found.groups
+    assert group.low < 1.0 < group.high and group.cells == 16
+    assert (found.matched_by, found.paired) == ("place", False)
+
+
+def test_a_slow_path_is_the_worst_cell_with_its_interval():
+    slow = {"node2 -> node1": 0.8}
+    found = compare(host("a", 1, factor=slow), host("b", 2), names=("a", "b"))
+    worst = found.cells.iloc[0]
+    assert (worst["initiator"], worst["target"], worst["verdict"]) == ("node2", "node1", "worse")
+    assert worst["low"] < worst["ratio"] < worst["high"] < 0.9
+    assert worst["ratio"] == pytest.approx(0.8, rel=0.03)
+    assert "1 of 16 cells differ clearly by 5 % or more, 1 worse" in found.sentences[0]
+    assert "memory bandwidth of node2 → node1, triad, 0." in found.sentences[0]
+
+
+def test_a_longer_latency_is_worse():
+    slow = {"node2 -> node1": 1.25}
+    found = compare(
+        host("a", 1, metric="latency_ns", factor=slow), host("b", 2, metric="latency_ns")
+    )
+    assert found.cells.iloc[0]["verdict"] == "worse"
+    assert found.cells.iloc[0]["ratio"] > 1.2
+
+
+def test_a_clear_difference_below_five_percent_does_not_matter():
+    found = compare(
+        host("a", 1, noise=1e-4, factor={"node1": 0.97}), host("b", 2, noise=1e-4)
+    )  # fmt: skip
+    assert found.cells["p_adjusted"].min() < 1e-4
+    assert set(found.cells["verdict"]) == {"no difference detected"}
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    replicates=st.integers(1, 5),
+    other=st.integers(1, 5),
+    factor=st.floats(0.3, 3.0),
+)
+def test_the_other_way_round_everything_is_the_reciprocal(seed, replicates, other, factor):
+    a = host("a", seed, nodes=2, replicates=replicates, factor={"node1": factor})
+    b = host("b", seed + 1, nodes=2, replicates=other)
+    there, back = compare(a, b), compare(b, a)
+    key = ["initiator", "target"]
+    pair = there.cells.merge(back.cells, on=key, suffixes=("", "_back"))
+    assert np.allclose(pair["ratio"] * pair["ratio_back"], 1.0)
+    known = pair["low"].notna()
+    assert known.all() == (replicates > 1 and other > 1)
+    assert np.allclose((pair["low"] * pair["high_back"])[known].astype(float), 1.0)
+    turned = pair["verdict_back"].replace({"better": "worse", "worse": "better"})
+    assert list(pair["verdict"]) == list(turned)
+    [one], [two] = there.groups, back.groups
+    assert one.ratio * two.ratio == pytest.approx(1.0)
+    assert one.low * two.high == pytest.approx(1.0)
+    assert (one.better, one.worse) == (two.worse, two.better)
+
+
+def test_with_a_single_replicate_nothing_is_said_to_differ():
+    found = compare(host("a", 1, replicates=1, factor={"node1": 0.5}), host("b", 2))
+    assert set(found.cells["verdict"]) == {"cannot be said"}
+    assert found.cells["low"].isna().all() and found.cells["p"].isna().all()
+    assert found.groups[0].unsaid == 16
+    words = "whether 16 cells differ cannot be said, for a side has one replicate."
+    assert found.sentences[0] == f"left against right: {words}"
+
+
+def test_two_kernels_of_one_run_are_paired():
+    table = nps4()
+    triad, copy = (table[table["kernel"] == kernel] for kernel in ("triad", "copy"))
+    found = compare(triad, copy, ignore=["kernel"])
+    assert found.paired and "ratios are medians over pairs" in found.notes[-1]
+    assert len(found.cells) == 4 and set(found.cells["initiator"]) == set(found.cells["target"])
+    assert found.groups[0].ratio == pytest.approx(1.0 / 0.93, rel=0.03)
+
+
+def test_what_drifts_between_blocks_cancels_where_replicates_are_pairs():
+    table = host("a", 1, noise=1e-3)
+    drift = table["replicate"].astype(float).map({1.0: 1.0, 2.0: 0.7, 3.0: 0.5})
+    table = table.assign(value=table["value"] * drift)
+    other = table.assign(kernel="copy", value=table["value"] * 0.9)
+    found = compare(table, other, ignore=["kernel"])
+    assert (found.cells["low"] > 1.1).all() and (found.cells["high"] < 1.12).all()
+    later = other.assign(measured_at=other["measured_at"].str.replace("2026", "2027"))
+    assert not compare(table, later, ignore=["kernel"]).paired
+
+
+def test_other_firmware_modes_are_compared_by_class():
+    found = compare(nps1(), nps4(), names=("nps1", "nps4"))
+    assert found.matched_by == "class"
+    near = cell(found, experiment="memory_bandwidth", initiator_kind="node", part="same_node",
+                kernel="triad")  # fmt: skip
+    assert (near["places_left"], near["places_right"]) == (2, 4)
+    assert (near["n_left"], near["n_right"]) == (3, 3)
+    assert near["ratio"] == pytest.approx(1.0, abs=0.05)
+    assert any("same package" in words for words in found.only_right)
+    assert "initiator node has 12 threads in nps1 and 6 in nps4" in found.notes
+
+
+def test_what_ran_beside_a_load_has_to_be_the_same():
+    alone = nps4()
+    alone = alone[alone["experiment"] == "memory_bandwidth"]
+    company = nps4(seed=9)
+    company = company[company["experiment"] == "interference"]
+    company = company.assign(experiment="memory_bandwidth")
+    found = compare(alone, company)
+    assert set(found.cells["company"]) == {""}
+    assert "beside other loads" not in {group.group for group in found.groups}
+
+
+def test_a_cell_that_failed_on_one_side_is_said_to_have_failed():
+    failed = host("b", 2)
+    bad = (failed["initiator"] == "node1") & (failed["target"] == "node0")
+    failed.loc[bad, "status"] = "failed"
+    failed.loc[bad, "value"] = pd.NA
+    found = compare(host("a", 1), failed, names=("a", "b"))
+    assert found.only_left == {
+        "memory_bandwidth, node → other package, failed or missing on the other side": 1
+    }
+    assert len(found.cells) == 15
+
+
+def test_nothing_in_common_is_an_error_that_says_what_there_is():
+    with pytest.raises(UserError, match=r"a has bandwidth of .*, b has latency of"):
+        compare(host("a", 1), host("b", 2, metric="latency_ns"), names=("a", "b"))
+
+
+def test_eras_of_a_history_are_two_selections_like_any_other():
+    before = host("a", 1).assign(era=1, asked="x")
+    after = host("a", 2, factor={"node2": 0.8}).assign(era=2, asked="x")
+    found = compare(after, before)
+    assert not found.paired
+    worse = found.cells[found.cells["verdict"] == "worse"]
+    assert set(worse["target"]) == {"node2"} and len(worse) == 4
+    with pytest.raises(UserError):
+        compare(after, before.assign(asked="y", metric="latency_ns"))
+
+
+def test_others_programs_are_compared_by_category_and_named():
+    theirs = host("b", 2, replicates=1, threads=12).assign(benchmark="mlc", kernel="read")
+    ours = pd.concat([host("a", 1, kernel="triad"), host("a", 3, kernel="read")])
+    found = compare(ours, theirs, names=("a", "b"))
+    assert {"own node", "other nodes"} == set(found.cells["part"])
+    assert found.notes[0] == (
+        "memory bandwidth is of chaosity bandwidth (read) against mlc (read): a part of any "
+        "difference may be theirs"
+    )
+
+
+def test_latency_from_a_unit_is_compared_with_latency_from_its_node():
+    theirs = host("b", 2, metric="latency_ns", replicates=1).assign(benchmark="mlc", threads=pd.NA)
+    ours = host("a", 1, metric="latency_ns").assign(initiator_kind="pu", threads=1)
+    found = compare(ours, theirs.astype({"threads": "Int64"}))
+    assert list(found.cells["part"].sort_values()) == ["other nodes", "own node"]
+    as_bandwidth = [table.assign(metric="bandwidth_bytes_per_second") for table in (ours, theirs)]
+    with pytest.raises(UserError):
+        compare(*as_bandwidth)
+
+
+@pytest.fixture
+def results(tmp_path):
+    for name, seed, factor in (("a", 1, {"node1": 0.8}), ("b", 2, {}), ("c", 3, {})):
+        folder = tmp_path / name / "nps4"
+        folder.mkdir(parents=True)
+        write_table(host(name, seed, factor=factor), folder / "measurements.parquet")
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(chaosity, ["compare", *map(str, arguments)])
+
+
+def test_the_command_says_the_verdict_first(results):
+    done = run(results / "a/nps4", results / "b/nps4/measurements.parquet")
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.output.split())
+    assert words.startswith("a nps4 against b nps4: 4 of 16 cells differ clearly")
+    assert "a third decides" in words
+    assert "and 1 cell more: --all shows them." in words
+    more = run(results / "a/nps4", results / "b/nps4", "--all", "--where", "target=node1")
+    assert "4 of 4 cells differ" in " ".join(more.output.split())
+
+
+def test_the_commands_json_is_whole(results):
+    done = run(results / "a/nps4", results / "b/nps4", "--json")
+    found = json.loads(done.output)
+    assert (found["left"], found["right"], found["paired"]) == ("a nps4", "b nps4", False)
+    assert len(found["cells"]) == 16
+    assert found["groups"][0]["worse"] == 4
+
+
+def test_three_are_looked_at_for_the_one_that_is_not_equal(results):
+    done = run(*(results / f"{name}/nps4" for name in "abc"))
+    words = " ".join(done.output.split())
+    assert words.startswith("a nps4 is not equal to the others: 4 of 16 cells differ clearly")
+
+
+def test_conditions_may_differ_between_the_sides(results):
+    table = results / "a/nps4"
+    done = run(f"{table}#target=node1", f"{table}#target=node0", "--json")
+    found = json.loads(done.output)
+    assert found["left"] == "a nps4, target node1"
+    assert {cell["initiator"] for cell in found["cells"]} <= {"node0", "node1", "node2", "node3"}
+    assert found["paired"]
+
+
+def test_before_and_after_are_eras_of_the_history(tmp_path):
+    eras = [host("a", one, factor=factor).assign(era=one, asked="x", components="{}")
+            for one, factor in ((1, {"node2": 0.7}), (2, {}))]  # fmt: skip
+    path = tmp_path / "history.parquet"
+    write_table(pd.concat(eras), path, HISTORY_COLUMNS)
+    done = run(f"{path}#era=2", f"{path}#era=1", "--json")
+    found = json.loads(done.output)
+    assert (found["left"], found["right"]) == ("a nps4, era 2", "a nps4, era 1")
+    assert not found["paired"] and found["matched_by"] == "place"
+    assert found["groups"][0]["better"] == 4 and found["groups"][0]["worse"] == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["nothing"], "is not there"),
+        (["a/nps4"], "name a second selection"),
+        (["a/nps4", "b/nps4#kernal=triad"], "there is no column 'kernal'; did you mean kernel"),
+        (["a/nps4", "b/nps4#kernel=tried"], "no row has kernel 'tried'; did you mean triad"),
+        (["a/nps4", "b"], "holds no measurements.parquet"),
+    ],
+)
+def test_errors_are_one_sentence(results, given, words):
+    done = run(*(results / one for one in given))
+    assert isinstance(done.exception, UserError)
+    assert words in str(done.exception)

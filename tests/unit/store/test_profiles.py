@@ -1,0 +1,449 @@
+"""The profile database, and bundles of it that give away no names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+import synthetic
+from click.testing import CliRunner
+
+from chaosity.cli import chaosity
+from chaosity.errors import UserError
+from chaosity.store import COLUMNS, bundles, read_table, write_table
+from chaosity.store.anonymous import public_topology
+from chaosity.store.bundles import import_bundle, publish, read_bundle
+from chaosity.store.collecting import collect
+from chaosity.store.profiles import TABLES, find_profiles, is_database, table_of
+
+HOST = "db-prod-17.acme.example"
+SERIAL = "S6XPNX0T412345"
+# What must not leave the house, each at the places where it really stands.
+SECRETS = {
+    "host": HOST, "short name": "db-prod-17", "domain": "acme.example", "serial": SERIAL,
+    "module": "DIMM0SER1AL", "gpu": "GPU-5f2c-1324", "address": "192.168.77.41",
+    "mac": "3c:ec:ef:12:34:56", "user": "alice", "path": "/scratch/alice", "cgroup": "user-4711",
+    "note": "rack B7 shelf 3", "slot": "0000-21-00-0", "pci": "0000:21:00.0", "own": "zebra",
+    "uuid": "4c4c4544-0042", "build": "acme1", "second": "T13:45",
+}  # fmt: skip
+
+
+def machine(**keys):
+    given = {"seed": 5, **keys}
+    return synthetic.Machine(
+        keys.pop("host", "epyc1"), ((0,), (1,)), {0: 2, 1: 1}, 4,
+        **{key: value for key, value in given.items() if key != "host"},
+    )  # fmt: skip
+
+
+def write_results(folder, found, *, table=None, system=None, topology=None, components=None):
+    place = folder / found.host / found.configuration
+    (place / "components").mkdir(parents=True, exist_ok=True)
+    write_table(found.tidy() if table is None else table, place / "measurements.parquet")
+    documents = found.components() if components is None else components
+    documents = {**documents, "system": system or synthetic.system(found)}
+    for name, document in documents.items():
+        (place / f"components/{name}.json").write_text(json.dumps(document))
+    (place / "topology.json").write_text(json.dumps(topology or found.topology()))
+    return place
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Results of two hosts, their database, and a bundle of one; not to be changed."""
+    folder = tmp_path_factory.mktemp("profiles")
+    for found in (machine(), machine(configuration="nps1", seed=6), machine(host="epyc2", seed=7)):
+        write_results(folder / "results", found)
+    collect([folder / "results"], folder / "profiles.duckdb")
+    publish(folder / "profiles.duckdb", folder / "good.zip", host="epyc2")
+    return folder
+
+
+@pytest.fixture
+def results(made):
+    return made / "results"
+
+
+@pytest.fixture
+def database(made, tmp_path):
+    return Path(shutil.copy(made / "profiles.duckdb", tmp_path))
+
+
+@pytest.fixture
+def bundle(made):
+    return made / "good.zip"
+
+
+def rows_of(path):
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return {name: connection.execute(f"FROM {name} ORDER BY ALL").df() for name in TABLES}
+
+
+def test_every_host_and_configuration_is_collected(results, tmp_path):
+    path = tmp_path / "all.duckdb"
+    done = collect([results], path)
+    assert done.added == ("epyc1 nps1", "epyc1 nps4", "epyc2 nps4")
+    assert is_database(path)
+    [found] = find_profiles(path, host="epyc1", configuration="nps4")
+    assert (found["packages"], found["nodes"], found["drives"]) == (2, 2, {"Corsair MP600 PRO": 3})
+    assert found["cpu_model"].startswith("AMD EPYC 7413")
+    assert found["memory_bytes"] == 2 * 32 * 2**30
+    table = table_of(path, found["id"])
+    pd.testing.assert_frame_equal(
+        table.sort_values(["point", "load", "replicate"], ignore_index=True),
+        read_table(results / "epyc1/nps4/measurements.parquet").sort_values(
+            ["point", "load", "replicate"], ignore_index=True
+        ),
+    )
+
+
+def test_collecting_twice_changes_nothing(results, database):
+    before = rows_of(database)
+    done = collect([results], database)
+    assert done.added == done.replaced == () and len(done.unchanged) == 3
+    for name, rows in rows_of(database).items():
+        pd.testing.assert_frame_equal(rows, before[name])
+
+
+def test_a_newer_run_replaces_and_an_older_one_does_not(results, database, tmp_path):
+    newer = machine(seed=9, day="2026-12-01")
+    write_results(tmp_path / "later", newer)
+    assert collect([tmp_path / "later"], database).replaced == ("epyc1 nps4",)
+    assert len(find_profiles(database)) == 3
+    [found] = find_profiles(database, host="epyc1", configuration="nps4")
+    assert found["measured_to"].startswith("2026-12-01")
+    assert len(table_of(database, found["id"])) == len(newer.tidy())
+    assert collect([results], database).older == ("epyc1 nps4",)
+    [found] = find_profiles(database, host="epyc1", configuration="nps4")
+    assert found["measured_to"].startswith("2026-12-01")
+
+
+def test_a_folder_of_one_configuration_will_do_and_an_empty_one_is_an_error(results, tmp_path):
+    assert collect([results / "epyc1/nps4"], tmp_path / "a.duckdb").added == ("epyc1 nps4",)
+    assert collect([results / "epyc1"], tmp_path / "b.duckdb").added == ("epyc1 nps1", "epyc1 nps4")
+    with pytest.raises(UserError, match=r"has no measurements.parquet"):
+        collect([results / "epyc1/nps4/components"], tmp_path / "c.duckdb")
+
+
+@pytest.mark.parametrize(
+    ("asked", "number"),
+    [
+        ({"cpu": "epyc 7413"}, 3), ({"configuration": "nps4"}, 2), ({"drive": "mp600"}, 3),
+        ({"drive": "Samsung"}, 0), ({"host": "epyc2"}, 1), ({"cpu": "%"}, 0),
+        ({"cpu": "epyc", "configuration": "nps1"}, 1), ({"host": "' OR true --"}, 0),
+    ],
+)  # fmt: skip
+def test_profiles_are_found_by_what_they_are(database, asked, number):
+    assert len(find_profiles(database, **asked)) == number
+
+
+def test_another_file_is_not_taken_for_a_database(tmp_path):
+    other = tmp_path / "other.duckdb"
+    other.write_text("hello, this is a text")
+    with pytest.raises(UserError, match="is no DuckDB database"):
+        find_profiles(other)
+    with pytest.raises(UserError, match="is not there"):
+        find_profiles(tmp_path / "none.duckdb")
+    with duckdb.connect(str(tmp_path / "mine.duckdb")) as connection:
+        connection.execute("CREATE TABLE t (a INTEGER)")
+    with pytest.raises(UserError, match="not one of profiles"):
+        find_profiles(tmp_path / "mine.duckdb")
+
+
+def test_a_database_of_a_newer_chaosity_is_refused(database):
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("UPDATE about SET schema_version = 9")
+    with pytest.raises(UserError, match="newer chaosity"):
+        find_profiles(database)
+
+
+# What leaves the house.
+
+
+def secret_host(folder):
+    """A host with all secrets at the places where they really stand."""
+    found = machine(host=HOST)
+    table = found.tidy()
+    slot = next(name for name in found.components() if name.startswith("drive"))
+    table["target"] = table["target"].replace(slot, f"drive-{SERIAL}")
+    table["point"] = table["point"].str.replace(slot, f"drive-{SERIAL}")
+    table["factors"] = json.dumps({"storage_node": f"drive-{SERIAL}", "zebra": "zebra",
+                                   "pages": "/scratch/alice", "drives": 2})  # fmt: skip
+    table["levels"] = json.dumps({"zebra": 1, "mode": HOST})
+    table.loc[table.index[:30], "reason"] = f"{HOST}: /scratch/alice/file: 192.168.77.41 refused"
+    table.loc[table.index[:30], "status"] = "failed"
+    table.loc[table.index[:30], "value"] = pd.NA
+    table["label"] = "variant of STREAM, by alice at acme.example"
+    table.loc[table.index[40:60], ["experiment", "benchmark", "load", "kernel"]] = "zebra"
+    table.loc[table.index[40:60], "category"] = "zebra"
+    table.loc[table.index[60:70], "initiator"] = "db-prod-17"
+    table["measured_at"] = "2026-11-20T13:45:00.000Z"
+    documents = {
+        name: {**one, "serial": SERIAL, "note": "rack B7 shelf 3", "pci": "0000:21:00.0"}
+        for name, one in found.components().items()
+    }
+    documents["gpu-0000-21-00-0"] = {"component": "gpu", "model": "H100", "serial": "GPU-5f2c-1324",
+                                     "memory_bytes": 2**36, "node": 0, "pci": "x"}  # fmt: skip
+    documents[f"drive-{SERIAL}"] = documents.pop(slot)
+    firmware = {"bios_vendor": "AMI", "bios_version": "2.4", "product_name": "db-prod-17"}
+    modules = [{"slot": "A1", "size": "32 GB", "type": "DDR4", "serial": "DIMM0SER1AL"}]
+    system = synthetic.system(
+        found, firmware=firmware, memory_modules=modules, kernel_release="6.5.0-7-acme1",
+        kernel_parameters=["pci=0000:21:00.0"], tools={"gcc": "/scratch/alice/gcc"},
+    )  # fmt: skip
+    topology = found.topology() | {
+        "source": "/scratch/alice/topology.xml",
+        "restrictions": {"cgroup": "/user.slice/user-4711.slice", "missing_cpus": ""},
+        "host": {"name": HOST, "uuid": "4c4c4544-0042", "cpu_model": "AMD EPYC 7413"},
+        "nics": [{"address": "3c:ec:ef:12:34:56"}],
+    }
+    place = write_results(folder, found, table=table, system=system, topology=topology,
+                          components=documents)  # fmt: skip
+    xml = f'<topology><info name="HostName" value="{HOST}"/><info value="3c:ec:ef:12:34:56"/>'
+    (place / "topology.xml").write_text(xml)
+    return found
+
+
+def everything_in(bundle, folder):
+    """All bytes of a bundle, unzipped, and all text of its tables."""
+    found = [bundle.read_bytes()]
+    with zipfile.ZipFile(bundle) as archive:
+        for name in archive.namelist():
+            found += [name.encode(), archive.read(name)]
+            if name.endswith(".parquet"):
+                path = folder / f"of-{name}"
+                path.write_bytes(archive.read(name))
+                rows = duckdb.read_parquet(str(path)).df()
+                found.append(rows.to_csv(index=False).encode())
+    return b"\n".join(found).lower()
+
+
+def test_a_bundle_gives_away_no_name_serial_address_or_path(tmp_path):
+    secret_host(tmp_path / "results")
+    database, bundle = tmp_path / "p.duckdb", tmp_path / "b.zip"
+    collect([tmp_path / "results"], database)
+    manifest = publish(database, bundle)
+    assert manifest["profiles"] == 1 and manifest["measurements"] > 150
+    text = everything_in(bundle, tmp_path)
+    held = {what for what, secret in SECRETS.items() if secret.lower().encode() in text}
+    assert held == set()
+    # What a bundle is for is in it.
+    for wanted in (b"amd epyc 7413", b"corsair mp600 pro", b"6.5.0-7", b"nps4", b"32 gb ddr4",
+                   b"variant of stream", b"memory_bandwidth", b"drive1"):  # fmt: skip
+        assert wanted in text, wanted
+
+
+def test_names_are_left_in_when_that_is_asked_for_but_no_reasons_and_paths(tmp_path):
+    secret_host(tmp_path / "results")
+    database, bundle = tmp_path / "p.duckdb", tmp_path / "b.zip"
+    collect([tmp_path / "results"], database)
+    publish(database, bundle, with_names=True, contact="someone")
+    text = everything_in(bundle, tmp_path)
+    for wanted in (HOST, SERIAL, "someone"):
+        assert wanted.lower().encode() in text
+    for what in ("path", "cgroup", "note", "address", "mac", "module", "user"):
+        assert SECRETS[what].lower().encode() not in text, what
+
+
+def test_names_are_other_ones_in_every_bundle(database, tmp_path):
+    names = []
+    for name in ("one.zip", "two.zip"):
+        publish(database, tmp_path / name)
+        parts, _, _ = read_bundle(tmp_path / name)
+        names.append(set(parts.profiles["host"]))
+        assert parts.profiles["host"].nunique() == 2  # one host in two configurations
+        assert all(host.startswith("host-") for host in names[-1])
+    assert not names[0] & names[1]
+
+
+def test_every_name_in_a_topology_is_let_through_by_its_own_name():
+    topology = {
+        "packages": 2,
+        "nodes": [{"os_index": 0, "cpus": "0-3", "serial": "X1"}],
+        "host": {"cpu_model": "Xeon", "name": "h", "smt": "\x1b[31mon"},
+        "secret": "x",
+    }
+    found = public_topology(topology)
+    assert found["nodes"] == [{"os_index": 0, "cpus": "0-3"}]
+    assert found["host"]["cpu_model"] == "Xeon" and found["host"]["smt"] is None
+    assert "secret" not in found and "name" not in found["host"]
+
+
+def test_what_is_imported_gives_the_same_values(database, tmp_path):
+    bundle, theirs = tmp_path / "b.zip", tmp_path / "theirs.duckdb"
+    publish(database, bundle, configuration="nps4")
+    assert import_bundle(bundle, theirs) == 2
+    own = {one["id"]: table_of(database, one["id"]) for one in find_profiles(database)}
+    for one in find_profiles(theirs, cpu="epyc"):
+        assert one["origin"] == "imported" and json.loads(one["provenance"])["chaosity_version"]
+        table = table_of(theirs, one["id"])
+        assert list(table.columns) == list(COLUMNS)
+        same = [rows for rows in own.values() if len(rows) == len(table)
+                and sorted(rows["value"].dropna()) == sorted(table["value"].dropna())]  # fmt: skip
+        assert len(same) == 1
+        points = [len(rows[["experiment", "point"]].drop_duplicates()) for rows in (table, *same)]
+        assert points[0] == points[1]
+
+
+def test_importing_twice_changes_nothing(database, tmp_path):
+    bundle = tmp_path / "b.zip"
+    publish(database, bundle)
+    assert import_bundle(bundle, database) == 3
+    before = rows_of(database)
+    assert import_bundle(bundle, database) == 0
+    for name, rows in rows_of(database).items():
+        pd.testing.assert_frame_equal(rows, before[name])
+    # What came from others is theirs to publish.
+    assert publish(database, tmp_path / "again.zip")["profiles"] == 3
+
+
+def test_nothing_that_fits_is_an_error(database, tmp_path):
+    with pytest.raises(UserError, match="no such profile that was measured here"):
+        publish(database, tmp_path / "b.zip", host="nobody")
+    assert not (tmp_path / "b.zip").exists()
+
+
+# What comes from others.
+
+
+def forge(bundle, target, *, manifest=None, parts=None, names=None, keep_hashes=False):
+    """A bundle with something changed, its hashes made right again."""
+    with zipfile.ZipFile(bundle) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    said = json.loads(held.pop("manifest.json"))
+    held |= parts or {}
+    if not keep_hashes:
+        for name in said["parts"]:
+            said["parts"][name]["sha256"] = hashlib.sha256(held[name]).hexdigest()
+    said |= manifest or {}
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("manifest.json", json.dumps(said))
+        for name, content in {**held, **(names or {})}.items():
+            archive.writestr(name, content)
+    return target
+
+
+def parquet(tmp_path, bundle, part, change):
+    """A part of a bundle with something changed in its table."""
+    parts, _, _ = read_bundle(bundle)
+    rows = change(parts.by_name()[part].copy())
+    path = tmp_path / "changed.parquet"
+    columns = {name: kind for name, kind in TABLES[part].items() if name in rows}
+    write_table(rows, path, columns)
+    return {f"{part}.parquet": path.read_bytes()}
+
+
+def refused(path, tmp_path, words):
+    theirs = tmp_path / "theirs.duckdb"
+    with pytest.raises(UserError, match=words):
+        import_bundle(path, theirs)
+    assert not theirs.exists()
+
+
+def test_what_is_no_bundle_is_refused(bundle, tmp_path):
+    text = tmp_path / "text.zip"
+    text.write_text("hello")
+    refused(text, tmp_path, "is no bundle of profiles")
+    cut = tmp_path / "cut.zip"
+    cut.write_bytes(bundle.read_bytes()[:-200])
+    refused(cut, tmp_path, "is no bundle of profiles")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    refused(tmp_path / "other.zip", tmp_path, "it has no manifest")
+    bent = forge(bundle, tmp_path / "f.zip", manifest={"bundle": "photos"})
+    refused(bent, tmp_path, "a bundle of something else")
+
+
+def test_a_newer_schema_is_refused_in_plain_words(bundle, tmp_path):
+    newer = forge(bundle, tmp_path / "f.zip", manifest={"schema_version": 2})
+    refused(newer, tmp_path, "of a newer chaosity .schema 2, this one knows 1.; install a newer")
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "extra.parquet"])
+def test_names_that_do_not_belong_into_a_bundle_are_refused(bundle, tmp_path, name):
+    bent = forge(bundle, tmp_path / "f.zip", names={name: b"x"})
+    refused(bent, tmp_path, "does not hold what a bundle holds")
+    assert not (tmp_path.parent.parent / "evil").exists()
+
+
+def test_a_part_that_was_changed_is_refused(bundle, tmp_path):
+    part = parquet(tmp_path, bundle, "measurements", lambda rows: rows.assign(value=1.0))
+    bent = forge(bundle, tmp_path / "f.zip", parts=part, keep_hashes=True)
+    refused(bent, tmp_path, "damaged: its hash is not the one in the manifest")
+
+
+def test_a_part_that_is_too_large_is_refused(bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr(bundles, "_MOST_BYTES", 1000)
+    refused(bundle, tmp_path, "larger than")
+
+
+def broken(column, value, where=0):
+    def change(rows):
+        rows.loc[rows.index[where], column] = value
+        return rows
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "words"),
+    [
+        ("measurements", broken("value", -3.0), "the value -3; valid values are positive"),
+        ("measurements", broken("value", float("inf")), "row 1 has the value inf"),
+        ("measurements", broken("value", None), "row 1 has the value nan"),
+        ("measurements", broken("status", "failed"), "row 1 has the value"),
+        ("measurements", broken("host", "localhost"), "another host than their profile"),
+        ("measurements", broken("profile", "0" * 16), "rows of no profile"),
+        ("measurements", broken("levels", "[1]"), "no JSON object"),
+        ("measurements", broken("kernel", "\x1b]0;x\x07"), "control characters"),
+        ("measurements", broken("label", "x" * 500), "a text of 500 characters"),
+        ("measurements", broken("initiator", None), "initiator: a row has no value"),
+        ("measurements", lambda rows: rows.drop(columns="metric"), "not those of a profile"),
+        ("profiles", broken("id", "x' OR 1=1"), "no names of their own"),
+        ("profiles", broken("topology", "{"), "no JSON object"),
+    ],
+)  # fmt: skip
+def test_rows_that_no_profile_has_are_refused(bundle, tmp_path, part, change, words):
+    changed = parquet(tmp_path, bundle, part, change)
+    refused(forge(bundle, tmp_path / "f.zip", parts=changed), tmp_path, words)
+
+
+def test_a_part_that_is_no_parquet_file_is_refused(bundle, tmp_path):
+    bent = forge(bundle, tmp_path / "f.zip", parts={"components.parquet": b"PAR1 and no more"})
+    refused(bent, tmp_path, "is no Parquet file")
+
+
+# The commands.
+
+
+def run(*arguments):
+    return CliRunner().invoke(chaosity, [*map(str, arguments)])
+
+
+def test_collect_publish_import_query_and_compare(results, tmp_path):
+    mine, theirs, bundle = tmp_path / "a.duckdb", tmp_path / "b.duckdb", tmp_path / "b.zip"
+    done = run("profile", "collect", results, "--database", mine)
+    assert done.exit_code == 0, done.output
+    assert "new: epyc1 nps1, epyc1 nps4, epyc2 nps4" in done.output
+    done = run("profile", "publish", bundle, "--database", mine, "--licence", "CC0-1.0")
+    assert "3 profiles" in done.output and "without names" in done.output
+    assert "3 profiles imported" in run("profile", "import", bundle, "--database", theirs).output
+    assert "imported before" in run("profile", "import", bundle, "--database", theirs).output
+    listed = run("profile", "query", "--cpu", "7413", "--database", theirs, "--json")
+    assert {one["configuration"] for one in json.loads(listed.output)} == {"nps1", "nps4"}
+    identity = json.loads(listed.output)[0]["id"]
+    assert identity in run("profile", "query", "--database", theirs).output
+    two = run("compare", f"{mine}#host=epyc1&configuration=nps4", f"{mine}#host=epyc2", "--json")
+    found = json.loads(two.output)
+    assert (found["left"], found["right"]) == ("epyc1 nps4", "epyc2 nps4")
+    assert len(found["cells"]) > 50
+    three = run("compare", f"{mine}#configuration=nps4", f"{theirs}#id={identity}", "--json")
+    assert three.exit_code == 0 and len(json.loads(three.output)["hosts"]) == 3
+    none = run("profile", "query", "--database", mine, "--drive", "Samsung")
+    assert "has no profile of drive Samsung" in str(none.exception)

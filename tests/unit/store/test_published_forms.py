@@ -1,0 +1,115 @@
+"""The forms for what others published, each on a file as it was published."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from chaosity.cli import chaosity
+from chaosity.compare import compare, odd_one_out
+from chaosity.errors import UserError
+from chaosity.statistics import cost_of_company
+from chaosity.store import read_published
+from chaosity.store.published import prefixed
+
+
+@pytest.fixture
+def published(shared):
+    return shared / "published"
+
+
+def run(*arguments):
+    done = CliRunner().invoke(chaosity, ["published", *map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_cpu_and_gpu_lose_what_the_paper_says(published, tmp_path):
+    file = published / "chaosity_table1_m1pro_GBps.csv"
+    output = run(file, "--form", "table_1", "--host", "m1pro", "--output", tmp_path)
+    assert "8P loses 54 % beside 16GPU" in output
+    assert "8P+2E loses 56 % beside 16GPU" in output
+    assert "16GPU loses 33 % beside 8P:" in output
+    assert "16GPU loses 35 % beside 8P+2E" in output
+    costs = cost_of_company(read_published(file, "table_1", "m1pro"))
+    kept = dict(zip(zip(costs["load"], costs["point"], strict=True), costs["median"], strict=True))
+    assert kept[("gpu", "16GPU with 8P")] == pytest.approx(118.9 / 176.3)
+    assert all(0.32 < 1 - share < 0.35 for (load, _), share in kept.items() if load == "gpu")
+    assert all(0.53 < 1 - share < 0.57 for (load, _), share in kept.items() if load == "cpu")
+
+
+def test_a_drive_whose_own_node_is_slower(published, tmp_path):
+    file = published / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
+    table = read_published(file, "fio_numa", "theirs").set_index("initiator")
+    assert table.loc["node0", "value"] == 189e6 and table.loc["node1", "value"] == 93e6
+    assert table.loc["node1", "relation"] == "same_node"
+    assert table.loc["node0", "relation"] == "unknown"
+    output = run(file, "--form", "fio_numa", "--output", tmp_path)
+    assert "Best is node0" in output and "worst node1" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "first"),
+    [
+        ("nes_penguin_stream_triad_5gb_8t.csv", "stream_matrix", 16837.9e6),
+        ("mlc_hyrise_koroneia_bandwidth_MBps.csv", "bandwidth_matrix", 139828.1e6),
+        ("mlc_vsc_genius_skylake_bandwidth_MBps.csv", "mlc_bandwidth_matrix", None),
+        ("mlc_vsc_genius_cascadelake_idle_latency_ns.csv", "latency_matrix", 80.8),
+    ],
+)
+def test_a_matrix_becomes_rows_with_initiator_and_target(published, name, form, first):
+    table = read_published(published / name, form, "theirs")
+    nodes = table["initiator"].nunique()
+    assert len(table) == nodes * nodes == table["point"].nunique()
+    if first is not None:
+        assert table["value"].iloc[0] == pytest.approx(first)
+    assert set(table.loc[table["initiator"] == table["target"], "relation"]) == {"same_node"}
+    assert set(table["label"]) == {"published by others"}
+
+
+def test_published_machines_are_compared_with_each_other(published):
+    ivy, haswell, skylake = (
+        read_published(published / f"mlc_vsc_{name}_idle_latency_ns.csv", "latency_matrix", name)
+        for name in ("thinking_ivybridge", "thinking_haswell", "genius_skylake")
+    )
+    found = compare(skylake, ivy)
+    assert set(found.cells["verdict"]) == {"cannot be said"} and len(found.groups) == 1
+    tables = {"a": ivy, "b": haswell, "c": skylake}
+    assert odd_one_out(tables).compared in (2, 4)
+
+
+def test_rows_of_a_matrix_that_are_there_again_are_replicates(tmp_path):
+    file = tmp_path / "twice_ns.csv"
+    file.write_text("node,0,1\n0,80,130\n1,131,81\n0,82,-\n1,129,83\n")
+    table = read_published(file, "latency_matrix", "theirs")
+    assert len(table) == 7
+    own = table[(table["initiator"] == "node0") & (table["target"] == "node0")]
+    assert list(own["replicate"]) == [1, 2] and list(own["value"]) == [80.0, 82.0]
+    assert own["point"].nunique() == 1
+
+
+def test_a_unit_may_be_said_where_the_file_does_not(tmp_path):
+    file = tmp_path / "matrix.csv"
+    file.write_text("node,0,1\n0,30,10\n1,10,30\n")
+    table = read_published(file, "bandwidth_matrix", "theirs", "GiB/s")
+    assert table["value"].iloc[0] == 30 * 2**30
+    with pytest.raises(UserError, match="knows its unit"):
+        read_published(file, "fio_numa", "theirs", "GiB/s")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("189M", 189e6), ("47.2K", 47200.0), (12, 12.0), ("1.5 G", 1.5e9),
+        ("M", "M"), ("1.2.3", "1.2.3"), ("9X", "9X"),
+    ],
+)  # fmt: skip
+def test_numbers_with_a_prefix(text, value):
+    assert prefixed(text) == value
+
+
+def test_what_is_no_number_is_named_with_its_row(tmp_path):
+    file = tmp_path / "drives.csv"
+    file.write_text("cpu_node,nvme_node,bandwidth_Bps_label\n0,1,189M\n1,1,fast\n")
+    with pytest.raises(UserError, match="row 3: 'fast' is not a number"):
+        read_published(file, "fio_numa", "theirs")
