@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import coverage
 import kernels
 import latency
 import planning
@@ -22,13 +23,14 @@ import traffic
 from scipy import stats
 
 Figure = tuple[str, Sequence[float], str, str]
-PARTS: dict[str, Callable[[int], Iterable[Figure]]] = {
+PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "kernels": kernels.compare,
     "latency": latency.compare,
     "traffic": traffic.compare,
     "repeat": repeat.compare,
     "points": points.compare,
     "planning": planning.compare,
+    "coverage": coverage.compare,
 }
 
 
@@ -55,7 +57,9 @@ def main() -> None:
     for part in given.parts:
         print(f"{part}:", flush=True)
         for figure in PARTS[part](given.pairs):
-            print(f"  {line(*figure)}", flush=True)
+            # What is no ratio of pairs brings its own line.
+            text = figure if isinstance(figure, str) else line(*figure)
+            print(f"  {text}", flush=True)
 
 
 if __name__ == "__main__":

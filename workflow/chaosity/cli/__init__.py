@@ -7,6 +7,7 @@ import sys
 import click
 
 from chaosity import __version__
+from chaosity.cli.anova import anova
 from chaosity.cli.compare import compare_command
 from chaosity.cli.export import export
 from chaosity.cli.plan import plan
@@ -36,6 +37,7 @@ for command in (
     reports,
     overview,
     weights,
+    anova,
     export,
     compare_command,
     profile,

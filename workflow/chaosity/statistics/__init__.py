@@ -1,5 +1,6 @@
 """From replicates to estimates with intervals, and from pairs to ratios."""
 
+from chaosity.statistics.anova import Analysis, analyse
 from chaosity.statistics.company import cost_of_company
 from chaosity.statistics.curves import QUANTITIES, curve_numbers, with_unloaded
 from chaosity.statistics.divergence import DIVERGES, Divergence, divergence
@@ -8,6 +9,7 @@ from chaosity.statistics.noise import cells_differ
 from chaosity.statistics.ratios import block_ratio, paired_ratios
 from chaosity.statistics.runs import RunRatio, before_and_after, run_ratio
 from chaosity.statistics.siblings import DriveAmongSiblings, drives_among_siblings
+from chaosity.statistics.study import Study, studies
 from chaosity.statistics.summary import (
     CELL,
     Estimate,
@@ -23,10 +25,13 @@ __all__ = [
     "DIVERGES",
     "LOAD",
     "QUANTITIES",
+    "Analysis",
     "Divergence",
     "DriveAmongSiblings",
     "Estimate",
     "RunRatio",
+    "Study",
+    "analyse",
     "asked",
     "before_and_after",
     "block_ratio",
@@ -42,6 +47,7 @@ __all__ = [
     "paired_ratios",
     "plain",
     "run_ratio",
+    "studies",
     "summarise",
     "with_unloaded",
 ]

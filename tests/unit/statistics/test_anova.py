@@ -1,0 +1,490 @@
+"""The analysis of variance against published examples and against other programs' arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+import statsmodels.api as sm
+import statsmodels.formula.api as smf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from statsmodels.stats.multicomp import pairwise_tukeyhsd
+
+from chaosity.statistics.anova import analyse
+
+SIX_DIGITS = 1e-6
+
+# NIST StRD, one-way analysis of variance, SiRstv: resistivity of silicon by instrument.
+SI_RESISTIVITY = {
+    1: [196.3052, 196.1240, 196.1890, 196.2569, 196.3403],
+    2: [196.3042, 196.3825, 196.1669, 196.3257, 196.0422],
+    3: [196.1303, 196.2005, 196.2889, 196.0343, 196.1811],
+    4: [196.2795, 196.1748, 196.1494, 196.1485, 195.9885],
+    5: [196.2119, 196.1051, 196.1850, 196.0052, 196.2090],
+}
+# Dobson, "An Introduction to Generalized Linear Models" (1983); R's PlantGrowth.
+PLANT_GROWTH = {
+    "ctrl": [4.17, 5.58, 5.18, 6.11, 4.50, 4.61, 5.17, 4.53, 5.33, 5.14],
+    "trt1": [4.81, 4.17, 4.41, 3.59, 5.87, 3.83, 6.03, 4.89, 4.32, 4.69],
+    "trt2": [6.31, 5.12, 5.54, 5.50, 5.37, 5.29, 4.92, 6.15, 5.80, 5.26],
+}
+# Montgomery, "Design and Analysis of Experiments", the battery: (material, degrees F) -> hours.
+BATTERY = {
+    (1, 15): [130, 155, 74, 180], (1, 70): [34, 40, 80, 75], (1, 125): [20, 70, 82, 58],
+    (2, 15): [150, 188, 159, 126], (2, 70): [136, 122, 106, 115], (2, 125): [25, 70, 58, 45],
+    (3, 15): [138, 110, 168, 160], (3, 70): [174, 120, 150, 139], (3, 125): [96, 104, 82, 60],
+}  # fmt: skip
+# Montgomery, the vascular graft: yield by pressure, in six batches of resin as blocks.
+GRAFT = {
+    8500: [90.3, 89.2, 98.2, 93.9, 87.4, 97.9],
+    8700: [92.5, 89.5, 90.6, 94.7, 87.0, 95.8],
+    8900: [85.5, 90.8, 89.6, 86.2, 88.0, 93.4],
+    9100: [82.5, 89.5, 85.6, 87.4, 78.9, 90.7],
+}
+# Jain, "The Art of Computer Systems Performance Analysis", example 21.1: time by cache, workload.
+CACHES = {
+    "ASM": [54.0, 55.0, 106.0], "TECO": [60.0, 60.0, 123.0], "SIEVE": [43.0, 43.0, 120.0],
+    "DHRYSTONE": [49.0, 52.0, 111.0], "SORT": [49.0, 50.0, 108.0],
+}  # fmt: skip
+# Venables and Ripley, "Modern Applied Statistics with S", yield of peas; R's npk.
+NPK = [
+    (1, 0, 1, 1, 49.5), (1, 1, 1, 0, 62.8), (1, 0, 0, 0, 46.8), (1, 1, 0, 1, 57.0),
+    (2, 1, 0, 0, 59.8), (2, 1, 1, 1, 58.5), (2, 0, 0, 1, 55.5), (2, 0, 1, 0, 56.0),
+    (3, 0, 1, 0, 62.8), (3, 1, 1, 1, 55.8), (3, 1, 0, 0, 69.5), (3, 0, 0, 1, 55.0),
+    (4, 1, 0, 0, 62.0), (4, 1, 1, 1, 48.8), (4, 0, 0, 1, 45.5), (4, 0, 1, 0, 44.2),
+    (5, 1, 1, 0, 52.0), (5, 0, 0, 0, 51.5), (5, 1, 0, 1, 49.8), (5, 0, 1, 1, 48.8),
+    (6, 1, 0, 1, 57.2), (6, 1, 1, 0, 59.0), (6, 0, 1, 1, 53.2), (6, 0, 0, 0, 56.0),
+]  # fmt: skip
+
+
+def one_way(groups):
+    return pd.DataFrame([(level, y) for level, ys in groups.items() for y in ys],
+                        columns=["group", "y"])  # fmt: skip
+
+
+def battery():
+    rows = [(*levels, y) for levels, ys in BATTERY.items() for y in ys]
+    return pd.DataFrame(rows, columns=["material", "temperature", "life"])
+
+
+def table(found):
+    return {term.name: term for term in found.terms}
+
+
+def squares(found):
+    return {term.name: (term.degrees_of_freedom, term.sum_of_squares) for term in found.terms}
+
+
+def test_nist_resistivity_of_silicon():
+    found = table(analyse(one_way(SI_RESISTIVITY), "y", ["group"], transform="none"))
+    group, error = found["group"], found["error"]
+    assert (group.degrees_of_freedom, error.degrees_of_freedom) == (4, 20)
+    assert group.sum_of_squares == pytest.approx(5.11462616000000e-02, rel=1e-9)
+    assert group.mean_square == pytest.approx(1.27865654000000e-02, rel=1e-9)
+    assert error.sum_of_squares == pytest.approx(2.16636560000000e-01, rel=1e-9)
+    assert group.f == pytest.approx(1.18046237440255, rel=1e-9)
+    assert group.variation_percent == pytest.approx(19.0999039051129, rel=1e-9)  # R squared
+    assert error.mean_square**0.5 == pytest.approx(1.04076068334656e-01, rel=1e-9)
+
+
+# SmLs07 to 09 have thirteen digits in common, more than a double can hold to six digits of F.
+@pytest.mark.parametrize("name", ["AtmWtAg", "SiRstv", *(f"SmLs0{n}" for n in range(1, 7))])
+def test_nist_certified_values(name):
+    path = Path(scipy.stats.__file__).parent / f"tests/data/nist_anova/{name}.dat"
+    if not path.exists():
+        pytest.skip("scipy was installed without its tests")
+    lines = path.read_text().splitlines()
+    certified = [line.split() for line in lines[40:50]]
+    between = next(words for words in certified if words[:1] == ["Between"])
+    within = next(words for words in certified if words[:1] == ["Within"])
+    rows = [line.split() for line in lines[60:] if line.strip()]
+    found = table(analyse(pd.DataFrame(rows, columns=["g", "y"]), "y", ["g"], transform="none"))
+    freedom, total, mean, f = between[-4:]
+    assert found["g"].degrees_of_freedom == int(freedom)
+    shown = (found["g"].sum_of_squares, found["g"].mean_square, found["g"].f)
+    assert shown == pytest.approx((float(total), float(mean), float(f)), rel=SIX_DIGITS)
+    assert found["error"].sum_of_squares == pytest.approx(float(within[-2]), rel=SIX_DIGITS)
+
+
+def test_two_factors_with_replicates_as_montgomery_has_it():
+    found = analyse(battery(), "life", ["material", "temperature"], transform="none")
+    lines = table(found)
+    assert {name: round(total, 2) for name, (_, total) in squares(found).items()} == {
+        "material": 10683.72, "temperature": 39118.72, "material x temperature": 9613.78,
+        "error": 18230.75, "total": 77646.97,
+    }  # fmt: skip
+    assert [lines[name].degrees_of_freedom for name in lines] == [2, 2, 4, 27, 35]
+    assert round(lines["temperature"].f, 2) == 28.97
+    assert round(lines["material"].p_value, 4) == 0.0020
+    assert round(lines["material x temperature"].p_value, 4) == 0.0186
+    assert found.sums_of_squares == "orthogonal"
+    assert found.notes == ()
+
+
+def test_randomised_block_as_montgomery_has_it():
+    rows = [(p, batch, y) for p, ys in GRAFT.items() for batch, y in enumerate(ys, start=1)]
+    frame = pd.DataFrame(rows, columns=["pressure", "batch", "yield"])
+    found = analyse(frame, "yield", ["pressure"], block="batch", transform="none")
+    assert {name: (df, round(total, 2)) for name, (df, total) in squares(found).items()} == {
+        "pressure": (3, 178.17), "batch": (5, 192.25), "error": (15, 109.89), "total": (23, 480.31)
+    }  # fmt: skip
+    pressure = table(found)["pressure"]
+    assert (round(pressure.f, 2), round(pressure.p_value, 4)) == (8.11, 0.0019)
+    assert table(found)["batch"].kind == "block"
+
+
+def test_two_factors_without_replicates_as_jain_has_it():
+    names = ["two caches", "one cache", "no cache"]
+    rows = [(load, name, y) for load, ys in CACHES.items()
+            for name, y in zip(names, ys, strict=True)]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["workload", "caches", "time"])
+    found = analyse(frame, "time", ["caches", "workload"], transform="none")
+    assert {name: round(total, 1) for name, (_, total) in squares(found).items()} == {
+        "caches": 12857.2,
+        "workload": 308.4,
+        "error": 236.8,
+        "total": 13402.4,
+    }
+    shares = [round(term.variation_percent, 1) for term in found.terms]
+    assert shares == [95.9, 2.3, 1.8, 100.0]
+    effects = {one.level: round(one.effect.value, 1) for one in found.effects}
+    assert (effects["two caches"], effects["one cache"], effects["no cache"]) == (
+        -21.2, -20.2, 41.4,
+    )  # fmt: skip
+    assert any("Nothing was measured twice" in note for note in found.notes)
+    assert table(found)["workload"].important is False
+
+
+def test_confounded_interaction_is_left_out_and_said():
+    frame = pd.DataFrame(NPK, columns=["block", "N", "P", "K", "yield"])
+    found = analyse(frame, "yield", ["N", "P", "K"], block="block", transform="none")
+    # As R's summary(aov(yield ~ block + N*P*K, npk)) prints them.
+    assert {name: (df, round(total, 1)) for name, (df, total) in squares(found).items()} == {
+        "N": (1, 189.3), "P": (1, 8.4), "K": (1, 95.2), "N x P": (1, 21.3), "N x K": (1, 33.1),
+        "P x K": (1, 0.5), "block": (5, 343.3), "error": (12, 185.3), "total": (23, 876.4),
+    }  # fmt: skip
+    assert any("N x P x K" in note for note in found.notes)
+    assert round(table(found)["N"].p_value, 5) == 0.00437
+
+
+def test_tukey_as_r_has_it():
+    found = analyse(one_way(PLANT_GROWTH), "y", ["group"], transform="none")
+    assert round(table(found)["group"].f, 3) == 4.846
+    assert round(table(found)["group"].p_value, 5) == 0.01591
+    pairs = {(p.level, p.against): p.difference for p in found.contrasts}
+    # TukeyHSD(aov(weight ~ group, PlantGrowth)).
+    expected = {
+        ("trt1", "ctrl"): (-0.371, -1.0622161, 0.3202161),
+        ("trt2", "ctrl"): (0.494, -0.1972161, 1.1852161),
+        ("trt2", "trt1"): (0.865, 0.1737839, 1.5562161),
+    }
+    for pair, (value, low, high) in expected.items():
+        shown = (pairs[pair].value, pairs[pair].low, pairs[pair].high)
+        assert shown == pytest.approx((value, low, high), abs=2e-6)
+    assert {one.adjusted for one in found.contrasts} == {"Tukey"}
+
+
+def test_tukey_of_unequal_groups_as_statsmodels_has_it():
+    frame = one_way(PLANT_GROWTH).drop([0, 1, 12])
+    found = analyse(frame, "y", ["group"], transform="none")
+    expected = pairwise_tukeyhsd(frame["y"], frame["group"]).confint
+    shown = [(p.difference.low, p.difference.high) for p in found.contrasts]
+    assert shown == pytest.approx(expected, rel=1e-4)  # theirs interpolates the quantile
+
+
+def test_two_levels_are_compared_by_student():
+    frame = one_way({name: PLANT_GROWTH[name] for name in ("ctrl", "trt2")})
+    [pair] = analyse(frame, "y", ["group"], transform="none").contrasts
+    expected = scipy.stats.ttest_ind(PLANT_GROWTH["trt2"], PLANT_GROWTH["ctrl"])
+    interval = expected.confidence_interval(0.95)
+    assert (pair.difference.low, pair.difference.high) == pytest.approx(tuple(interval))
+    assert pair.adjusted is None
+
+
+def crossed(sizes, replicates, seed, block=0.0):
+    """A full crossing with made-up values."""
+    random = np.random.default_rng(seed)
+    names = [f"f{n}" for n in range(len(sizes))]
+    rows = [(*levels, k) for k in range(replicates)
+            for levels in itertools.product(*map(range, sizes))]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=[*names, "replicate"])
+    base = sum((n + 1.0) * frame[name] for n, name in enumerate(names))
+    together = 0.7 * frame[names[0]] * frame[names[-1]]
+    frame["y"] = 50.0 + base + together + block * frame["replicate"]
+    frame["y"] += random.normal(0.0, 1.0, len(frame))
+    return frame, names
+
+
+def indicator(columns):
+    """All indicator columns of a combination of columns."""
+    return pd.get_dummies(columns.astype(str).agg("|".join, axis=1)).to_numpy(float)
+
+
+def residual(frame, groups):
+    """Residual sum of squares and rank of a model, by least squares over all its indicators."""
+    matrix = np.hstack([np.ones((len(frame), 1)), *(indicator(frame[list(g)]) for g in groups)])
+    y = frame["y"].to_numpy(float)
+    solution, _, rank, _ = np.linalg.lstsq(matrix, y, rcond=1e-10)
+    return float(((y - matrix @ solution) ** 2).sum()), int(rank)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "replicates", "dropped", "seed"),
+    [
+        ((3, 4), 3, 5, 1),
+        ((3, 4), 3, 9, 2),
+        ((2, 3, 4), 2, 6, 3),
+        ((4, 4), 1, 2, 4),
+        ((2, 2, 2, 3), 2, 7, 5),
+    ],
+)
+def test_unbalanced_data_by_nested_least_squares(sizes, replicates, dropped, seed):
+    frame, names = crossed(sizes, replicates, seed, block=2.0)
+    block = "replicate" if replicates > 1 else None
+    frame = frame.drop(np.random.default_rng(seed).choice(len(frame), dropped, replace=False))
+    found = analyse(frame, "y", names, block=block, transform="none")
+    terms = [t for t in found.terms if t.kind not in ("error", "total")]
+    members = [frozenset(term.name.split(" x ")) for term in terms]
+    error, rank = residual(frame, members)
+    freedom = len(frame) - rank
+    assert table(found)["error"].sum_of_squares == pytest.approx(error, rel=SIX_DIGITS)
+    assert table(found)["error"].degrees_of_freedom == freedom
+    for own, term in zip(members, terms, strict=True):
+        others = [m for m in members if not own <= m]
+        without, rank_without = residual(frame, others)
+        with_term, rank_with = residual(frame, [*others, own])
+        expected = without - with_term
+        assert term.degrees_of_freedom == rank_with - rank_without
+        assert term.sum_of_squares == pytest.approx(expected, rel=SIX_DIGITS, abs=1e-9)
+        f = expected / term.degrees_of_freedom / (error / freedom)
+        assert term.f == pytest.approx(f, rel=SIX_DIGITS, abs=1e-9)
+        p = scipy.stats.f.sf(f, term.degrees_of_freedom, freedom)
+        assert term.p_value == pytest.approx(p, rel=1e-5)
+    assert found.sums_of_squares == "type II"
+    assert any("type II" in note for note in found.notes)
+
+
+def test_unbalanced_data_as_statsmodels_has_it():
+    frame = battery().drop([0, 5, 7, 20])
+    found = table(analyse(frame, "life", ["material", "temperature"], transform="none"))
+    model = smf.ols("life ~ C(material) * C(temperature)", frame).fit()
+    theirs = sm.stats.anova_lm(model, typ=2)
+    for ours, name in (("material", "C(material)"), ("temperature", "C(temperature)"),
+                       ("material x temperature", "C(material):C(temperature)")):  # fmt: skip
+        shown = (found[ours].sum_of_squares, found[ours].f, found[ours].p_value)
+        assert shown == pytest.approx(tuple(theirs.loc[name, ["sum_sq", "F", "PR(>F)"]]))
+
+
+def test_large_balanced_design_is_the_same_by_means_and_by_least_squares():
+    frame, names = crossed((5, 6), 3, 8, block=1.0)
+    by_means = analyse(frame, "y", names, "replicate", "none")
+    twice = pd.concat([frame, frame.iloc[:1]])  # one value more, and it is unbalanced
+    assert not analyse(twice, "y", names, "replicate", "none").balanced
+    theirs = sm.stats.anova_lm(smf.ols("y ~ C(f0) * C(f1) + C(replicate)", frame).fit())
+    shown = [table(by_means)[name].sum_of_squares for name in ("f0", "f1", "replicate", "f0 x f1")]
+    assert shown == pytest.approx(list(theirs["sum_sq"][:4]), rel=SIX_DIGITS)
+    fitted = smf.ols("y ~ C(f0) * C(f1) + C(replicate)", frame).fit().fittedvalues
+    assert by_means.fitted == pytest.approx(fitted.to_numpy(), rel=1e-9)
+
+
+def test_effects_and_their_intervals_as_statsmodels_has_them():
+    frame, names = crossed((3, 4), 3, 11)
+    for table_ in (frame, frame.drop([0, 7, 8, 20])):
+        found = analyse(table_, "y", names, "replicate", "none")
+        model = smf.ols("y ~ C(f0, Sum) + C(f1, Sum) + C(replicate, Sum)", table_).fit()
+        error = table(found)["error"]
+        effects = [one for one in found.effects if one.factor == "f0"]
+        for place, name in enumerate(("C(f0, Sum)[S.0]", "C(f0, Sum)[S.1]")):
+            one = effects[place].effect
+            assert one.value == pytest.approx(model.params[name], rel=SIX_DIGITS)
+            # The interval is made with the error of the model that has the interaction.
+            spread = model.bse[name] * (error.mean_square / model.mse_resid) ** 0.5
+            half = scipy.stats.t.ppf(0.975, error.degrees_of_freedom) * spread
+            assert (one.low, one.high) == pytest.approx((one.value - half, one.value + half))
+
+
+def test_interaction_effects_by_hand():
+    rows = [("a", "x", 10.0), ("a", "x", 12.0), ("a", "y", 20.0), ("a", "y", 22.0),
+            ("b", "x", 30.0), ("b", "x", 32.0), ("b", "y", 60.0), ("b", "y", 62.0)]  # fmt: skip
+    found = analyse(pd.DataFrame(rows, columns=["p", "q", "v"]), "v", ["p", "q"], transform="none")
+    effects = {one.levels: one.effect for one in found.interactions}
+    assert effects[("a", "x")].value == pytest.approx(5.0)
+    assert effects[("a", "y")].value == pytest.approx(-5.0)
+    # Error: 8 in 4 degrees of freedom; an effect of eight values has a standard error of 0.5.
+    half = scipy.stats.t.ppf(0.975, 4) * 0.5
+    assert effects[("b", "y")].high - 5.0 == pytest.approx(half)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sizes=st.lists(st.integers(2, 4), min_size=1, max_size=3),
+    replicates=st.integers(1, 3),
+    seed=st.integers(0, 1000),
+    blocks=st.booleans(),
+)
+def test_shares_of_balanced_data_add_up(sizes, replicates, seed, blocks):
+    frame, names = crossed(sizes, replicates, seed)
+    block = "replicate" if blocks and replicates > 1 else None
+    found = analyse(frame, "y", names, block)
+    parts = [term for term in found.terms if term.kind != "total"]
+    assert sum(term.variation_percent for term in parts) == pytest.approx(100.0)
+    assert sum(t.degrees_of_freedom for t in parts) == found.terms[-1].degrees_of_freedom
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1000), dropped=st.integers(0, 6), shuffle=st.randoms())
+def test_order_of_rows_and_names_of_levels_do_not_matter(seed, dropped, shuffle):
+    frame, names = crossed((3, 3), 3, seed)
+    frame = frame.iloc[dropped:]
+    order = list(range(len(frame)))
+    shuffle.shuffle(order)
+    other = frame.iloc[order].assign(f0=lambda t: t["f0"].map({0: "z", 1: "k k", 2: "b"}))
+    one = analyse(frame, "y", names, "replicate")
+    two = analyse(other, "y", names, "replicate")
+    assert (one.transform, one.conclusion) == (two.transform, two.conclusion)
+    for a, b in zip(one.terms, two.terms, strict=True):
+        assert (a.name, a.degrees_of_freedom) == (b.name, b.degrees_of_freedom)
+        assert a.sum_of_squares == pytest.approx(b.sum_of_squares, rel=1e-8, abs=1e-8)
+
+
+def test_a_design_with_an_empty_cell_keeps_the_rest_of_the_interaction():
+    frame, names = crossed((3, 3), 3, 4)
+    frame = frame[(frame["f0"] != 1) | (frame["f1"] != 2)]
+    found = analyse(frame, "y", names, "replicate", "none")
+    assert table(found)["f0 x f1"].degrees_of_freedom == 3  # of 4
+    assert any("1 of 9 combinations" in note for note in found.notes)
+    assert found.interactions == ()
+
+
+def test_a_factor_that_another_one_tells_is_named():
+    frame, _ = crossed((3,), 4, 1)
+    frame["again"] = frame["f0"].map({0: "x", 1: "y", 2: "z"})
+    found = analyse(frame, "y", ["f0", "again"])
+    assert "again" not in table(found)
+    assert any("again" in note for note in found.notes)
+    assert {one.factor for one in found.effects} == {"f0"}
+
+
+def test_three_factors_of_four_interact_at_most():
+    frame, names = crossed((2, 2, 2, 2), 2, 6)
+    found = analyse(frame, "y", names)
+    assert max(term.name.count(" x ") for term in found.terms) == 2
+    assert any("more than 3 factors" in note for note in found.notes)
+
+
+def test_one_value_a_level_gives_shares_and_no_test():
+    frame = pd.DataFrame({"node": ["a", "b", "c"], "v": [1.0, 2.0, 4.0]})
+    found = analyse(frame, "v", ["node"])
+    node = table(found)["node"]
+    assert (node.f, node.p_value, node.significant) == (None, None, None)
+    assert node.variation_percent == pytest.approx(100.0)
+    assert "cannot be said" in node.sentence
+    assert found.effects[0].effect.low is None
+    assert found.contrasts[0].difference.high is None
+    assert any("Measure at least twice" in note for note in found.notes)
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_values_without_noise_are_not_called_infinitely_sure():
+    frame = pd.DataFrame({"n": ["a", "a", "b", "b"], "v": [0.1 + 0.2, 0.3, 0.7, 0.1 * 7]})
+    found = analyse(frame, "v", ["n"], transform="none")
+    assert table(found)["n"].f is None
+    assert any("no noise" in note for note in found.notes)
+
+
+def test_sentences_follow_the_rule():
+    random = np.random.default_rng(5)
+    rows = [(a, b, 100.0 * (1.0 + 0.5 * a) + 2.0 * b + random.normal(0.0, 0.5), k)
+            for k in range(4) for a in range(2) for b in range(2)]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["far", "pages", "v", "replicate"])
+    found = table(analyse(frame, "v", ["far", "pages"], "replicate", "none"))
+    assert found["far"].sentence.startswith("far: significant (p < 0.001) and important, 99.")
+    assert "but unimportant, 0." in found["pages"].sentence
+    assert "no difference detected" in found["far x pages"].sentence
+
+
+def test_without_a_difference_none_is_claimed_and_equality_neither():
+    frame, names = crossed((2, 3), 2, 1)
+    frame["y"] = 100.0 + np.random.default_rng(3).normal(0.0, 1.0, len(frame))
+    found = analyse(frame, "y", names, "replicate")
+    assert found.conclusion.startswith("No difference is detected at n = 12; ")
+    assert "may be chance" in found.conclusion
+
+
+def noisy(multiply, seed=2):
+    random = np.random.default_rng(seed)
+    rows = []
+    for level, mean in (("near", 10.0), ("far", 100.0), ("farther", 400.0)):
+        for _ in range(6):
+            noise = random.normal(0.0, 0.1)
+            rows.append((level, mean * np.exp(noise) if multiply else mean + 20.0 * noise))
+    return pd.DataFrame(rows, columns=["place", "v"])
+
+
+def test_noise_that_multiplies_calls_for_logarithms():
+    found = analyse(noisy(True), "v", ["place"])
+    assert found.transform == "log"
+    assert "clearly better" in found.transform_reason
+    pair = next(p for p in found.contrasts if (p.level, p.against) == ("near", "far"))
+    assert pair.difference.ratio == pytest.approx(0.1, rel=0.15)
+    assert pair.difference.ratio_low < pair.difference.ratio < pair.difference.ratio_high
+
+
+def test_noise_that_adds_does_not():
+    found = analyse(noisy(False), "v", ["place"])
+    assert (found.transform, found.contrasts[0].difference.ratio) == ("none", None)
+    assert analyse(noisy(False), "v", ["place"], transform="log").transform == "log"
+
+
+def test_the_decision_is_that_of_box_and_cox():
+    for multiply in (True, False):
+        frame = noisy(multiply)
+        y = frame["v"].to_numpy()
+
+        def likelihood(power, frame=frame, y=y):
+            # Box and Cox's profile log likelihood, with the error's degrees of freedom.
+            z = np.log(y) if power == 0 else y
+            geometric = np.exp(np.log(y).mean())
+            z = z * geometric if power == 0 else z
+            groups = pd.Series(z).groupby(frame["place"].to_numpy())
+            return -(len(y) - 3) / 2.0 * np.log(((z - groups.transform("mean")) ** 2).sum())
+
+        gain = likelihood(0) - likelihood(1)
+        found = analyse(frame, "v", ["place"])
+        assert (found.transform == "log") == (gain > 0.0)
+        assert f"{abs(gain):.1f}" in found.transform_reason
+
+
+def test_values_below_zero_are_analysed_as_they_are():
+    frame = noisy(True).assign(v=lambda t: t["v"] - 200.0)
+    assert analyse(frame, "v", ["place"]).transform == "none"
+
+
+def test_fitted_residuals_and_quantiles_belong_together():
+    frame = noisy(True).sample(frac=1.0, random_state=3)
+    found = analyse(frame, "v", ["place"], transform="log")
+    assert found.fitted + found.residuals == pytest.approx(np.log(frame["v"].to_numpy()))
+    order = np.argsort(found.residuals)
+    assert (np.diff(found.normal_quantiles[order]) > 0.0).all()
+    assert found.normal_quantiles.mean() == pytest.approx(0.0, abs=1e-9)
+
+
+def test_many_levels_list_the_extremes_only():
+    frame, names = crossed((20,), 2, 1)
+    found = analyse(frame, "y", names, transform="none")
+    [pair] = found.contrasts
+    assert (pair.level, pair.against, pair.adjusted) == ("19", "0", "Tukey")
+
+
+def test_levels_stand_in_the_order_of_people():
+    frame = pd.DataFrame({"node": ["node10", "node9", "node2"] * 2, "v": [1.0, 2, 3, 1.1, 2.1, 3]})
+    assert analyse(frame, "v", ["node"]).levels["node"] == ("node2", "node9", "node10")
+    frame["node"] = [128, 64.0, 8] * 2
+    assert analyse(frame, "v", ["node"]).levels["node"] == ("8", "64", "128")

@@ -1,0 +1,52 @@
+"""What cannot be analysed is refused in one sentence that names row and column."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from chaosity.errors import UserError
+from chaosity.statistics.anova import analyse
+
+
+def frame(**columns):
+    given = {"node": ["a", "a", "b", "b"], "kernel": list("xyxy"), "v": [1.0, 2.0, 3.0, 5.0]}
+    return pd.DataFrame(given | columns, index=[2, 3, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("table", "asked", "said"),
+    [
+        (frame(v=[1.0, "fast", 3.0, 4.0]), {}, r"^row 3, column v: 'fast' is not a number\.$"),
+        (frame(v=[1.0, 2.0, None, 4.0]), {}, "^row 4, column v: is empty"),
+        (frame(v=["1", "2", " ", "4"]), {}, "^row 4, column v: is empty"),
+        (frame(v=[1.0, 2.0, 3.0, np.inf]), {}, "^row 5, column v: inf is no measurement"),
+        (frame(v=["1", "2", "3", "nan"]), {}, "^row 5, column v: 'nan' is no measurement"),
+        (frame(node=["a", "", "b", "b"]), {}, "^row 3, column node: is empty"),
+        (frame(node=["a"] * 4), {}, "^column node: has a single level, a; leave it out"),
+        (frame(v=[7.0] * 4), {}, "^column v: is 7 in every row; there is no variation"),
+        (frame(), {"factors": ["node", "node"]}, "^node: the same column is asked for twice"),
+        (frame(), {"factors": ["v"]}, "^v: the same column is asked for twice"),
+        (frame(), {"block": "node"}, "^node: the same column is asked for twice"),
+        (frame(), {"factors": ["nodes"]}, "^nodes: is no column of the table; it has node, kern"),
+        (frame(), {"response": "w"}, "^w: is no column of the table"),
+        (frame(), {"factors": []}, "^no factor is given"),
+        (frame().iloc[:0], {}, "^the table has 0 rows of values"),
+        (frame().iloc[:1], {}, "^the table has 1 rows of values"),
+        (frame(), {"transform": "sqrt"}, "^no transform 'sqrt'; one of auto, none, log"),
+        (frame(v=[1.0, -2.0, 3.0, 4.0]), {"transform": "log"}, "^row 3, column v: -2 has no log"),
+    ],
+)  # fmt: skip
+def test_it_is_refused_in_one_sentence(table, asked, said):
+    given = {"response": "v", "factors": ["node", "kernel"], **asked}
+    with pytest.raises(UserError, match=said) as refused:
+        analyse(table, **given)
+    assert "\n" not in str(refused.value)
+
+
+def test_two_columns_of_one_name_are_refused():
+    table = frame()
+    table.columns = ["node", "node", "v"]
+    with pytest.raises(UserError, match=r"^node: two columns have this name"):
+        analyse(table, "v", ["node"])

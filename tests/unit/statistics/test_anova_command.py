@@ -1,0 +1,118 @@
+"""``chaosity anova`` on anybody's table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from lxml import etree
+
+from chaosity.cli import chaosity
+from chaosity.errors import UserError
+
+ROWS = [
+    "node,kernel,run,MBps", "0,copy,1,100.1", "0,copy,2,101.3", "0,triad,1,140.2",
+    "0,triad,2,139.0", "1,copy,1,80.5", "1,copy,2,82.0", "1,triad,1,120.9", "1,triad,2,118.2",
+]  # fmt: skip
+GIVEN = ["--response", "MBps", "--factors", "node,kernel"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(chaosity, ["anova", *map(str, arguments)])
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "stream.csv"
+    path.write_text("\n".join(ROWS) + "\n")
+    return path
+
+
+def test_people_get_tables_and_sentences(file):
+    found = run(file, *GIVEN, "--block", "run")
+    assert found.exit_code == 0
+    for said in ("Variation of MBps, n = 8", "Student", "kernel: significant (p < 0.001) and imp",
+                 "The differences come from kernel (79 %), node (21 %)"):  # fmt: skip
+        assert said in found.output
+
+
+def test_programs_get_json(file):
+    found = json.loads(run(file, *GIVEN, "--block", "run", "--json").output)
+    assert [term["name"] for term in found["terms"]] == [
+        "node", "kernel", "node x kernel", "run", "error", "total",
+    ]  # fmt: skip
+    assert found["terms"][0]["sum_of_squares"] == pytest.approx(780.125)
+    assert (found["n"], found["block"], found["transform"]) == (8, "run", "none")
+    assert {"factor", "level", "against", "difference", "low", "high", "ratio"} <= set(
+        found["contrasts"][0]
+    )
+    assert len(found["residuals"]) == len(found["fitted"]) == len(found["normal_quantiles"]) == 8
+    assert found["effects"][0]["ratio"] is None
+
+
+def test_the_transform_can_be_forced(file):
+    found = json.loads(run(file, *GIVEN, "--transform", "log", "--json").output)
+    assert found["transform"] == "log"
+    assert found["contrasts"][0]["ratio"] == pytest.approx(0.832, abs=2e-3)
+
+
+def test_residuals_are_drawn(file, tmp_path):
+    found = run(file, *GIVEN, "--figures", tmp_path / "figures")
+    assert found.exit_code == 0
+    paths = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert paths == ["stream_residuals.png", "stream_residuals.svg"]
+    root = etree.parse(str(tmp_path / "figures/stream_residuals.svg")).getroot()
+    uses = root.xpath("//*[local-name()='g'][starts-with(@id, 'stream_residuals-line2d')]"
+                      "//*[local-name()='use']")  # fmt: skip
+    assert len(uses) >= 16  # eight marks in each of the two panels, and the ticks
+    assert "Residuals of MBps by node and kernel" in root.get("aria-label")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "stream.csv: is empty; a row of names"),
+        (ROWS[:1], "stream.csv: the table has 0 rows of values"),
+        ([*ROWS, "1,copy,3"], "stream.csv, row 10: has 3 cells; there are 4 columns"),
+        ([*ROWS[:3], "", "1,copy,1,fast", *ROWS[3:]],
+         "stream.csv, row 5, column MBps: 'fast' is not a number"),
+        ([*ROWS, "1,copy,3,"], "stream.csv, row 10, column MBps: is empty"),
+        (["node,node,run,MBps", *ROWS[1:]], "stream.csv, row 1: two columns are called 'node'"),
+        (["node,,run,MBps", *ROWS[1:]], "stream.csv, row 1: column 2 has no name"),
+        (["node,kern,run,MBps", *ROWS[1:]], "stream.csv, kernel: is no column of the table"),
+        ([ROWS[0], *(row for row in ROWS[1:] if "copy" in row)],
+         "stream.csv, column kernel: has a single level, copy"),
+    ],
+)  # fmt: skip
+def test_a_bad_table_is_told_with_its_place(file, lines, said):
+    file.write_text("\n".join(lines) + ("\n" if lines else ""))
+    found = run(file, *GIVEN)
+    assert isinstance(found.exception, UserError)
+    assert said in str(found.exception)
+    assert "\n" not in str(found.exception)
+
+
+def test_a_file_that_is_no_text_is_refused(file):
+    file.write_bytes(b"\xff\xfe\x00\x81node")
+    assert "is no CSV file" in str(run(file, *GIVEN).exception)
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(file):
+    file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(ROWS).encode())
+    assert run(file, *GIVEN).exit_code == 0
+
+
+def test_a_published_table(tmp_path):
+    shared = Path(__file__).resolve().parents[4] / "shared/published"
+    path = shared / "nes_penguin_stream_8t_long.csv"
+    if not path.exists():
+        pytest.skip("no published tables here")
+    found = json.loads(
+        run(path, "--response", "best_rate_MBps", "--factors", "cpu_node,mem_node,kernel", "--json")
+        .output
+    )  # fmt: skip
+    shares = {term["name"]: term["variation_percent"] for term in found["terms"]}
+    assert shares["cpu_node x mem_node"] > 99.0  # local or remote is all there is
+    assert found["n"] == 512

@@ -1,0 +1,335 @@
+"""Analysis of variance: which factors explain the differences in a table, and how much of them.
+
+The order is that of document 004 and of Jain, "The Art of Computer Systems Performance Analysis"
+(1991): effects, allocation of variation, F tests, contrasts, visual tests of the residuals, and a
+log transform where these ask for it. A factor is *significant* when its F test says that noise
+alone would hardly do it, and *important* when much of the variation goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from chaosity.errors import UserError
+from chaosity.statistics import contrasts, residuals, squares
+from chaosity.statistics.contrasts import Contrast, Error, InteractionEffect, LevelEffect
+from chaosity.statistics.design import Design, Members, read_design
+from chaosity.statistics.terms import Term, allocate, conclude
+
+TRANSFORMS = ("auto", "none", "log")
+# An interaction of four factors has hundreds of effects, and nobody can say what it means.
+MOST_FACTORS_INTERACTING = 3
+# Values differ from what a double can hold by this share; less is rounding and no residual.
+_ROUNDING = 8.0 * float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What an analysis of variance says; keys of its JSON are those names.
+
+    Attributes:
+        response: column that was analysed.
+        factors: columns that were varied.
+        block: column of the blocks, or None.
+        n: number of values.
+        levels: of each factor and the block.
+        balanced: whether every combination was measured equally often.
+        sums_of_squares: "orthogonal" or "type II".
+        transform: "none" or "log".
+        transform_reason: why, one sentence.
+        terms: factors, interactions, block, error, total.
+        effects: of each level of each factor.
+        interactions: of each pair of levels, for each interaction of two factors.
+        contrasts: pairs of levels.
+        fitted, residuals: of each value, on the scale that is analysed.
+        normal_quantiles: of the residuals, in standard deviations.
+        notes: what a reader has to know of the data, a sentence each.
+        conclusion: one sentence.
+        design, values, error: for further contrasts; not in the JSON.
+    """
+
+    response: str
+    factors: tuple[str, ...]
+    block: str | None
+    n: int
+    levels: dict[str, tuple[str, ...]]
+    balanced: bool
+    sums_of_squares: str
+    transform: str
+    transform_reason: str
+    terms: tuple[Term, ...]
+    effects: tuple[LevelEffect, ...]
+    interactions: tuple[InteractionEffect, ...]
+    contrasts: tuple[Contrast, ...]
+    fitted: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    normal_quantiles: NDArray[np.float64]
+    notes: tuple[str, ...]
+    conclusion: str
+    design: Design
+    values: NDArray[np.float64]
+    error: Error
+
+    def between(self, groups: Sequence[str], chosen: tuple[str, str], name: str) -> Contrast | None:
+        """Compare two groups of cells, see `contrasts.between_groups`."""
+        return contrasts.between_groups(
+            self.design, self.values, self.residuals, groups, chosen, self.error, name
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the design, in plain types."""
+        own = ("design", "values", "error", "effects", "interactions", "contrasts", "terms")
+        plain = {name: value for name, value in vars(self).items() if name not in own}
+        for name in ("fitted", "residuals", "normal_quantiles"):
+            plain[name] = plain[name].tolist()
+        plain["terms"] = [asdict(term) for term in self.terms]
+        for name, parts in (
+            ("effects", self.effects),
+            ("interactions", self.interactions),
+            ("contrasts", self.contrasts),
+        ):
+            plain[name] = [_flat(asdict(part)) for part in parts]
+        return plain
+
+
+def _flat(part: dict[str, Any]) -> dict[str, Any]:
+    """An effect or difference beside its interval, rather than around it."""
+    name = "difference" if "difference" in part else "effect"
+    interval = part.pop(name)
+    return {**part, name: interval.pop("value"), **interval}
+
+
+def analyse(
+    frame: pd.DataFrame,
+    response: str,
+    factors: Sequence[str],
+    block: str | None = None,
+    transform: str = "auto",
+) -> Analysis:
+    """Analyse a table.
+
+    Args:
+        frame: one row a value; its index is what errors call the rows.
+        response: column of the values.
+        factors: columns of the factors, which are all taken as categories.
+        block: column of the blocks that each hold everything once, such as replicates; what
+            differs between them is taken out of the error. None for none.
+        transform: "log" to analyse logarithms, "none" not to, "auto" to let the residuals decide.
+
+    Raises:
+        UserError: the table cannot be analysed; the sentence names row and column.
+    """
+    if transform not in TRANSFORMS:
+        raise UserError(f"no transform {transform!r}", None, f"one of {', '.join(TRANSFORMS)}")
+    design, values = read_design(frame, response, factors, block)
+    positive = bool((values > 0.0).all())
+    if transform == "log" and not positive:
+        row = frame.index[int(np.argmin(values))]
+        raise UserError(
+            f"{values.min():g} has no logarithm", f"row {row}, column {response}",
+            "logarithms need values above zero",
+        )  # fmt: skip
+    responses = np.column_stack([values, np.log(values)] if positive else [values])
+    terms, notes = _choose_terms(design)
+    model, lost = _fit_separable(design, terms, responses)
+    errors = _without_rounding(model, responses)
+    chosen, reason = _choose_transform(transform, values, positive, errors, model.error_freedom)
+    place = 1 if chosen == "log" else 0
+    return _assemble(
+        design=design,
+        response=response,
+        values=responses[:, place],
+        model=model,
+        place=place,
+        error_squares=float(errors[place]),
+        transform=(chosen, reason),
+        notes=notes + _notes(design, model, lost),
+    )
+
+
+def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
+    """The largest model that leaves an error, and what had to be left out of it."""
+    order = min(design.factors, MOST_FACTORS_INTERACTING)
+    notes = []
+    if order < design.factors:
+        notes.append(f"Interactions of more than {order} factors count as error.")
+    while order > 1:
+        terms = design.terms(order)
+        if not design.balanced and squares.columns_needed(design, terms) > squares.MOST_COLUMNS:
+            notes.append(
+                f"The data are unbalanced and have too many levels for interactions of {order} "
+                "factors: these count as error."
+            )
+        elif squares.error_freedom(design, terms) < 1:
+            notes.append(
+                f"Nothing was measured twice, so the interaction of {order} factors serves as "
+                "error: if there is one, tests and intervals are too cautious."
+            )
+        else:
+            break
+        order -= 1
+    return design.terms(order), notes
+
+
+def _fit_separable(
+    design: Design, terms: Sequence[Members], responses: NDArray[np.float64]
+) -> tuple[squares.Model, list[Members]]:
+    """The model of those terms that the data can tell from the others, and the terms lost.
+
+    Of two that mean the same the one that is named last goes, interactions before factors.
+    """
+    lost: list[Members] = []
+    while True:
+        model = squares.fit(design, [term for term in terms if term not in lost], responses)
+        nothing = [t for t, df in zip(model.terms, model.freedom, strict=True) if df < 1]
+        if not nothing:
+            return model, lost
+        lost.append(max(nothing, key=lambda term: (len(term), term)))
+
+
+def _without_rounding(model: squares.Model, responses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Residual sums of squares; what is mere rounding becomes zero."""
+    rounding = len(responses) * (_ROUNDING * np.abs(responses).max(axis=0)) ** 2
+    return np.where(model.error <= rounding, 0.0, model.error)
+
+
+def _choose_transform(
+    asked: str,
+    values: NDArray[np.float64],
+    positive: bool,
+    errors: NDArray[np.float64],
+    freedom: int,
+) -> tuple[str, str]:
+    """The scale to analyse, and the reason in a sentence.
+
+    The scale of the larger likelihood. To wait until logarithms are clearly better would keep many
+    small tables on a scale on which their noise is not equal, and intervals would suffer.
+    """
+    if asked != "auto":
+        what = "Logarithms are analysed" if asked == "log" else "Values are analysed as they are"
+        return asked, f"{what}, as asked."
+    if not positive:
+        return "none", "Values are analysed as they are: some are not above zero."
+    gain = residuals.gain_of_logarithms(values, float(errors[0]), float(errors[1]), freedom)
+    if gain is None:
+        return "none", "Values are analysed as they are: no residual tells of another scale."
+    if gain > 0.0:
+        sure = "clearly better" if gain > residuals.CLEARLY_BETTER else "somewhat better"
+        return "log", (
+            f"Logarithms are analysed, since their residuals are {sure} (log likelihood "
+            f"{gain:.1f} above that of the values, Box and Cox)."
+        )
+    sure = "clearly better" if -gain > residuals.CLEARLY_BETTER else "no worse"
+    return "none", (
+        f"Values are analysed as they are, since their residuals are {sure} than those of "
+        f"logarithms (log likelihood {-gain:.1f} above, Box and Cox)."
+    )
+
+
+def _notes(design: Design, model: squares.Model, lost: Sequence[Members]) -> list[str]:
+    """What a reader has to know of incomplete and unbalanced data."""
+    notes = []
+    if lost:
+        names = ", ".join(map(design.name, lost))
+        notes.append(f"Left out, since these data cannot tell it from the other terms: {names}.")
+    cells = design.counts(design.everything)
+    missing = int((cells == 0).sum())
+    if missing:
+        notes.append(
+            f"{missing} of {len(cells)} combinations of levels have no value: interactions stand "
+            "on the others alone, with fewer degrees of freedom."
+        )
+    if not model.balanced:
+        notes.append(
+            "The data are unbalanced: sums of squares are of type II (each term beside all that "
+            "do not contain it), so the shares need not add up to 100 %, and effects of levels "
+            "are those of the model without interactions."
+        )
+    if model.error_freedom < 1:
+        notes.append(
+            "No value is left to tell noise from effects: there are no tests and no intervals. "
+            "Measure at least twice."
+        )
+    return notes
+
+
+def _assemble(
+    *,
+    design: Design,
+    response: str,
+    values: NDArray[np.float64],
+    model: squares.Model,
+    place: int,
+    error_squares: float,
+    transform: tuple[str, str],
+    notes: list[str],
+) -> Analysis:
+    freedom = model.error_freedom
+    variance = error_squares / freedom if freedom > 0 and error_squares > 0.0 else None
+    if freedom > 0 and variance is None:
+        notes.append("The model fits every value exactly: there is no noise to test against.")
+    error = Error(variance, freedom, transform[0] == "log")
+    left = values - model.fitted[:, place] if variance is not None else np.zeros(design.rows)
+    notes += _trend(model.fitted[:, place], left) if variance is not None else []
+    terms = allocate(design, model, place, values, error, error_squares)
+    alone = [term for term in model.terms if len(term) == 1]
+    known = {
+        factor: estimates
+        for (factor,) in alone
+        if factor < design.factors
+        and (estimates := contrasts.estimate_levels(design, values, factor, alone)) is not None
+    }
+    pairs = [term for term in model.terms if len(term) == 2]
+    return Analysis(
+        response=response,
+        factors=design.names[: design.factors],
+        block=design.names[-1] if design.block else None,
+        n=design.rows,
+        levels=dict(zip(design.names, design.levels, strict=True)),
+        balanced=model.balanced,
+        sums_of_squares="orthogonal" if model.balanced else "type II",
+        transform=transform[0],
+        transform_reason=transform[1],
+        terms=tuple(terms),
+        effects=tuple(
+            effect
+            for factor, estimates in known.items()
+            for effect in contrasts.level_effects(design, values, factor, estimates, error)
+        ),
+        interactions=tuple(
+            effect
+            for first, second in pairs
+            for effect in contrasts.interactions(design, values, (first, second), error)
+        ),
+        contrasts=tuple(
+            pair
+            for factor, estimates in known.items()
+            for pair in contrasts.pairs_of_levels(design, factor, estimates, error)
+        ),
+        fitted=model.fitted[:, place],
+        residuals=left,
+        normal_quantiles=residuals.normal_quantiles(left),
+        notes=tuple(notes),
+        conclusion=conclude(terms),
+        design=design,
+        values=values,
+        error=error,
+    )
+
+
+def _trend(fitted: NDArray[np.float64], left: NDArray[np.float64]) -> list[str]:
+    """A note when the noise hangs on the value even on the chosen scale."""
+    trend = residuals.spread_follows_fit(fitted, left)
+    if trend is None or trend[1] >= residuals.TREND_LEVEL or abs(trend[0]) < residuals.TREND_LEAST:
+        return []
+    word = "grow" if trend[0] > 0.0 else "shrink"
+    return [
+        f"The residuals {word} with the value (rank correlation {trend[0]:.2f}): read the "
+        "tests as approximate."
+    ]

@@ -1,0 +1,201 @@
+"""A table as an analysis of variance sees it: a response, crossed factors, perhaps blocks.
+
+Everything that can be wrong with such a table is found here, with row and column.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from chaosity.errors import UserError
+
+# Numbers of the columns that make a term; () is the grand mean.
+Members = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Design:
+    """What was varied, row by row.
+
+    Attributes:
+        names: of the factors, then of the block where there is one.
+        levels: of each of them, in the order in which a person would put them.
+        codes: number of the level, rows x names.
+        factors: how many of the names are factors; the rest, none or one, is the block.
+    """
+
+    names: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+    codes: NDArray[np.intp]
+    factors: int
+
+    @property
+    def rows(self) -> int:
+        """How many values there are."""
+        return len(self.codes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of levels of each name."""
+        return tuple(map(len, self.levels))
+
+    @property
+    def block(self) -> Members:
+        """The block as a term; () without one."""
+        return tuple(range(self.factors, len(self.names)))
+
+    @property
+    def everything(self) -> Members:
+        """The term of all factors, whose levels are the cells."""
+        return tuple(range(self.factors))
+
+    def terms(self, order: int) -> list[Members]:
+        """Factors, interactions of at most so many of them, and the block, which crosses none."""
+        found = [m for size in range(1, order + 1) for m in combinations(self.everything, size)]
+        return found + ([self.block] if self.block else [])
+
+    def name(self, members: Members) -> str:
+        """A term as people write it: "node x kernel"."""
+        return " x ".join(self.names[member] for member in members)
+
+    def cells(self, members: Members) -> tuple[NDArray[np.intp], int]:
+        """Number of each row's combination of levels, and how many combinations there could be."""
+        shape = [self.sizes[member] for member in members]
+        if not shape:
+            return np.zeros(self.rows, dtype=np.intp), 1
+        return np.ravel_multi_index(tuple(self.codes[:, list(members)].T), shape), math.prod(shape)
+
+    def counts(self, members: Members) -> NDArray[np.intp]:
+        """Number of rows of each combination of levels."""
+        codes, number = self.cells(members)
+        return np.bincount(codes, minlength=number)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every combination of all names was measured equally often."""
+        if math.prod(self.sizes) > self.rows:
+            return False
+        counts = self.counts((*self.everything, *self.block))
+        return bool(counts.min() == counts.max())
+
+
+def read_design(
+    frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None = None
+) -> tuple[Design, NDArray[np.float64]]:
+    """Check a table and take it apart.
+
+    Args:
+        frame: one row a value; its index is what errors call the rows.
+        response: column of the values.
+        factors: columns of the factors.
+        block: column of the blocks (replicates), or None.
+
+    Returns:
+        The design, and the values.
+
+    Raises:
+        UserError: a column is missing or asked for twice, a cell is empty or no number, a factor
+            has one level only, or the response never varies.
+    """
+    _check_columns(frame, response, factors, block)
+    values = _numbers(frame[response], response)
+    names = (*factors, *([block] if block is not None else []))
+    levels, codes = zip(*(_levels(frame[name], name) for name in names), strict=True)
+    for name, found in zip(names, levels, strict=True):
+        if len(found) < 2:
+            raise UserError(
+                f"has a single level, {found[0]}", f"column {name}",
+                "leave it out: what never varies explains nothing",
+            )  # fmt: skip
+    if np.ptp(values) == 0.0:
+        raise UserError(
+            f"is {values[0]:g} in every row", f"column {response}",
+            "there is no variation to explain",
+        )  # fmt: skip
+    return Design(names, levels, np.column_stack(codes), len(factors)), values
+
+
+def _check_columns(
+    frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None
+) -> None:
+    if not factors:
+        raise UserError("no factor is given", None, "name the columns that were varied")
+    asked = [response, *factors, *([block] if block is not None else [])]
+    columns = list(frame.columns)
+    for name in asked:
+        if name not in columns:
+            raise UserError(
+                "is no column of the table", name,
+                f"it has {', '.join(map(str, columns)) or 'none'}",
+            )  # fmt: skip
+        if columns.count(name) > 1:
+            raise UserError("two columns have this name", name, "rename one of them")
+        if asked.count(name) > 1:
+            raise UserError(
+                "the same column is asked for twice", name,
+                "response, factors and block are columns of their own",
+            )  # fmt: skip
+    if len(frame) < 2:
+        raise UserError(f"the table has {len(frame)} rows of values", None, "two are the least")
+
+
+def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
+    values = np.empty(len(column))
+    for place, (row, given) in enumerate(column.items()):
+        if is_empty(given):
+            raise UserError("is empty", _where(row, name), "a value has to stand there, or no row")
+        try:
+            values[place] = float(given)
+        except (TypeError, ValueError):
+            raise UserError(f"{given!r} is not a number", _where(row, name)) from None
+        if not math.isfinite(values[place]):
+            raise UserError(f"{given!r} is no measurement", _where(row, name))
+    return values
+
+
+def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    """Levels as text, and each row's number among them; numbers are put in numeric order."""
+    for row, given in column.items():
+        if is_empty(given):
+            raise UserError("is empty", _where(row, name), "every row needs a level")
+    texts = [_text(given) for given in column]
+    levels = sorted(set(texts), key=level_order)
+    numbers = {level: number for number, level in enumerate(levels)}
+    return tuple(levels), np.array([numbers[text] for text in texts], dtype=np.intp)
+
+
+def level_order(level: str) -> tuple[int, float, list[tuple[int, int, str]]]:
+    """Key that puts numbers first and in numeric order, and node10 after node9."""
+    try:
+        number = float(level)
+    except ValueError:
+        number = math.nan
+    if math.isfinite(number):
+        return 0, number, []
+    parts: list[tuple[int, int, str]] = []
+    for part in "".join(c if c.isdecimal() else f" {c} " for c in level).split():
+        parts.append((0, int(part), "") if part.isdecimal() else (1, 0, part))
+    return 1, 0.0, parts
+
+
+def _text(level: object) -> str:
+    """A level as text: 8 and 8.0 are the same one."""
+    if isinstance(level, float) and level.is_integer():
+        return str(int(level))
+    return str(level).strip()
+
+
+def is_empty(cell: object) -> bool:
+    """Whether nothing stands in a cell of a table."""
+    return cell is None or cell is pd.NA or cell != cell or str(cell).strip() == ""
+
+
+def _where(row: Hashable, column: str) -> str:
+    return f"row {row}, column {column}"

@@ -1,0 +1,197 @@
+"""Sums of squares and fitted values of a linear model with factors, interactions and blocks.
+
+Balanced data need means only: there the terms are orthogonal, and each sum of squares is that of
+the term's effects (Jain, "The Art of Computer Systems Performance Analysis", 1991, chapters 20 to
+23). That also serves designs whose interaction alone has thousands of effects.
+
+Otherwise a term's sum of squares is how much the residual grows when the term is taken out of the
+model with all terms that do not contain it: type II. Of the usual types it is the one that does
+not hang on how levels are coded, that empty cells leave defined, and that sees most where there is
+no interaction (Langsrud, "ANOVA for unbalanced data: Use Type II instead of Type III sums of
+squares", Statistics and Computing 13, 2003).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from chaosity.statistics.design import Design, Members
+
+# Columns of a model that is solved by least squares; a model with more takes seconds.
+MOST_COLUMNS = 300
+# Indicator columns are independent or exactly dependent, so anything between is rounding.
+_DEPENDENT = 1e-9
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted model.
+
+    Attributes:
+        terms: that it consists of, beside the grand mean.
+        squares: sum of squares of each term, for each response.
+        freedom: degrees of freedom of each term.
+        fitted: rows x responses.
+        error: residual sum of squares of each response.
+        error_freedom: its degrees of freedom.
+        balanced: whether the sums of squares are orthogonal and add up.
+    """
+
+    terms: tuple[Members, ...]
+    squares: tuple[NDArray[np.float64], ...]
+    freedom: tuple[int, ...]
+    fitted: NDArray[np.float64]
+    error: NDArray[np.float64]
+    error_freedom: int
+    balanced: bool
+
+
+def fit(design: Design, terms: Sequence[Members], responses: NDArray[np.float64]) -> Model:
+    """Fit a model.
+
+    Args:
+        design: what was varied.
+        terms: with every term also those that it contains; the block is one.
+        responses: rows x responses, each of them analysed by itself.
+    """
+    means = responses.mean(axis=0)
+    centred = responses - means  # so that a large common part costs no digits
+    return (_by_means if design.balanced else _by_least_squares)(design, terms, centred, means)
+
+
+def error_freedom(design: Design, terms: Sequence[Members]) -> int:
+    """Degrees of freedom that a model leaves to the error."""
+    if design.balanced:
+        return design.rows - 1 - sum(_freedom(design, term) for term in terms)
+    return design.rows - _predict(design, terms, np.zeros((design.rows, 1)))[1]
+
+
+def _freedom(design: Design, term: Members) -> int:
+    """Degrees of freedom of a term whose combinations are all there."""
+    return math.prod(design.sizes[member] - 1 for member in term)
+
+
+def _by_means(
+    design: Design, terms: Sequence[Members], centred: NDArray[np.float64], means: NDArray
+) -> Model:
+    fitted = np.zeros_like(centred)
+    squares, freedom = [], []
+    effects: dict[Members, NDArray[np.float64]] = {(): np.zeros_like(centred)}
+    for term in terms:
+        inside = chain.from_iterable(combinations(term, size) for size in range(len(term)))
+        effects[term] = _means(design, term, centred) - sum(effects[part] for part in inside)
+        fitted += effects[term]
+        squares.append((effects[term] ** 2).sum(axis=0))
+        freedom.append(_freedom(design, term))
+    return Model(
+        terms=tuple(terms),
+        squares=tuple(squares),
+        freedom=tuple(freedom),
+        fitted=fitted + means,
+        error=((centred - fitted) ** 2).sum(axis=0),
+        error_freedom=design.rows - 1 - sum(freedom),
+        balanced=True,
+    )
+
+
+def _means(design: Design, members: Members, responses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over all rows with the same levels, for each row and response."""
+    codes, number = design.cells(members)
+    counts = np.bincount(codes, minlength=number)
+    sums = [np.bincount(codes, column, number) for column in responses.T]
+    with np.errstate(invalid="ignore"):
+        return (np.column_stack(sums) / counts[:, None])[codes]
+
+
+def _by_least_squares(
+    design: Design, terms: Sequence[Members], centred: NDArray[np.float64], means: NDArray
+) -> Model:
+    solved: dict[frozenset[Members], tuple[NDArray[np.float64], int]] = {}
+
+    def residual(members: Sequence[Members]) -> tuple[NDArray[np.float64], int]:
+        key = frozenset(members)
+        if key not in solved:
+            predicted, rank = _predict(design, members, centred)
+            solved[key] = ((centred - predicted) ** 2).sum(axis=0), rank
+        return solved[key]
+
+    predicted, rank = _predict(design, terms, centred)
+    solved[frozenset(terms)] = ((centred - predicted) ** 2).sum(axis=0), rank
+    squares, freedom = [], []
+    for term in terms:
+        others = [other for other in terms if not set(term) <= set(other)]
+        without, with_term = residual(others), residual([*others, term])
+        squares.append(np.maximum(0.0, without[0] - with_term[0]))
+        freedom.append(with_term[1] - without[1])
+    return Model(
+        terms=tuple(terms),
+        squares=tuple(squares),
+        freedom=tuple(freedom),
+        fitted=predicted + means,
+        error=solved[frozenset(terms)][0],
+        error_freedom=design.rows - rank,
+        balanced=False,
+    )
+
+
+def _predict(
+    design: Design, terms: Sequence[Members], responses: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], int]:
+    """Fitted values of a model with a grand mean, and its number of independent columns.
+
+    When the term of all factors is in it, the model has a mean for each cell: only the block is
+    left to solve, within cells (the theorem of Frisch, Waugh and Lovell).
+    """
+    if design.everything not in terms:
+        columns = design_columns(design, terms)
+        solution, rank = _solve(columns, responses)
+        return columns @ solution, rank
+    cells = _means(design, design.everything, responses)
+    rank = int(np.count_nonzero(design.counts(design.everything)))
+    if not design.block or design.block not in terms:
+        return cells, rank
+    columns = design_columns(design, [design.block])[:, 1:]
+    within = columns - _means(design, design.everything, columns)
+    solution, more = _solve(within, responses - cells)
+    return cells + within @ solution, rank + more
+
+
+def _solve(columns: NDArray[np.float64], responses: NDArray[np.float64]) -> tuple[NDArray, int]:
+    solution, _, rank, _ = linalg.lstsq(
+        columns, responses, cond=_DEPENDENT, lapack_driver="gelsy", check_finite=False
+    )
+    return solution, int(rank)
+
+
+def columns_needed(design: Design, terms: Sequence[Members]) -> int:
+    """Columns of the largest model that least squares would have to solve for these terms."""
+    return 1 + sum(
+        _freedom(design, term) for term in terms if term != design.everything or len(term) == 1
+    )
+
+
+def design_columns(design: Design, terms: Sequence[Members]) -> NDArray[np.float64]:
+    """Indicator columns of terms after a column of ones, each without its first level.
+
+    Returns:
+        Rows x columns; the columns of a term count its last factor fastest.
+    """
+    indicators = {
+        member: (design.codes[:, [member]] == np.arange(1, design.sizes[member])).astype(float)
+        for term in terms
+        for member in term
+    }
+    blocks = [np.ones((design.rows, 1))]
+    for term in terms:
+        block = np.ones((design.rows, 1))
+        for member in term:
+            block = (block[:, :, None] * indicators[member][:, None, :]).reshape(design.rows, -1)
+        blocks.append(block)
+    return np.hstack(blocks)
