@@ -38,9 +38,9 @@ def compare(_: int) -> Iterator[str]:
             FAST, runs(3, 10, 3.0 * noise, noise),
         )  # fmt: skip
     yield from analyses(0.02, 0, "log")
-    yield from analyses(0.02, 0, "auto")
-    yield from analyses(0.10, 0, "auto")
-    yield from analyses(0.10, 3, "auto")
+    yield from analyses(0.02, 0, "better")
+    yield from analyses(0.10, 0, "better")
+    yield from analyses(0.10, 3, "better")
 
 
 def seeded(name: str) -> np.random.Generator:
@@ -109,7 +109,7 @@ def analyses(noise: float, dropped: int, transform: str) -> Iterator[str]:
     """All pairs of a factor at once, effects of its levels, and local against remote."""
     text = f"noise {noise:.0%}, {NODES} x {NODES} x 3"
     text += f" less {dropped}" if dropped else ""
-    text += ", scale chosen" if transform == "auto" else ", logarithms"
+    text += ", scale chosen" if transform == "better" else ", logarithms"
     random = seeded(text)
     names = (
         "pairs of levels, all at once",

@@ -457,9 +457,16 @@ def test_the_decision_is_that_of_box_and_cox():
             return -(len(y) - 3) / 2.0 * np.log(((z - groups.transform("mean")) ** 2).sum())
 
         gain = likelihood(0) - likelihood(1)
-        found = analyse(frame, "v", ["place"])
+        found = analyse(frame, "v", ["place"], transform="better")
         assert (found.transform == "log") == (gain > 0.0)
         assert f"{abs(gain):.1f}" in found.transform_reason
+
+
+def test_a_table_stays_as_it_is_until_logarithms_are_clearly_better():
+    mild = pd.DataFrame({"place": list("aabb"), "v": [10.0, 11.0, 20.0, 21.6]})
+    assert analyse(mild, "v", ["place"], transform="better").transform == "log"
+    assert analyse(mild, "v", ["place"]).transform == "none"
+    assert "not clearly" in analyse(mild, "v", ["place"]).transform_reason
 
 
 def test_values_below_zero_are_analysed_as_they_are():

@@ -27,7 +27,7 @@ from chaosity.statistics.terms import p_text, percent_text
 @click.option("--block", metavar="COLUMN",
               help="Column of blocks that hold everything once, such as replicates.")  # fmt: skip
 @click.option("--transform", type=click.Choice(TRANSFORMS), default="auto", show_default=True,
-              help="Analyse logarithms, or let the residuals decide.")  # fmt: skip
+              help="Analyse logarithms; auto: if the residuals clearly call for it.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON on standard output.")
 @click.option("--figures", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
               help="Draw the residuals into this folder.")  # fmt: skip

@@ -22,7 +22,7 @@ from chaosity.statistics.contrasts import Contrast, Error, InteractionEffect, Le
 from chaosity.statistics.design import Design, Members, read_design
 from chaosity.statistics.terms import Term, allocate, conclude
 
-TRANSFORMS = ("auto", "none", "log")
+TRANSFORMS = ("auto", "better", "none", "log")
 # An interaction of four factors has hundreds of effects, and nobody can say what it means.
 MOST_FACTORS_INTERACTING = 3
 # Values differ from what a double can hold by this share; less is rounding and no residual.
@@ -120,7 +120,9 @@ def analyse(
         factors: columns of the factors, which are all taken as categories.
         block: column of the blocks that each hold everything once, such as replicates; what
             differs between them is taken out of the error. None for none.
-        transform: "log" to analyse logarithms, "none" not to, "auto" to let the residuals decide.
+        transform: "log" to analyse logarithms, "none" not to; "auto" takes them when the residuals
+            call for it, which is when their likelihood is clearly larger; "better" as soon as it is
+            larger at all.
 
     Raises:
         UserError: the table cannot be analysed; the sentence names row and column.
@@ -208,10 +210,12 @@ def _choose_transform(
 ) -> tuple[str, str]:
     """The scale to analyse, and the reason in a sentence.
 
-    The scale of the larger likelihood. To wait until logarithms are clearly better would keep many
-    small tables on a scale on which their noise is not equal, and intervals would suffer.
+    Whoever gives a table of his own expects it to be analysed as it is unless that is wrong. Of rates
+    and times that were measured it is known beforehand that disturbances multiply: there, to wait
+    until logarithms are clearly better would keep many small tables on a scale on which their noise
+    is not equal, and intervals would suffer.
     """
-    if asked != "auto":
+    if asked in ("log", "none"):
         what = "Logarithms are analysed" if asked == "log" else "Values are analysed as they are"
         return asked, f"{what}, as asked."
     if not positive:
@@ -219,11 +223,16 @@ def _choose_transform(
     gain = residuals.gain_of_logarithms(values, float(errors[0]), float(errors[1]), freedom)
     if gain is None:
         return "none", "Values are analysed as they are: no residual tells of another scale."
-    if gain > 0.0:
+    if gain > (residuals.CLEARLY_BETTER if asked == "auto" else 0.0):
         sure = "clearly better" if gain > residuals.CLEARLY_BETTER else "somewhat better"
         return "log", (
             f"Logarithms are analysed, since their residuals are {sure} (log likelihood "
             f"{gain:.1f} above that of the values, Box and Cox)."
+        )
+    if gain > 0.0:
+        return "none", (
+            "Values are analysed as they are: residuals of logarithms are better, but not clearly "
+            f"(log likelihood {gain:.1f} above, Box and Cox)."
         )
     sure = "clearly better" if -gain > residuals.CLEARLY_BETTER else "no worse"
     return "none", (

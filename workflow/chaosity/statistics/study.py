@@ -63,7 +63,7 @@ class Study:
     left_out: tuple[str, ...]
     block: str | None
 
-    def analysis(self, transform: str = "auto") -> Analysis:
+    def analysis(self, transform: str = "better") -> Analysis:
         """Analyse it.
 
         Raises:
