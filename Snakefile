@@ -23,12 +23,14 @@ else:
     include: "workflow/rules/common.smk"
     include: "workflow/rules/measure.smk"
     include: "workflow/rules/tidy.smk"
+    include: "workflow/rules/analyse.smk"
     include: "workflow/rules/present.smk"
 
     rule all:
         default_target: True
         input:
             [f"{CAMPAIGN.folder(host)}/report.html" for host in CAMPAIGN.hosts],
+            [f"{CAMPAIGN.folder(host)}/exports/topology.xml" for host in CAMPAIGN.hosts],
             # For a single host in a single configuration the report is all there is to see.
             [f"{RESULTS}/index.html"]
             if several_places(Path(RESULTS), map(CAMPAIGN.folder, CAMPAIGN.hosts))

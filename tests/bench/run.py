@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import coverage
+import faults
 import kernels
 import latency
 import planning
@@ -31,6 +32,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "points": points.compare,
     "planning": planning.compare,
     "coverage": coverage.compare,
+    "faults": faults.compare,
 }
 
 

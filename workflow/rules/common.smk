@@ -21,7 +21,9 @@ RESULTS = config["results"]
 # Seconds of work each, and of no host: they stay in the process that a person started.
 localrules:
     all,
+    anomalies,
     draw_topology,
+    export,
     overview,
     report,
     tidy,

@@ -27,6 +27,7 @@ rule report:
         plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
         history=f"{RESULTS}/{{host}}/{{configuration}}/history.parquet",
+        findings=f"{RESULTS}/{{host}}/{{configuration}}/findings.json",
         drawing=f"{RESULTS}/{{host}}/{{configuration}}/topology.svg",
     output:
         html=f"{RESULTS}/{{host}}/{{configuration}}/report.html",
@@ -43,7 +44,7 @@ rule report:
         left_out=lambda wildcards: str(read_left_out(Path(RESULTS) / wildcards.host)),
     shell:
         "chaosity report {input.plan:q} --table {input.table:q} --history {input.history:q}"
-        " --drawing {input.drawing:q} {params.beside:q} --output {output.html:q}"
+        " --findings {input.findings:q} --drawing {input.drawing:q} {params.beside:q} --output {output.html:q}"
         " > {output.terminal:q} 2> {log:q}"
 
 

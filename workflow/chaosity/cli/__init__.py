@@ -7,6 +7,7 @@ import sys
 import click
 
 from chaosity import __version__
+from chaosity.cli.anomalies import anomalies
 from chaosity.cli.anova import anova
 from chaosity.cli.compare import compare_command
 from chaosity.cli.export import export
@@ -36,6 +37,7 @@ for command in (
     report,
     reports,
     overview,
+    anomalies,
     weights,
     anova,
     export,

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from chaosity.components import read_history
+from chaosity.anomalies import Findings
+from chaosity.components import read_components, read_history
 from chaosity.config import CONFIG, load_experiment, read_yaml
 from chaosity.errors import UserError
 from chaosity.figures import draw
@@ -61,15 +62,16 @@ def planned_records(folder: Path) -> list[Path]:
     return [path for point in points for path in folder.glob(f"{point.with_suffix('')}/rep*.json")]
 
 
-def read_components(folder: Path) -> dict[str, dict[str, Any]]:
-    """Documents of the components by name; a file that a person broke is left out."""
-    found = {}
-    for path in sorted(folder.glob("[!.]*.json")):
-        try:
-            found[path.stem] = dict(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError):
-            continue
-    return found
+def read_findings(path: Path) -> Findings:
+    """What `chaosity anomalies --json` said of a table.
+
+    Raises:
+        UserError: the file holds something else.
+    """
+    try:
+        return Findings.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError("holds no findings", str(path)) from error
 
 
 def write_report(
@@ -78,6 +80,7 @@ def write_report(
     *,
     table: Path | None = None,
     former: Path | None = None,
+    findings: Path | None = None,
     drawing: Path | None = None,
     config_file: Path = Path(CONFIG),
     beside: Sequence[Path] = (),
@@ -109,6 +112,7 @@ def write_report(
             "notes": found.get("notes", []),
         },
         drawing=drawing,
+        found=read_findings(findings) if findings else None,
         components=components,
         beside={path: read_table(path) for path in beside},
         history=read_table(former, HISTORY_COLUMNS)
@@ -127,6 +131,8 @@ def write_report(
 @click.argument("plan", type=EXISTING)
 @click.option("--table", type=EXISTING, help="Tidy table; without it, made from the records.")
 @click.option("--history", "former", type=EXISTING, help="Earlier values; made without it.")
+@click.option("--findings", type=EXISTING,
+              help="Of `chaosity anomalies --json`; made from the table without it.")  # fmt: skip
 @click.option("--drawing", type=EXISTING, help="The topology as SVG, as lstopo draws it.")
 @click.option("--beside", type=EXISTING, multiple=True,
               help="Tidy table of another configuration of the host; repeatable.")  # fmt: skip
@@ -136,6 +142,7 @@ def report(
     plan: Path,
     table: Path | None,
     former: Path | None,
+    findings: Path | None,
     drawing: Path | None,
     beside: tuple[Path, ...],
     config_file: Path,
@@ -146,8 +153,8 @@ def report(
     Works at any time: what has not been measured yet is shown as such.
     """
     lines = write_report(
-        plan, output, table=table, former=former, drawing=drawing, config_file=config_file,
-        beside=beside,
+        plan, output, table=table, former=former, findings=findings, drawing=drawing,
+        config_file=config_file, beside=beside,
     )  # fmt: skip
     click.echo("\n".join(lines))
 
@@ -159,10 +166,14 @@ def report(
 def overview(said: tuple[Path, ...], output: Path) -> None:
     """Put all hosts and configurations on one page, from the SUMMARIES (summary.json) of reports.
 
-    Hosts that the last run left out are shown with the reason.
+    Hosts of one processor model in one configuration should be equal: where there are three, which
+    of them is not is said. Hosts that the last run left out are shown with the reason.
     """
     found = write_overview(said, output)
     click.echo(found.sentence)
+    for fleet in found.fleets:
+        for one in fleet.said:
+            click.echo(f"{fleet.configuration}: {one.text}")
 
 
 @click.command()
@@ -220,6 +231,7 @@ def remake(host: Path, *, stale_only: bool) -> None:
         given = {
             "table": folder / "measurements.parquet",
             "former": folder / "history.parquet",
+            "findings": folder / "findings.json",
             "drawing": folder / "topology.svg",
         }
         there = {name: path for name, path in given.items() if path.exists()}

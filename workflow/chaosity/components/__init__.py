@@ -9,7 +9,7 @@ from chaosity.components.documents import (
     package_component,
     system_document,
 )
-from chaosity.components.files import write_components
+from chaosity.components.files import read_components, write_components
 from chaosity.components.history import State, read_history
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "gpu_component",
     "node_component",
     "package_component",
+    "read_components",
     "read_history",
     "system_document",
     "write_components",

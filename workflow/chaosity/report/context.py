@@ -12,24 +12,25 @@ from typing import Any
 import pandas as pd
 
 from chaosity import __version__
+from chaosity.anomalies import Findings, analyse_table, machine_of
 from chaosity.components import State
 from chaosity.figures import FigureFile, is_size, read_figures
+from chaosity.report.analysis import AnalysisSection, analysis_sections
 from chaosity.report.beside import side_by_side
 from chaosity.report.checks import OK, check_results
 from chaosity.report.drawing import inline_svg, width_of
+from chaosity.report.findings import MOST_FINDINGS, findings_check, folded, shown_findings
 from chaosity.report.machine import Fact, environment, machine_facts, node_rows
 from chaosity.report.model import (
     ExperimentSection,
     FailedPoint,
     FigureSection,
-    Finding,
     ReportContext,
     Table,
 )
 from chaosity.report.repairs import changes
 from chaosity.report.resources import resources
 from chaosity.report.runs import Run
-from chaosity.report.siblings import slow_drives
 from chaosity.report.trust import trust
 from chaosity.statistics import plain
 from chaosity.store import LeftOut
@@ -55,7 +56,7 @@ def build_context(
     config: Mapping[str, Any],
     output: Path,
     drawing: Path | None = None,
-    findings: Iterable[Finding] = (),
+    found: Findings | None = None,
     components: Mapping[str, Mapping[str, Any]] | None = None,
     beside: Mapping[Path, pd.DataFrame] | None = None,
     history: pd.DataFrame | None = None,
@@ -74,7 +75,7 @@ def build_context(
         config: the workflow's config; `seed`, `stopping` and `results` are read.
         output: where the report will lie; links are relative to its folder.
         drawing: the topology as drawn by lstopo, an SVG file.
-        findings: of the analysis, the worst first.
+        found: what the analysis found; without it, it is made here.
         components: documents of the components by name; without, no drive has siblings.
         beside: tidy tables of the host's other configurations by their paths.
         history: earlier values of points that were measured again, see `store.history`.
@@ -86,9 +87,9 @@ def build_context(
     """
     table = plain(tidy)
     drawn = read_figures(figures)
-    slow, alike = slow_drives(table, components or {}, drawn, figures)
-    checks = check_results(table, topology, system, runs, drawn)
-    checks += [alike] if alike else []
+    found = found or analyse_table(table, machine_of(topology, components))
+    checks = [*check_results(table, topology, system, runs, drawn), findings_check(found)]
+    explained = analysis_sections(table)
     failed = _failed(table, runs, config)
     host, configuration = (str(table[key].iloc[0]) if len(table) else "unknown host"
                            for key in ("host", "configuration"))  # fmt: skip
@@ -102,12 +103,15 @@ def build_context(
         configuration=configuration,
         measured=_measured(table),
         machine=tuple(machine_facts(topology, system)),
-        findings=(*findings, *slow),
+        findings=tuple(shown_findings(found, drawn, figures)),
+        findings_omitted=max(0, len(folded(found.anomalies)) - MOST_FINDINGS),
         wrong=tuple(check for check in checks if check.severity != OK),
         fine=tuple(check for check in checks if check.severity == OK),
         resources=tuple(resources(table)),
         trust=tuple(trust(table, runs, config)),
-        experiments=tuple(_experiment(each, drawn, figures, output) for each in experiments),
+        experiments=tuple(
+            _experiment(each, drawn, figures, output, explained) for each in experiments
+        ),
         drawing=shown,
         drawing_pixels=round(width_of(shown or "") or 0),
         nodes=tuple(node_rows(topology)),
@@ -137,7 +141,11 @@ def _measured(tidy: pd.DataFrame) -> str:
 
 
 def _experiment(
-    document: Mapping[str, Any], drawn: Iterable[FigureFile], folder: Path, output: Path
+    document: Mapping[str, Any],
+    drawn: Iterable[FigureFile],
+    folder: Path,
+    output: Path,
+    explained: Mapping[str, tuple[AnalysisSection, ...]],
 ) -> ExperimentSection:
     own = [figure for figure in drawn if figure.experiment == document["experiment"]]
     return ExperimentSection(
@@ -147,6 +155,7 @@ def _experiment(
         figures=tuple(_figure(figure, folder, output) for figure in own if figure.csv),
         without_points=tuple(f.title for f in own if not f.csv and not f.problem),
         broken=tuple(Fact(f.title, f.problem) for f in own if f.problem),
+        analysis=explained.get(document["experiment"], ()),
     )
 
 
@@ -270,6 +279,8 @@ def _files(figures: Path, output: Path) -> list[Fact]:
         "Points as planned": "points",
         "Components": "components",
         "Topology (hwloc XML)": "topology.xml",
+        "Findings": "findings.json",
+        "For hwloc, numactl and schedulers": "exports",
     }
     found = [
         Fact(what, place)

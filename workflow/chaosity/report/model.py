@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from chaosity import __version__
 from chaosity.figures import TextTable
+from chaosity.report.analysis import AnalysisSection
 from chaosity.report.beside import SideBySide
 from chaosity.report.checks import Check
 from chaosity.report.machine import Fact, FactGroup, NodeRow
@@ -69,7 +70,10 @@ class FigureSection:
 
 @dataclass(frozen=True)
 class ExperimentSection:
-    """An experiment with its figures, titles of those without points, and those with an error."""
+    """An experiment with its figures, titles of those without points, and those with an error.
+
+    `analysis` says what explains the differences between its values.
+    """
 
     name: str
     question: str
@@ -77,6 +81,7 @@ class ExperimentSection:
     figures: tuple[FigureSection, ...]
     without_points: tuple[str, ...]
     broken: tuple[Fact, ...]
+    analysis: tuple[AnalysisSection, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,5 +127,6 @@ class ReportContext:
     beside_figures: tuple[FigureSection, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_omitted: int = 0
+    findings_omitted: int = 0
     citation: str = CITATION
     version: str = __version__

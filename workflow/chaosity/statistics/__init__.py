@@ -8,7 +8,6 @@ from chaosity.statistics.loads import LOAD, asked, load_counts
 from chaosity.statistics.noise import cells_differ
 from chaosity.statistics.ratios import block_ratio, paired_ratios
 from chaosity.statistics.runs import RunRatio, before_and_after, run_ratio
-from chaosity.statistics.siblings import DriveAmongSiblings, drives_among_siblings
 from chaosity.statistics.study import Study, studies
 from chaosity.statistics.summary import (
     CELL,
@@ -27,7 +26,6 @@ __all__ = [
     "QUANTITIES",
     "Analysis",
     "Divergence",
-    "DriveAmongSiblings",
     "Estimate",
     "RunRatio",
     "Study",
@@ -39,7 +37,6 @@ __all__ = [
     "cost_of_company",
     "curve_numbers",
     "divergence",
-    "drives_among_siblings",
     "estimate",
     "less_is_better",
     "load_counts",

@@ -210,10 +210,10 @@ def _choose_transform(
 ) -> tuple[str, str]:
     """The scale to analyse, and the reason in a sentence.
 
-    Whoever gives a table of his own expects it to be analysed as it is unless that is wrong. Of rates
-    and times that were measured it is known beforehand that disturbances multiply: there, to wait
-    until logarithms are clearly better would keep many small tables on a scale on which their noise
-    is not equal, and intervals would suffer.
+    Whoever gives a table of his own expects it to be analysed as it is unless that is wrong. Of
+    rates and times that were measured it is known beforehand that disturbances multiply: there, to
+    wait until logarithms are clearly better would keep many small tables on a scale on which their
+    noise is not equal, and intervals would suffer.
     """
     if asked in ("log", "none"):
         what = "Logarithms are analysed" if asked == "log" else "Values are analysed as they are"

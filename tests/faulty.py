@@ -1,0 +1,188 @@
+"""Synthetic machines with known faults and the noise of real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from chaosity.store import Matrix
+
+BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
+Pair = tuple[int, int]
+# Machines differ between equal parts, and drift from block to block; one replicate in a hundred is
+# disturbed by something else.
+NATURAL, DRIFT, DISTURBED, DISTURBANCE = 0.005, 0.03, 0.01, 0.9
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A kind of machine: what each node gets from each, as a share of local bandwidth."""
+
+    name: str
+    share: Callable[[int, int], float]
+    nodes: int
+    packages: tuple[tuple[int, ...], ...] | None = None
+
+    def table(self) -> np.ndarray:
+        return np.array([[self.share(i, j) for j in range(self.nodes)] for i in range(self.nodes)])
+
+    def distances(self) -> dict[Pair, float]:
+        """As honest firmware would give them: 10 for local, more for less."""
+        return {
+            (i, j): float(round(10.0 / self.share(i, j) ** 0.7))
+            for i in range(self.nodes)
+            for j in range(self.nodes)
+        }
+
+
+def _steps(*shares: float) -> Callable[[int], float]:
+    return lambda hops: shares[min(hops, len(shares) - 1)]
+
+
+def two_sockets() -> Layout:
+    return Layout("two packages", lambda i, j: 1.0 if i == j else 0.4, 2)
+
+
+def two_packages(each: int = 4) -> Layout:
+    def share(i: int, j: int) -> float:
+        return 1.0 if i == j else 0.8 if i // each == j // each else 0.45
+
+    of = tuple(tuple(range(p * each, (p + 1) * each)) for p in range(2))
+    return Layout(f"2 packages x {each} nodes", share, 2 * each, of)
+
+
+def full_mesh(nodes: int = 8) -> Layout:
+    return Layout(f"full mesh of {nodes}", lambda i, j: 1.0 if i == j else 0.5, nodes)
+
+
+def ring(nodes: int = 8, one_way: bool = False) -> Layout:
+    step = _steps(1.0, 0.6, 0.45, 0.35, 0.28, 0.23, 0.2, 0.17)
+
+    def share(i: int, j: int) -> float:
+        hops = (j - i) % nodes
+        return step(hops if one_way else min(hops, nodes - hops))
+
+    return Layout(f"{'one-way ' if one_way else ''}ring of {nodes}", share, nodes)
+
+
+def mesh(rows: int = 2, columns: int = 4) -> Layout:
+    step = _steps(1.0, 0.65, 0.5, 0.4, 0.33)
+
+    def share(i: int, j: int) -> float:
+        return step(abs(i // columns - j // columns) + abs(i % columns - j % columns))
+
+    return Layout(f"mesh {rows} x {columns}", share, rows * columns)
+
+
+def interleaved(nodes: int = 4) -> Layout:
+    return Layout(f"interleaved, {nodes} nodes", lambda i, j: 1.0, nodes)
+
+
+def clusters_on_die() -> Layout:
+    """A ring within each package makes one direction faster than the other, in both alike."""
+    inner = {(0, 1): 0.518, (1, 0): 0.554, (0, 0): 1.0, (1, 1): 1.0}
+    outer = {(0, 0): 0.44, (0, 1): 0.414, (1, 0): 0.433, (1, 1): 0.41}  # as published
+
+    def share(i: int, j: int) -> float:
+        return (inner if i // 2 == j // 2 else outer)[i % 2, j % 2]
+
+    return Layout("clusters on die", share, 4, ((0, 1), (2, 3)))
+
+
+LAYOUTS = (
+    two_sockets(), two_packages(2), two_packages(4), full_mesh(4), full_mesh(8), ring(4), ring(8),
+    ring(6, one_way=True), mesh(2, 4), mesh(2, 3), interleaved(4), interleaved(8),
+    clusters_on_die(),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong: factors on cells, and the table's wrong entries."""
+
+    name: str
+    factors: Mapping[Pair, float] = field(default_factory=dict)
+    entries: Mapping[Pair, float] = field(default_factory=dict)
+    cells: frozenset[Pair] = frozenset()
+
+
+HEALTHY = Fault("none")
+
+
+def weak_channel(layout: Layout, node: int, loss: float) -> Fault:
+    """Only local accesses are fast enough to show it."""
+    return Fault("weak memory channel", {(node, node): 1.0 - loss}, cells=frozenset({(node, node)}))
+
+
+def slow_memory(layout: Layout, node: int, loss: float) -> Fault:
+    cells = {(i, node): 1.0 - loss for i in range(layout.nodes)}
+    return Fault("slow memory of a node", cells, cells=frozenset(cells))
+
+
+def slow_direction(layout: Layout, pair: Pair, loss: float) -> Fault:
+    return Fault("slow link, one direction", {pair: 1.0 - loss}, cells=frozenset({pair}))
+
+
+def slow_link(layout: Layout, pair: Pair, loss: float) -> Fault:
+    cells = {pair: 1.0 - loss, pair[::-1]: 1.0 - loss}
+    return Fault("slow link, both directions", cells, cells=frozenset(cells))
+
+
+def slow_cores(layout: Layout, node: int, loss: float) -> Fault:
+    cells = {(node, j): 1.0 - loss for j in range(layout.nodes)}
+    return Fault("slow processing units of a node", cells, cells=frozenset(cells))
+
+
+def swapped(layout: Layout, one: int, other: int) -> tuple[Layout, Fault]:
+    """Two nodes' cables change places: each reaches what the other should."""
+    order = list(range(layout.nodes))
+    order[one], order[other] = other, one
+    moved = Layout(layout.name, lambda i, j: layout.share(order[i], order[j]), layout.nodes)
+    changed = {
+        (i, j)
+        for i in range(layout.nodes)
+        for j in range(layout.nodes)
+        if moved.share(i, j) != layout.share(i, j)
+    }
+    return moved, Fault("swapped cable", cells=frozenset(changed))
+
+
+def lying_table(layout: Layout, one: Pair, other: Pair) -> Fault:
+    """Two entries of the distance table, both directions, change places."""
+    table = layout.distances()
+    entries = {one: table[other], one[::-1]: table[other],
+               other: table[one], other[::-1]: table[one]}  # fmt: skip
+    return Fault("lying distance table", entries=entries, cells=frozenset(entries))
+
+
+def measure(
+    layout: Layout,
+    rng: np.random.Generator,
+    fault: Fault = HEALTHY,
+    *,
+    n: int = 5,
+    noise: float = 0.02,
+    metric: str = BANDWIDTH,
+    local: float = 40e9,
+) -> Matrix:
+    """A matrix with n replicates, each a block that drifts as a whole.
+
+    Latency is taken to be inverse to bandwidth, from 100 ns locally.
+    """
+    truth = layout.table() * np.exp(NATURAL * rng.standard_normal((layout.nodes, layout.nodes)))
+    for pair, factor in fault.factors.items():
+        truth[pair] *= factor
+    truth = local * truth if metric == BANDWIDTH else 100.0 / truth
+    drift = np.exp(DRIFT * rng.standard_normal(n)) if n > 1 else np.ones(1)
+    samples, blocks = {}, {}
+    for i in range(layout.nodes):
+        for j in range(layout.nodes):
+            values = truth[i, j] * drift * np.exp(noise * rng.standard_normal(n))
+            worse = DISTURBANCE if metric == BANDWIDTH else 1.0 / DISTURBANCE
+            values = np.where(rng.random(n) < DISTURBED, values * worse, values)
+            samples[i, j] = tuple(float(value) for value in values)
+            blocks[i, j] = tuple(range(1, n + 1))
+    nodes = tuple(range(layout.nodes))
+    return Matrix(metric, nodes, nodes, samples, blocks, "synthetic")

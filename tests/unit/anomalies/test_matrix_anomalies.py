@@ -1,0 +1,293 @@
+"""Faults that are put into synthetic machines are found, and nothing else is."""
+
+from __future__ import annotations
+
+import faulty
+import numpy as np
+import pytest
+from faulty import BANDWIDTH, LATENCY, measure
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaosity.anomalies import KINDS, analyse_matrix
+from chaosity.store import Matrix
+
+REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]
+by_name = pytest.mark.parametrize("layout", REGULAR, ids=lambda layout: layout.name)
+few = settings(deadline=None, max_examples=12)
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(monkeypatch):
+    """One replicate in a hundred is disturbed otherwise; see the test of that."""
+    monkeypatch.setattr(faulty, "DISTURBED", 0.0)
+
+
+def rng(seed=3):
+    return np.random.default_rng(seed)
+
+
+def found_in(layout, fault, **keys):
+    return analyse_matrix(measure(layout, rng(), fault, **keys))
+
+
+def percent(loss, metric):
+    """A bandwidth that loses a share, and the time that is inverse to it."""
+    return 100.0 * (loss if metric == BANDWIDTH else 1.0 / (1.0 - loss) - 1.0)
+
+
+def check(one, loss, metric, n):
+    assert one.kind in KINDS and one.metric == metric and one.n == n
+    truth = percent(loss, metric)
+    assert one.loss_percent == pytest.approx(truth, rel=0.15)
+    assert one.loss_low <= truth <= one.loss_high
+    assert 0.9 < one.confidence <= (0.95 if n == 1 else 0.9999)
+    better = one.observed < one.expected if metric == LATENCY else one.observed > one.expected
+    assert not better
+    assert one.sentence and one.advice and one.siblings
+
+
+@by_name
+@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
+@pytest.mark.parametrize("n", [1, 5])
+def test_a_weak_channel_is_the_nodes_own(layout, metric, n):
+    found = found_in(layout, faulty.weak_channel(layout, 2, 0.3), n=n, metric=metric)
+    one = next(one for one in found.anomalies if one.kind == "slow_component")
+    assert (one.initiator, one.target, one.components) == (2, 2, ("node2",))
+    assert one.cells == ((2, 2),)
+    assert "Node 2 is slow on its own memory" in one.sentence
+    assert "7 other cells of class local" in one.siblings
+    check(one, 0.3, metric, n)
+    # At this loss memory next door may be better, and that is all there is to say.
+    assert {other.kind for other in found.anomalies} <= {one.kind, "remote_better_than_local"}
+
+
+@by_name
+@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
+@pytest.mark.parametrize("n", [1, 5])
+def test_slow_memory_of_a_node_is_one_anomaly(layout, metric, n):
+    fault = faulty.slow_memory(layout, 5, 0.2)
+    found = found_in(layout, fault, n=n, metric=metric)
+    (one,) = found.anomalies
+    assert (one.kind, one.initiator, one.target) == ("slow_component", None, 5)
+    assert one.components == ("node5",)
+    assert set(one.cells) == fault.cells
+    assert "The memory of node 5 is slow" in one.sentence
+    check(one, 0.2, metric, n)
+
+
+@by_name
+@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
+@pytest.mark.parametrize("n", [1, 5])
+def test_slow_processing_units_are_one_anomaly(layout, metric, n):
+    fault = faulty.slow_cores(layout, 1, 0.2)
+    (one,) = found_in(layout, fault, n=n, metric=metric).anomalies
+    assert (one.kind, one.initiator, one.target) == ("slow_component", 1, None)
+    assert set(one.cells) == fault.cells
+    assert "The processing units of node 1 are slow" in one.sentence
+    check(one, 0.2, metric, n)
+
+
+@by_name
+@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
+def test_a_slow_direction_is_a_slow_path_and_an_asymmetry(layout, metric):
+    found = found_in(layout, faulty.slow_direction(layout, (6, 1), 0.3), metric=metric)
+    by = {one.kind: one for one in found.anomalies}
+    assert set(by) == {"slow_path", "asymmetry"}
+    for one in by.values():
+        assert (one.initiator, one.target, one.components) == (6, 1, ("node6->node1",))
+        assert one.cells == ((6, 1),)
+        check(one, 0.3, metric, 5)
+    assert by["asymmetry"].siblings.startswith("the opposite direction, node 1")
+
+
+@by_name
+@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
+def test_a_slow_link_is_slow_both_ways_and_no_asymmetry(layout, metric):
+    fault = faulty.slow_link(layout, (0, 3), 0.3)
+    found = found_in(layout, fault, metric=metric)
+    assert {one.kind for one in found.anomalies} == {"slow_path"}
+    assert {cell for one in found.anomalies for cell in one.cells} == fault.cells
+    for one in found.anomalies:
+        check(one, 0.3, metric, 5)
+
+
+def test_all_ways_between_two_packages_are_one_anomaly():
+    layout = faulty.two_packages(4)
+    cells = {(i, j) for i in range(4) for j in range(4, 8)}
+    fault = faulty.Fault("slow block", dict.fromkeys(cells, 0.75), cells=frozenset(cells))
+    (one,) = found_in(layout, fault).anomalies
+    assert (one.kind, one.components) == ("slow_path", ("package0->package1",))
+    assert set(one.cells) == cells
+    assert one.sentence.startswith("The way from package 0 to package 1 is slow")
+    check(one, 0.25, BANDWIDTH, 5)
+
+
+@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
+@pytest.mark.parametrize("n", [1, 3, 5])
+@pytest.mark.parametrize("layout", faulty.LAYOUTS, ids=lambda layout: layout.name)
+def test_healthy_machines_are_clean(layout, n, metric):
+    found = analyse_matrix(measure(layout, rng(21), n=n, metric=metric))
+    assert found.anomalies == ()
+    assert found.verdict.startswith("No anomaly was detected in ")
+    assert f"n = {n}" in found.verdict
+    assert found.detectable_percent > 5.0
+
+
+def test_healthy_machines_stay_clean_when_replicates_are_disturbed(monkeypatch):
+    monkeypatch.setattr(faulty, "DISTURBED", 0.02)
+    random = rng(5)
+    alarms = sum(
+        bool(analyse_matrix(measure(layout, random)).anomalies)
+        for layout in faulty.LAYOUTS
+        for _ in range(4)
+    )
+    assert alarms <= 2  # of 52
+
+
+@by_name
+def test_a_loss_that_matters_to_nobody_is_not_told(layout):
+    assert found_in(layout, faulty.weak_channel(layout, 0, 0.03)).anomalies == ()
+
+
+def test_what_recurs_in_every_package_is_how_the_machine_is_built():
+    layout = faulty.clusters_on_die()
+    found = analyse_matrix(measure(layout, rng()), layout.packages)
+    assert found.anomalies == ()
+    assert any("since it recurs over it" in note for note in found.notes)
+    # The same in one package alone is a fault.
+    layout = faulty.two_packages(2)
+    fault = faulty.slow_direction(layout, (0, 1), 0.1)
+    assert "slow_path" in {one.kind for one in found_in(layout, fault).anomalies}
+
+
+def test_remote_memory_that_is_better_than_local_is_said():
+    layout = faulty.full_mesh(4)
+    found = found_in(layout, faulty.weak_channel(layout, 1, 0.7))
+    by = {one.kind: one for one in found.anomalies}
+    assert set(by) == {"slow_component", "remote_better_than_local"}
+    one = by["remote_better_than_local"]
+    assert (one.initiator == 1) != (one.target == 1)
+    assert one.components == ("node1",)
+    assert one.loss_percent == pytest.approx(100.0 * (1.0 - 0.3 / 0.5), rel=0.1)
+    assert one.loss_low < one.loss_percent < one.loss_high
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.3])
+def test_what_is_told_is_sure_however_noisy_a_single_run_is(noise):
+    for seed in range(8):
+        found = analyse_matrix(measure(faulty.two_packages(4), rng(seed), n=1, noise=noise))
+        assert all(0.9 <= one.confidence <= 0.95 for one in found.anomalies)
+        assert all(one.loss_low > 0.0 for one in found.anomalies)
+
+
+@pytest.mark.parametrize("layout", [faulty.two_packages(4), faulty.ring(8)], ids=str)
+def test_replicates_that_scatter_by_a_third_hide_faults_and_make_none(layout):
+    for seed in range(6):
+        found = analyse_matrix(measure(layout, rng(seed), noise=0.3))
+        assert found.anomalies == ()
+        assert found.detectable_percent > 40.0
+
+
+def test_two_nodes_at_three_runs():
+    layout = faulty.two_sockets()
+    assert analyse_matrix(measure(layout, rng(), n=3)).anomalies == ()
+    (one,) = found_in(layout, faulty.weak_channel(layout, 1, 0.3), n=3).anomalies
+    assert (one.kind, one.components) == ("slow_component", ("node1",))
+
+
+def test_sixteen_nodes_with_a_slow_direction():
+    layout = faulty.two_packages(8)
+    found = found_in(layout, faulty.slow_direction(layout, (3, 9), 0.3))
+    assert found.packages == (tuple(range(8)), tuple(range(8, 16)))
+    assert {one.components for one in found.anomalies} == {("node3->node9",)}
+
+
+def test_equal_replicates_are_no_infinite_confidence():
+    rows = np.where(np.eye(4) > 0, 40e9, 20e9)
+    rows[1, 1] = 32e9
+    samples = {(i, j): (float(rows[i, j]),) * 3 for i in range(4) for j in range(4)}
+    (one,) = analyse_matrix(Matrix(BANDWIDTH, (0, 1, 2, 3), (0, 1, 2, 3), samples, {}, "x")).anomalies
+    assert one.confidence == 0.9999
+    assert one.loss_percent == pytest.approx(20.0)
+
+
+def test_more_tables_of_one_machine_make_each_finding_less_sure():
+    layout = faulty.full_mesh(8)
+    measured = measure(layout, rng(2), faulty.weak_channel(layout, 0, 0.1), n=3)
+    alone, among = (
+        analyse_matrix(measured, looks=looks).anomalies for looks in (1, 1000)
+    )
+    assert alone and len(among) <= len(alone)
+    assert not among or among[0].confidence <= alone[0].confidence
+
+
+# What has to hold for every machine.
+
+faults = st.sampled_from(
+    [faulty.HEALTHY]
+    + [
+        make(layout, 2, 0.25)
+        for layout in (faulty.two_packages(2),)
+        for make in (faulty.weak_channel, faulty.slow_memory, faulty.slow_cores)
+    ]
+    + [faulty.slow_direction(faulty.two_packages(2), (1, 3), 0.25)]
+)
+seeds = st.integers(0, 10_000)
+
+
+def said(found, of=lambda node: node):
+    """What was found, apart from words: kind, cells under other names, loss, confidence."""
+    return sorted(
+        (one.kind, sorted((of(i), of(j)) for i, j in one.cells),
+         pytest.approx(one.loss_percent, rel=1e-6), pytest.approx(one.confidence, rel=1e-6))
+        for one in found.anomalies
+    )  # fmt: skip
+
+
+def key(found, of=lambda node: node):
+    return sorted(
+        (one.kind, sorted((of(i), of(j)) for i, j in one.cells), round(one.loss_percent, 4))
+        for one in found.anomalies
+    )
+
+
+@few
+@given(faults, seeds, st.floats(1e-3, 1e3))
+def test_the_unit_does_not_matter(fault, seed, factor):
+    measured = measure(faulty.two_packages(2), rng(seed), fault)
+    samples = {pair: tuple(factor * v for v in values) for pair, values in measured.samples.items()}
+    scaled = Matrix(BANDWIDTH, measured.initiators, measured.targets, samples, measured.blocks, "x")
+    assert key(analyse_matrix(scaled)) == key(analyse_matrix(measured))
+
+
+@few
+@given(faults, seeds)
+def test_nodes_may_have_any_ascending_numbers(fault, seed):
+    measured = measure(faulty.two_packages(2), rng(seed), fault)
+    other = {0: 3, 1: 8, 2: 9, 3: 252}
+    samples = {(other[i], other[j]): v for (i, j), v in measured.samples.items()}
+    blocks = {(other[i], other[j]): v for (i, j), v in measured.blocks.items()}
+    nodes = tuple(other.values())
+    renamed = analyse_matrix(Matrix(BANDWIDTH, nodes, nodes, samples, blocks, "x"))
+    assert key(renamed) == key(analyse_matrix(measured), other.__getitem__)
+
+
+@few
+@given(faults, seeds, st.permutations(range(4)), st.permutations(range(4)))
+def test_the_order_of_rows_and_columns_does_not_matter(fault, seed, rows, columns):
+    measured = measure(faulty.two_packages(2), rng(seed), fault)
+    turned = Matrix(BANDWIDTH, tuple(rows), tuple(columns), measured.samples, measured.blocks, "x")
+    assert key(analyse_matrix(turned)) == key(analyse_matrix(measured))
+
+
+@few
+@given(seeds, st.floats(0.12, 0.3), st.floats(0.05, 0.4))
+def test_the_loss_grows_with_the_fault(seed, loss, more):
+    layout = faulty.two_packages(2)
+    losses = []
+    for share in (loss, loss + more):
+        found = analyse_matrix(measure(layout, rng(seed), faulty.weak_channel(layout, 1, share)))
+        one = next(one for one in found.anomalies if one.kind == "slow_component")
+        losses.append(one.loss_percent)
+    assert losses[0] < losses[1]

@@ -1,0 +1,175 @@
+"""What a machine's structure is taken to be."""
+
+from __future__ import annotations
+
+import faulty
+import numpy as np
+import pytest
+from faulty import BANDWIDTH, LATENCY
+
+from chaosity.anomalies import analyse_matrix
+from chaosity.store import Matrix
+
+PACKAGES = ("local", "same package", "other package")
+# What each layout of tests/faulty.py is: names of the classes, and the packages.
+EXPECTED = {
+    "two packages": (("local", "remote"), None),
+    "2 packages x 2 nodes": (PACKAGES, ((0, 1), (2, 3))),
+    "2 packages x 4 nodes": (PACKAGES, ((0, 1, 2, 3), (4, 5, 6, 7))),
+    "full mesh of 4": (("local", "remote"), None),
+    "full mesh of 8": (("local", "remote"), None),
+    "ring of 4": (("local", "near", "far"), None),
+    "ring of 8": (("local", "1 hop", "2 hops", "3 hops", "4 hops"), None),
+    "one-way ring of 6": (("local", *(f"step {number}" for number in range(1, 6))), None),
+    "mesh 2 x 4": (("local", "1 hop", "2 hops", "3 hops", "4 hops"), None),
+    "mesh 2 x 3": (("local", "1 hop", "2 hops", "3 hops"), None),
+    "interleaved, 4 nodes": (("all",), None),
+    "interleaved, 8 nodes": (("all",), None),
+    "clusters on die": (PACKAGES, ((0, 1), (2, 3))),
+}
+
+
+def names(found):
+    return tuple(one.name for one in found.classes)
+
+
+def matrix(rows, initiators=None, targets=None, metric=BANDWIDTH):
+    """A single run without noise; NaN was not measured."""
+    table = np.array(rows, dtype=float)
+    initiators = initiators or tuple(range(table.shape[0]))
+    targets = targets or tuple(range(table.shape[1]))
+    samples = {
+        (source, sink): (float(table[i, j]),)
+        for i, source in enumerate(initiators)
+        for j, sink in enumerate(targets)
+        if not np.isnan(table[i, j])
+    }
+    return Matrix(metric, initiators, targets, samples, {}, "synthetic")
+
+
+def renumbered(found, numbers):
+    """The same machine with other node numbers."""
+    samples = {(numbers[i], numbers[j]): values for (i, j), values in found.samples.items()}
+    blocks = {(numbers[i], numbers[j]): values for (i, j), values in found.blocks.items()}
+    return Matrix(found.metric, numbers, numbers, samples, blocks, found.source)
+
+
+def test_every_layout_has_an_expectation():
+    assert {layout.name for layout in faulty.LAYOUTS} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
+@pytest.mark.parametrize("layout", faulty.LAYOUTS, ids=lambda layout: layout.name)
+def test_the_structure_is_seen_without_noise(layout, metric):
+    rows = 40e9 * layout.table() if metric == BANDWIDTH else 100.0 / layout.table()
+    found = analyse_matrix(matrix(rows, metric=metric))
+    assert (names(found), found.packages) == EXPECTED[layout.name]
+    assert found.anomalies == ()
+
+
+@pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
+@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize("layout", faulty.LAYOUTS, ids=lambda layout: layout.name)
+def test_the_structure_is_seen_through_noise(layout, n, metric, monkeypatch):
+    monkeypatch.setattr(faulty, "DISTURBED", 0.0)
+    found = analyse_matrix(
+        faulty.measure(layout, np.random.default_rng(11), n=n, metric=metric)
+    )
+    assert (names(found), found.packages) == EXPECTED[layout.name]
+    assert found.anomalies == ()
+
+
+def test_classes_hold_each_cell_once_the_best_first():
+    layout = faulty.two_packages(4)
+    found = analyse_matrix(faulty.measure(layout, np.random.default_rng(1)))
+    cells = [cell for one in found.classes for cell in one.cells]
+    assert sorted(cells) == [(i, j) for i in range(8) for j in range(8)]
+    assert [one.typical for one in found.classes] == pytest.approx([40e9, 32e9, 18e9], rel=0.05)
+    assert "same package" in found.structure and "0,1,2,3 | 4,5,6,7" in found.structure
+
+
+def test_packages_may_be_dealt_out_in_turn():
+    layout = faulty.Layout(
+        "crosswise", lambda i, j: 1.0 if i == j else 0.8 if i % 2 == j % 2 else 0.45, 8
+    )
+    found = analyse_matrix(faulty.measure(layout, np.random.default_rng(1)))
+    assert found.packages == ((0, 2, 4, 6), (1, 3, 5, 7))
+
+
+def test_a_ring_of_four_is_near_and_far():
+    found = analyse_matrix(matrix(40e9 * faulty.ring(4).table()))
+    far = next(one for one in found.classes if one.name == "far")
+    assert set(far.cells) == {(0, 2), (1, 3), (2, 0), (3, 1)}
+
+
+def test_steps_of_a_one_way_ring_are_directed():
+    found = analyse_matrix(matrix(40e9 * faulty.ring(6, one_way=True).table()))
+    first = next(one for one in found.classes if one.name == "step 1")
+    assert set(first.cells) == {(i, (i + 1) % 6) for i in range(6)}
+
+
+def test_node_numbers_may_have_gaps():
+    numbers = (0, 8, 252, 253)
+    found = analyse_matrix(
+        renumbered(faulty.measure(faulty.two_packages(2), np.random.default_rng(1)), numbers)
+    )
+    assert found.packages == ((0, 8), (252, 253))
+    assert found.anomalies == ()
+
+
+def test_an_interleaved_machine_has_no_structure():
+    found = analyse_matrix(matrix(np.full((4, 4), 40e9)))
+    assert found.structure.startswith("none: all nodes reach all memory alike")
+    assert found.verdict.endswith("The matrix has no structure.")
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_memory_without_processing_units_is_a_class_of_its_own(targets):
+    more = [[20e9 if t == i else 12e9 for t in range(targets)] for i in range(2)]
+    rows = [[40e9, 25e9, *more[0]], [25e9, 40e9, *more[1]]]
+    found = analyse_matrix(matrix(rows, targets=(0, 1, 8, 9)[: 2 + targets]))
+    assert names(found)[:2] == ("local", "remote")
+    assert "other memory, rank 1" in names(found)
+    assert found.anomalies == ()
+    alone = any(note.startswith("Without a sibling") for note in found.notes)
+    assert alone == (targets == 1)
+
+
+def test_an_initiator_without_memory_does_not_disturb():
+    rows = [[40e9, 25e9], [25e9, 40e9], [20e9, 12e9]]
+    found = analyse_matrix(matrix(rows, initiators=(0, 1, 2), targets=(0, 1)))
+    assert names(found)[:2] == ("local", "remote")
+    assert found.anomalies == ()
+
+
+def test_a_cell_that_was_not_measured_is_said():
+    rows = 40e9 * faulty.full_mesh(4).table()
+    rows[1, 2] = np.nan
+    found = analyse_matrix(matrix(rows))
+    assert names(found) == ("local", "remote")
+    assert "1 of 16 cells were not measured." in found.notes
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[[40e9]], [[40e9, 20e9, 10e9]], [[40e9], [20e9], [10e9]]],
+    ids=["1 x 1", "one initiator", "one target"],
+)
+def test_what_has_no_sibling_is_neither_sound_nor_faulty(rows):
+    found = analyse_matrix(matrix(rows))
+    assert found.structure.startswith("unknown")
+    assert (found.anomalies, found.detectable_percent) == ((), None)
+    assert found.verdict.startswith("Nothing can be said")
+
+
+def test_memory_alone_that_no_initiator_owns_has_no_siblings():
+    found = analyse_matrix(matrix([[40e9, 20e9], [20e9, 40e9]], targets=(8, 9)))
+    assert found.structure.startswith("unknown")
+    assert found.anomalies == ()
+
+
+def test_local_cells_alone_are_siblings():
+    rows = np.full((4, 4), np.nan)
+    np.fill_diagonal(rows, (40e9, 40e9, 30e9, 40e9))
+    (one,) = analyse_matrix(matrix(rows)).anomalies
+    assert (one.kind, one.components) == ("slow_component", ("node2",))

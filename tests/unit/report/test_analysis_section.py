@@ -1,0 +1,117 @@
+"""What the report says of what explains the differences."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import synthetic
+import synthetic_latency as latency
+from lxml import etree
+
+from chaosity.figures import draw
+from chaosity.report import render_report
+from chaosity.report.analysis import analysis_sections
+
+EXPERIMENTS = [
+    {"experiment": "memory_bandwidth", "question": "How much?", "figures": []},
+    {"experiment": "latency_matrix", "question": "How long?", "figures": []},
+    {"experiment": "storage_bandwidth", "question": "Never measured?", "figures": []},
+]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("analysis")
+    machine = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 3)
+    rows = [*machine.memory(), *latency.matrix(machine, lies=False)]
+    tidy = latency.pd.DataFrame(rows, columns=list(latency.TYPES)).astype(latency.TYPES)
+    draw(EXPERIMENTS, tidy, machine.topology(), folder / "figures")
+    context = render_report(
+        tidy, folder / "report.html", experiments=EXPERIMENTS, figures=folder / "figures",
+        topology=machine.topology(), system=synthetic.system(machine), runs=[],
+        config=synthetic.CONFIG,
+    )  # fmt: skip
+    return context, (folder / "report.html").read_text(encoding="utf-8")
+
+
+def sections(context):
+    return {one.name: one.analysis for one in context.experiments}
+
+
+def test_each_design_of_an_experiment_is_explained(report):
+    context, _ = report
+    titles = [one.title for one in sections(context)["memory_bandwidth"]]
+    assert "Bandwidth of memory by initiator and target (initiator kind node, kernel triad)" in (
+        titles
+    )
+    assert sections(context)["storage_bandwidth"] == ()
+    assert json.dumps(dataclasses.asdict(context))
+
+
+def test_one_sentence_says_it_to_those_who_never_heard_of_f(report):
+    context, _ = report
+    [matrix] = sections(context)["latency_matrix"]
+    assert matrix.sentence.startswith(
+        "The differences come from the combination of initiator and target ("
+    )
+    assert "of the variation is noise" in matrix.sentence
+    assert "The relation of the two" in matrix.remote
+    assert "Remote is 1.569 times local (95 %: 1.552 to 1.586)." in matrix.remote
+
+
+def test_the_rest_stands_behind_it(report):
+    context, html = report
+    page = etree.HTML(html)
+    [section] = page.xpath("//section[@id='experiment-latency_matrix']")
+    [details] = section.xpath(".//div[@class='analysis']/details")
+    assert details.get("open") is None
+    rows = details.xpath("./div[@class='wide']//tbody/tr")
+    names = [row.findtext("th") for row in rows]
+    assert names == ["initiator", "target", "initiator × target", "replicate", "error"]  # noqa: RUF001
+    assert [row.xpath("./td[2]")[0].text for row in rows] == ["3", "3", "9", "2", "30"]
+    widths = [float(row.xpath(".//span/span/@style")[0][7:-1]) for row in rows]
+    assert sum(widths) == pytest.approx(100.0, abs=0.1)
+    [drawing] = details.xpath(".//*[local-name()='svg']")
+    assert "Residuals against fitted values" in drawing.get("aria-label")
+    [matrix] = sections(context)["latency_matrix"]
+    assert matrix.remarks[0] == "48 values."
+    assert matrix.remarks[1].startswith("Logarithms are analysed, since their residuals are")
+
+
+def test_drawings_share_no_identities(report):
+    _, html = report
+    identities = etree.HTML(html).xpath("//@id")
+    assert len(identities) == len(set(identities))
+
+
+def test_values_as_they_are_are_compared_by_differences():
+    machine = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 8, noise=0.0)
+    rows = list(latency.matrix(machine, lies=False))
+    tidy = latency.pd.DataFrame(rows, columns=list(latency.TYPES)).astype(latency.TYPES)
+    noise = np.random.default_rng(4).normal(0.0, 1.0, len(tidy))
+    [matrix] = analysis_sections(tidy.assign(value=tidy["value"] + noise))["latency_matrix"]
+    assert "above local (95 %: +" in matrix.remote  # 54 ns is what the machine was made with
+    assert abs(float(matrix.remote.split("Remote is ")[1].split(" ns")[0]) - 54.0) < 1.0
+    level = matrix.levels[0].rows[0]
+    assert (level.level, level.n, level.mean.endswith(" ns")) == ("pu0", 32, True)
+    equal = tidy.assign(value=100.0 + noise)
+    [same] = analysis_sections(equal)["latency_matrix"]
+    assert same.sentence.startswith("No difference is detected at n = 128")
+    assert "no difference is detected (95 %: 0.99" in same.remote
+
+
+def test_an_experiment_without_anything_varied_says_nothing(report):
+    _, html = report
+    assert html.count("What explains the differences?") == 2
+
+
+def test_a_single_replicate_gives_no_test_where_nothing_is_left(tmp_path):
+    machine = synthetic.Machine("h", ((0,),), {}, 4, 1)
+    found = analysis_sections(machine.tidy())
+    kernels = next(one for one in found["memory_bandwidth"] if "kernel" in one.title)
+    assert kernels.svg is None
+    assert "Noise cannot be told" in kernels.sentence
+    assert {term.p for term in kernels.terms} == {""}

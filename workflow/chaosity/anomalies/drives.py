@@ -1,0 +1,145 @@
+"""Slow drives, slow ways to drives, and drives that are reached better from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+
+from chaosity.anomalies import wording
+from chaosity.anomalies.cells import loss_percent
+from chaosity.anomalies.departures import Departure, Group, clear, critical, find
+from chaosity.anomalies.model import REMOTE_BETTER, SLOW_COMPONENT, SLOW_PATH, Anomaly
+from chaosity.anomalies.tables import Table, slices
+
+_DRIVE = (
+    "Look at its link (lspci -vv: LnkSta), temperature and wear (nvme smart-log), or replace it; "
+    "the next run measures only the points that touch it."
+)
+_NODE_OF_DRIVES = (
+    "Look at what these drives share: the PCIe switch or riser, the root complex of that node, its "
+    "power and cooling."
+)
+_PATH = "Measure it again alone; look at the way between the two and at interrupts bound elsewhere."
+_SWAPPED = (
+    "Look at the wiring: the drive may hang off another node than the firmware says (swapped cable "
+    "or slot), or its interrupts are bound there."
+)
+
+
+def drive_anomalies(rows: pd.DataFrame, models: Mapping[str, str]) -> tuple[list[Anomaly], int]:
+    """Slow drives, slow ways to drives, and drives that are reached better from elsewhere.
+
+    Args:
+        rows: single loads on single drives, valid, no stand-in files; one drive a target.
+        models: model of each drive by its component; drives of unknown model have no siblings.
+
+    Returns:
+        The anomalies, and the number of drives that were compared with siblings.
+    """
+    found: list[Anomaly] = []
+    compared: set[str] = set()
+    for where, own in slices(rows):
+        own = own.assign(model=[models.get(name, name) for name in own["target"]])
+        table = Table(own, where, ("relation", "model"))
+        normal = table.lonely()
+        some = (~normal & table.cells.measured).any(axis=0)
+        compared |= {str(n) for n, held in zip(table.cells.columns, some, strict=True) if held}
+        groups = list(_drive_groups(table))
+        for one in find(table.cells, table.residual, table.scatter, groups, normal):
+            found.append(_drive(table, one))
+        found += _reached_better(table)
+    return found, len(compared)
+
+
+def _drive_groups(table: Table) -> Iterator[Group]:
+    yield from table.of_columns("drive")
+    yield from table.of_rows("initiator")
+    nodes: dict[str, list[int]] = {}
+    for column, name in enumerate(table.cells.columns):
+        row = next(row for cell, row in table.first.items() if cell[1] == name)
+        nodes.setdefault(str(row["target_nodes"]), []).append(column)
+    for node, columns in nodes.items():
+        if len(columns) > 1 and len(nodes) > 1:
+            mask = np.zeros(table.labels.shape, dtype=bool)
+            mask[:, columns] = True
+            yield Group(("node", node), mask)
+
+
+def _drive(table: Table, one: Departure) -> Anomaly:
+    names = [table.cells.cell(*place) for place in one.cells]
+    source, drive = (str(name) for name in names[0])
+    from_others = int(table.cells.measured[:, table.cells.columns.index(drive)].sum()) > 1
+    if one.group is None and from_others:
+        return table.anomaly(one, SLOW_PATH, (drive,), advice=_PATH,
+                             what=f"The way from {source} to {drive} is slow")  # fmt: skip
+    kind = one.group.name[0] if one.group else "drive"
+    if kind == "initiator":
+        return table.anomaly(one, SLOW_COMPONENT, (source,), advice=wording.UNITS,
+                             what=f"{source} is slow on drives")  # fmt: skip
+    if one.group is not None and kind == "node":
+        drives = sorted({str(name) for _, name in names})
+        node = str(one.group.name[1])
+        place = f"node {node}" if node else "no known node"
+        return table.anomaly(
+            one, SLOW_COMPONENT, (*([f"node{node}"] if node else []), *drives),
+            what=f"All {len(drives)} drives of {place} are slow", advice=_NODE_OF_DRIVES,
+        )  # fmt: skip
+    return table.anomaly(one, SLOW_COMPONENT, (drive,), what=f"{drive} is slow", advice=_DRIVE)
+
+
+def _reached_better(table: Table) -> Iterator[Anomaly]:
+    """Drives that an initiator elsewhere reads clearly faster than one on their own node."""
+    cells = table.cells
+    comparisons = int(cells.measured.sum())
+    for column, drive in enumerate(cells.columns):
+        at = {cells.rows.index(row): first["relation"]
+              for (row, name), first in table.first.items() if name == drive}  # fmt: skip
+        local = [(row, column) for row, relation in at.items() if relation == "same_node"]
+        remote = [(row, column) for row, relation in at.items() if relation != "same_node"]
+        if not local or not remote:
+            continue
+        own = max(local, key=lambda place: cells.goodness[place])
+        best = max(remote, key=lambda place: cells.goodness[place])
+        gain = float(cells.goodness[best] - cells.goodness[own])
+        noise = np.hypot(cells.error[own], cells.error[best])
+        error = float(np.hypot(noise, table.scatter.natural))
+        sure, confidence = clear(gain, error, table.scatter, comparisons)
+        if sure:
+            yield _better(table, own, best, error, confidence)
+
+
+def _better(
+    table: Table, own: tuple[int, int], best: tuple[int, int], error: float, confidence: float
+) -> Anomaly:
+    cells, metric = table.cells, table.cells.metric
+    gain = float(cells.goodness[best] - cells.goodness[own])
+    half = critical(table.scatter.freedom, 0.025) * error
+    home, drive = (str(name) for name in cells.cell(*own))
+    source = str(cells.rows[best[0]])
+    observed, expected = (cells.value(cells.goodness[place]) for place in (own, best))
+    loss = loss_percent(-gain, metric)
+    return Anomaly(
+        kind=REMOTE_BETTER,
+        metric=metric,
+        initiator=source,
+        target=drive,
+        components=(drive,),
+        observed=observed,
+        expected=expected,
+        loss_percent=loss,
+        loss_low=loss_percent(-(gain - half), metric),
+        loss_high=loss_percent(-(gain + half), metric),
+        confidence=min(confidence, table.most),
+        n=int(min(cells.n[own], cells.n[best])),
+        siblings=f"{source} on the same drive",
+        sentence=(
+            f"{drive} is reached better from {source} than from {home}, the node that it is on: "
+            f"local {wording.values(metric, observed, expected)} from there, "
+            f"{wording.worse(metric, loss)}."
+        ),
+        advice=_SWAPPED,
+        cells=((source, drive), (home, drive)),
+        where=dict(table.where),
+    )

@@ -1,0 +1,60 @@
+"""Slow processing units, cores and L3 domains, and memory that is slow for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from chaosity.anomalies import wording
+from chaosity.anomalies.departures import Departure, find
+from chaosity.anomalies.model import SLOW_COMPONENT, SLOW_PATH, Anomaly
+from chaosity.anomalies.tables import Table, slices
+
+
+def initiator_anomalies(rows: pd.DataFrame, kinds: Mapping[str, str]) -> tuple[list[Anomaly], int]:
+    """Slow processing units, cores, L3 domains on memory.
+
+    Args:
+        rows: single loads on one memory node each, valid, of slices in which nodes have several
+            initiators.
+        kinds: kind of core of each initiator, where a machine has several (performance,
+            efficiency); they are no siblings.
+
+    Returns:
+        The anomalies, and the number of initiators that were compared with siblings.
+    """
+    found: list[Anomaly] = []
+    compared: set[str] = set()
+    for where, own in slices(rows):
+        own = own.assign(
+            near=own["distance"].astype(float).fillna(-1.0),
+            core=[kinds.get(name, "") for name in own["initiator"]],
+        )
+        table = Table(own, where, ("relation", "near", "threads", "core"))
+        normal = table.lonely()
+        some = (~normal & table.cells.measured).any(axis=1)
+        compared |= {str(n) for n, held in zip(table.cells.rows, some, strict=True) if held}
+        groups = [*table.of_rows("initiator"), *table.of_columns("target")]
+        for one in find(table.cells, table.residual, table.scatter, groups, normal):
+            found.append(_initiator(table, one))
+    return found, len(compared)
+
+
+def _initiator(table: Table, one: Departure) -> Anomaly:
+    source, sink = (str(part) for part in table.cells.cell(*one.cells[0]))
+    if one.group is not None and one.group.name[0] == "target":
+        return table.anomaly(one, SLOW_COMPONENT, (sink,), what=f"The memory of {sink} is slow",
+                             advice=wording.ADVICE[wording.TARGET])  # fmt: skip
+    if one.group is not None or len(table.cells.columns) == 1 or _one_cell(table, source):
+        return table.anomaly(one, SLOW_COMPONENT, (source,), what=f"{source} is slow on memory",
+                             advice=wording.UNITS)  # fmt: skip
+    return table.anomaly(
+        one, SLOW_PATH, (f"{source}->{sink}",), what=f"The way from {source} to {sink} is slow",
+        advice=wording.ADVICE[wording.PATH],
+    )  # fmt: skip
+
+
+def _one_cell(table: Table, source: str) -> bool:
+    """Whether an initiator was measured on one target alone."""
+    return int(table.cells.measured[table.cells.rows.index(source)].sum()) == 1

@@ -1,0 +1,131 @@
+"""Cells of the tidy table that are no square of nodes: of drives, cores, L3 domains, sets.
+
+What ought to be equal is known from the topology here: cells of the same relation and distance, of
+initiators with as many threads, and drives of the same model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from chaosity.anomalies import wording
+from chaosity.anomalies.cells import Cells, cells_of, loss_percent
+from chaosity.anomalies.departures import (
+    MOST_CONFIDENCE,
+    MOST_CONFIDENCE_OF_ONE,
+    Departure,
+    Group,
+    scatter,
+)
+from chaosity.anomalies.model import Anomaly
+from chaosity.anomalies.structure import centres
+from chaosity.store.matrices import SLICE
+
+# One sibling could as well be the one that is wrong.
+FEWEST_SIBLINGS = 2
+Where = Mapping[str, str | None]
+
+
+class Table:
+    """Cells of one slice of the tidy table, with their classes."""
+
+    def __init__(self, rows: pd.DataFrame, where: Where, kinds: Sequence[str]) -> None:
+        """Gather the cells.
+
+        Args:
+            rows: of one slice, valid and positive, in numpy's types.
+            where: what the slice is of.
+            kinds: columns that make cells equal.
+        """
+        samples, blocks, first = {}, {}, {}
+        for cell, own in rows.groupby(["initiator", "target"], sort=False):
+            samples[cell] = tuple(own["value"].astype(float))
+            blocks[cell] = tuple(own["replicate"].astype(int))
+            first[cell] = own.iloc[0]
+        self.where = where
+        self.first: Mapping[tuple[str, str], pd.Series] = first
+        self.cells: Cells = cells_of(str(where["metric"]), samples, blocks)
+        numbers: dict[tuple[str, ...], int] = {}
+        self.labels = np.full(self.cells.goodness.shape, -1)
+        for i, row in enumerate(self.cells.rows):
+            for j, column in enumerate(self.cells.columns):
+                if (row, column) in first:
+                    key = tuple(str(first[row, column][kind]) for kind in kinds)
+                    self.labels[i, j] = numbers.setdefault(key, len(numbers))
+        self.expected = np.append(centres(self.cells, self.labels), np.nan)[self.labels]
+        self.residual = self.cells.goodness - self.expected
+        self.scatter = scatter(self.cells, self.residual, self.labels)
+        self.most = MOST_CONFIDENCE if self.cells.freedom else MOST_CONFIDENCE_OF_ONE
+
+    def of_rows(self, kind: str) -> Iterator[Group]:
+        """The cells of each initiator, named by a kind and the initiator."""
+        for row, name in enumerate(self.cells.rows):
+            mask = np.zeros(self.labels.shape, dtype=bool)
+            mask[row] = True
+            yield Group((kind, name), mask)
+
+    def of_columns(self, kind: str) -> Iterator[Group]:
+        """The cells of each target, named by a kind and the target."""
+        for column, name in enumerate(self.cells.columns):
+            mask = np.zeros(self.labels.shape, dtype=bool)
+            mask[:, column] = True
+            yield Group((kind, name), mask)
+
+    def lonely(self) -> np.ndarray:
+        """Cells with too few siblings to say which one is wrong, of one initiator or target."""
+        lonely = np.zeros(self.labels.shape, dtype=bool)
+        for label in np.unique(self.labels[self.labels >= 0]):
+            part = self.labels == label
+            parties = max(part.any(axis=1).sum(), part.any(axis=0).sum())
+            if parties <= FEWEST_SIBLINGS:
+                lonely |= part
+        return lonely
+
+    def anomaly(
+        self, one: Departure, kind: str, components: tuple[str, ...], **said: str
+    ) -> Anomaly:
+        """The numbers of a departure with what is said of it."""
+        metric, places = self.cells.metric, list(one.cells)
+        cells = tuple(self.cells.cell(*place) for place in places)
+        sources, sinks = {cell[0] for cell in cells}, {cell[1] for cell in cells}
+        observed, expected = (
+            self.cells.value(float(np.median([values[place] for place in places])))
+            for values in (self.cells.goodness, self.expected)
+        )
+        classes = {int(self.labels[place]) for place in places}
+        others = int(np.isin(self.labels, list(classes)).sum()) - len(places)
+        loss = loss_percent(-one.loss, metric)
+        numbers = f"{wording.values(metric, observed, expected)}, {wording.worse(metric, loss)}"
+        return Anomaly(
+            kind=kind,
+            metric=metric,
+            initiator=str(next(iter(sources))) if len(sources) == 1 else None,
+            target=str(next(iter(sinks))) if len(sinks) == 1 else None,
+            components=components,
+            observed=observed,
+            expected=expected,
+            loss_percent=loss,
+            loss_low=loss_percent(-one.low, metric),
+            loss_high=loss_percent(-one.high, metric),
+            confidence=min(one.confidence, self.most),
+            n=int(min(self.cells.n[place] for place in places)),
+            siblings=f"{others} other values of the same relation",
+            sentence=f"{said['what']}: {numbers} than its siblings.",
+            advice=said["advice"],
+            cells=cells,  # type: ignore[arg-type]
+            where=dict(self.where),
+        )
+
+
+def valid(tidy: pd.DataFrame) -> pd.DataFrame:
+    """Rows that hold a value."""
+    return tidy[(tidy["status"] == "valid") & (tidy["value"] > 0.0)]
+
+
+def slices(rows: pd.DataFrame) -> Iterator[tuple[Where, pd.DataFrame]]:
+    """Rows that are like with like, with what they are of."""
+    for key, own in rows.groupby(list(SLICE), sort=False, dropna=False):
+        yield dict(zip(SLICE, (None if pd.isna(part) else part for part in key), strict=True)), own
