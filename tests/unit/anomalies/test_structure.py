@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import faulty
 import numpy as np
 import pytest
-from faulty import BANDWIDTH, LATENCY
 
+import faulty
 from chaosity.anomalies import analyse_matrix
 from chaosity.store import Matrix
+from faulty import BANDWIDTH, LATENCY
 
 PACKAGES = ("local", "same package", "other package")
 # What each layout of tests/faulty.py is: names of the classes, and the packages.
@@ -19,7 +19,7 @@ EXPECTED = {
     "full mesh of 4": (("local", "remote"), None),
     "full mesh of 8": (("local", "remote"), None),
     "ring of 4": (("local", "near", "far"), None),
-    "ring of 8": (("local", "1 hop", "2 hops", "3 hops", "4 hops"), None),
+    "ring of 8": (("local", *(f"step {number}" for number in range(1, 5))), None),
     "one-way ring of 6": (("local", *(f"step {number}" for number in range(1, 6))), None),
     "mesh 2 x 4": (("local", "1 hop", "2 hops", "3 hops", "4 hops"), None),
     "mesh 2 x 3": (("local", "1 hop", "2 hops", "3 hops"), None),
@@ -72,9 +72,7 @@ def test_the_structure_is_seen_without_noise(layout, metric):
 @pytest.mark.parametrize("layout", faulty.LAYOUTS, ids=lambda layout: layout.name)
 def test_the_structure_is_seen_through_noise(layout, n, metric, monkeypatch):
     monkeypatch.setattr(faulty, "DISTURBED", 0.0)
-    found = analyse_matrix(
-        faulty.measure(layout, np.random.default_rng(11), n=n, metric=metric)
-    )
+    found = analyse_matrix(faulty.measure(layout, np.random.default_rng(11), n=n, metric=metric))
     assert (names(found), found.packages) == EXPECTED[layout.name]
     assert found.anomalies == ()
 

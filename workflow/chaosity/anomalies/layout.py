@@ -31,6 +31,7 @@ from chaosity.anomalies.structure import (
     Structure,
     cost,
     learn,
+    nearer_within,
     residuals,
 )
 from chaosity.units import quantity
@@ -84,8 +85,9 @@ def table_anomalies(
     notes: list[str] = []
     instead = None
     if packages is not None and own.kind == PACKAGES and _differ(own.packages, packages):
-        better = cost(cells, own) + _NO_MATTER_OF_TASTE < cost(cells, structure)
-        if better:
+        # The given ones were not taken, or only with steps that contradict them.
+        belied = structure.kind != PACKAGES or not nearer_within(cells, structure)
+        if belied or cost(cells, own) + _NO_MATTER_OF_TASTE < cost(cells, structure):
             instead = own
             found += _wrong_packages(cells, own, packages)
     if distances:
@@ -197,23 +199,20 @@ def _remote(cells: Cells, distances: Mapping[Pair, float]) -> dict[Pair, tuple[i
 def _wrong_entries(cells: Cells, seen: Structure, distances: Mapping[Pair, float]) -> list[Anomaly]:
     """Pairs of another class than most pairs at their distance, one anomaly for all of them.
 
-    A pair counts only when it lies with its measured class: a slow path is no lie of the table.
+    A pair counts only when it was measured to be nearer to its own class than to the usual one of
+    its distance: a slow path is no lie of the table.
     """
     places = _remote(cells, distances)
     departures = residuals(cells, seen)
-    usual: dict[float, int] = {}
-    for distance in {distances[pair] for pair in places}:
-        labels = [
-            int(seen.labels[at]) for pair, at in places.items() if distances[pair] == distance
-        ]
-        usual[distance] = max(sorted(set(labels)), key=labels.count)
+    usual = _usual({pair: int(seen.labels[at]) for pair, at in places.items()}, distances)
     wrong: list[_Wrong] = []
     for pair, at in places.items():
         label = usual[distances[pair]]
-        if seen.labels[at] == label or abs(departures[at]) > MATTERS:
-            continue
         expected = float(np.median(cells.goodness[seen.labels == label]))
-        if abs(cells.goodness[at] - expected) > _STEP:
+        step = abs(cells.goodness[at] - expected)
+        if seen.labels[at] == label or abs(departures[at]) > max(MATTERS, step / 3.0):
+            continue
+        if step > _STEP:
             wrong.append(_Wrong(pair, float(cells.goodness[at]), expected))
     if not wrong:
         return []
@@ -233,6 +232,25 @@ def _wrong_entries(cells: Cells, seen: Structure, distances: Mapping[Pair, float
     ]  # fmt: skip
 
 
+def _usual(labels: Mapping[Pair, int], distances: Mapping[Pair, float]) -> dict[float, int]:
+    """The class of most pairs at each distance.
+
+    Of as many the one that an honest table would have there: classes are numbered from the best to
+    the worst, so the nearest pairs are of the first.
+    """
+    by: dict[float, list[int]] = {}
+    for pair in sorted(labels, key=distances.__getitem__):
+        by.setdefault(distances[pair], []).append(labels[pair])
+    ranked = sorted(labels.values())
+    usual, start = {}, 0
+    for distance, here in by.items():
+        honest = ranked[start + len(here) // 2]
+        ranks = {one: (here.count(one), -abs(one - honest)) for one in sorted(set(here))}
+        usual[distance] = max(ranks, key=ranks.__getitem__)
+        start += len(here)
+    return usual
+
+
 @dataclass(frozen=True)
 class _Wrong:
     """A pair of another class than most at its distance: its goodness and theirs."""
@@ -247,7 +265,8 @@ def _flat(cells: Cells, seen: Structure, worst: _Wrong) -> str:
     apart = abs(loss_percent(less - more, cells.metric))
     return (
         f"The distance table makes no difference between {wording.listed(list(seen.names[1:]))} "
-        f"nodes, which were measured to be {wording.worse(cells.metric, apart)} apart."
+        f"nodes, though one {wording.verb(cells.metric)} {wording.worse(cells.metric, apart)} than "
+        "another."
     )
 
 
@@ -267,37 +286,70 @@ def _nodes(pairs: Sequence[Pair]) -> tuple[str, ...]:
     return tuple(f"node{node}" for node in sorted({node for pair in pairs for node in pair}))
 
 
+@dataclass(frozen=True)
+class _Level:
+    """What was measured at a distance of the table; `goodness` is typical of its pairs."""
+
+    distance: float
+    goodness: float
+    pairs: tuple[Pair, ...]
+
+
 def _wrong_order(cells: Cells, seen: Structure, distances: Mapping[Pair, float]) -> list[Anomaly]:
-    """Distances of which the nearer was measured to be clearly worse."""
-    places = _remote(cells, distances)
+    """Distances of which the nearer was measured to be clearly worse.
+
+    Nothing is nearer to a node than the node itself, nor as near.
+    """
+    remote = _levels(cells, distances, _remote(cells, distances))
+    local = _levels(cells, distances, _local(cells, distances))
+    orders = list(combinations(remote, 2))
+    orders += [(one, own) for one in remote for own in local if one.distance <= own.distance]
+    scattered = _scatter(cells, seen)
+    error = float(np.nanmedian(scattered.own)) * np.sqrt(2.0)
+    wrong = []
+    for near, far in orders:
+        gain = far.goodness - near.goodness
+        sure, confidence = clear(gain, error, scattered, len(orders))
+        if sure:
+            wrong.append((gain, confidence, near, far))
+    if not wrong:
+        return []
+    _, confidence, near, far = max(wrong, key=lambda one: one[0])
+    at = ", of a node to itself," if far in local else ""
+    sentence = (
+        f"The distance table has the order wrong: at distance {near.distance:g} "
+        f"{_value(cells, near.goodness)} was measured, and at {far.distance:g}{at} "
+        f"{_value(cells, far.goodness)}."
+    )
+    pairs = list(near.pairs)
+    return [
+        _anomaly(cells, pairs[0], _nodes(pairs), near.goodness, far.goodness, confidence, pairs,
+                 sentence, f"pairs at distance {far.distance:g}")
+    ]  # fmt: skip
+
+
+def _levels(
+    cells: Cells, distances: Mapping[Pair, float], places: Mapping[Pair, tuple[int, int]]
+) -> list[_Level]:
+    """Pairs by distance, the nearest first."""
     by: dict[float, list[Pair]] = {}
     for pair in places:
         by.setdefault(distances[pair], []).append(pair)
-    typical = {
-        distance: float(np.median([cells.goodness[places[pair]] for pair in by[distance]]))
-        for distance in sorted(by)
-    }
-    own = _scatter(cells, seen)
-    error = float(np.nanmedian(own.own)) * np.sqrt(2.0)
-    orders = list(combinations(typical, 2))
-    worst, most = None, 0.0
-    for near, far in orders:
-        gain = typical[far] - typical[near]
-        sure, confidence = clear(gain, error, own, len(orders))
-        if sure and gain > most:
-            worst, most = (near, far, confidence), gain
-    if worst is None:
-        return []
-    near, far, confidence = worst
-    sentence = (
-        f"The distance table has the order wrong: at distance {near:g} "
-        f"{_value(cells, typical[near])} was measured, and at {far:g} "
-        f"{_value(cells, typical[far])}."
-    )
     return [
-        _anomaly(cells, by[near][0], _nodes(by[near]), typical[near], typical[far], confidence,
-                 by[near], sentence, f"pairs at distance {far:g}")
-    ]  # fmt: skip
+        _Level(distance, float(np.median([cells.goodness[places[p]] for p in pairs])), tuple(pairs))
+        for distance, pairs in sorted(by.items())
+    ]
+
+
+def _local(cells: Cells, distances: Mapping[Pair, float]) -> dict[Pair, tuple[int, int]]:
+    """Places of the nodes' own memory that the table has an entry for."""
+    return {
+        (node, node): (i, cells.columns.index(node))
+        for i, node in enumerate(cells.rows)
+        if node in cells.columns
+        and cells.measured[i, cells.columns.index(node)]
+        and (node, node) in distances
+    }  # type: ignore[misc]
 
 
 def _value(cells: Cells, goodness: float) -> str:

@@ -75,7 +75,7 @@ def _notes(judged: Judged) -> Iterator[str]:
             "confidence is above 0.95. Three runs or more tell better."
         )
     with np.errstate(invalid="ignore"):
-        least = np.maximum(-np.log1p(-MATTERS), 2.0 * judged.scatter.error)
+        least = np.maximum(-np.log1p(-MATTERS), 1.5 * judged.scatter.error)
         taken = judged.normal & (-judged.residual > least)
     if taken.any():
         said = _named(cells, taken)

@@ -100,13 +100,22 @@ def learn(
         distances: of the firmware's table, where it is known.
     """
     best, least = None, np.inf
-    for one in _hypotheses(cells, packages, distances):
+    hypotheses = list(_hypotheses(cells, packages, distances))
+    for one in hypotheses:
         known = one.kind == DISTANCES or (one.kind == PACKAGES and packages is not None)
         total = cost(cells, one) - (KNOWN if known else 0.0)
         if total < least - 1e-9:
             best, least = one, total
     assert best is not None  # the first hypothesis always stands
-    return _ordered(cells, best)
+    # What is the same by another name is called by what it is first: packages say more than steps.
+    same = next(one for one in hypotheses if _same(one.labels, best.labels))
+    return _ordered(cells, same)
+
+
+def _same(one: Labels, other: Labels) -> bool:
+    """Whether two hypotheses put the same cells together."""
+    pairs = set(zip(one.ravel().tolist(), other.ravel().tolist(), strict=True))
+    return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
 def cost(cells: Cells, structure: Structure) -> float:
@@ -146,11 +155,11 @@ def _hypotheses(
         yield _unknown(cells, local)
         return
     yield Structure(NONE, alike, _names(["all"], alike))
-    remote = np.where(plain & ~local, 1, alike)
+    remote = np.where(plain & ~local, 1, _shifted(alike, plain, 2))
     yield Structure(LOCAL_REMOTE, remote, _names(["local", "remote"], remote))
     for nodes in [packages] if packages else _partitions(cells):
         for one in _by_packages(cells, plain, local, alike, nodes):
-            if packages or _nearer_within(cells, one):
+            if packages or nearer_within(cells, one):
                 yield one
     yield from _by_steps(cells, plain & ~local, remote)
     if distances:
@@ -256,7 +265,7 @@ def _by_packages(
         yield Structure(PACKAGES, labels, _names(names, labels), packages)
 
 
-def _nearer_within(cells: Cells, structure: Structure) -> bool:
+def nearer_within(cells: Cells, structure: Structure) -> bool:
     """No package is nearer to another one than to itself, at any step."""
     level = dict(zip(structure.names, centres(cells, structure.labels), strict=False))
     same = [value for name, value in level.items() if name.startswith("same package")]

@@ -8,12 +8,12 @@ move it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chaosity.anomalies.cells import NATURAL, Cells
+from chaosity.anomalies.cells import NATURAL, Cell, Cells
 from chaosity.anomalies.structure import Packages
 
 # Steps of the search for all permutations that are tried for one cell. A regular machine needs one
@@ -40,8 +40,9 @@ def recurs(
 
     Returns:
         True when symmetries map the cell to places that share no node with it, where the departure
-        is alike, and when those places and its own reach every package, or without packages more
-        than half of the nodes: two equal faults are no structure.
+        is alike, and when those places and its own begin and end in every package, or without
+        packages touch more than half of the nodes: two equal faults are no structure, and neither
+        is one link between packages that all their nodes share.
     """
     if cells.rows != cells.columns or not cells.measured.all():
         return False
@@ -50,13 +51,13 @@ def recurs(
     # Differences of two cells, three standard deviations of them.
     allowed = 3.0 * np.sqrt(2.0) * sigma
     search = _Search(cells.goodness, allowed)
-    touched, apart = set(at), False
+    places, apart = [at], False
     for twin in _alike(departures, at):
         if not search.maps(at, twin):
             continue
-        touched |= set(twin)
+        places.append(twin)
         apart |= not set(twin) & set(at)
-        if apart and _everywhere({cells.rows[i] for i in touched}, packages, size):
+        if apart and _everywhere([cells.cell(*place) for place in places], packages, size):
             return True
     return False
 
@@ -116,10 +117,11 @@ def _alike(departures: NDArray[np.float64], at: tuple[int, int]) -> Iterator[tup
             yield int(row), int(column)
 
 
-def _everywhere(nodes: set[object], packages: Packages | None, size: int) -> bool:
+def _everywhere(found: Sequence[Cell], packages: Packages | None, size: int) -> bool:
+    sources, sinks = {source for source, _ in found}, {sink for _, sink in found}
     if packages and len(packages) > 1:
-        return all(nodes & set(package) for package in packages)
-    return len(nodes) > size / 2
+        return all(sources & set(nodes) and sinks & set(nodes) for nodes in packages)
+    return len(sources | sinks) > size / 2
 
 
 class _Search:

@@ -242,7 +242,7 @@ def _folded(found: Sequence[Anomaly]) -> list[Anomaly]:
     main = [one for one in found if one.kind not in (ASYMMETRY, REMOTE_BETTER, TABLE_LIES)]
     result = list(main)
     for one in found:
-        if one in main:
+        if one.kind not in (ASYMMETRY, REMOTE_BETTER, TABLE_LIES):
             continue
         causes = [
             cause

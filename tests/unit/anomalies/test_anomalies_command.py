@@ -1,0 +1,190 @@
+"""``chaosity anomalies`` on anybody's matrix and on our own tables."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import synthetic
+from click.testing import CliRunner
+
+from chaosity.cli import chaosity
+from chaosity.errors import UserError
+from chaosity.store import write_table
+
+HEAD = "cpu_node,mem_0,mem_1,mem_2,mem_3"
+ROWS = ["0,40.1,20.2,20.1,20.0", "1,20.1,40.2,19.9,20.1", "2,20.0,20.1,30.0,20.2",
+        "3,20.3,20.0,20.1,40.0"]  # fmt: skip
+DISTANCES = "node,0,1,2,3\n0,10,20,20,20\n1,20,10,20,20\n2,20,20,10,20\n3,20,20,20,10\n"
+BANDWIDTH = ["--metric", "bandwidth"]
+
+
+def run(*arguments):
+    found = CliRunner().invoke(chaosity, ["anomalies", *map(str, arguments)])
+    if found.exception and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    return found
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="m_GBps.csv"):
+        path = tmp_path / name
+        path.write_text(text if isinstance(text, str) else "\n".join(text) + "\n")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def file(write):
+    return write([HEAD, *ROWS])
+
+
+def test_programs_get_json(file):
+    found = json.loads(run(file, *BANDWIDTH, "--json").output)
+    assert {"anomalies", "classes", "verdict"} <= set(found)
+    (one,) = found["anomalies"]
+    assert {
+        "kind", "initiator", "target", "components", "observed", "expected", "loss_percent",
+        "confidence", "advice",
+    } <= set(one)  # fmt: skip
+    assert (one["kind"], one["initiator"], one["target"]) == ("slow_component", 2, 2)
+    assert one["components"] == ["node2"]
+    assert one["observed"] == pytest.approx(30e9)
+    assert one["expected"] == pytest.approx(40.1e9, rel=0.01)
+    assert one["loss_percent"] == pytest.approx(25.0, abs=0.5)
+    assert 0.9 < one["confidence"] <= 0.95
+    assert "dmidecode" in one["advice"]
+    assert [(each["name"], each["n_cells"]) for each in found["classes"]] == [
+        ("local", 4), ("remote", 12)
+    ]  # fmt: skip
+    assert found["verdict"].startswith("1 anomaly in 4 x 4 nodes; the worst: Node 2 is slow")
+
+
+def test_a_sound_machine_has_an_empty_list(write):
+    sound = write([HEAD, *ROWS[:2], ROWS[2].replace("30.0", "40.0"), ROWS[3]])
+    found = json.loads(run(sound, *BANDWIDTH, "--json").output)
+    assert found["anomalies"] == []
+    assert found["verdict"].startswith("No anomaly was detected in 4 x 4 nodes at n = 1")
+
+
+def test_people_get_sentences(file):
+    said = run(file, *BANDWIDTH).output
+    for part in ("1 anomaly in 4 x 4 nodes", "1. Node 2 is slow on its own memory: 30.0 GB/s",
+                 "loss 25", "n = 1", "confidence 95 %", "3 other cells of class local",
+                 "Structure: local / remote", "Looked at: slow nodes",
+                 "One run a cell: the noise is not known"):  # fmt: skip
+        assert part in said
+
+
+def test_rows_of_the_same_initiator_are_replicates(write):
+    found = json.loads(run(write([HEAD, *ROWS, *ROWS, *ROWS]), *BANDWIDTH, "--json").output)
+    assert [one["n"] for one in found["anomalies"]] == [3]
+    assert found["anomalies"][0]["confidence"] > 0.95
+
+
+def test_latencies_that_are_longer_are_worse(write):
+    rows = ["0,80,140", "1,140,110"]
+    found = json.loads(
+        run(write(["from,0,1", *rows], "m_ns.csv"), "--metric", "latency", "--json").output
+    )
+    assert found["metric"] == "latency_ns"
+    (one,) = found["anomalies"]
+    assert (one["kind"], one["components"]) == ("slow_component", ["node1"])
+    assert one["loss_percent"] == pytest.approx(37.5)
+
+
+def test_the_distance_table_is_looked_at(file, write):
+    honest = write(DISTANCES, "slit.csv")
+    said = run(file, *BANDWIDTH, "--distances", honest).output
+    assert "the distance table" in said
+    assert "distance table lies" not in said
+
+
+@pytest.mark.parametrize("packages", ["0,1;2,3", "0-1;2-3", " 0,1 ; 2,3 "])
+def test_packages_may_be_said(file, packages):
+    assert run(file, *BANDWIDTH, "--packages", packages).exit_code == 0
+
+
+def test_a_results_folder_is_read_with_its_components(tmp_path):
+    slow = "drive-0000-11-00-0"
+    machine = synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, slow={slow: 0.2})
+    folder = tmp_path / "h" / "nps4"
+    (folder / "components").mkdir(parents=True)
+    write_table(machine.tidy(), folder / "measurements.parquet")
+    for name, document in machine.components().items():
+        (folder / "components" / f"{name}.json").write_text(json.dumps(document))
+    (folder / "topology.json").write_text(json.dumps(machine.topology()))
+    for path in (folder, folder / "measurements.parquet"):
+        found = json.loads(run(path, "--json").output)
+        assert found["anomalies"][0]["components"] == [slow]
+    with pytest.raises(UserError, match="--metric is for a matrix"):
+        run(folder, *BANDWIDTH)
+
+
+BAD = {
+    "empty": ([], "is empty"),
+    "only a header": ([HEAD], "has a line of names but no row"),
+    "ragged": ([HEAD, ROWS[0], "1,20,40"], "row 3: has 3 cells, but the first row names 5"),
+    "text": ([HEAD, "0,40,fast,1,1"], "row 2, column mem_1: 'fast' is not a number"),
+    "negative": ([HEAD, "0,40,20,-20,20"], "row 2, column mem_2: -20 is no measurement"),
+    "zero": ([HEAD, *ROWS[:3], "3,20,20,20,0"], "row 5, column mem_3: 0 is no measurement"),
+    "NaN": ([HEAD, "0,40,20,nan,20"], "row 2, column mem_2: nan is no measurement"),
+    "absurd": ([HEAD, "0,40,20,4e7,20"], "row 2, column mem_2: 4e+07 GB/s is above any memory"),
+    "a column twice": (["from,mem_0,0", "0,40,20"], "target node 0 has two columns"),
+    "no number": ([HEAD, "0,-,,-,"], "holds no number"),
+}
+
+
+@pytest.mark.parametrize(("lines", "said"), BAD.values(), ids=BAD)
+def test_what_is_no_matrix_is_one_sentence(write, lines, said):
+    with pytest.raises(UserError) as error:
+        run(write(lines), *BANDWIDTH)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "it is not said what the matrix holds"),
+        ([*BANDWIDTH, "--unit", "furlongs"], "furlongs is no unit of bandwidth"),
+        (["--metric", "latency"], "holds a bandwidth by its name, not a latency"),
+        ([*BANDWIDTH, "--packages", "a;b"], "'a' is no list of nodes"),
+        ([*BANDWIDTH, "--packages", "0,1;1,2,3"], "node 1 stands in two packages"),
+        ([*BANDWIDTH, "--packages", "0,1;2"], "node 3 of the matrix stands in no package"),
+        ([*BANDWIDTH, "--packages", "0,1;2,3,7"], "node 7 is not in the matrix"),
+    ],
+)
+def test_what_is_said_wrongly_is_one_sentence(file, options, said):
+    with pytest.raises(UserError) as error:
+        run(file, *options)
+    assert said in str(error.value)
+
+
+def test_latencies_are_no_bandwidths(write):
+    with pytest.raises(UserError, match="holds a latency by its name"):
+        run(write("from,0,1\n0,80,130\n1,130,80\n", "idle_ns.csv"), *BANDWIDTH)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [(DISTANCES.replace("3,20,20,20,10\n", ""), "has no distance from node 3 to node 0"),
+     (DISTANCES.replace("0,10,20", "0,10,0"), "row 2, column 1: 0 is no distance"),
+     ("", "is empty")],
+    ids=["incomplete", "zero", "empty"],
+)  # fmt: skip
+def test_a_distance_table_that_is_none(file, write, table, said):
+    with pytest.raises(UserError) as error:
+        run(file, *BANDWIDTH, "--distances", write(table, "slit.csv"))
+    assert said in str(error.value)
+
+
+def test_a_folder_without_a_table(tmp_path):
+    with pytest.raises(UserError, match=r"holds no measurements\.parquet"):
+        run(tmp_path)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    assert run(tmp_path / "none.csv", *BANDWIDTH).exit_code == 2

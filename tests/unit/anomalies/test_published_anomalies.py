@@ -1,0 +1,102 @@
+"""Machines of others, as they were published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaosity.anomalies import analyse_matrix, analyse_table
+from chaosity.store import read_matrix, read_published
+
+PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
+pytestmark = pytest.mark.skipif(not PUBLISHED.exists(), reason="../shared is not here")
+TWO = (("local", "remote"), None)
+DIE = (("local", "same package", "other package"), ((0, 1), (2, 3)))
+MATRICES = {
+    "mlc_hyrise_koroneia_bandwidth_MBps": TWO,
+    "mlc_vsc_broadwell_e5-2680v4_cod4_bandwidth_MBps": DIE,
+    "mlc_vsc_broadwell_e5-2680v4_cod4_idle_latency_ns": DIE,
+    "nes_penguin_stream_triad_5gb_8t": (("local", "near", "far"), None),
+    **{
+        f"mlc_vsc_{machine}_{metric}": TWO
+        for machine in ("genius_cascadelake", "genius_skylake", "skylake_gold6132",
+                        "thinking_haswell", "thinking_ivybridge")
+        for metric in ("bandwidth_MBps", "idle_latency_ns")
+    },
+}  # fmt: skip
+
+
+def matrix(name):
+    return read_matrix(
+        PUBLISHED / f"{name}.csv", "latency" if name.endswith("_ns") else "bandwidth"
+    )
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_published_matrices_have_structure_and_no_anomaly(name):
+    found = analyse_matrix(matrix(name))
+    assert (tuple(one.name for one in found.classes), found.packages) == MATRICES[name]
+    assert found.anomalies == ()
+
+
+@pytest.mark.parametrize("metric", ["bandwidth_MBps", "idle_latency_ns"])
+def test_a_machine_of_four_nodes_and_more_is_clean_too(metric):
+    found = analyse_matrix(matrix(f"mlc_vsc_wice_icelake_8360y_{metric}"))
+    assert found.anomalies == ()
+
+
+@pytest.mark.parametrize("metric", ["bandwidth_MBps", "idle_latency_ns"])
+def test_the_packages_of_a_broadwell_may_be_told(metric):
+    measured = matrix(f"mlc_vsc_broadwell_e5-2680v4_cod4_{metric}")
+    found = analyse_matrix(measured, ((0, 1), (2, 3)))
+    assert (found.anomalies, found.packages) == ((), ((0, 1), (2, 3)))
+    wrong = analyse_matrix(measured, ((0, 2), (1, 3)))
+    assert [one.kind for one in wrong.anomalies] == ["distance_table_lies"]
+
+
+def test_what_recurs_in_both_packages_of_a_broadwell_is_said():
+    found = analyse_matrix(matrix("mlc_vsc_broadwell_e5-2680v4_cod4_bandwidth_MBps"))
+    (note,) = [note for note in found.notes if "since it recurs over it" in note]
+    assert "0->1" in note and "2->3" in note
+
+
+def sweep():
+    path = PUBLISHED / "numa_bench_epyc7a53_latency_sweep_ns.csv"
+    return analyse_table(read_published(path, "numa_bench", "x"))
+
+
+def test_half_of_the_cores_of_an_epyc_contend():
+    found = [one for one in sweep().anomalies if one.kind == "contention_within_node"]
+    assert {one.components[0]: one.initiator for one in found} == {
+        "node0": "pu1", "node1": "pu17", "node2": "pu33", "node3": "pu49"
+    }  # fmt: skip
+    assert all(25.0 < one.loss_percent < 40.0 for one in found)
+    assert all(one.confidence <= 0.95 for one in found)
+    assert all("alone 1.0" in one.sentence or "alone 0.99" in one.sentence for one in found)
+
+
+def test_the_order_of_two_cores_of_an_epyc_turns_at_16_gib():
+    (one,) = [one for one in sweep().anomalies if one.kind == "inversion_with_size"]
+    assert (one.components, one.initiator) == (("node0",), "pu9")
+    assert one.sentence.startswith("Inversion at 16 GiB on node 0")
+
+
+def test_nothing_is_wrong_with_that_epyc_when_each_runs_alone():
+    found = sweep()
+    assert {one.where["mode"] for one in found.anomalies} == {"concurrent"}
+    assert len(found.anomalies) == 5
+
+
+def test_a_drive_that_its_own_node_reads_more_slowly():
+    path = PUBLISHED / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
+    (one,) = analyse_table(read_published(path, "fio_numa", "x")).anomalies
+    assert (one.kind, one.initiator) == ("remote_better_than_local", "node0")
+    assert one.loss_percent == pytest.approx(100 * (1 - 93 / 189), abs=0.1)
+    assert one.confidence <= 0.95
+
+
+def test_cores_of_several_kinds_are_no_siblings():
+    path = PUBLISHED / "chaosity_table1_m1pro_GBps.csv"
+    found = analyse_table(read_published(path, "table_1", "x"))
+    assert found.anomalies == ()

@@ -1,0 +1,194 @@
+"""Anybody's matrix as a CSV file."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaosity.errors import UserError
+from chaosity.store import read_distances, read_matrix
+
+GOOD = "from,0,1\n0,40,10\n1,20,40\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="m.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "unit", "bytes_per_second"),
+    [
+        ("m_MBps.csv", "40000", None, 40e9),
+        ("m_GBps.csv", "40", None, 40e9),
+        ("m_GiBps.csv", "40", None, 40 * 2**30),
+        ("m_MiBps.csv", "40", None, 40 * 2**20),
+        ("m_Bps.csv", "40000000", None, 40e6),
+        ("m.csv", "40", None, 40e9),
+        ("m.csv", "40000", None, 40e9),
+        ("m.csv", "40000000000", None, 40e9),
+        ("m_MBps.csv", "40", "GB/s", 40e9),
+        ("m.csv", "4e1", "GiB/s", 40 * 2**30),
+    ],
+)
+def test_the_unit_of_bandwidths(write, name, cell, unit, bytes_per_second):
+    found = read_matrix(write(f"from,0\n0,{cell}\n", name), "bandwidth", unit)
+    assert found.metric == "bandwidth_bytes_per_second"
+    assert found.samples[0, 0] == pytest.approx((bytes_per_second,))
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "said"),
+    [("m_MBps.csv", None, "MB/s, by the file's name"), ("m.csv", "MB/s", "MB/s, as asked"),
+     ("m.csv", None, "GB/s, by the size of the numbers")],
+)  # fmt: skip
+def test_how_the_unit_is_known_is_said(write, name, unit, said):
+    assert read_matrix(write(GOOD, name), "bandwidth", unit).unit == said
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "ns"),
+    [("m.csv", None, 90.0), ("m_ns.csv", None, 90.0), ("m_us.csv", None, 90e3),
+     ("m.csv", "us", 90e3)],
+)  # fmt: skip
+def test_the_unit_of_latencies(write, name, unit, ns):
+    found = read_matrix(write("from,0\n0,90\n", name), "latency", unit)
+    assert (found.metric, found.samples) == ("latency_ns", {(0, 0): pytest.approx((ns,))})
+
+
+def test_rows_that_name_an_initiator_again_are_replicates(write):
+    found = read_matrix(write("from,0,1\n0,40,10\n1,20,40\n0,41,11\n1,21,\n"), "bandwidth")
+    assert (found.initiators, found.targets, found.replicates) == ((0, 1), (0, 1), 1)
+    assert found.samples[0, 1] == pytest.approx((10e9, 11e9))
+    assert found.samples[1, 1] == pytest.approx((40e9,))
+    assert found.median(0, 0) == pytest.approx(40.5e9)
+
+
+def test_cells_may_be_missing(write):
+    found = read_matrix(write("from,0,1\n0,40,-\n1,,40\n"), "bandwidth")
+    assert set(found.samples) == {(0, 0), (1, 1)}
+    assert found.median(0, 1) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from;0;1\n0;40;10\n1;20;40\n",
+        "from\t0\t1\n0\t40\t10\n1\t20\t40\n",
+        "\N{ZERO WIDTH NO-BREAK SPACE}" + GOOD,
+        GOOD.replace("\n", "\r\n"),
+        "# MLC 3.9\n\n" + GOOD + "\n\n",
+        "cpu_node, mem_0 , mem_1\nnode0, 40 , 10\nnode1,20,40",
+        '"from","0","1"\n"0","40","10"\n"1","20","40"\n',
+    ],
+    ids=["semicolons", "tabs", "byte order mark", "CR LF", "comments", "names", "quotes"],
+)
+def test_dialects(write, text):
+    found = read_matrix(write(text), "bandwidth")
+    assert (found.initiators, found.targets) == ((0, 1), (0, 1))
+    assert found.samples[0, 1] == pytest.approx((10e9,))
+    assert found.samples[1, 0] == pytest.approx((20e9,))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "m.csv: is empty"),
+        ("\n\n", "m.csv: is empty"),
+        ("from,0,1\n", "has a line of names but no row"),
+        ("from\n0\n", "row 1: names no target node"),
+        ("from,0,1\n0,40\n", "row 2: has 2 cells, but the first row names 3"),
+        ("from,0,1\n0,40,10\n\n1,20,40,50\n", "row 4: has 4 cells, but the first row names 3"),
+        ("from,0,1\n0,40,fast\n", "row 2, column 1: 'fast' is not a number"),
+        ("from,0,mem_1\n0,40,-3\n", "row 2, column mem_1: -3 is no measurement"),
+        ("from,0\n0,0\n", "row 2, column 0: 0 is no measurement"),
+        ("from,0\n0,nan\n", "row 2, column 0: nan is no measurement"),
+        ("from,0\n0,inf\n", "above any memory bus"),
+        ("from,0,1,2\n0,40,40,40000\n", "row 2, column 2: 40000 GB/s is above any memory bus"),
+        ("from,0,1\n0,40,1e-9\n", "below any memory"),
+        ("from,0,node0\n0,40,10\n", "row 1: target node 0 has two columns"),
+        ("from,0,total\n0,40,10\n", "row 1: column 'total' names no node"),
+        ("from,0,1\nsum,40,10\n", "row 2: 'sum' in the first column is no node"),
+        ("from,0,1\n0,-,\n", "m.csv: holds no number"),
+        (b"from,0\n0,\xff\n", "m.csv: cannot be read"),
+    ],
+)
+def test_what_is_no_matrix_is_said_with_its_place(write, text, said):
+    with pytest.raises(UserError) as error:
+        read_matrix(write(text), "bandwidth")
+    assert said in str(error.value)
+
+
+def test_a_unit_of_the_other_metric_is_refused(write):
+    with pytest.raises(UserError, match="ns is no unit of bandwidth"):
+        read_matrix(write(GOOD), "bandwidth", "ns")
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "said"),
+    [("idle_latency_ns.csv", "bandwidth", "holds a latency by its name, not a bandwidth"),
+     ("idle_us.csv", "bandwidth", "holds a latency by its name"),
+     ("stream_MBps.csv", "latency", "holds a bandwidth by its name, not a latency"),
+     ("stream_GiBps.csv", "latency", "holds a bandwidth by its name")],
+)  # fmt: skip
+def test_a_file_of_the_other_metric_is_refused_by_its_name(write, name, metric, said):
+    path = write(GOOD, name)
+    with pytest.raises(UserError, match=said):
+        read_matrix(path, metric)
+    # Who says the unit knows better than the name.
+    unit = "GB/s" if metric == "bandwidth" else "ns"
+    assert read_matrix(path, metric, unit).samples
+
+
+def test_distances_have_the_same_form(write):
+    found = read_distances(write("node,0,1\n0,10,32\n1,32,10\n"))
+    assert found == {(0, 0): 10.0, (0, 1): 32.0, (1, 0): 32.0, (1, 1): 10.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("node,0,1\n0,10,0\n", "row 2, column 1: 0 is no distance"),
+     ("node,0\n0,10\n0,12\n", "initiator 0 stands there twice")],
+)  # fmt: skip
+def test_what_is_no_distance_table(write, text, said):
+    with pytest.raises(UserError) as error:
+        read_distances(write(text))
+    assert said in str(error.value)
+
+
+cells = st.floats(0.001, 8000.0)
+nodes = st.lists(st.integers(0, 300), min_size=1, max_size=5, unique=True)
+
+
+@settings(deadline=None, max_examples=40)
+@given(nodes, nodes, st.integers(1, 3), st.data())
+def test_what_was_written_is_read_back(tmp_path_factory, initiators, targets, runs, data):
+    row = st.lists(st.none() | cells, min_size=len(targets), max_size=len(targets))
+    written = [(node, data.draw(row)) for _ in range(runs) for node in initiators]
+    expected = {}
+    for node, values in written:
+        for target, value in zip(targets, values, strict=True):
+            if value is not None:
+                expected.setdefault((node, target), []).append(value * 1e9)
+    lines = [",".join(["from", *(f"mem_{node}" for node in targets)])]
+    lines += [
+        ",".join([f"node{node}", *("-" if value is None else repr(value) for value in values)])
+        for node, values in written
+    ]
+    path = tmp_path_factory.mktemp("matrix") / "m_GBps.csv"
+    path.write_text("\n".join(lines) + "\n")
+    if not expected:
+        with pytest.raises(UserError, match="holds no number"):
+            read_matrix(path, "bandwidth")
+        return
+    found = read_matrix(path, "bandwidth")
+    assert (found.initiators, found.targets) == (tuple(initiators), tuple(targets))
+    assert set(found.samples) == set(expected)
+    for pair, values in expected.items():
+        assert found.samples[pair] == pytest.approx(values)
