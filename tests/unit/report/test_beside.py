@@ -8,9 +8,10 @@ import pytest
 import synthetic
 from lxml import etree
 
-from chaosity.report.beside import ratio_words, side_by_side
+from chaosity.report.beside import side_by_side, times
 from chaosity.report.resources import resources
-from chaosity.statistics import RunRatio, plain
+from chaosity.statistics import plain
+from chaosity.store import COLUMNS
 
 
 def nps4(**keys):
@@ -67,10 +68,59 @@ def test_the_ratio_is_to_this_reports_configuration(found, tmp_path):
     slower = side_by_side(
         nps4().tidy(), {tmp_path / "x": half(nps1().tidy())}, tmp_path / "r.html", tmp_path
     )
-    text = cell(slower, "Memory bandwidth, one processing unit", 1).ratio
-    assert re.fullmatch(r"0\.(4\d|5\d) times \(0\.\d\d to 0\.\d\d\)", text)
-    text = cell(found[0], "Memory bandwidth, one processing unit", 1).ratio
-    assert text.startswith("no difference detected at n = 3 and 3 (")
+    ratio = cell(slower, "Memory bandwidth, one processing unit", 1).ratio
+    assert re.fullmatch(r"0\.(4\d|5\d) times \(0\.\d\d to 0\.\d\d\), worse", ratio.words)
+    assert ratio.verdict == "worse"
+    ratio = cell(found[0], "Memory bandwidth, one processing unit", 1).ratio
+    assert ratio.words.startswith("no difference detected at n = 3: ")
+
+
+def test_the_section_opens_with_the_verdict_on_each_other_configuration(tmp_path):
+    tables = {
+        tmp_path / "a": nps1().tidy(),
+        tmp_path / "b": half(nps1(configuration="nps2").tidy()),
+    }
+    same, slower = side_by_side(nps4().tidy(), tables, tmp_path / "r.html", tmp_path).against
+    assert same.verdict.startswith("nps1 against nps4: ")
+    assert re.match(
+        r"nps2 against nps4: (\d+) of \1 cells differ clearly .* \1 worse;", slower.verdict
+    )
+    memory = next(text for text in slower.groups if text.startswith("Memory bandwidth:"))
+    assert re.search(r"typically 0\.(49|50)\d times", memory)
+    # Places are classes: node1 is another thing in another configuration.
+    assert "Initiator node has 12 threads in nps2 and 6 in nps4." in slower.notes
+    assert any("have no partner" in text for text in slower.notes)
+
+
+def test_a_ratio_is_judged_among_all_of_its_configuration(tmp_path):
+    """One of many that is off by 4 % in every replicate is no verdict, one off by 50 % is."""
+    other = nps1(noise=0.001).tidy()
+    drive = (other["target_kind"] == "drive") & (other["load"] == "storage")
+    other.loc[drive, "value"] *= 0.96
+    unit = other["initiator_kind"] == "pu"
+    other.loc[unit, "value"] *= 0.5
+    side = side_by_side(
+        nps4(noise=0.001).tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path
+    )
+    little = cell(side, "Storage bandwidth, one drive", 1).ratio
+    assert little.words.startswith("0.96 times (0.9")
+    assert little.verdict == "no difference detected"
+    assert cell(side, "Memory bandwidth, one processing unit", 1).ratio.verdict == "worse"
+
+
+def test_nothing_in_common_is_said(tmp_path):
+    own, other = nps4().tidy(), nps1().tidy()
+    own, other = own[own["load"] == "memory"], other[other["load"] == "storage"]
+    side = side_by_side(own, {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
+    assert side.against[0].verdict.startswith("nps1 against nps4: there is no cell in common")
+    assert all(row.cells[1] is None or row.cells[1].ratio is None for row in side.rows)
+
+
+@pytest.mark.parametrize("column", ["relation", "levels", "factors", "measured_at"])
+def test_an_older_table_is_compared_as_far_as_it_goes(tmp_path, column):
+    other = nps1().tidy().drop(columns=column).reindex(columns=list(COLUMNS)).astype(COLUMNS)
+    side = side_by_side(nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
+    assert "nps1 against nps4: " in side.against[0].verdict
 
 
 def half(tidy):
@@ -124,6 +174,12 @@ def test_every_bar_says_what_it_is(found):
 
 
 def test_a_single_replicate_has_no_interval():
-    assert ratio_words(RunRatio(0.5, None, None, 1, 1)) == (
-        "0.50 times, no interval: one replicate"
-    )
+    one = {"ratio": 0.5, "low": None, "high": None, "n_left": 1, "n_right": 1}
+    found = times({**one, "verdict": "cannot be said"})
+    assert found.words == "0.50 times, no interval: one replicate"
+
+
+def test_numbers_of_replicates_are_both_told_where_they_differ():
+    one = {"ratio": 1.0, "low": 0.9, "high": 1.1, "n_left": 2, "n_right": 3}
+    found = times({**one, "verdict": "no difference detected"})
+    assert found.words == "no difference detected at n = 2 and 3: 1.00 times (0.90 to 1.10)"

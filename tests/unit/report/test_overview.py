@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 
+import duckdb
 import pytest
 import synthetic
 from click.testing import CliRunner
 from test_report import FIGURES, read, write
 
 from chaosity.cli.report import is_stale, reports
+from chaosity.cli.report import overview as overview_command
 from chaosity.errors import UserError
 from chaosity.figures import draw
 from chaosity.report import summary_of, write_overview
-from chaosity.store import LeftOut
+from chaosity.report.fleets import Place, fleets, processor_of
+from chaosity.store import LeftOut, write_table
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +146,141 @@ def test_of_one_host_nobody_elses_absence_is_told(tmp_path, figures):
     assert done.exit_code == 0, done.output
     assert done.output.splitlines() == ["warning: something", str(folder / "report.html")]
     assert run(tmp_path, "--anew", "b").exit_code == 1
+
+
+EPYC = "AMD EPYC 7413 24-Core Processor"
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory, figures):
+    """What the report of a host says in short; of equal hosts it is the same but for the name."""
+    folder = measured(tmp_path_factory.mktemp("said"), figures, "NAME")
+    return (folder / "summary.json").read_text()
+
+
+def machine_rows(name, **keys):
+    return synthetic.Machine(name, ((0,),), cores_per_node=2, noise=0.01, **keys).tidy()
+
+
+def hosts(results, said, number, slow=None):
+    """Hosts a, b, c ... that are equal but for the one whose memory is slow."""
+    for seed, name in enumerate("abcdef"[:number], start=1):
+        folder = results / name / "default"
+        (folder / "components").mkdir(parents=True)
+        tidy = machine_rows(name, seed=seed, configuration="default")
+        if name == slow:
+            tidy.loc[tidy["load"] == "memory", "value"] *= 0.6
+        write_table(tidy, folder / "measurements.parquet")
+        (folder / "summary.json").write_text(said.replace("NAME", name))
+        (folder / "report.html").write_text("")
+        document = {"component": "system", "cpu_model": EPYC}
+        (folder / "components/system.json").write_text(json.dumps(document))
+
+
+def test_the_host_that_is_not_like_the_others_is_named_and_linked(tmp_path, said):
+    hosts(tmp_path, said, 5, slow="d")
+    found, html = overview(tmp_path)
+    [fleet] = found.fleets
+    assert (fleet.configuration, fleet.processor, fleet.hosts) == ("default", EPYC, 5)
+    assert fleet.accused == {"d"}
+    assert fleet.said[0].text.startswith("d is not equal to the others: ")
+    assert "worst memory bandwidth of " in fleet.said[0].text
+    assert [row.host for row in found.rows if row.unlike] == ["d"]
+    assert found.sentence.startswith("Worst: d default, ")
+    assert '<a href="d/default/report.html">Report of d</a>' in html
+    assert read(html).open == []
+
+
+def test_without_such_a_host_it_is_said_what_could_have_been_seen(tmp_path, said):
+    hosts(tmp_path, said, 4)
+    found, html = overview(tmp_path)
+    [fleet] = found.fleets
+    assert fleet.accused == frozenset()
+    assert "detected among 4 hosts" in fleet.said[0].text
+    assert "to be seen, it has to be off by about" in html
+    assert not any(row.unlike for row in found.rows)
+
+
+def test_two_hosts_are_compared_and_neither_is_accused(tmp_path, said):
+    hosts(tmp_path, said, 2, slow="b")
+    [fleet] = overview(tmp_path)[0].fleets
+    assert fleet.said[0].text.startswith("a against b: ")
+    assert "differ clearly" in fleet.said[0].text
+    assert fleet.said[1].text.startswith("Which of the two is at fault cannot be said")
+    assert fleet.accused == frozenset()
+
+
+def test_one_host_is_compared_with_nobody(tmp_path, said):
+    hosts(tmp_path, said, 1)
+    found, html = overview(tmp_path)
+    assert found.fleets == ()
+    assert "Are hosts equal" not in html
+
+
+def test_hosts_of_another_processor_or_configuration_need_not_be_equal(tmp_path, said):
+    hosts(tmp_path, said, 2)
+    system = tmp_path / "b/default/components/system.json"
+    system.write_text(json.dumps({"cpu_model": "Intel Xeon Gold 5218"}))
+    assert overview(tmp_path)[0].fleets == ()
+    system.write_text(json.dumps({"cpu_model": EPYC}))
+    (tmp_path / "b/default").rename(tmp_path / "b/nps1")
+    summary = tmp_path / "b/nps1/summary.json"
+    summary.write_text(summary.read_text().replace('"default"', '"nps1"'))
+    assert overview(tmp_path)[0].fleets == ()
+
+
+def write_columns(rows, path):
+    """A table with these columns only; DuckDB finds it by its name."""
+    duckdb.sql("SELECT * FROM rows").write_parquet(str(path))
+
+
+def test_a_host_whose_table_is_missing_broken_or_empty_is_left_out_by_name(tmp_path, said):
+    hosts(tmp_path, said, 6)
+    tables = {name: tmp_path / name / "default/measurements.parquet" for name in "bcdef"}
+    tables["b"].unlink()
+    tables["c"].write_text("no Parquet")
+    write_table(machine_rows("d").assign(status="missing"), tables["d"])
+    write_columns(machine_rows("e").drop(columns="replicate"), tables["e"])
+    write_columns(machine_rows("f").drop(columns=["levels", "factors", "relation"]), tables["f"])
+    [fleet] = overview(tmp_path)[0].fleets
+    texts = [one.text for one in fleet.said]
+    assert texts[0].startswith("a against f: ")  # an older table is compared
+    assert texts[-4:] == [
+        "b was not compared: it has no measurements.parquet.",
+        "c was not compared: its measurements.parquet is no tidy table.",
+        "d was not compared: its measurements.parquet holds no value.",
+        "e was not compared: its measurements.parquet is no tidy table.",
+    ]
+
+
+def test_hosts_without_a_common_cell_are_said_to_have_none(tmp_path, said):
+    hosts(tmp_path, said, 2)
+    for name, load in (("a", "memory"), ("b", "storage")):
+        tidy = machine_rows(name)
+        write_table(tidy[tidy["load"] == load], tmp_path / name / "default/measurements.parquet")
+    [fleet] = overview(tmp_path)[0].fleets
+    assert fleet.said[0].text.startswith("2 hosts could not be compared: there is no cell in")
+
+
+def test_the_processor_is_known_by_component_or_topology(tmp_path):
+    assert processor_of(tmp_path) is None
+    (tmp_path / "topology.json").write_text(json.dumps({"host": {"cpu_model": "one"}}))
+    assert processor_of(tmp_path) == "one"
+    (tmp_path / "components").mkdir()
+    (tmp_path / "components/system.json").write_text(json.dumps({"cpu_model": "other"}))
+    assert processor_of(tmp_path) == "other"
+    (tmp_path / "topology.json").write_text("[]")
+    (tmp_path / "components/system.json").write_text("broken")
+    assert processor_of(tmp_path) is None
+    # Of nobody's processor something is known, so all may be of the same.
+    places = [Place(name, "nps4", tmp_path / name) for name in "ab"]
+    [fleet] = fleets(places)
+    assert (fleet.processor, fleet.hosts) == (None, 2)
+
+
+def test_the_command_says_who_is_not_equal(tmp_path, said):
+    hosts(tmp_path, said, 4, slow="c")
+    given = [str(path) for path in tmp_path.glob("*/*/summary.json")]
+    done = CliRunner().invoke(overview_command, [*given, "--output", str(tmp_path / "index.html")])
+    assert done.exit_code == 0, done.output
+    assert "\ndefault: c is not equal to the others: " in done.output

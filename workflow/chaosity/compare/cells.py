@@ -16,7 +16,9 @@ in common and no question, each side's largest group of like cells is taken inst
 from __future__ import annotations
 
 import json
+import math
 import re
+import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,7 +75,7 @@ class Cell:
     @property
     def median(self) -> float:
         """Of the blocks; the middle of logarithms, so that a ratio has an exact reciprocal."""
-        return float(np.exp(np.median(list(self.logs.values()))))
+        return math.exp(statistics.median(self.logs.values()))
 
 
 def prepared(tidy: pd.DataFrame) -> pd.DataFrame:
@@ -106,7 +108,7 @@ def _context(rows: pd.DataFrame) -> pd.Series:
 
     texts = rows["factors"].unique()
     shown = {text: kept(text) for text in texts if isinstance(text, str)}
-    return rows["factors"].map(shown).fillna("{}")
+    return pd.Series([shown.get(text, "{}") for text in rows["factors"]], rows.index, dtype=object)
 
 
 def _company(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -227,13 +229,14 @@ def cells_of(rows: pd.DataFrame, keys: Iterable[str]) -> dict[Key, Cell]:
     places = counted.groupby("_cell")["_place"].nunique()
     threads = known.groupby("_cell")["threads"].agg(["min", "max"])
     first = known.drop_duplicates("_cell")
+    sizes = threads.loc[first["_cell"]].to_numpy()
     columns = list(dict.fromkeys([*keys, *_TOLD]))
     told = first[columns].astype(object).where(first[columns].notna(), None).to_dict("records")
     return {
         tuple(one[key] for key in keys): Cell(
-            logs[cell], {**one, "threads": _range(*threads.loc[cell])}, int(places[cell])
+            logs[cell], {**one, "threads": _range(*size)}, int(places[cell])
         )
-        for cell, one in zip(first["_cell"], told, strict=True)
+        for cell, one, size in zip(first["_cell"], told, sizes, strict=True)
     }
 
 

@@ -211,17 +211,24 @@ def scattered(fleet: Fleet, hosts: Sequence[int]) -> list[Scattered]:
     Half of a fleet with other modules than the other half scatters so much that nobody stands out;
     analysis of variance sees it. It needs two replicates of three hosts.
     """
-    chances, wide = [], []
+    # Cells of which all hosts have as many replicates are looked at together: one call is slow.
+    alike: dict[tuple[int, ...], list[int]] = {}
     for number, cell in enumerate(fleet.samples):
-        own = [cell[host] for host in hosts if len(cell[host]) > 1]
+        alike.setdefault(tuple(len(cell[host]) for host in hosts), []).append(number)
+    chances: list[float] = []
+    wide: list[Scattered] = []
+    for sizes, numbers in alike.items():
+        own = [host for host, size in zip(hosts, sizes, strict=True) if size > 1]
         if len(own) < FEWEST:
             continue
-        off = np.array([np.median(one) for one in own])
-        off -= np.median(off)
+        samples = [np.array([fleet.samples[number][host] for number in numbers]) for host in own]
+        off = np.stack([np.median(one, axis=1) for one in samples])
+        off -= np.median(off, axis=0)
         with values_may_be_equal():
-            p = float(stats.f_oneway(*own).pvalue)
-        chances.append(p if np.isfinite(p) else float(not off.any()))
-        wide.append(Scattered(number, float(np.exp(off.min())), float(np.exp(off.max()))))
+            p = stats.f_oneway(*samples, axis=1).pvalue
+        chances.extend(np.where(np.isfinite(p), p, ~off.any(axis=0)))
+        low, high = np.exp(off.min(axis=0)), np.exp(off.max(axis=0))
+        wide.extend(map(Scattered, numbers, map(float, low), map(float, high)))
     if not wide:
         return []
     clear = multipletests(chances, method="holm")[1] < LEVEL

@@ -1,4 +1,9 @@
-"""All measured configurations of a host side by side: one row a resource, one column each."""
+"""All measured configurations of a host side by side: verdicts, then a row a resource.
+
+All arithmetic is `compare`'s. Its verdict takes the places of a class together, since in another
+configuration a place is another thing of the same name. The rows show the best and the worst place
+of a resource; these are compared as cells of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from chaosity.compare import compare
+from chaosity.compare.cells import PLACE
+from chaosity.compare.words import BETTER, NOTHING, WORSE, ratio_words
+from chaosity.errors import UserError
 from chaosity.figures import FigureFile, write_bars
 from chaosity.report.resources import (
     DRIVES,
@@ -23,10 +33,13 @@ from chaosity.report.resources import (
     place,
     same_kind,
 )
-from chaosity.statistics import RunRatio, plain, run_ratio
+from chaosity.statistics import plain
 from chaosity.units import count
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
+_BEST, _WORST = "best place", "worst place"
+# `same_kind` saw to it that the same was asked; who answered is a place and belongs to the best.
+_SEEN_TO = ("load", "asked", "file_backed")
 
 
 @dataclass(frozen=True)
@@ -39,13 +52,36 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Against:
+    """Another configuration against this report's, as `compare` says it.
+
+    Attributes:
+        verdict: how many cells differ and where most.
+        groups: a sentence for each metric of each category.
+        notes: sentences that must be known to read the ratios, and what has no partner.
+    """
+
+    verdict: str
+    groups: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Times:
+    """A ratio in words, and compare's verdict: better, worse, or another."""
+
+    words: str
+    verdict: str
+
+
+@dataclass(frozen=True)
 class Beside:
     """A resource in one configuration.
 
     Attributes:
         best, worst: as in the table of resources; worst is None where there is just one place.
         detail: size and number of places, such as "24 threads, 8 places".
-        ratio: of the best place to that of this report's configuration, in words; None for the
+        ratio: of the best place to that of this report's configuration; None for the
             configuration itself and where that has none.
         worst_ratio: of the worst places.
     """
@@ -53,8 +89,8 @@ class Beside:
     best: Place
     worst: Place | None
     detail: str
-    ratio: str | None
-    worst_ratio: str | None
+    ratio: Times | None
+    worst_ratio: Times | None
 
 
 @dataclass(frozen=True)
@@ -67,9 +103,28 @@ class Row:
 
 
 @dataclass(frozen=True)
-class SideBySide:
-    """The section: this report's configuration is the first column."""
+class _Line:
+    """A level with the valid cells of each configuration, the best first, and their rows."""
 
+    level: Level
+    rows: tuple[pd.DataFrame, ...]
+    cells: tuple[pd.DataFrame, ...]
+
+    @property
+    def words(self) -> str:
+        """Of the level, without the resource."""
+        return f"{self.level.words}, {self.level.part}" if self.level.part else self.level.words
+
+
+# Of each configuration: name of the level and which end of it -> the row of compare's cells.
+_Ratios = Mapping[tuple[str, str], pd.Series]
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """The section: this report's configuration is the first column; verdicts are of the others."""
+
+    against: tuple[Against, ...]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     figures: tuple[FigureFile, ...]
@@ -99,13 +154,16 @@ def side_by_side(
         return None
     tables = [table for table, _ in held]
     columns = tuple(_column(table, path, output) for table, path in held)
-    found = [(level, [same_kind(table, level) for table in tables]) for level in _union(tables)]
     names = [column.name for column in columns]
+    lines = [_line(level, tables) for level in _union(tables)]
+    ratios: list[_Ratios] = [{}, *(_ratios(lines, each) for each in range(1, len(tables)))]
     return SideBySide(
+        against=tuple(_against(table, tables[0], (name, names[0]))
+                      for table, name in zip(tables[1:], names[1:], strict=True)),
         columns=columns,
-        rows=tuple(row for row in (_row(level, rows) for level, rows in found) if row),
-        figures=tuple(_draw(found, names, figures)),
-    )
+        rows=tuple(row for row in (_row(line, ratios) for line in lines) if row),
+        figures=tuple(_draw(lines, ratios, names, figures)),
+    )  # fmt: skip
 
 
 def any_value(tidy: pd.DataFrame) -> str | None:
@@ -116,7 +174,7 @@ def any_value(tidy: pd.DataFrame) -> str | None:
 
 def _column(tidy: pd.DataFrame, path: Path | None, output: Path) -> Column:
     days = sorted({str(moment)[:10] for moment in tidy["measured_at"] if isinstance(moment, str)})
-    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    span = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
     link = None
     if path is not None and (path.parent / "report.html").exists():
         link = Path(os.path.relpath(path.parent / "report.html", output.parent)).as_posix()
@@ -138,33 +196,75 @@ def _union(tables: Sequence[pd.DataFrame]) -> list[Level]:
     return sorted(found.values(), key=place_in_table)
 
 
-def _row(level: Level, rows: Sequence[pd.DataFrame]) -> Row | None:
+def _against(table: pd.DataFrame, own: pd.DataFrame, names: tuple[str, str]) -> Against:
+    """A configuration against this one, in compare's words."""
+    try:
+        found = compare(table, own, names=names)
+    except UserError as error:
+        return Against(f"{names[0]} against {names[1]}: {error}")
+    verdict, *others = found.sentences
+    groups, lonely = others[: len(found.groups)], others[len(found.groups) :]
+    notes = [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
+    return Against(verdict, tuple(groups), (*notes, *lonely))
+
+
+def _line(level: Level, tables: Sequence[pd.DataFrame]) -> _Line:
+    rows = tuple(same_kind(table, level) for table in tables)
+    return _Line(level, rows, tuple(best_first(each) for each in rows))
+
+
+def _ratios(lines: Sequence[_Line], number: int) -> _Ratios:
+    """The ends of all levels of a configuration against those of the first one.
+
+    They are compared all at once: of many ratios some look large by chance.
+    """
+    sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
+    for line in lines:
+        both = (number, 0)
+        fewest = min(len(line.cells[each]) for each in both)
+        for end, place_in_order in ((_BEST, 0), (_WORST, -1))[:fewest]:
+            name = line.level.name
+            marks = {"initiator": name, "target": end, "point": f"{name} {end}"}
+            for side, each in zip(sides, both, strict=True):
+                cell = line.cells[each].iloc[place_in_order]
+                side.append(_replicates(line.rows[each], cell).assign(**marks))
+    if not sides[0]:
+        return {}
+    left, right = (pd.concat(side, ignore_index=True) for side in sides)
+    try:
+        cells = compare(left, right, by=PLACE, ignore=_SEEN_TO).cells
+    except UserError:  # no positive value on one side
+        return {}
+    return {(cell["initiator"], cell["target"]): cell for _, cell in cells.iterrows()}
+
+
+def _replicates(rows: pd.DataFrame, cell: pd.Series) -> pd.DataFrame:
+    """The valid rows of a cell."""
+    same = rows["status"] == "valid"
+    for column in _CELL:
+        same &= rows[column] == cell[column]
+    return rows[same]
+
+
+def _row(line: _Line, ratios: Sequence[_Ratios]) -> Row | None:
     """A line of the table; None when no configuration has a value for it."""
-    cells = [_beside(each, rows[0] if number else None) for number, each in enumerate(rows)]
+    cells = [_beside(line, number, own) for number, own in enumerate(ratios)]
     if not any(cells):
         return None
-    return Row(level.name, details_of(level.rows), tuple(cells))
+    return Row(line.level.name, details_of(line.level.rows), tuple(cells))
 
 
-def _beside(rows: pd.DataFrame, reference: pd.DataFrame | None) -> Beside | None:
-    cells = best_first(rows)
+def _beside(line: _Line, number: int, ratios: _Ratios) -> Beside | None:
+    cells = line.cells[number]
     if cells.empty:
         return None
-    several = len(cells) > 1
-    ratios = [None, None]
-    if reference is not None:
-        known = best_first(reference)
-        ends = (0, -1) if several and len(known) > 1 else (0,)
-        for number, end in enumerate(ends):
-            if not known.empty:
-                ratios[number] = ratio_words(_ratio(rows, cells.iloc[end],
-                                                    reference, known.iloc[end]))  # fmt: skip
+    best, worst = (ratios.get((line.level.name, end)) for end in (_BEST, _WORST))
     return Beside(
         best=place(cells.iloc[0]),
-        worst=place(cells.iloc[-1]) if several else None,
+        worst=place(cells.iloc[-1]) if len(cells) > 1 else None,
         detail=", ".join([*_size(cells), count(len(cells), "place")]),
-        ratio=ratios[0],
-        worst_ratio=ratios[1],
+        ratio=None if best is None else times(best),
+        worst_ratio=None if worst is None else times(worst),
     )
 
 
@@ -178,44 +278,30 @@ def _size(cells: pd.DataFrame) -> Iterator[str]:
             return
 
 
-def _ratio(rows: pd.DataFrame, cell: pd.Series, others: pd.DataFrame, other: pd.Series) -> RunRatio:
-    return run_ratio(_values(rows, cell), _values(others, other))
-
-
-def _values(rows: pd.DataFrame, cell: pd.Series) -> pd.Series:
-    """The valid replicates of a cell."""
-    same = rows["status"] == "valid"
-    for column in _CELL:
-        same &= rows[column] == cell[column]
-    return rows.loc[same, "value"]
-
-
-def ratio_words(ratio: RunRatio) -> str:
-    """A ratio of two runs with its interval, and what it means when one is inside."""
-    if ratio.low is None or ratio.high is None:
-        return f"{ratio.ratio:.2f} times, no interval: one replicate"
-    interval = f"{ratio.low:.2f} to {ratio.high:.2f}"
-    if not ratio.differs:
-        n = f"{ratio.n} and {ratio.n_reference}"
-        return f"no difference detected at n = {n} ({ratio.ratio:.2f} times, {interval})"
-    return f"{ratio.ratio:.2f} times ({interval})"
+def times(cell: Mapping[str, Any]) -> Times:
+    """A row of compare's cells in words, and what it means when 1 is inside the interval."""
+    low, high, verdict = cell["low"], cell["high"], str(cell["verdict"])
+    if pd.isna(low):
+        return Times(f"{cell['ratio']:.2f} times, no interval: one replicate", verdict)
+    words = ratio_words(cell["ratio"], low, high)
+    if low <= 1.0 <= high:
+        n = " and ".join(dict.fromkeys(str(int(cell[side])) for side in ("n_left", "n_right")))
+        return Times(f"no difference detected at n = {n}: {words}", verdict)
+    return Times(f"{words}, {verdict}" if verdict in (BETTER, WORSE) else words, verdict)
 
 
 def _draw(
-    found: Sequence[tuple[Level, Sequence[pd.DataFrame]]], names: Sequence[str], folder: Path
+    lines: Sequence[_Line], ratios: Sequence[_Ratios], names: Sequence[str], folder: Path
 ) -> Iterator[FigureFile]:
     """A figure a resource: bars of the best places."""
-    for resource in dict.fromkeys(level.resource for level, _ in found):
+    for resource in dict.fromkeys(line.level.resource for line in lines):
+        own = [line for line in lines if line.level.resource == resource]
         cells, sources = [], []
-        for level, tables in found:
-            if level.resource != resource:
-                continue
-            for name, rows in zip(names, tables, strict=True):
-                best = best_first(rows).head(1)
-                if not best.empty:
-                    words = f"{level.words}, {level.part}" if level.part else level.words
-                    marks = {"x": words, "series": name}
-                    cells.append(best.assign(**marks))
+        for line in own:
+            for name, rows, known in zip(names, line.rows, line.cells, strict=True):
+                if not known.empty:
+                    marks = {"x": line.words, "series": name}
+                    cells.append(known.head(1).assign(**marks))
                     sources.append(rows.assign(**marks))
         if cells:
             yield write_bars(
@@ -224,33 +310,27 @@ def _draw(
                 name=f"configurations_{resource.lower().replace(' ', '_')}",
                 title=f"{resource} by configuration, best place of each",
                 series_title="configuration",
-                said=_sentence(found, names, resource),
+                said=_sentence(own, ratios, names),
                 directory=folder,
             )
 
 
-def _sentence(
-    found: Sequence[tuple[Level, Sequence[pd.DataFrame]]], names: Sequence[str], resource: str
-) -> str:
-    """Where each other configuration loses and gains most."""
+def _sentence(lines: Sequence[_Line], ratios: Sequence[_Ratios], names: Sequence[str]) -> str:
+    """Where the best places of each other configuration lose and gain most."""
     clauses = []
-    for number, name in list(enumerate(names))[1:]:
-        ratios = []
-        for level, tables in found:
-            own, other = best_first(tables[0]), best_first(tables[number])
-            if level.resource == resource and not own.empty and not other.empty:
-                ratio = _ratio(tables[number], other.iloc[0], tables[0], own.iloc[0])
-                words = f"{level.words}, {level.part}" if level.part else level.words
-                ratios.append((ratio, words))
-        if not ratios:
-            continue
-        told = sorted((one for one in ratios if one[0].differs is not False),
-                      key=lambda one: one[0].ratio)  # fmt: skip
-        said = [f"{ratio_words(told[end][0])} with {told[end][1]}"
+    for name, own in list(zip(names, ratios, strict=True))[1:]:
+        keys = {line.words: (line.level.name, _BEST) for line in lines}
+        held = [(words, own[key]) for words, key in keys.items() if key in own]
+        told = sorted((one for one in held if one[1]["verdict"] != NOTHING),
+                      key=lambda one: one[1]["ratio"])  # fmt: skip
+        said = [f"{told[end][0]} {times(told[end][1]).words}"
                 for end in dict.fromkeys((0, len(told) - 1)) if told]  # fmt: skip
-        many = count(len(ratios), "resource")
-        nothing = f"no difference detected in {many} at n = {ratios[0][0].n}"
-        clauses.append(f"{name}: {' and '.join(said) or nothing}")
+        if held:
+            n = held[0][1]["n_left"]
+            nothing = (f"no difference of 5 % or more detected in {count(len(held), 'resource')} "
+                       f"at n = {n}")  # fmt: skip
+            clauses.append(f"{name}: {', and '.join(said) or nothing}")
     if not clauses:
         return f"Nothing was measured both in {names[0]} and in another configuration."
-    return f"Best places compared with {names[0]}, lowest and highest ratio. {'; '.join(clauses)}."
+    return (f"Best places compared with {names[0]}, lowest and highest clear ratio. "
+            f"{'; '.join(clauses)}.")  # fmt: skip

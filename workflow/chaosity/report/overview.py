@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records import write_atomically
 from chaosity.report.checks import OK, PROBLEM, SEVERITIES
+from chaosity.report.fleets import Fleet, Place, fleets
 from chaosity.report.render import page
 from chaosity.report.summary import FINDING
 from chaosity.store import LeftOut, left_out_hosts, read_left_out
@@ -32,6 +33,7 @@ class HostRow:
         valid, failed, missing: points.
         resources: of each column of the overview the figures, as in the summary.
         left_out: when and why the last run left the host out, else None.
+        unlike: that it is not like the hosts that it should be equal to, else None.
     """
 
     host: str
@@ -46,17 +48,28 @@ class HostRow:
     missing: int
     resources: tuple[tuple[Mapping[str, str], ...], ...]
     left_out: str | None
+    unlike: str | None = None
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The page: names of the resources' columns, and the rows, by host and configuration."""
+    """The page: names of the resources' columns, and the rows, by host and configuration.
+
+    Hosts that should be equal stand together in `fleets`, `links` has the report of each host and
+    configuration.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[HostRow, ...]
+    fleets: tuple[Fleet, ...]
     hosts: int
     sentence: str
     version: str = __version__
+
+    @property
+    def links(self) -> dict[tuple[str, str], str | None]:
+        """The report of each host and configuration, None where there is none."""
+        return {(row.host, row.configuration): row.link for row in self.rows}
 
 
 def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
@@ -72,12 +85,16 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     """
     found = {path: _read(path) for path in sorted(set(summaries))}
     columns = tuple(dict.fromkeys(name for one in found.values() for name in one["resources"]))
-    rows = [_row(path, one, columns, output) for path, one in found.items()]
+    alike = fleets([Place(one["host"], one["configuration"], path.parent)
+                    for path, one in found.items()])  # fmt: skip
+    rows = [_marked(_row(path, one, columns, output), alike) for path, one in found.items()]
     known = {row.host for row in rows}
     rows += [_never_measured(one, columns)
              for one in left_out_hosts(output.parent) if one.host not in known]  # fmt: skip
     rows.sort(key=lambda row: (row.host, row.configuration))
-    overview = Overview(columns, tuple(rows), len({row.host for row in rows}), _sentence(rows))
+    overview = Overview(
+        columns, tuple(rows), tuple(alike), len({row.host for row in rows}), _sentence(rows)
+    )
     write_atomically(output, page("overview.html.j2", overview=overview))
     return overview
 
@@ -108,6 +125,14 @@ def _row(path: Path, summary: Mapping[str, Any], columns: tuple[str, ...], outpu
     )
 
 
+def _marked(row: HostRow, alike: Iterable[Fleet]) -> HostRow:
+    """A row that says so when the host is not like the others."""
+    for fleet in alike:
+        if fleet.configuration == row.configuration and row.host in fleet.accused:
+            return replace(row, unlike=f"not like the others in {row.configuration}, see above")
+    return row
+
+
 def _left_out(away: LeftOut) -> str:
     return f"left out on {away.minute}: {away.reason}"
 
@@ -122,10 +147,16 @@ def _never_measured(away: LeftOut, columns: tuple[str, ...]) -> HostRow:
 
 def _sentence(rows: Iterable[HostRow]) -> str:
     """What is worst, and where."""
-    wrong = [row for row in rows if row.left_out or row.severity != OK]
+    wrong = [(_rank(row), row) for row in rows if row.left_out or row.unlike or row.severity != OK]
     if not wrong:
         return "Nothing is wrong on any host as far as was looked."
-    wrong.sort(key=lambda row: (row.left_out is None, _ORDER.index(row.severity)))
-    worst = wrong[0]
+    (_, rank), worst = min(wrong, key=lambda one: one[0])
     name = f"{worst.host} {worst.configuration}".strip()
-    return f"Worst: {name}, {worst.left_out or worst.text.rstrip('.')}."
+    text = worst.text if _ORDER.index(worst.severity) <= rank else worst.unlike
+    return f"Worst: {name}, {(worst.left_out or str(text)).rstrip('.')}."
+
+
+def _rank(row: HostRow) -> tuple[bool, int]:
+    """Where a host stands among those with something wrong, the worst first."""
+    own = _ORDER.index(row.severity)
+    return row.left_out is None, min(own, _ORDER.index(PROBLEM)) if row.unlike else own

@@ -77,6 +77,7 @@ def changes(history: pd.DataFrame, components: Histories) -> tuple[list[Change],
         history: as `store.history` makes it.
         components: the states of each component.
     """
+    # Not `compare`: which eras face each other, and after which change, is each cell's own matter.
     cells = _with_company(before_and_after(history))
     found: list[tuple[str, Change]] = []
     for text, rows in cells.groupby("changed", sort=False):
