@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies.cells import ASSUMED_NOISE, NATURAL, Cells
+from chaosity.anomalies.cells import ASSUMED_NOISE, NATURAL, Cells, loss_percent
 
 # Below this nobody would open a server: equal parts differ by a per cent or two, and runs from boot
 # to boot by as much.
@@ -242,3 +243,54 @@ def _departure(
         group, tuple((int(r), int(c)) for r, c in places), loss, loss - half, loss + half,
         confidence,
     )  # fmt: skip
+
+
+def gap(
+    cells: Cells,
+    worse: tuple[int, int],
+    better: tuple[int, int],
+    error: float,
+    found: Scatter,
+    comparisons: int,
+) -> Departure | None:
+    """What one cell has less than another that it ought to equal or to beat, if that is clear.
+
+    Args:
+        cells: the table.
+        worse: place (row, column) of the one.
+        better: place of the other.
+        error: standard deviation of their difference.
+        found: the scatter that `error` comes from.
+        comparisons: how many were looked at.
+    """
+    loss = float(cells.goodness[better] - cells.goodness[worse])
+    is_clear, confidence = clear(loss, error, found, comparisons)
+    if not is_clear:
+        return None
+    half = critical(found.freedom, 0.025) * error
+    return Departure(None, (worse,), loss, loss - half, loss + half, confidence)
+
+
+def numbers(
+    cells: Cells, one: Departure, expected: float, beside: Sequence[tuple[int, int]] = ()
+) -> dict[str, Any]:
+    """The numbers of an anomaly, by the names of its attributes.
+
+    Args:
+        cells: the table.
+        one: the departure.
+        expected: goodness of what it was compared with.
+        beside: places whose replicates count besides.
+    """
+    observed = float(np.median([cells.goodness[place] for place in one.cells]))
+    most = MOST_CONFIDENCE if cells.freedom else MOST_CONFIDENCE_OF_ONE
+    return {
+        "metric": cells.metric,
+        "observed": cells.value(observed),
+        "expected": cells.value(expected),
+        "loss_percent": loss_percent(-one.loss, cells.metric),
+        "loss_low": loss_percent(-one.low, cells.metric),
+        "loss_high": loss_percent(-one.high, cells.metric),
+        "confidence": min(one.confidence, most),
+        "n": int(min(cells.n[place] for place in (*one.cells, *beside))),
+    }

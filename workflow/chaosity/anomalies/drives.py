@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies import wording
-from chaosity.anomalies.cells import loss_percent
-from chaosity.anomalies.departures import Departure, Group, clear, critical, find
+from chaosity.anomalies.departures import Departure, Group, find, gap, numbers
 from chaosity.anomalies.model import REMOTE_BETTER, SLOW_COMPONENT, SLOW_PATH, Anomaly
 from chaosity.anomalies.tables import Table, slices
 
@@ -102,42 +101,28 @@ def _reached_better(table: Table) -> Iterator[Anomaly]:
             continue
         own = max(local, key=lambda place: cells.goodness[place])
         best = max(remote, key=lambda place: cells.goodness[place])
-        gain = float(cells.goodness[best] - cells.goodness[own])
         noise = np.hypot(cells.error[own], cells.error[best])
         error = float(np.hypot(noise, table.scatter.natural))
-        sure, confidence = clear(gain, error, table.scatter, comparisons)
-        if sure:
-            yield _better(table, own, best, error, confidence)
+        one = gap(cells, own, best, error, table.scatter, comparisons)
+        if one is not None:
+            yield _better(table, one, best)
 
 
-def _better(
-    table: Table, own: tuple[int, int], best: tuple[int, int], error: float, confidence: float
-) -> Anomaly:
-    cells, metric = table.cells, table.cells.metric
-    gain = float(cells.goodness[best] - cells.goodness[own])
-    half = critical(table.scatter.freedom, 0.025) * error
-    home, drive = (str(name) for name in cells.cell(*own))
+def _better(table: Table, one: Departure, best: tuple[int, int]) -> Anomaly:
+    cells = table.cells
+    found = numbers(cells, one, cells.goodness[best], [best])
+    home, drive = (str(name) for name in cells.cell(*one.cells[0]))
     source = str(cells.rows[best[0]])
-    observed, expected = (cells.value(cells.goodness[place]) for place in (own, best))
-    loss = loss_percent(-gain, metric)
     return Anomaly(
+        **found,
         kind=REMOTE_BETTER,
-        metric=metric,
         initiator=source,
         target=drive,
         components=(drive,),
-        observed=observed,
-        expected=expected,
-        loss_percent=loss,
-        loss_low=loss_percent(-(gain - half), metric),
-        loss_high=loss_percent(-(gain + half), metric),
-        confidence=min(confidence, table.most),
-        n=int(min(cells.n[own], cells.n[best])),
         siblings=f"{source} on the same drive",
         sentence=(
             f"{drive} is reached better from {source} than from {home}, the node that it is on: "
-            f"local {wording.values(metric, observed, expected)} from there, "
-            f"{wording.worse(metric, loss)}."
+            f"local {wording.loss(found)} than from there."
         ),
         advice=_SWAPPED,
         cells=((source, drive), (home, drive)),

@@ -49,8 +49,10 @@ def _initiator(table: Table, one: Departure) -> Anomaly:
     if one.group is not None or len(table.cells.columns) == 1 or _one_cell(table, source):
         return table.anomaly(one, SLOW_COMPONENT, (source,), what=f"{source} is slow on memory",
                              advice=wording.UNITS)  # fmt: skip
+    # The suspect is the way between nodes, by whichever of a node's units it was seen.
+    home = table.first[source, sink]["initiator_nodes"]
     return table.anomaly(
-        one, SLOW_PATH, (f"{source}->{sink}",), what=f"The way from {source} to {sink} is slow",
+        one, SLOW_PATH, (f"node{home}->{sink}",), what=f"The way from {source} to {sink} is slow",
         advice=wording.ADVICE[wording.PATH],
     )  # fmt: skip
 

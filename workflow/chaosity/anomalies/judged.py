@@ -9,18 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaosity.anomalies import wording
-from chaosity.anomalies.cells import Cells, loss_percent
+from chaosity.anomalies.cells import Cells
 from chaosity.anomalies.departures import (
     LEVEL,
     MATTERS,
     MATTERS_IN_ONE_RUN,
-    MOST_CONFIDENCE,
-    MOST_CONFIDENCE_OF_ONE,
     Departure,
     Group,
     Scatter,
     critical,
     find,
+    numbers,
     scatter,
 )
 from chaosity.anomalies.model import SLOW_COMPONENT, SLOW_PATH, Anomaly
@@ -68,7 +67,6 @@ class Judged:
         self.labels = labels
         self.expected = expected[labels]
         self.residual = cells.goodness - self.expected
-        self.most = MOST_CONFIDENCE if cells.freedom else MOST_CONFIDENCE_OF_ONE
         self.normal = self._normal()
         self.scatter: Scatter = scatter(cells, self.residual, np.where(self.normal, -1, labels))
         self.found = find(
@@ -128,26 +126,17 @@ class Judged:
 
     def _base(self, one: Departure) -> Anomaly:
         """What is the same for all: numbers."""
-        metric, places = self.cells.metric, one.cells
-        observed = float(np.median([self.cells.goodness[place] for place in places]))
-        expected = float(np.median([self.expected[place] for place in places]))
+        expected = float(np.median([self.expected[place] for place in one.cells]))
         return Anomaly(
+            **numbers(self.cells, one, expected),
             kind=SLOW_PATH,
-            metric=metric,
             initiator=None,
             target=None,
             components=(),
-            observed=self.cells.value(observed),
-            expected=self.cells.value(expected),
-            loss_percent=loss_percent(-one.loss, metric),
-            loss_low=loss_percent(-one.low, metric),
-            loss_high=loss_percent(-one.high, metric),
-            confidence=min(one.confidence, self.most),
-            n=int(min(self.cells.n[place] for place in places)),
-            siblings=self._siblings(places),
+            siblings=self._siblings(one.cells),
             sentence="",
             advice="",
-            cells=tuple(self.node_pair(place) for place in places),
+            cells=tuple(self.node_pair(place) for place in one.cells),
         )
 
     def _siblings(self, places: Places) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaosity.anomalies import wording
-from chaosity.anomalies.cells import Cells, loss_percent
-from chaosity.anomalies.departures import clear, critical
+from chaosity.anomalies.cells import Cells
+from chaosity.anomalies.departures import Departure, gap, numbers
 from chaosity.anomalies.judged import Judged, Place
 from chaosity.anomalies.model import ASYMMETRY, REMOTE_BETTER, Anomaly
 from chaosity.anomalies.symmetry import recurs
@@ -30,14 +30,13 @@ def asymmetries(judged: Judged) -> Iterator[Anomaly]:
         if judged.structure.labels[there] != judged.structure.labels[back]:
             continue  # a ring is asymmetric by its steps
         slow, fast = sorted((there, back), key=lambda place: cells.goodness[place])
-        difference = float(cells.goodness[fast] - cells.goodness[slow])
+        if slow in grouped or fast in better:
+            continue
         error = float(np.hypot(judged.scatter.own[slow], judged.scatter.own[fast]))
-        sure, confidence = clear(difference, error, judged.scatter, len(pairs) * judged.looks)
-        if not sure or slow in grouped or fast in better:
+        one = gap(cells, slow, fast, error, judged.scatter, len(pairs) * judged.looks)
+        if one is None or recurs(cells, _against_reverse(cells), slow, judged.structure.packages):
             continue
-        if recurs(cells, _against_reverse(cells), slow, judged.structure.packages):
-            continue
-        yield _asymmetry(judged, slow, fast, difference, error, confidence)
+        yield _asymmetry(judged, one, fast)
 
 
 def _opposites(cells: Cells) -> Iterator[tuple[Place, Place]]:
@@ -57,36 +56,19 @@ def _against_reverse(cells: Cells) -> NDArray[np.float64]:
     return np.zeros(cells.goodness.shape)
 
 
-def _asymmetry(
-    judged: Judged,
-    slow: Place,
-    fast: Place,
-    difference: float,
-    error: float,
-    confidence: float,
-) -> Anomaly:
-    cells, metric = judged.cells, judged.cells.metric
-    half = critical(judged.scatter.freedom, 0.025) * error
-    source, sink = judged.node_pair(slow)
-    observed, expected = (cells.value(cells.goodness[place]) for place in (slow, fast))
-    loss = loss_percent(-difference, metric)
+def _asymmetry(judged: Judged, one: Departure, fast: Place) -> Anomaly:
+    found = numbers(judged.cells, one, judged.cells.goodness[fast], [fast])
+    source, sink = judged.node_pair(one.cells[0])
     return Anomaly(
+        **found,
         kind=ASYMMETRY,
-        metric=metric,
         initiator=source,
         target=sink,
         components=(f"node{source}->node{sink}",),
-        observed=observed,
-        expected=expected,
-        loss_percent=loss,
-        loss_low=loss_percent(-(difference - half), metric),
-        loss_high=loss_percent(-(difference + half), metric),
-        confidence=min(confidence, judged.most),
-        n=int(min(cells.n[slow], cells.n[fast])),
         siblings=f"the opposite direction, node {sink} to the memory of node {source}",
         sentence=(
             f"The way from node {source} to the memory of node {sink} is worse than back: "
-            f"{wording.values(metric, observed, expected)}, {wording.worse(metric, loss)}."
+            f"{wording.loss(found)}."
         ),
         advice=wording.ADVICE[wording.PATH],
         cells=((source, sink),),
@@ -108,41 +90,27 @@ def remote_better(judged: Judged) -> Iterator[Anomaly]:
 
 def _remote_better(judged: Judged, remote: Place, local: Place) -> Anomaly | None:
     """The anomaly, if it is clear against the scatter of siblings too."""
-    cells, metric = judged.cells, judged.cells.metric
     source, sink = judged.node_pair(remote)
     node, _ = judged.node_pair(local)
-    difference = float(cells.goodness[remote] - cells.goodness[local])
     error = float(np.hypot(judged.scatter.own[local], judged.scatter.own[remote]))
-    half = critical(judged.scatter.freedom, 0.025) * error
-    comparisons = int(cells.measured.sum()) * judged.looks
-    sure, confidence = clear(difference, error, judged.scatter, comparisons)
-    if not sure:
+    comparisons = int(judged.cells.measured.sum()) * judged.looks
+    one = gap(judged.cells, local, remote, error, judged.scatter, comparisons)
+    if one is None:
         return None
-    observed, expected = (cells.value(cells.goodness[place]) for place in (local, remote))
-    loss = loss_percent(-difference, metric)
+    found = numbers(judged.cells, one, judged.cells.goodness[remote], [remote])
     what = (
         f"Node {source} reaches the memory of node {sink} better than its own"
         if local[0] == remote[0]
         else f"The memory of node {sink} is reached better from node {source} than from its own"
     )
     return Anomaly(
+        **found,
         kind=REMOTE_BETTER,
-        metric=metric,
         initiator=source,
         target=sink,
         components=(f"node{node}",),
-        observed=observed,
-        expected=expected,
-        loss_percent=loss,
-        loss_low=loss_percent(-(difference - half), metric),
-        loss_high=loss_percent(-(difference + half), metric),
-        confidence=min(confidence, judged.most),
-        n=int(min(cells.n[local], cells.n[remote])),
         siblings=f"node {source} to the memory of node {sink}",
-        sentence=(
-            f"{what}: local {wording.values(metric, observed, expected)} from there, "
-            f"{wording.worse(metric, loss)}."
-        ),
+        sentence=f"{what}: local {wording.loss(found)} than from there.",
         advice=_NUMBERING,
         cells=((source, sink), (node, node)),
     )

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies import wording
-from chaosity.anomalies.cells import loss_percent
-from chaosity.anomalies.departures import clear, critical
+from chaosity.anomalies.departures import gap, numbers
 from chaosity.anomalies.model import ADDING_DRIVES, Anomaly
 from chaosity.anomalies.tables import Table, slices
 from chaosity.topology import parse_cpu_list
@@ -70,36 +69,23 @@ def _within(part: tuple[frozenset[int], int, str], whole: tuple[frozenset[int], 
 def _set(table: Table, row: int, column: int, best: int, comparisons: int) -> Anomaly | None:
     """A set that gives less than a part of it, if it does."""
     cells, source = table.cells, str(table.cells.rows[row])
-    loss = float(cells.goodness[row, best] - cells.goodness[row, column])
     error = float(np.hypot(cells.error[row, best], cells.error[row, column]))
     # The best of several parts is taken, so noise alone makes it better than the whole.
-    sure, confidence = clear(loss, error, table.scatter, comparisons * len(cells.columns))
-    if not sure:
+    looks = comparisons * len(cells.columns)
+    one = gap(cells, (row, column), (row, best), error, table.scatter, looks)
+    if one is None:
         return None
-    observed, expected = (cells.value(cells.goodness[row, at]) for at in (column, best))
+    found = numbers(cells, one, cells.goodness[row, best], [(row, best)])
     name, part = str(cells.columns[column]), str(cells.columns[best])
-    half = critical(table.scatter.freedom, 0.025) * error
     nodes = parse_cpu_list(str(table.first[source, name]["target_nodes"] or ""))
-    percent = loss_percent(-loss, cells.metric)
     return Anomaly(
+        **found,
         kind=ADDING_DRIVES,
-        metric=cells.metric,
         initiator=source,
         target=name,
         components=tuple(f"node{node}" for node in sorted(nodes)),
-        observed=observed,
-        expected=expected,
-        loss_percent=percent,
-        loss_low=loss_percent(-(loss - half), cells.metric),
-        loss_high=loss_percent(-(loss + half), cells.metric),
-        confidence=min(confidence, table.most),
-        n=int(min(cells.n[row, column], cells.n[row, best])),
         siblings=f"{part}, a part of it",
-        sentence=(
-            f"{name} gives {source} less than {part}, a part of it: "
-            f"{wording.values(cells.metric, observed, expected)}, "
-            f"{wording.worse(cells.metric, percent)}."
-        ),
+        sentence=f"{name} gives {source} less than {part}, a part of it: {wording.loss(found)}.",
         advice=_SETS,
         cells=((source, name),),
         where=dict(table.where),

@@ -17,6 +17,7 @@ from chaosity.anomalies.model import (
     ASYMMETRY,
     REMOTE_BETTER,
     SLOW_COMPONENT,
+    SLOW_PATH,
     TABLE_LIES,
     Anomaly,
     Findings,
@@ -218,17 +219,24 @@ def _merged(found: Iterable[Anomaly]) -> list[Anomaly]:
     """
     by: dict[object, list[Anomaly]] = {}
     for one in found:
-        place = () if one.kind == SLOW_COMPONENT else (one.initiator, one.target)
+        suspected = one.kind in (SLOW_COMPONENT, SLOW_PATH)
+        place = () if suspected else (one.initiator, one.target)
         by.setdefault((one.kind, one.components, place), []).append(one)
     result = []
     for alike in by.values():
         first, *others = sorted(
-            alike, key=lambda one: (-len(one.cells), -one.confidence, -severity(one))
+            alike,
+            key=lambda one: (-len(one.cells), _by_units(one), -one.confidence, -severity(one)),
         )
         worse = [(one, wording.worse(one.metric or "", one.loss_percent)) for one in others]
         said = dict.fromkeys(f"Also by {_of(one)}: {words}." for one, words in worse)
         result.append(replace(first, also=(*first.also, *list(said)[:_MOST_ALSO])))
     return result
+
+
+def _by_units(one: Anomaly) -> bool:
+    """Whether it was seen by some of a node's units; the node itself is told first."""
+    return isinstance(one.initiator, str)
 
 
 def _of(one: Anomaly) -> str:

@@ -12,14 +12,8 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies import wording
-from chaosity.anomalies.cells import Cells, cells_of, loss_percent
-from chaosity.anomalies.departures import (
-    MOST_CONFIDENCE,
-    MOST_CONFIDENCE_OF_ONE,
-    Departure,
-    Group,
-    scatter,
-)
+from chaosity.anomalies.cells import Cells, cells_of
+from chaosity.anomalies.departures import Departure, Group, numbers, scatter
 from chaosity.anomalies.model import Anomaly
 from chaosity.anomalies.structure import centres
 from chaosity.store.matrices import SLICE
@@ -58,7 +52,6 @@ class Table:
         self.expected = np.append(centres(self.cells, self.labels), np.nan)[self.labels]
         self.residual = self.cells.goodness - self.expected
         self.scatter = scatter(self.cells, self.residual, self.labels)
-        self.most = MOST_CONFIDENCE if self.cells.freedom else MOST_CONFIDENCE_OF_ONE
 
     def of_rows(self, kind: str) -> Iterator[Group]:
         """The cells of each initiator, named by a kind and the initiator."""
@@ -88,32 +81,21 @@ class Table:
         self, one: Departure, kind: str, components: tuple[str, ...], **said: str
     ) -> Anomaly:
         """The numbers of a departure with what is said of it."""
-        metric, places = self.cells.metric, list(one.cells)
+        places = list(one.cells)
         cells = tuple(self.cells.cell(*place) for place in places)
         sources, sinks = {cell[0] for cell in cells}, {cell[1] for cell in cells}
-        observed, expected = (
-            self.cells.value(float(np.median([values[place] for place in places])))
-            for values in (self.cells.goodness, self.expected)
-        )
+        expected = float(np.median([self.expected[place] for place in places]))
+        found = numbers(self.cells, one, expected)
         classes = {int(self.labels[place]) for place in places}
         others = int(np.isin(self.labels, list(classes)).sum()) - len(places)
-        loss = loss_percent(-one.loss, metric)
-        numbers = f"{wording.values(metric, observed, expected)}, {wording.worse(metric, loss)}"
         return Anomaly(
+            **found,
             kind=kind,
-            metric=metric,
             initiator=str(next(iter(sources))) if len(sources) == 1 else None,
             target=str(next(iter(sinks))) if len(sinks) == 1 else None,
             components=components,
-            observed=observed,
-            expected=expected,
-            loss_percent=loss,
-            loss_low=loss_percent(-one.low, metric),
-            loss_high=loss_percent(-one.high, metric),
-            confidence=min(one.confidence, self.most),
-            n=int(min(self.cells.n[place] for place in places)),
             siblings=f"{others} other values of the same relation",
-            sentence=f"{said['what']}: {numbers} than its siblings.",
+            sentence=f"{said['what']}: {wording.loss(found)} than its siblings.",
             advice=said["advice"],
             cells=cells,  # type: ignore[arg-type]
             where=dict(self.where),

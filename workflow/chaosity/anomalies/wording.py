@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from chaosity.statistics import less_is_better
 from chaosity.units import quantity
@@ -52,6 +53,13 @@ def verb(metric: str) -> str:
 def values(metric: str, observed: float, expected: float) -> str:
     """Both values, in a readable unit."""
     return f"{quantity(metric, observed)} instead of {quantity(metric, expected)}"
+
+
+def loss(numbers: Mapping[str, Any]) -> str:
+    """Both values and how much worse, such as "30 GB/s instead of 50 GB/s, 40 % less"."""
+    metric = numbers["metric"]
+    said = values(metric, numbers["observed"], numbers["expected"])
+    return f"{said}, {worse(metric, numbers['loss_percent'])}"
 
 
 def listed(items: Sequence[object]) -> str:
