@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 import synthetic
 import synthetic_latency
@@ -207,3 +208,24 @@ def test_components_and_topology_say_what_is_known():
     assert known.models[SLOW] == "Corsair MP600 PRO"
     assert known.words[SLOW] == "Corsair MP600 PRO, serial S10, node 1"
     assert machine_of(None, None) == Machine()
+
+
+def test_a_sample_of_the_cells_tells_no_layout():
+    machine = synthetic.epyc()
+    tidy = machine.tidy()
+    memory = tidy["load"] == "memory"
+    pairs = (tidy["initiator"] + tidy["target"]).map(lambda name: sum(map(ord, name)) % 7)
+    found = analyse_table(tidy[~memory | (pairs == 0)], machine_of(machine.topology(), {}))
+    assert not [one for one in found.anomalies if one.kind == "distance_table_lies"]
+    assert not [one for one in found.anomalies if one.kind == "slow_path"]
+
+
+def test_drives_of_no_known_node_are_a_part_of_no_nodes_drives():
+    rows = synthetic.epyc().tidy()
+    rows = rows[
+        (rows["target_kind"] == "all_of_node") & (rows["experiment"] == "storage_bandwidth")
+    ]
+    lost = rows[rows["target"] == "node0drives"].assign(
+        target="unknowndrives", target_nodes="", drives=2, value=lambda t: t["value"] * 2.0
+    )
+    assert analyse_table(pd.concat([rows, lost])).anomalies == ()

@@ -64,7 +64,7 @@ def test_the_unit_of_latencies(write, name, unit, ns):
 
 def test_rows_that_name_an_initiator_again_are_replicates(write):
     found = read_matrix(write("from,0,1\n0,40,10\n1,20,40\n0,41,11\n1,21,\n"), "bandwidth")
-    assert (found.initiators, found.targets, found.replicates) == ((0, 1), (0, 1), 1)
+    assert (found.initiators, found.targets) == ((0, 1), (0, 1))
     assert found.samples[0, 1] == pytest.approx((10e9, 11e9))
     assert found.samples[1, 1] == pytest.approx((40e9,))
     assert found.median(0, 0) == pytest.approx(40.5e9)
@@ -192,3 +192,9 @@ def test_what_was_written_is_read_back(tmp_path_factory, initiators, targets, ru
     assert set(found.samples) == set(expected)
     for pair, values in expected.items():
         assert found.samples[pair] == pytest.approx(values)
+
+
+def test_the_share_of_measured_cells_counts_those_left_empty(tmp_path):
+    path = tmp_path / "some.csv"
+    path.write_text("node,0,1\n0,100,-\n1,40,100\n")
+    assert read_matrix(path, "bandwidth").measured_share == 0.75

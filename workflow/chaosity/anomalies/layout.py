@@ -26,6 +26,8 @@ from chaosity.anomalies.structure import (
     nearer_within,
 )
 
+# Of all cells so many have to be measured; some points may have failed.
+_ENOUGH_CELLS = 0.75
 # The cost of a class more, and of one cell that departs.
 _NO_MATTER_OF_TASTE = 20.0
 
@@ -59,11 +61,14 @@ def table_anomalies(
         packages: as given.
         distances: as given.
     """
+    if cells.measured.mean() < _ENOUGH_CELLS:
+        few = "Too few cells were measured to say whether packages and distances are right."
+        return Layout(notes=(few,) if packages or distances else ())
     own = learn(cells)
     found: list[Anomaly] = []
     notes: list[str] = []
     instead = None
-    if packages is not None and own.kind == PACKAGES and _differ(own.packages, packages):
+    if packages and own.kind == PACKAGES and _differ(own.packages, packages):
         # The given ones were not taken, or only with steps that contradict them.
         belied = structure.kind != PACKAGES or not nearer_within(cells, structure)
         if belied or cost(cells, own) + _NO_MATTER_OF_TASTE < cost(cells, structure):
@@ -87,6 +92,9 @@ def table_anomalies(
 
 
 def _differ(one: Packages | None, other: Packages) -> bool:
+    """Whether the same nodes are packed in another way."""
+    if {node for nodes in one or () for node in nodes} != {n for nodes in other for n in nodes}:
+        return False
     return {frozenset(nodes) for nodes in one or ()} != {frozenset(nodes) for nodes in other}
 
 

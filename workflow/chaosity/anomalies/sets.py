@@ -63,7 +63,8 @@ def _within(part: tuple[frozenset[int], int, str], whole: tuple[frozenset[int], 
         return False
     if part[0] == whole[0]:
         return len(part[0]) == 1 and part[2] != "drive"
-    return part[2] in ("all_of_node", "all_of_nodes") and part[0] < whole[0]
+    # Drives of no known node are a part of nothing but all.
+    return part[2] in ("all_of_node", "all_of_nodes") and bool(part[0]) and part[0] < whole[0]
 
 
 def _set(table: Table, row: int, column: int, best: int, comparisons: int) -> Anomaly | None:

@@ -35,6 +35,8 @@ from chaosity.units import count, metric_words
 # What says the same of one place by another kernel, metric or experiment is told once, with this
 # many sentences on the others.
 _MOST_ALSO = 3
+# Some points may have failed.
+_ENOUGH_CELLS = 0.75
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,10 @@ def analyse_table(tidy: pd.DataFrame, machine: Machine | None = None) -> Finding
     least: list[float] = []
     structures: list[str] = []
     memory = _comparable(rows[rows["target_kind"] == "node"])
-    matrices = list(node_matrices(memory))
+    # The structure of a machine is not learned from a sample of its cells; these are compared by
+    # the topology instead.
+    matrices = [(where, one) for where, one in node_matrices(memory)
+                if one.measured_share >= _ENOUGH_CELLS]  # fmt: skip
     seen = {id_of(where) for where, _ in matrices}
     distances = _distances(memory)
     by_latency = [where for where, _ in matrices if less_is_better(str(where["metric"]))]

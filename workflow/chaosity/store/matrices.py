@@ -74,9 +74,9 @@ class Matrix:
         return median(values) if values else None
 
     @property
-    def replicates(self) -> int:
-        """The fewest of any cell that was measured."""
-        return min(len(values) for values in self.samples.values())
+    def measured_share(self) -> float:
+        """Of all cells, how many were measured."""
+        return len(self.samples) / (len(self.initiators) * len(self.targets))
 
 
 def read_matrix(path: Path, metric: str, unit: str | None = None) -> Matrix:
