@@ -54,7 +54,7 @@ def test_a_slow_path_is_the_worst_cell_with_its_interval():
     assert (worst["initiator"], worst["target"], worst["verdict"]) == ("node2", "node1", "worse")
     assert worst["low"] < worst["ratio"] < worst["high"] < 0.9
     assert worst["ratio"] == pytest.approx(0.8, rel=0.03)
-    assert "1 of 16 cells differ clearly by 5 % or more, 1 worse" in found.sentences[0]
+    assert "1 of 16 cells differs clearly by 5 % or more, 1 worse" in found.sentences[0]
     assert "memory bandwidth of node2 → node1, triad, 0." in found.sentences[0]
 
 

@@ -110,8 +110,9 @@ def _clearly(cells: pd.DataFrame) -> str:
             f"no difference of 5 % or more detected in {count(judged, 'cell')} at n = {_n(cells)}"
         )
     else:
+        verb = "differs" if better + worse == 1 else "differ"
         directions = [f"{worse} worse" if worse else None, f"{better} better" if better else None]
-        said = (f"{better + worse} of {count(judged, 'cell')} differ clearly by 5 % or more, "
+        said = (f"{better + worse} of {count(judged, 'cell')} {verb} clearly by 5 % or more, "
                 f"{' and '.join(filter(None, directions))}")  # fmt: skip
         said += f"; the {'worst' if worse else 'best'} is {_cell(cells.iloc[0 if worse else -1])}"
     return "; ".join(filter(None, (said, rest)))

@@ -35,11 +35,6 @@ class RunRatio:
     n: int
     n_reference: int
 
-    @property
-    def differs(self) -> bool | None:
-        """Whether the interval says that there is a difference; None without an interval."""
-        return None if self.low is None or self.high is None else not self.low <= 1.0 <= self.high
-
 
 def run_ratio(values: ArrayLike, reference: ArrayLike, confidence: float = CONFIDENCE) -> RunRatio:
     """Ratio of two samples that are no pairs; only positive values count."""
