@@ -58,7 +58,7 @@ format: .venv/requirements-test.installed ## bring Python and Snakemake files in
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow/rules
 
-bench: .venv/requirements.installed ## compare kernels, overhead and planning with their bare counterparts
+bench: .venv/requirements.installed ## compare kernels, overhead and planning with their bare counterparts; simulate intervals and faults
 	$(BIN)/python tests/bench/run.py
 
 lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions

@@ -46,7 +46,7 @@ def anomalies(
     packages: str | None,
     as_json: bool,
 ) -> None:
-    r"""Say what is wrong with a machine.
+    """Say what is wrong with a machine.
 
     MATRIX.csv has the initiator's node in the first column and then one column for each target
     node; rows that name an initiator again are replicates, an empty cell was not measured. Or
@@ -60,7 +60,7 @@ def anomalies(
     What is normal for the machine (remote is slower, meshes and rings have steps) is learned from
     the matrix itself. An anomaly is clear, adjusted for all comparisons, and at least 5 % (8 % in a
     single run).
-    """
+    """  # noqa: D301 (click's mark for lines that are not to be filled)
     if file.is_dir() or file.suffix == ".parquet":
         for name, value in {"--metric": metric, "--unit": unit, "--distances": distances,
                             "--packages": packages}.items():  # fmt: skip
