@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import faulty
 from chaosity.anomalies import KINDS, analyse_matrix
-from chaosity.store import Matrix
+from chaosity.store import Matrix, read_matrix
 from faulty import BANDWIDTH, LATENCY, measure
 
 REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]
@@ -302,3 +302,11 @@ def test_the_loss_grows_with_the_fault(seed, loss, more):
         one = next(one for one in found.anomalies if one.kind == "slow_component")
         losses.append(one.loss_percent)
     assert losses[0] < losses[1]
+
+
+def test_a_remote_cell_above_local_is_no_measure_for_its_only_sibling(tmp_path):
+    path = tmp_path / "odd.csv"
+    path.write_text("node,0,1\n0,100,120\n1,40,100\n")
+    found = analyse_matrix(read_matrix(path, "bandwidth"))
+    assert [one.kind for one in found.anomalies] == ["remote_better_than_local"]
+    assert (found.anomalies[0].initiator, found.anomalies[0].target) == (0, 1)

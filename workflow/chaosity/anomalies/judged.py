@@ -23,7 +23,7 @@ from chaosity.anomalies.departures import (
     scatter,
 )
 from chaosity.anomalies.model import SLOW_COMPONENT, SLOW_PATH, Anomaly
-from chaosity.anomalies.structure import NONE, Structure, centres, residuals
+from chaosity.anomalies.structure import NONE, Structure, centres
 from chaosity.anomalies.symmetry import by_position, recurs
 
 Place = tuple[int, int]
@@ -55,11 +55,13 @@ class Judged:
         self.cells, self.structure, self.looks = cells, structure, looks
         self.better = better_than_local(cells, structure)
         labels = structure.labels.copy()
-        above = residuals(cells, structure)
         for row, column, _ in self.better:
             # What is better than local and than its own siblings says nothing of what these ought
             # to be.
-            if above[row, column] > MATTERS:
+            siblings = structure.labels == structure.labels[row, column]
+            siblings[row, column] = False
+            level = np.median(cells.goodness[siblings]) if siblings.any() else -np.inf
+            if cells.goodness[row, column] - level > MATTERS:
                 labels[row, column] = -1
         expected = np.append(centres(cells, labels), np.nan)
         if (structure.labels >= 0).any() and len(expected) <= structure.labels.max() + 1:
