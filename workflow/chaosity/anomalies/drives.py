@@ -27,7 +27,9 @@ _SWAPPED = (
 )
 
 
-def drive_anomalies(rows: pd.DataFrame, models: Mapping[str, str]) -> tuple[list[Anomaly], int]:
+def drive_anomalies(
+    rows: pd.DataFrame, models: Mapping[str, str]
+) -> tuple[list[Anomaly], int, list[float]]:
     """Slow drives, slow ways to drives, and drives that are reached better from elsewhere.
 
     Args:
@@ -35,21 +37,24 @@ def drive_anomalies(rows: pd.DataFrame, models: Mapping[str, str]) -> tuple[list
         models: model of each drive by its component; drives of unknown model have no siblings.
 
     Returns:
-        The anomalies, and the number of drives that were compared with siblings.
+        The anomalies, the number of drives that were compared with siblings, and of each slice the
+        loss of a single value that would have been found.
     """
     found: list[Anomaly] = []
     compared: set[str] = set()
+    least: list[float] = []
     for where, own in slices(rows):
         own = own.assign(model=[models.get(name, name) for name in own["target"]])
         table = Table(own, where, ("relation", "model"))
         normal = table.lonely()
+        least += table.detectable_percent(~normal)
         some = (~normal & table.cells.measured).any(axis=0)
         compared |= {str(n) for n, held in zip(table.cells.columns, some, strict=True) if held}
         groups = list(_drive_groups(table))
         for one in find(table.cells, table.residual, table.scatter, groups, normal):
             found.append(_drive(table, one))
         found += _reached_better(table)
-    return found, len(compared)
+    return found, len(compared), least
 
 
 def _drive_groups(table: Table) -> Iterator[Group]:

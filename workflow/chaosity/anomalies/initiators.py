@@ -12,7 +12,9 @@ from chaosity.anomalies.model import SLOW_COMPONENT, SLOW_PATH, Anomaly
 from chaosity.anomalies.tables import Table, slices
 
 
-def initiator_anomalies(rows: pd.DataFrame, kinds: Mapping[str, str]) -> tuple[list[Anomaly], int]:
+def initiator_anomalies(
+    rows: pd.DataFrame, kinds: Mapping[str, str]
+) -> tuple[list[Anomaly], int, list[float]]:
     """Slow processing units, cores, L3 domains on memory.
 
     Args:
@@ -22,10 +24,12 @@ def initiator_anomalies(rows: pd.DataFrame, kinds: Mapping[str, str]) -> tuple[l
             efficiency); they are no siblings.
 
     Returns:
-        The anomalies, and the number of initiators that were compared with siblings.
+        The anomalies, the number of initiators that were compared with siblings, and of each slice
+        the loss of a single value that would have been found.
     """
     found: list[Anomaly] = []
     compared: set[str] = set()
+    least: list[float] = []
     for where, own in slices(rows):
         own = own.assign(
             near=own["distance"].astype(float).fillna(-1.0),
@@ -33,12 +37,13 @@ def initiator_anomalies(rows: pd.DataFrame, kinds: Mapping[str, str]) -> tuple[l
         )
         table = Table(own, where, ("relation", "near", "threads", "core"))
         normal = table.lonely()
+        least += table.detectable_percent(~normal)
         some = (~normal & table.cells.measured).any(axis=1)
         compared |= {str(n) for n, held in zip(table.cells.rows, some, strict=True) if held}
         groups = [*table.of_rows("initiator"), *table.of_columns("target")]
         for one in find(table.cells, table.residual, table.scatter, groups, normal):
             found.append(_initiator(table, one))
-    return found, len(compared)
+    return found, len(compared), least
 
 
 def _initiator(table: Table, one: Departure) -> Anomaly:

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies import wording
-from chaosity.anomalies.cells import Cells, cells_of
-from chaosity.anomalies.departures import Departure, Group, numbers, scatter
+from chaosity.anomalies.cells import Cells, cells_of, loss_percent
+from chaosity.anomalies.departures import Departure, Group, detectable, numbers, scatter
 from chaosity.anomalies.model import Anomaly
 from chaosity.anomalies.structure import centres
 from chaosity.store.matrices import SLICE
@@ -76,6 +76,12 @@ class Table:
             if parties <= FEWEST_SIBLINGS:
                 lonely |= part
         return lonely
+
+    def detectable_percent(self, compared: np.ndarray) -> list[float]:
+        """The loss of a single value that would have been found; none where nothing is compared."""
+        if not (compared & self.cells.measured).any():
+            return []
+        return [loss_percent(-detectable(self.cells, self.scatter), self.cells.metric)]
 
     def anomaly(
         self, one: Departure, kind: str, components: tuple[str, ...], **said: str

@@ -61,14 +61,9 @@ def findings_check(found: Findings) -> Check:
     """What was looked at for anomalies, and how small a fault would have been found."""
     if not found.checked:
         return Check("Anomalies", UNKNOWN, found.verdict.rstrip("."))
-    size = ""
-    if found.detectable_percent is not None:
-        size = (
-            f"; a node or path that is {found.detectable_percent:.0f} % worse than its siblings "
-            "would have been found in 19 of 20 cases"
-        )
     said = "compared" if found.anomalies else "no anomaly was detected in"
-    return Check("Anomalies", OK, f"{said} {', '.join(found.checked)}{size}")
+    sizes = " (the loss of a single one that would have been found in 19 of 20 cases)"
+    return Check("Anomalies", OK, f"{said} {'; '.join(found.checked)}{sizes}")
 
 
 def _sure(one: Anomaly) -> str:

@@ -3,7 +3,7 @@
 from chaosity.statistics.anova import Analysis, analyse
 from chaosity.statistics.company import cost_of_company
 from chaosity.statistics.curves import QUANTITIES, curve_numbers, with_unloaded
-from chaosity.statistics.divergence import DIVERGES, Divergence, divergence
+from chaosity.statistics.divergence import DIVERGES, SLOWER, Divergence, divergence
 from chaosity.statistics.loads import LOAD, asked, load_counts
 from chaosity.statistics.noise import cells_differ
 from chaosity.statistics.ratios import block_ratio, paired_ratios
@@ -24,6 +24,7 @@ __all__ = [
     "DIVERGES",
     "LOAD",
     "QUANTITIES",
+    "SLOWER",
     "Analysis",
     "Divergence",
     "Estimate",
