@@ -34,7 +34,7 @@ def frame(**columns):
         (frame(), {"factors": []}, "^no factor is given"),
         (frame().iloc[:0], {}, "^the table has 0 rows of values"),
         (frame().iloc[:1], {}, "^the table has 1 rows of values"),
-        (frame(), {"transform": "sqrt"}, "^no transform 'sqrt'; one of auto, none, log"),
+        (frame(), {"transform": "sqrt"}, "^no transform 'sqrt'; one of auto, better, none, log"),
         (frame(v=[1.0, -2.0, 3.0, 4.0]), {"transform": "log"}, "^row 3, column v: -2 has no log"),
     ],
 )  # fmt: skip
