@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ from chaosity.errors import UserError
 from chaosity.store.bundles import import_bundle
 from chaosity.store.bundles import publish as publish_bundle
 from chaosity.store.collecting import collect
+from chaosity.store.matrices import BANDWIDTH
 from chaosity.store.profiles import IMPORTED, find_profiles
 from chaosity.units import binary_bytes, count, quantity
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 _DATABASE = click.option("--database", default="profiles.duckdb", show_default=True, type=FILE)
-# What most questions are about; the rest is in the JSON.
-_HEADLINES = {"memory_bandwidth": "best memory", "storage_bandwidth": "best storage"}
 
 
 def _asked(command: Callable[..., None]) -> Callable[..., None]:
@@ -126,17 +125,26 @@ def query_command(database: Path, as_json: bool, **asked: str | None) -> None:
     table.add_column("id", no_wrap=True)
     for column in ("host", "processor", "memory", "drives", "measured"):
         table.add_column(column, overflow="fold")
-    for column in _HEADLINES.values():
-        table.add_column(column, justify="right", overflow="fold")
+    rates = _rates(found)
+    for category in rates:
+        name = category.removesuffix("_bandwidth").replace("_", " ")
+        table.add_column(f"best {name}", justify="right", overflow="fold")
     for one in found:
-        table.add_row(*map(escape, _cells(one)))
+        table.add_row(*map(escape, _cells(one, rates)))
     Console(highlight=False).print(table)
 
 
-def _cells(one: dict[str, Any]) -> list[str]:
+def _rates(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Categories of which a bandwidth was measured; of times the highest says nothing."""
+    rows = [row for one in found for row in one["measured"]]
+    return sorted({row["category"] for row in rows if row["metric"] == BANDWIDTH})
+
+
+def _cells(one: dict[str, Any], rates: Sequence[str]) -> list[str]:
     drives = ", ".join(f"{number} x {model}" for model, number in one["drives"].items())
     packages = f"{one['packages']} x " if one["packages"] else ""
-    best = {row["category"]: quantity(row["metric"], row["highest"]) for row in one["measured"]}
+    best = {row["category"]: quantity(row["metric"], row["highest"])
+            for row in one["measured"] if row["metric"] == BANDWIDTH}  # fmt: skip
     imported = "(imported)" if one["origin"] == IMPORTED else None
     return [
         one["id"],
@@ -145,7 +153,7 @@ def _cells(one: dict[str, Any]) -> list[str]:
         one["memory"] or binary_bytes(one["memory_bytes"]),
         drives or "none",
         (one["measured_to"] or "unknown")[:10],
-        *(best.get(category, "-") for category in _HEADLINES),
+        *(best.get(category, "-") for category in rates),
     ]
 
 
