@@ -21,8 +21,8 @@ import faulty
 from chaosity.anomalies import Findings, Machine, analyse_matrix, analyse_table
 from faulty_drives import drive_name, measure_drives, models
 
-MACHINES = 40
-CLEAN = 300
+MACHINES = 30
+CLEAN = 200
 LOSSES, RUNS = (0.05, 0.1, 0.2, 0.3), (1, 3, 5)
 EIGHT = (faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4))
 STEPPED = (faulty.two_packages(4), faulty.ring(8), faulty.mesh(2, 4), faulty.ring(4))
