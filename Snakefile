@@ -30,7 +30,7 @@ else:
         default_target: True
         input:
             [f"{CAMPAIGN.folder(host)}/report.html" for host in CAMPAIGN.hosts],
-            [f"{CAMPAIGN.folder(host)}/exports/topology.xml" for host in CAMPAIGN.hosts],
+            [f"{CAMPAIGN.folder(host)}/exports/notes.txt" for host in CAMPAIGN.hosts],
             # For a single host in a single configuration the report is all there is to see.
             [f"{RESULTS}/index.html"]
             if several_places(Path(RESULTS), map(CAMPAIGN.folder, CAMPAIGN.hosts))

@@ -19,9 +19,8 @@ rule export:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
         topology=f"{RESULTS}/{{host}}/{{configuration}}/topology.xml",
     output:
-        # Weights only where bandwidth between nodes was measured.
-        f"{RESULTS}/{{host}}/{{configuration}}/exports/topology.xml",
-        f"{RESULTS}/{{host}}/{{configuration}}/exports/placement.json",
+        # Which of topology.xml, weights.json and placement.json lie beside it, and why others do not.
+        f"{RESULTS}/{{host}}/{{configuration}}/exports/notes.txt",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/exports.log",
     params:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import click
 
 from chaosity.errors import UserError
 from chaosity.export import (
+    Host,
     WeightsExport,
     hwloc_export,
     placement_document,
@@ -80,18 +81,29 @@ def as_json(folder: Path, output: Path | None) -> None:
 @export.command(name="all")
 @_FOLDER
 @click.option("--output", required=True, type=click.Path(file_okay=False, path_type=Path),
-              help="Folder for topology.xml, weights.json and placement.json.")  # fmt: skip
+              help="Folder for topology.xml, weights.json, placement.json.")  # fmt: skip
 def everything(folder: Path, output: Path) -> None:
-    """All of them; what was not measured is left out and said."""
-    host = read_host(folder)
+    """All of them; what was not measured is left out, which notes.txt says."""
     output.mkdir(parents=True, exist_ok=True)
-    found = hwloc_export(host)
-    _put(found.xml, output / "topology.xml", found.notes)
-    _put(_json(placement_document(host)), output / "placement.json", ())
-    try:
-        _put(_json(weights_export(host, 0.0).to_json()), output / "weights.json", ())
-    except UserError as error:
-        click.echo(f"no weights: {error}", err=True)
+    notes: list[str] = []
+
+    def topology(host: Host) -> str:
+        found = hwloc_export(host)
+        notes.extend(found.notes)
+        return found.xml
+
+    makers: dict[str, Callable[[Host], str]] = {
+        "topology.xml": topology,
+        "weights.json": lambda host: _json(weights_export(host, 0.0).to_json()),
+        "placement.json": lambda host: _json(placement_document(host)),
+    }
+    for name, make in makers.items():
+        try:
+            _put(make(read_host(folder)), output / name, ())
+        except UserError as error:
+            (output / name).unlink(missing_ok=True)  # of an earlier run
+            notes.append(f"No {name}: {error}")
+    write_atomically(output / "notes.txt", "\n".join(notes) + "\n")
 
 
 def _lines(found: WeightsExport) -> Iterator[str]:
