@@ -56,6 +56,20 @@ class Cells:
         return ~np.isnan(self.goodness)
 
     @property
+    def local(self) -> NDArray[np.bool_]:
+        """Where initiator and target are the same."""
+        return np.array([[row == column for column in self.columns] for row in self.rows])
+
+    def line(self, row: int | None = None, column: int | None = None) -> NDArray[np.bool_]:
+        """The cells of an initiator, of a target, or of either."""
+        mask = np.zeros(self.goodness.shape, dtype=bool)
+        if row is not None:
+            mask[row] = True
+        if column is not None:
+            mask[:, column] = True
+        return mask
+
+    @property
     def error(self) -> NDArray[np.float64]:
         """Standard error of each cell's goodness by the noise of its replicates."""
         with np.errstate(divide="ignore"):

@@ -132,20 +132,14 @@ def clear(difference: float, error: float, found: Scatter, comparisons: int) -> 
         found: the scatter that `error` comes from.
         comparisons: how many were looked at.
     """
-    chance = _tail(difference / error, found.freedom) * comparisons
+    chance = float(stats.t.sf(difference / error, found.freedom)) * comparisons
     large = difference > -np.log1p(-found.matters)
     return bool(chance < LEVEL and large), 1.0 - min(1.0, chance)
 
 
-def _tail(statistic: float, freedom: float) -> float:
-    return float(
-        stats.t.sf(statistic, freedom) if np.isfinite(freedom) else stats.norm.sf(statistic)
-    )
-
-
 def critical(freedom: float, chance: float) -> float:
-    """Quantile above which a statistic lies with a chance."""
-    return float(stats.t.isf(chance, freedom) if np.isfinite(freedom) else stats.norm.isf(chance))
+    """Quantile above which a statistic lies with a chance; infinite freedom is a normal one."""
+    return float(stats.t.isf(chance, freedom))
 
 
 def detectable(cells: Cells, found: Scatter, power: float = 0.95) -> float:
@@ -235,14 +229,24 @@ def _departure(
     # A median over more than two cells scatters pi/2 as much as their mean.
     noise *= (np.pi / 2.0 if len(places) > 2 else 1.0) / len(places)
     error = float(np.sqrt(noise + found.natural**2))
+    return _if_clear(group, places, loss, error, found, comparisons)
+
+
+def _if_clear(
+    group: Group | None,
+    places: Sequence[tuple[int, int]],
+    loss: float,
+    error: float,
+    found: Scatter,
+    comparisons: int,
+) -> Departure | None:
+    """A loss with its interval, if it is clear and matters."""
     is_clear, confidence = clear(loss, error, found, comparisons)
     if not is_clear:
         return None
     half = critical(found.freedom, 0.025) * error
-    return Departure(
-        group, tuple((int(r), int(c)) for r, c in places), loss, loss - half, loss + half,
-        confidence,
-    )  # fmt: skip
+    cells = tuple((int(row), int(column)) for row, column in places)
+    return Departure(group, cells, loss, loss - half, loss + half, confidence)
 
 
 def gap(
@@ -264,11 +268,12 @@ def gap(
         comparisons: how many were looked at.
     """
     loss = float(cells.goodness[better] - cells.goodness[worse])
-    is_clear, confidence = clear(loss, error, found, comparisons)
-    if not is_clear:
-        return None
-    half = critical(found.freedom, 0.025) * error
-    return Departure(None, (worse,), loss, loss - half, loss + half, confidence)
+    return _if_clear(None, [worse], loss, error, found, comparisons)
+
+
+def told_confidence(cells: Cells, confidence: float) -> float:
+    """No more than replicates, or their absence, allow."""
+    return min(confidence, MOST_CONFIDENCE if cells.freedom else MOST_CONFIDENCE_OF_ONE)
 
 
 def numbers(
@@ -283,7 +288,6 @@ def numbers(
         beside: places whose replicates count besides.
     """
     observed = float(np.median([cells.goodness[place] for place in one.cells]))
-    most = MOST_CONFIDENCE if cells.freedom else MOST_CONFIDENCE_OF_ONE
     return {
         "metric": cells.metric,
         "observed": cells.value(observed),
@@ -291,6 +295,6 @@ def numbers(
         "loss_percent": loss_percent(-one.loss, cells.metric),
         "loss_low": loss_percent(-one.low, cells.metric),
         "loss_high": loss_percent(-one.high, cells.metric),
-        "confidence": min(one.confidence, most),
+        "confidence": told_confidence(cells, one.confidence),
         "n": int(min(cells.n[place] for place in (*one.cells, *beside))),
     }

@@ -42,13 +42,15 @@ def _scatter(cells: Cells, seen: Structure) -> Scatter:
     return scatter(cells, residuals(cells, seen), seen.labels)
 
 
-def _remote(cells: Cells, distances: Mapping[Pair, float]) -> dict[Pair, tuple[int, int]]:
-    """Places of the remote pairs that the table has an entry for."""
+def _places(
+    cells: Cells, distances: Mapping[Pair, float], *, local: bool
+) -> dict[Pair, tuple[int, int]]:
+    """Places of the local or of the remote pairs that the table has an entry for."""
     return {
         (source, sink): (i, j)
         for i, source in enumerate(cells.rows)
         for j, sink in enumerate(cells.columns)
-        if source != sink and cells.measured[i, j] and (source, sink) in distances
+        if (source == sink) == local and cells.measured[i, j] and (source, sink) in distances
     }  # type: ignore[misc]
 
 
@@ -58,7 +60,7 @@ def _wrong_entries(cells: Cells, seen: Structure, distances: Mapping[Pair, float
     A pair counts only when it was measured to be nearer to its own class than to the usual one of
     its distance: a slow path is no lie of the table.
     """
-    places = _remote(cells, distances)
+    places = _places(cells, distances, local=False)
     departures = residuals(cells, seen)
     usual = _usual({pair: int(seen.labels[at]) for pair, at in places.items()}, distances)
     wrong: list[_Wrong] = []
@@ -152,8 +154,8 @@ def _wrong_order(cells: Cells, seen: Structure, distances: Mapping[Pair, float])
 
     Nothing is nearer to a node than the node itself, nor as near.
     """
-    remote = _levels(cells, distances, _remote(cells, distances))
-    local = _levels(cells, distances, _local(cells, distances))
+    remote = _levels(cells, distances, _places(cells, distances, local=False))
+    local = _levels(cells, distances, _places(cells, distances, local=True))
     orders = list(combinations(remote, 2))
     orders += [(one, own) for one in remote for own in local if one.distance <= own.distance]
     scattered = _scatter(cells, seen)
@@ -191,17 +193,6 @@ def _levels(
         _Level(distance, float(np.median([cells.goodness[places[p]] for p in pairs])), tuple(pairs))
         for distance, pairs in sorted(by.items())
     ]
-
-
-def _local(cells: Cells, distances: Mapping[Pair, float]) -> dict[Pair, tuple[int, int]]:
-    """Places of the nodes' own memory that the table has an entry for."""
-    return {
-        (node, node): (i, cells.columns.index(node))
-        for i, node in enumerate(cells.rows)
-        if node in cells.columns
-        and cells.measured[i, cells.columns.index(node)]
-        and (node, node) in distances
-    }  # type: ignore[misc]
 
 
 def _value(cells: Cells, goodness: float) -> str:

@@ -66,9 +66,9 @@ def _drive_groups(table: Table) -> Iterator[Group]:
         nodes.setdefault(str(row["target_nodes"]), []).append(column)
     for node, columns in nodes.items():
         if len(columns) > 1 and len(nodes) > 1:
-            mask = np.zeros(table.labels.shape, dtype=bool)
-            mask[:, columns] = True
-            yield Group(("node", node), mask)
+            yield Group(
+                ("node", node), np.any([table.cells.line(column=c) for c in columns], axis=0)
+            )
 
 
 def _drive(table: Table, one: Departure) -> Anomaly:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,6 @@ class Judged:
         better: remote cells that are better than a local one, see `better_than_local`.
         labels: class of each cell; -1 also where the cell is not to tell of its class.
         expected, residual: goodness by the class, and what each cell departs from it by.
-        most: the highest confidence that is told.
         normal: cells whose loss is how the machine is built.
         scatter: of the departures.
         found: cells and groups of cells that depart.
@@ -63,11 +62,8 @@ class Judged:
             level = np.median(cells.goodness[siblings]) if siblings.any() else -np.inf
             if cells.goodness[row, column] - level > MATTERS:
                 labels[row, column] = -1
-        expected = np.append(centres(cells, labels), np.nan)
-        if (structure.labels >= 0).any() and len(expected) <= structure.labels.max() + 1:
-            expected = np.append(centres(cells, structure.labels), np.nan)
         self.labels = labels
-        self.expected = expected[labels]
+        self.expected = np.append(centres(cells, labels), np.nan)[labels]  # -1 takes the NaN
         self.residual = cells.goodness - self.expected
         self.normal = self._normal()
         self.scatter: Scatter = scatter(cells, self.residual, np.where(self.normal, -1, labels))
@@ -96,24 +92,14 @@ class Judged:
         cells = self.cells
         rows = {name: i for i, name in enumerate(cells.rows)}
         columns = {name: i for i, name in enumerate(cells.columns)}
-        local = np.array([[r == c for c in cells.columns] for r in cells.rows])
-
-        def line(row: int | None, column: int | None) -> NDArray[np.bool_]:
-            mask = np.zeros(cells.goodness.shape, dtype=bool)
-            if row is not None:
-                mask[row] = True
-            if column is not None:
-                mask[:, column] = True
-            return mask
-
         for node, column in columns.items():
-            yield Group((wording.TARGET, node), line(None, column))
-            yield Group((wording.INTO, node), line(None, column) & ~local)
+            yield Group((wording.TARGET, node), cells.line(column=column))
+            yield Group((wording.INTO, node), cells.line(column=column) & ~cells.local)
         for node, row in rows.items():
-            yield Group((wording.INITIATOR, node), line(row, None))
-            yield Group((wording.OUT_OF, node), line(row, None) & ~local)
+            yield Group((wording.INITIATOR, node), cells.line(row))
+            yield Group((wording.OUT_OF, node), cells.line(row) & ~cells.local)
         for node in rows.keys() & columns.keys():
-            yield Group((wording.LINKS, node), line(rows[node], columns[node]) & ~local)
+            yield Group((wording.LINKS, node), cells.line(rows[node], columns[node]) & ~cells.local)
         for source, nodes in enumerate(self.structure.packages or ()):
             for sink, others in enumerate(self.structure.packages or ()):
                 if source != sink:
@@ -126,20 +112,14 @@ class Judged:
         for one in self.found:
             yield self._single(one) if one.group is None else self._group(one, one.group)
 
-    def _base(self, one: Departure) -> Anomaly:
-        """What is the same for all: numbers."""
+    def _numbers(self, one: Departure) -> dict[str, Any]:
+        """What is the same for all."""
         expected = float(np.median([self.expected[place] for place in one.cells]))
-        return Anomaly(
+        return {
             **numbers(self.cells, one, expected),
-            kind=SLOW_PATH,
-            initiator=None,
-            target=None,
-            components=(),
-            siblings=self._siblings(one.cells),
-            sentence="",
-            advice="",
-            cells=tuple(self.node_pair(place) for place in one.cells),
-        )
+            "siblings": self._siblings(one.cells),
+            "cells": tuple(self.node_pair(place) for place in one.cells),
+        }
 
     def _siblings(self, places: Places) -> str:
         """What the cells were compared with."""
@@ -152,53 +132,60 @@ class Judged:
         return f"{max(0, others - len(places))} other cells of class {wording.listed([*names])}"
 
     def _single(self, one: Departure) -> Anomaly:
-        base = self._base(one)
-        (place,) = one.cells
-        source, sink = self.node_pair(place)
-        said = wording.values(base.metric, base.observed, base.expected)
-        worse = wording.worse(base.metric, base.loss_percent)
+        found = self._numbers(one)
+        source, sink = self.node_pair(one.cells[0])
         if source == sink:
-            sentence = f"{wording.suspect(wording.LOCAL, sink)}: {said}, {worse} than other nodes."
-            return replace(
-                base, kind=SLOW_COMPONENT, initiator=source, target=sink,
-                components=(f"node{sink}",), sentence=sentence,
+            suspect = wording.suspect(wording.LOCAL, sink)
+            return Anomaly(
+                **found,
+                kind=SLOW_COMPONENT,
+                initiator=source,
+                target=sink,
+                components=(f"node{sink}",),
+                sentence=f"{suspect}: {wording.loss(found)} than other nodes.",
                 advice=wording.ADVICE[wording.LOCAL],
-            )  # fmt: skip
-        verb = wording.verb(base.metric)
-        sentence = (
-            f"The way from node {source} to the memory of node {sink} is slow: it {verb} {said}, "
-            f"{worse} than its siblings."
+            )
+        return Anomaly(
+            **found,
+            kind=SLOW_PATH,
+            initiator=source,
+            target=sink,
+            components=(f"node{source}->node{sink}",),
+            sentence=(
+                f"The way from node {source} to the memory of node {sink} is slow: it "
+                f"{wording.verb(self.cells.metric)} {wording.loss(found)} than its siblings."
+            ),
+            advice=wording.ADVICE[wording.PATH],
         )
-        return replace(
-            base, initiator=source, target=sink, components=(f"node{source}->node{sink}",),
-            sentence=sentence, advice=wording.ADVICE[wording.PATH],
-        )  # fmt: skip
 
     def _group(self, one: Departure, group: Group) -> Anomaly:
-        base = self._base(one)
+        found = self._numbers(one)
         what, node = group.name
-        said = wording.values(base.metric, base.observed, base.expected)
-        worse = wording.worse(base.metric, base.loss_percent)
-        tail = f"{said} in the middle of {len(one.cells)} cells, {worse} than their siblings."
+        said = wording.loss(found, f" in the middle of {len(one.cells)} cells")
         if what == wording.BLOCK:
             source, sink = (int(part) for part in node)  # type: ignore[attr-defined]
-            return replace(
-                base, components=(f"package{source}->package{sink}",),
-                sentence=f"The way from package {source} to package {sink} is slow: {tail}",
-                advice=wording.ADVICE[what],
-            )  # fmt: skip
-        both = what in (wording.TARGET, wording.INITIATOR)
-        sources = {cell[0] for cell in base.cells}
-        sinks = {cell[1] for cell in base.cells}
-        return replace(
-            base,
-            kind=SLOW_COMPONENT if both or what == wording.LINKS else SLOW_PATH,
-            initiator=next(iter(sources)) if len(sources) == 1 else None,
-            target=next(iter(sinks)) if len(sinks) == 1 else None,
-            components=(f"node{node}",),
-            sentence=f"{wording.suspect(what, node)}: {tail}",
+            suspect = f"The way from package {source} to package {sink} is slow"
+            components = (f"package{source}->package{sink}",)
+            ends: tuple[int | None, int | None] = None, None
+        else:
+            suspect, components = wording.suspect(what, node), (f"node{node}",)
+            ends = tuple(_only(cell[side] for cell in found["cells"]) for side in (0, 1))
+        whole = what in (wording.TARGET, wording.INITIATOR, wording.LINKS)
+        return Anomaly(
+            **found,
+            kind=SLOW_COMPONENT if whole else SLOW_PATH,
+            initiator=ends[0],
+            target=ends[1],
+            components=components,
+            sentence=f"{suspect}: {said} than their siblings.",
             advice=wording.ADVICE[what],
         )
+
+
+def _only(nodes: Iterable[int]) -> int | None:
+    """The node that all are, or None."""
+    different = set(nodes)
+    return different.pop() if len(different) == 1 else None
 
 
 def better_than_local(cells: Cells, structure: Structure) -> list[tuple[int, int, tuple[int, int]]]:

@@ -17,6 +17,7 @@ from chaosity.anomalies.distances import table_lies
 from chaosity.anomalies.lies import Pair, lie, nodes_of
 from chaosity.anomalies.model import Anomaly
 from chaosity.anomalies.structure import (
+    ENOUGH_CELLS,
     NONE,
     PACKAGES,
     Packages,
@@ -26,8 +27,6 @@ from chaosity.anomalies.structure import (
     nearer_within,
 )
 
-# Of all cells so many have to be measured; some points may have failed.
-_ENOUGH_CELLS = 0.75
 # The cost of a class more, and of one cell that departs.
 _NO_MATTER_OF_TASTE = 20.0
 
@@ -61,9 +60,11 @@ def table_anomalies(
         packages: as given.
         distances: as given.
     """
-    if cells.measured.mean() < _ENOUGH_CELLS:
+    if not packages and not distances:
+        return Layout()
+    if cells.measured.mean() < ENOUGH_CELLS:
         few = "Too few cells were measured to say whether packages and distances are right."
-        return Layout(notes=(few,) if packages or distances else ())
+        return Layout(notes=(few,))
     own = learn(cells)
     found: list[Anomaly] = []
     notes: list[str] = []

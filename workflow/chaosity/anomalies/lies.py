@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chaosity.anomalies.cells import Cells, loss_percent
-from chaosity.anomalies.departures import MOST_CONFIDENCE, MOST_CONFIDENCE_OF_ONE
+from chaosity.anomalies.departures import told_confidence
 from chaosity.anomalies.model import TABLE_LIES, Anomaly
 
 Pair = tuple[int, int]
@@ -39,17 +39,13 @@ def lie(
         loss_percent=abs(loss_percent(observed - expected, cells.metric)),
         loss_low=None,
         loss_high=None,
-        confidence=_confidence(cells, confidence),
+        confidence=told_confidence(cells, confidence),
         n=int(cells.n[cells.measured].min()),
         siblings=siblings,
         sentence=sentence,
         advice=_ADVICE,
         cells=tuple(pairs),
     )
-
-
-def _confidence(cells: Cells, confidence: float) -> float:
-    return min(confidence, MOST_CONFIDENCE if cells.freedom else MOST_CONFIDENCE_OF_ONE)
 
 
 def nodes_of(pairs: Sequence[Pair]) -> tuple[str, ...]:

@@ -66,6 +66,19 @@ class Anomaly:
     where: Mapping[str, str | None] = field(default_factory=dict)
     also: tuple[str, ...] = ()
 
+    @property
+    def evidence(self) -> str:
+        """How large, how sure, compared with what; a sentence."""
+        kind = self.kind.replace("_", " ").capitalize()
+        interval = "no interval"
+        if self.loss_low is not None and self.loss_high is not None:
+            interval = f"95 % interval {self.loss_low:.1f} to {self.loss_high:.1f} %"
+        return (
+            f"{kind}: {', '.join(self.components)}; loss {self.loss_percent:.1f} % ({interval}, "
+            f"n = {self.n}), {100.0 * self.confidence:.4g} % confidence after all comparisons; "
+            f"compared with {self.siblings}."
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; null for what is not known."""
         return {

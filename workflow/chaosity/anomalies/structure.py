@@ -31,6 +31,8 @@ CAP = 9.0
 BETTER = 2.0
 # What is known beforehand is given up only for more than one pair of nodes that departs both ways.
 KNOWN = 2.0 * CAP + 2.0
+# The structure of a machine is not learned from a sample of its cells; some points may have failed.
+ENOUGH_CELLS = 0.75
 # Structure below a few per cent matters to nobody, however small the noise is.
 LEAST_SCALE = 0.03
 # Gaps between sorted values that may part classes. The near and far nodes of a four-socket Opteron
@@ -146,7 +148,7 @@ def _hypotheses(
 ) -> Iterator[Structure]:
     measured = cells.measured
     alike = np.where(measured, 0, -1)
-    local = _local(cells)
+    local = cells.local
     foreign = _foreign(cells)
     plain = measured & ~foreign
     if foreign.any():
@@ -177,10 +179,6 @@ def _unknown(cells: Cells, local: NDArray[np.bool_]) -> Structure:
         labels[row, column] = len(names)
         names.append(f"{cells.rows[row]}->{cells.columns[column]}")
     return Structure(UNKNOWN, labels, tuple(names))
-
-
-def _local(cells: Cells) -> NDArray[np.bool_]:
-    return np.array([[row == column for column in cells.columns] for row in cells.rows])
 
 
 def _foreign(cells: Cells) -> NDArray[np.bool_]:
@@ -238,8 +236,7 @@ def _partitions(cells: Cells) -> Iterator[Packages]:
             continue
         number = len(nodes) // size
         yield tuple(tuple(nodes[i * size : (i + 1) * size]) for i in range(number))
-        if size > 1 and number > 1:
-            yield tuple(tuple(nodes[i::number]) for i in range(number))
+        yield tuple(tuple(nodes[i::number]) for i in range(number))
 
 
 def _by_packages(

@@ -21,7 +21,7 @@ from chaosity.anomalies.departures import (
     MOST_CONFIDENCE_OF_ONE,
 )
 from chaosity.anomalies.model import CONTENTION, INVERSION, Anomaly
-from chaosity.statistics import divergence
+from chaosity.statistics import divergence, estimate
 from chaosity.units import binary_bytes
 
 SERIAL, CONCURRENT = "serial", "concurrent"
@@ -107,7 +107,7 @@ def _held_up(
     pairs = (means[0] - means[1]).dropna()
     per_block = pairs.groupby("replicate").mean() if blocks > 1 else pairs
     low, high, confidence = _interval(per_block.to_numpy(), one_run=blocks == 1)
-    loss = 100.0 * float(np.expm1(np.median(pairs)))
+    loss = 100.0 * float(np.expm1(np.median(per_block)))
     wait = "wait" if len(held) > 1 else "waits"
     return Anomaly(
         kind=CONTENTION,
@@ -137,13 +137,11 @@ def _held_up(
 def _interval(logs: np.ndarray, *, one_run: bool) -> tuple[float | None, float | None, float]:
     """95 % interval of a ratio in per cent of loss, and how sure it is that it is one."""
     most = MOST_CONFIDENCE_OF_ONE if one_run else MOST_CONFIDENCE
-    if len(logs) < 2:
+    ratio = estimate(np.exp(logs))
+    if ratio.low is None or ratio.high is None:
         return None, None, most / 2.0
-    error = stats.sem(logs) or 1e-6
-    chance = float(stats.t.sf(logs.mean() / error, len(logs) - 1))
-    half = float(stats.t.ppf(0.975, len(logs) - 1) * error)
-    ends = (100.0 * np.expm1(logs.mean() - half), 100.0 * np.expm1(logs.mean() + half))
-    return float(ends[0]), float(ends[1]), min(most, 1.0 - chance)
+    chance = float(stats.t.sf(logs.mean() / (stats.sem(logs) or 1e-6), len(logs) - 1))
+    return 100.0 * (ratio.low - 1.0), 100.0 * (ratio.high - 1.0), min(most, 1.0 - chance)
 
 
 def _number(name: str) -> tuple[int, str]:

@@ -24,10 +24,10 @@ from chaosity.anomalies.model import (
 )
 from chaosity.anomalies.nodes import analyse_matrix
 from chaosity.anomalies.sets import set_anomalies
-from chaosity.anomalies.structure import Packages
+from chaosity.anomalies.structure import ENOUGH_CELLS, Packages
 from chaosity.anomalies.sweeps import CONCURRENT, sweep_anomalies, sweep_rows
-from chaosity.anomalies.tables import slices, valid
-from chaosity.statistics import SLOWER, less_is_better, load_counts, plain
+from chaosity.anomalies.tables import slices
+from chaosity.statistics import SLOWER, less_is_better, load_counts, plain, valid
 from chaosity.store import node_matrices
 from chaosity.topology import parse_cpu_list
 from chaosity.units import count, metric_words
@@ -35,8 +35,6 @@ from chaosity.units import count, metric_words
 # What says the same of one place by another kernel, metric or experiment is told once, with this
 # many sentences on the others.
 _MOST_ALSO = 3
-# Some points may have failed.
-_ENOUGH_CELLS = 0.75
 
 
 @dataclass(frozen=True)
@@ -166,10 +164,9 @@ def _memory(memory: pd.DataFrame, machine: Machine, looked: _Looked) -> str:
     Returns:
         The structure that most cells were taken to have.
     """
-    # The structure of a machine is not learned from a sample of its cells; these are compared by
-    # the topology instead.
+    # What is too sparse is compared by the topology instead.
     matrices = [(where, one) for where, one in node_matrices(memory)
-                if one.measured_share >= _ENOUGH_CELLS]  # fmt: skip
+                if one.measured_share >= ENOUGH_CELLS]  # fmt: skip
     seen = {id_of(where) for where, _ in matrices}
     distances = _distances(memory)
     by_latency = [where for where, _ in matrices if less_is_better(str(where["metric"]))]

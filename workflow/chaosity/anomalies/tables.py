@@ -56,16 +56,12 @@ class Table:
     def of_rows(self, kind: str) -> Iterator[Group]:
         """The cells of each initiator, named by a kind and the initiator."""
         for row, name in enumerate(self.cells.rows):
-            mask = np.zeros(self.labels.shape, dtype=bool)
-            mask[row] = True
-            yield Group((kind, name), mask)
+            yield Group((kind, name), self.cells.line(row))
 
     def of_columns(self, kind: str) -> Iterator[Group]:
         """The cells of each target, named by a kind and the target."""
         for column, name in enumerate(self.cells.columns):
-            mask = np.zeros(self.labels.shape, dtype=bool)
-            mask[:, column] = True
-            yield Group((kind, name), mask)
+            yield Group((kind, name), self.cells.line(column=column))
 
     def lonely(self) -> np.ndarray:
         """Cells with too few siblings to say which one is wrong, of one initiator or target."""
@@ -106,11 +102,6 @@ class Table:
             cells=cells,  # type: ignore[arg-type]
             where=dict(self.where),
         )
-
-
-def valid(tidy: pd.DataFrame) -> pd.DataFrame:
-    """Rows that hold a value."""
-    return tidy[(tidy["status"] == "valid") & (tidy["value"] > 0.0)]
 
 
 def slices(rows: pd.DataFrame) -> Iterator[tuple[Where, pd.DataFrame]]:

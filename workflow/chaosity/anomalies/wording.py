@@ -55,11 +55,16 @@ def values(metric: str, observed: float, expected: float) -> str:
     return f"{quantity(metric, observed)} instead of {quantity(metric, expected)}"
 
 
-def loss(numbers: Mapping[str, Any]) -> str:
-    """Both values and how much worse, such as "30 GB/s instead of 50 GB/s, 40 % less"."""
+def loss(numbers: Mapping[str, Any], where: str = "") -> str:
+    """Both values and how much worse, such as "30 GB/s instead of 50 GB/s, 40 % less".
+
+    Args:
+        numbers: of an anomaly, by the names of its attributes.
+        where: what is said between the values and the loss.
+    """
     metric = numbers["metric"]
     said = values(metric, numbers["observed"], numbers["expected"])
-    return f"{said}, {worse(metric, numbers['loss_percent'])}"
+    return f"{said}{where}, {worse(metric, numbers['loss_percent'])}"
 
 
 def listed(items: Sequence[object]) -> str:

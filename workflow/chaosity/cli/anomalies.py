@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from chaosity.anomalies import (
-    Anomaly,
     Findings,
     Packages,
     analyse_matrix,
@@ -158,7 +157,7 @@ def said(found: Findings) -> Iterator[object]:
     for number, one in enumerate(found.anomalies, start=1):
         yield Text("")
         yield Text(f"{number}. {one.sentence}", style="bold red")
-        yield Text(f"   {_numbers(one)}")
+        yield Text(f"   {one.evidence}")
         for more in one.also:
             yield Text(f"   {more}")
         yield Text(f"   {one.advice}", style="italic")
@@ -180,14 +179,3 @@ def said(found: Findings) -> Iterator[object]:
         yield Text(f"Looked at: {', '.join(found.checked)}.")
     for note in found.notes:
         yield Text(note)
-
-
-def _numbers(one: Anomaly) -> str:
-    interval = ""
-    if one.loss_low is not None and one.loss_high is not None:
-        interval = f" (95 % interval {one.loss_low:.1f} to {one.loss_high:.1f} %)"
-    sure = f"{100.0 * one.confidence:.3g} %"
-    return (
-        f"{one.kind.replace('_', ' ')}: {', '.join(one.components)}; loss {one.loss_percent:.1f} %"
-        f"{interval}, n = {one.n}, confidence {sure}; compared with {one.siblings}."
-    )

@@ -27,12 +27,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.statistics import LOAD, asked, less_is_better, plain
+from chaosity.statistics import LOAD, POINT, asked, less_is_better, plain, valid
 
 PLACE, CLASS = "place", "class"
 OWN, OTHER = "own node", "other nodes"
 ALONE = ""
-_POINT = ["host", "configuration", "experiment", "point"]
 _GROUP = ("category", "metric")
 _QUESTION = ("experiment", "load", "benchmark", "kernel", "asked", "file_backed")
 _WHERE = {
@@ -48,7 +47,7 @@ _TOLD = (
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
     *("initiator_kind", "target_kind", "part", "label"),
 )
-_A_PLACE = [*_POINT, *LOAD]
+_A_PLACE = [*POINT, *LOAD]
 _OWN_RELATIONS = ("same_node", "same_nodes")
 Key = tuple[object, ...]
 
@@ -113,25 +112,25 @@ def _context(rows: pd.DataFrame) -> pd.Series:
 
 def _company(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """What ran beside each row's load, by place and by class."""
-    loads = rows.drop_duplicates([*_POINT, *LOAD])
-    numbers = loads.groupby(_POINT, dropna=False)["load"].transform("size")
+    loads = rows.drop_duplicates([*POINT, *LOAD])
+    numbers = loads.groupby(list(POINT), dropna=False)["load"].transform("size")
     loads = loads[numbers > 1]
     empty = pd.Series(ALONE, rows.index, dtype=object)
     if loads.empty:
         return empty, empty.copy()
-    names = loads[[*_POINT, *LOAD]].copy()
+    names = loads[[*POINT, *LOAD]].copy()
     names["place"] = _joined(loads, ["load", "initiator", "target", "kernel", "asked"])
     names["class"] = _joined(loads, ["load", "initiator_kind", "target_kind", "kernel", "drives"])
     for kind in ("place", "class"):
-        own = names.groupby(_POINT, dropna=False)[kind]
+        own = names.groupby(list(POINT), dropna=False)[kind]
         everyone = own.agg(lambda texts: Counter(texts)).rename("all")
-        joined = names.merge(everyone, left_on=_POINT, right_index=True, how="left")
+        joined = names.merge(everyone, left_on=list(POINT), right_index=True, how="left")
         names[f"beside_{kind}"] = [
             _listed(everybody - Counter([one]))
             for one, everybody in zip(joined[kind], joined["all"], strict=True)
         ]
-    found = rows[[*_POINT, *LOAD]].merge(
-        names[[*_POINT, *LOAD, "beside_place", "beside_class"]], on=[*_POINT, *LOAD], how="left"
+    found = rows[[*POINT, *LOAD]].merge(
+        names[[*POINT, *LOAD, "beside_place", "beside_class"]], on=[*POINT, *LOAD], how="left"
     )
     found.index = rows.index
     return found["beside_place"].fillna(ALONE), found["beside_class"].fillna(ALONE)
@@ -198,11 +197,6 @@ def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True)
     if not question:
         columns.remove("context")
     return [column for column in columns if column not in ignore]
-
-
-def valid(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows whose value counts; a ratio needs a positive one."""
-    return rows[(rows["status"] == "valid") & (rows["value"] > 0.0)]
 
 
 def cells_of(rows: pd.DataFrame, keys: Iterable[str]) -> dict[Key, Cell]:

@@ -23,7 +23,6 @@ from chaosity.compare.cells import (
     largest_kind,
     prepared,
     relations_unknown,
-    valid,
 )
 from chaosity.compare.ratios import LEVEL, adjusted, matters, paired_ratio_of, ratio_of, typical
 from chaosity.compare.words import (
@@ -39,7 +38,7 @@ from chaosity.compare.words import (
     verdict_sentences,
 )
 from chaosity.errors import UserError
-from chaosity.statistics import less_is_better
+from chaosity.statistics import less_is_better, valid
 from chaosity.units import metric_words
 
 _PAIRS = "both sides are of one run: ratios are medians over pairs of one replicate block"

@@ -28,12 +28,11 @@ from chaosity.compare.cells import (
     key_columns,
     prepared,
     relations_unknown,
-    valid,
 )
 from chaosity.compare.ratios import LEVEL, MATTERS, values_may_be_equal
 from chaosity.compare.shrink import prior_of
 from chaosity.compare.words import group_words
-from chaosity.statistics import less_is_better
+from chaosity.statistics import less_is_better, valid
 
 FEWEST = 3
 _Values = NDArray[np.float64]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.statistics import load_counts, plain, summarise
+from chaosity.statistics import load_counts, plain, summarise, valid
 from chaosity.store import read_table
 from chaosity.store.matrices import BANDWIDTH, LATENCY, SLICE, Matrix
 from chaosity.store.places import TABLE
@@ -47,14 +47,14 @@ class Host:
     @property
     def origin(self) -> dict[str, str | None]:
         """Where the values are from, for a document that leaves this folder; times are UTC."""
-        valid = self.tidy[self.tidy["status"] == "valid"]
+        measured = self.tidy[self.tidy["status"] == "valid"]
         return {
-            "host": str(valid["host"].iloc[0]),
-            "configuration": str(valid["configuration"].iloc[0]),
+            "host": str(measured["host"].iloc[0]),
+            "configuration": str(measured["configuration"].iloc[0]),
             "cpu_model": self.topology.host.get("cpu_model"),
             "kernel_release": self.topology.host.get("kernel_release"),
-            "measured_at_first": min(valid["measured_at"].dropna(), default=None),
-            "measured_at_last": max(valid["measured_at"].dropna(), default=None),
+            "measured_at_first": min(measured["measured_at"].dropna(), default=None),
+            "measured_at_last": max(measured["measured_at"].dropna(), default=None),
             "chaosity_version": __version__,
         }
 
@@ -174,10 +174,9 @@ def _told(one: tuple[int, NodeCells]) -> tuple[int, bool, int, int]:
 
 def _of_slice(said: dict[str, Any], rows: pd.DataFrame) -> NodeCells:
     cells = summarise(rows).sort_values(["initiator_node", "target_node"], ignore_index=True)
-    valid = rows[(rows["status"] == "valid") & (rows["value"] > 0.0)]
     samples = {
         (int(row), int(column)): tuple(cell["value"].astype(float))
-        for (row, column), cell in valid.groupby(["initiator_node", "target_node"])
+        for (row, column), cell in valid(rows).groupby(["initiator_node", "target_node"])
     }
     matrix = Matrix(
         metric=said["metric"],

@@ -10,13 +10,20 @@ from typing import Any
 import pandas as pd
 
 from chaosity.export.measured import Host, interval, node_cells, text
-from chaosity.statistics import cost_of_company, estimate, less_is_better, summarise
+from chaosity.statistics import (
+    LOAD,
+    POINT,
+    cost_of_company,
+    estimate,
+    less_is_better,
+    summarise,
+    valid,
+)
 from chaosity.store.matrices import BANDWIDTH, LATENCY
 from chaosity.topology import Topology, parse_cpu_list
 
 SCHEMA_VERSION = 1
-_POINT = ["host", "configuration", "experiment", "point"]
-_CELL = (*_POINT, "load", "initiator", "target")
+_CELL = (*POINT, *LOAD)
 _NEAREST_FIRST = ("same_node", "same_package", "other_package", "unknown")
 
 
@@ -72,8 +79,7 @@ def _drive_sets(host: Host) -> Iterator[dict[str, Any]]:
     in the one that read it from most places.
     """
     rows = host.alone
-    rows = rows[(rows["metric"] == BANDWIDTH) & rows["drives"].notna()]
-    rows = rows[(rows["status"] == "valid") & (rows["value"] > 0.0)]
+    rows = valid(rows[(rows["metric"] == BANDWIDTH) & rows["drives"].notna()])
     blocks = {
         key: own.set_index("replicate")["value"]
         for key, own in rows.groupby(list(_CELL), sort=False)
@@ -113,10 +119,10 @@ def _ranked(
 
 def _interference(host: Host) -> Iterator[dict[str, Any]]:
     """What each load has left beside loads of another role, as a ratio to the same load alone."""
-    loads = host.tidy.drop_duplicates([*_POINT, "load", "initiator", "target"])
-    beside = dict(list(loads.groupby(_POINT, sort=False)))
+    loads = host.tidy.drop_duplicates(list(_CELL))
+    beside = dict(list(loads.groupby(list(POINT), sort=False)))
     for _, cell in cost_of_company(host.tidy).iterrows():
-        others = beside[tuple(cell[_POINT])]
+        others = beside[tuple(cell[list(POINT)])]
         others = others[others["load"] != cell["load"]]
         if others.empty or cell["n"] == 0:
             continue

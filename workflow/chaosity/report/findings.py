@@ -27,7 +27,7 @@ def shown_findings(
     for one, alike in folded(found.anomalies)[:MOST_FINDINGS]:
         yield Finding(
             title=one.sentence,
-            text=" ".join((f"{_sure(one)}.", *one.also, *_alike(alike))),
+            text=" ".join((one.evidence, *one.also, *_alike(alike))),
             advice=one.advice,
             figure=_figure_of(one, figures, folder),
         )
@@ -64,20 +64,6 @@ def findings_check(found: Findings) -> Check:
     said = "compared" if found.anomalies else "no anomaly was detected in"
     sizes = " (the loss of a single one that would have been found in 19 of 20 cases)"
     return Check("Anomalies", OK, f"{said} {'; '.join(found.checked)}{sizes}")
-
-
-def _sure(one: Anomaly) -> str:
-    """How large, how sure, compared with what."""
-    kind = one.kind.replace("_", " ")
-    interval = "one run, no interval"
-    if one.loss_low is not None and one.loss_high is not None:
-        interval = f"95 % interval {one.loss_low:.0f} to {one.loss_high:.0f} %"
-    percent = f"{min(99.99, 100.0 * one.confidence):.4g}"
-    return (
-        f"{kind[0].upper()}{kind[1:]}: {', '.join(one.components)}; {one.loss_percent:.0f} % lost "
-        f"({interval}, n = {one.n}), {percent} % confidence after all comparisons; compared with "
-        f"{one.siblings}"
-    )
 
 
 def _figure_of(one: Anomaly, figures: Sequence[FigureFile], folder: Path) -> str | None:

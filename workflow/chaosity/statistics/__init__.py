@@ -4,7 +4,7 @@ from chaosity.statistics.anova import Analysis, analyse
 from chaosity.statistics.company import cost_of_company
 from chaosity.statistics.curves import QUANTITIES, curve_numbers, with_unloaded
 from chaosity.statistics.divergence import DIVERGES, SLOWER, Divergence, divergence
-from chaosity.statistics.loads import LOAD, asked, load_counts
+from chaosity.statistics.loads import LOAD, POINT, asked, load_counts
 from chaosity.statistics.noise import cells_differ
 from chaosity.statistics.ratios import block_ratio, paired_ratios
 from chaosity.statistics.runs import RunRatio, before_and_after, run_ratio
@@ -17,12 +17,14 @@ from chaosity.statistics.summary import (
     mark_outliers,
     plain,
     summarise,
+    valid,
 )
 
 __all__ = [
     "CELL",
     "DIVERGES",
     "LOAD",
+    "POINT",
     "QUANTITIES",
     "SLOWER",
     "Analysis",
@@ -47,5 +49,6 @@ __all__ = [
     "run_ratio",
     "studies",
     "summarise",
+    "valid",
     "with_unloaded",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics.summary import VALID, Estimate, estimate, plain
+from chaosity.statistics.summary import Estimate, estimate, plain, valid
 
 # Where cores share little the geometric means of the published sweep (document 003, one run, eight
 # cores, 2 to 64 MB) lie within about 5 % of 1. Half as much again is more than such noise.
@@ -66,9 +66,9 @@ def divergence(rows: pd.DataFrame, level: str, to: str) -> Divergence:
         level: the level of those that were measured together.
         to: the level of those that were measured alone.
     """
-    valid = plain(rows)
-    valid = valid[(valid["status"] == VALID) & (valid["value"] > 0.0) & valid["x"].notna()]
-    together, alone = (valid[valid["level"] == name] for name in (level, to))
+    known = valid(plain(rows))
+    known = known[known["x"].notna()]
+    together, alone = (known[known["level"] == name] for name in (level, to))
     ratios = _ratios(together, alone)
     start = _start(ratios)
     slow, compared = _slow(together, alone, start) if start is not None else ((), 0)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from chaosity.statistics.summary import CELL, VALID, plain
+from chaosity.statistics.summary import CELL, plain, valid
 
 LEVEL = 0.05
 
@@ -27,8 +27,7 @@ def cells_differ(tidy: pd.DataFrame, by: Sequence[str] = CELL, level: float = LE
     Returns:
         None when it cannot be said: a single cell, or no cell with two replicates.
     """
-    rows = plain(tidy)
-    rows = rows[(rows["status"] == VALID) & (rows["value"] > 0.0)]
+    rows = valid(plain(tidy))
     if rows.empty:
         return None
     codes = rows.groupby(list(by), dropna=False, sort=False).ngroup().to_numpy()

@@ -12,15 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics.summary import CELL, VALID, Estimate, estimate, plain, summarise
+from chaosity.statistics.summary import CELL, Estimate, estimate, plain, summarise, valid
 
 BLOCK = ("host", "configuration", "replicate")
-
-
-def _valid(tidy: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a positive value that counts; a ratio needs nothing else."""
-    rows = plain(tidy)
-    return rows[(rows["status"] == VALID) & (rows["value"] > 0.0)]
 
 
 def paired_ratios(
@@ -37,10 +31,10 @@ def paired_ratios(
         As `summarise`, of the ratios (no unit); cells without any complete pair are left out.
     """
     keys = [*on, "replicate"]
-    partners = _valid(denominator)[[*keys, "value"]]
+    partners = valid(plain(denominator))[[*keys, "value"]]
     partners = partners.assign(_log=np.log(partners.pop("value").to_numpy(dtype=float)))
     partners = partners.groupby(keys, dropna=False, as_index=False)["_log"].mean()
-    above = _valid(numerator)
+    above = valid(plain(numerator))
     # A key without any value (no load has a kernel) has lost its type in the grouping.
     partners = partners.astype({key: above.dtypes[key] for key in keys})
     pairs = above.merge(partners, on=keys, how="inner")
@@ -68,7 +62,7 @@ def block_ratio(numerator: pd.DataFrame, denominator: pd.DataFrame) -> Estimate:
 
 def _block_logs(tidy: pd.DataFrame) -> pd.Series:
     """Mean logarithm per block over the cells that every block has."""
-    rows = _valid(tidy)
+    rows = valid(plain(tidy))
     if rows.empty:
         return pd.Series(dtype=float, index=pd.MultiIndex.from_arrays([[]] * len(BLOCK)))
     blocks = rows.groupby(list(BLOCK), dropna=False).ngroups
