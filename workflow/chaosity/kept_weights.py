@@ -3,6 +3,9 @@
 They stand in ``<results>/<host>/<configuration>/weights.json``. Weights are part of a point's
 definition, so weights that moved with every new replicate of a matrix would ask for all placements
 again. Those that were once used stay until the measurements clearly say something else.
+
+What computes is imported where something is computed: loading it takes a second, and each of
+Snakemake's processes comes by here.
 """
 
 from __future__ import annotations
@@ -12,15 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chaosity.errors import UserError
-from chaosity.export import Host, node_cells, read_host
 from chaosity.records import rewrite, utc_now
-from chaosity.store import Matrix
-from chaosity.store.matrices import BANDWIDTH
 from chaosity.topology import format_cpu_list
-from chaosity.weights import canonical_weights, contended_matrix
+
+if TYPE_CHECKING:
+    from chaosity.export import Host
+    from chaosity.store import Matrix
 
 FILE = "weights.json"
 # No share may be farther off than this: within it, pages count as placed as they should be
@@ -78,12 +81,16 @@ class KeptWeights:
         if self._measured is None:
             return None
         if name == "canonical_contended":
+            from chaosity.weights import contended_matrix
+
             return contended_matrix(self._measured.tidy, workers)
         return self._alone
 
     @cached_property
     def _measured(self) -> Host | None:
         """What was measured; None before anything was."""
+        from chaosity.export import read_host
+
         try:
             return read_host(self.folder)
         except UserError:
@@ -95,6 +102,9 @@ class KeptWeights:
 
         It reads and writes, as programs do; and other kernels are measured on local memory alone.
         """
+        from chaosity.export import node_cells
+        from chaosity.store.matrices import BANDWIDTH
+
         found = node_cells(self._measured, BANDWIDTH) if self._measured else None
         return replace(found.matrix, source=found.words) if found else None
 
@@ -103,6 +113,8 @@ def weights_of(matrix: Matrix | None, workers: Sequence[int]) -> dict[int, float
     """Canonical weights, or None where a path of the workers was not measured."""
     if matrix is None:
         return None
+    from chaosity.weights import canonical_weights
+
     try:
         return canonical_weights(matrix, workers)
     except UserError:

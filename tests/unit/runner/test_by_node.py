@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaosity import records
 from chaosity.runner import progress, values, verify
 from chaosity.runner.extract import ExtractionError
+from chaosity.runner.run import run
 from chaosity.store.tidy import Outcome, rows_of_outcome
 
 SPEC = {"event": "sample", "begin": "begin_ns", "end": "end_ns", "amount": "bytes",
@@ -125,3 +128,32 @@ def test_the_table_has_a_row_for_each_node_that_is_its_target(point, status):
     assert [whole[name] for name in columns] == ["nodes", "0,3", "other_package", 32]
     wanted = [400.0, 20.0, 220.0] if status == "valid" else [None] * 3
     assert [row["value"] for row in rows] == wanted
+
+
+# Its one thread is at node 0 all the time and moves 2 bytes a nanosecond.
+PROGRAM = """
+import json, signal, sys, time
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+keep = b"x" * (40 << 20)
+print(json.dumps({"event": "ready"}), flush=True)
+sys.stdin.readline()
+while not stop:
+    begin = time.monotonic_ns(); time.sleep(0.005); end = time.monotonic_ns()
+    size = 2 * (end - begin)
+    print(json.dumps({"event": "sample", "begin_ns": begin, "end_ns": end, "bytes": size,
+                      "bytes_by_node": {"0": size}, "ns_by_node": {"0": end - begin}}), flush=True)
+print(json.dumps({"event": "done", "valid": True}), flush=True)
+"""
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("loads", [1, 2])
+def test_a_real_load_is_told_by_node(make_point, loads):
+    given = make_point(metrics={METRIC: SOURCE}, command=[sys.executable, "-c", PROGRAM])
+    one = given["loads"][0]
+    given["loads"] = [{**one, "name": f"memory{number}"} for number in range(loads)]
+    record = run(given, 1)
+    assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
+    for found in values.of_record(record).values():
+        assert found[METRIC] == pytest.approx({"0": 2e9})

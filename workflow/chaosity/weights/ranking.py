@@ -25,7 +25,7 @@ from chaosity.weights.placement import placement_bandwidth, uniform
 # A correlation of fewer says nothing: with 4 a perfect order comes by chance in 1 of 24.
 FEWEST = 5
 CONFIDENCE = 0.95
-# Ends of the interval move by less than 0.01 from seed to seed, and it takes a second.
+# Ends of the interval move by about 0.01 from seed to seed, and it takes about a second.
 RESAMPLES = 2000
 SEED = 1
 
