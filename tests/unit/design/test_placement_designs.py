@@ -272,6 +272,16 @@ def test_each_set_has_a_load_on_each_of_its_nodes(config, paper_host):
         assert point["factors"]["workers"] == parse_point_name(point["point"])[0].initiator
 
 
+def test_a_buffer_on_each_node_leaves_room_for_those_of_all_loads(config, paper_host):
+    host = Elements(paper_host.topology, ())
+    rule = {**config["working_set"], "times_last_level_cache": 0, "at_least_bytes": 2**50}
+    expansion = Expansion(host, open_benchmarks(config), {**config, "working_set": rule})
+    memory = min(host.memory_bytes(node) for node in range(8))
+    for together in (1, 2, 8):
+        size = expansion.bytes_per_node(host.workers([0]), host.memory(range(8)), together)
+        assert size == pytest.approx(memory / 2 / together, abs=2 * 1024**2)
+
+
 def test_of_each_level_at_most_some_are_taken(config, paper_host):
     points, _ = expand(
         config, paper_host, work=work(["uniform_all"], {"each": "node", "at_most": 2})

@@ -106,7 +106,7 @@ class Expansion:
         benchmark = self.benchmarks[category]
         if benchmark.document.get("writes"):
             only_destructive(benchmark, target)
-        context = self.context(one, benchmark, rule)
+        context = self.context(one, benchmark, rule, len(group.members))
         levels = dict(one.levels)
         load = benchmark.load(group.load_name(one), context, levels)
         memory = benchmark.document["placement"]["memory"]
@@ -149,8 +149,13 @@ class Expansion:
             }
         }
 
-    def context(self, one: Choice, benchmark: Benchmark, rule: Mapping[str, Any]) -> dict[str, Any]:
-        """What the templates of a benchmark file may use, see docs/adding-a-benchmark.md."""
+    def context(
+        self, one: Choice, benchmark: Benchmark, rule: Mapping[str, Any], together: int = 1
+    ) -> dict[str, Any]:
+        """What the templates of a benchmark file may use, see docs/adding-a-benchmark.md.
+
+        `together` is how many loads of this role run at once.
+        """
         initiator, target, responder = one.initiator, one.target, one.responder
         known = benchmark.kernels.get(one.kernel, {})
         arrays = known.get("arrays", 0)
@@ -173,6 +178,7 @@ class Expansion:
                 "name": target.name,
                 "nodes": format_cpu_list(target.nodes),
                 "drives": [drive.to_json() for drive in target.drives],
+                "node_count": len(target.nodes),
                 "count": len(target.drives),
                 "link_bytes_per_second": target.link_bytes_per_second,
                 "policy": target.name if target.kind == "policy" else None,
@@ -183,6 +189,7 @@ class Expansion:
             "arrays": arrays,
             "array_bytes": self.array_bytes(initiator, target, arrays) if arrays else 0,
             "bytes": size,
+            "bytes_per_node": self.bytes_per_node(initiator, target, together),
             "memory_peak_bytes_per_second": None,
             "host": {
                 "cpu_flags": self.host.topology.host.get("cpu_flags") or [],
@@ -199,12 +206,22 @@ class Expansion:
         it fails the point with the reason. Above that the wish for large arrays gives way to what
         the node has.
         """
-        rule = self.config["working_set"]
-        caches = self.host.l3_bytes(initiator)
         # All placements for the same workers get the same arrays, or speeds would not compare.
         placed = target.kind == "policy"
         nodes = worker_memory(self.host, initiator) if placed else target.nodes
         memory = sum(self.host.memory_bytes(node) or 0 for node in nodes)
+        return self._beyond_caches(initiator, memory, arrays)
+
+    def bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
+        """Size of a buffer on each node of a target, of which so many loads have one each."""
+        if target.is_drive_set:
+            return 0
+        sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
+        return self._beyond_caches(initiator, min(sizes, default=0), together)
+
+    def _beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
+        rule = self.config["working_set"]
+        caches = self.host.l3_bytes(initiator)
         room = rule["at_most_share_of_node"] * memory / arrays if memory else float("inf")
         wish = min(rule["at_least_bytes"], room)
         size = max(caches * rule["times_last_level_cache"], wish)
