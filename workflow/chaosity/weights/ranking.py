@@ -20,7 +20,7 @@ from scipy import stats
 from chaosity.errors import UserError
 from chaosity.store.matrices import BANDWIDTH, Matrix
 from chaosity.topology import parse_cpu_list
-from chaosity.weights.placement import placement_bandwidth, uniform
+from chaosity.weights.placement import placement_bandwidth
 
 # A correlation of fewer says nothing: with 4 a perfect order comes by chance in 1 of 24.
 FEWEST = 5
@@ -95,7 +95,7 @@ def expected_and_measured(
     found = []
     for (workers, nodes), own in rows.groupby(["initiator_nodes", "target_nodes"], sort=True):
         on = parse_cpu_list(nodes)
-        expected = placement_bandwidth(matrix, parse_cpu_list(workers), uniform(on))
+        expected = placement_bandwidth(matrix, parse_cpu_list(workers), dict.fromkeys(on, 1.0))
         found.append((len(on) > 1, expected, float(median(own["value"]))))
     return found
 
