@@ -18,6 +18,7 @@ from chaosity.config import check_config
 from chaosity.design import Host, Plan, plan_host
 from chaosity.errors import UserError
 from chaosity.hosts import discover_hosts, read_hosts
+from chaosity.kept_weights import KeptWeights
 from chaosity.topology import LIVE
 
 T = TypeVar("T")
@@ -79,7 +80,14 @@ class Campaign:
                 print(f"chaosity: {error} It is left out of this run.", file=sys.stderr)
         else:
             found = read_hosts(self.config)
-        self.plans: dict[str, Plan] = {host.name: plan_host(host, self.config) for host in found}
+        # Weights belong to the process that discovers, too; the others plan by what it kept.
+        weights = {
+            host.name: KeptWeights(self.results / host.name / host.configuration, anew=discover)
+            for host in found
+        }
+        self.plans: dict[str, Plan] = {
+            host.name: plan_host(host, self.config, weights=weights[host.name]) for host in found
+        }
         self._index = {
             (plan.host.name, point["experiment"], point["point"]): point
             for plan in self.plans.values()
@@ -89,6 +97,7 @@ class Campaign:
         Campaign.current = self
         if discover:
             for name, plan in self.plans.items():
+                weights[name].write()
                 plan.write(self.folder(name), points=False)
 
     def begin(self) -> None:

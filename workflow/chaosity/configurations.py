@@ -17,6 +17,7 @@ from chaosity.config import check_config
 from chaosity.design import plan_host
 from chaosity.errors import UserError
 from chaosity.hosts import InventoryHost, read_host, read_inventory
+from chaosity.kept_weights import KeptWeights
 from chaosity.records import VALID, load, utc_now, write_atomically
 from chaosity.topology import LIVE
 from chaosity.transport import LOCAL
@@ -73,7 +74,9 @@ class Configurations:
         """Records that are missing or failed; None when the host was never seen like that."""
         if not (self.folder(host.name, configuration) / "topology.json").exists():
             return None
-        plan = plan_host(read_host(host, configuration, self.config), self.config)
+        weights = KeptWeights(self.folder(host.name, configuration))
+        found = read_host(host, configuration, self.config)
+        plan = plan_host(found, self.config, weights=weights)
         return sum(
             not self._measured(host.name, configuration, point, replicate)
             for point in plan.points

@@ -17,7 +17,7 @@ from chaosity.design import Host, parse_point_name, plan_host
 from chaosity.design.elements import Elements
 from chaosity.design.expand import Expansion
 from chaosity.design.plan import in_order
-from chaosity.design.selectors import evenly
+from chaosity.design.sets import evenly
 from chaosity.errors import UserError
 from chaosity.topology import configuration_name, discover, parse_cpu_list
 

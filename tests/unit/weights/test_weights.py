@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.store import Matrix, read_matrix
+from chaosity.store import Matrix, read_matrix, read_published
 from chaosity.weights import (
     advise,
     canonical_weights,
+    expected_and_measured,
     kernel_weights,
     placement_bandwidth,
+    rank_placements,
     towards_workers,
     uniform,
 )
+from chaosity.weights.ranking import rank_correlation
 
 BANDWIDTH = "bandwidth_bytes_per_second"
 PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
@@ -292,25 +294,15 @@ def test_the_command_refuses_a_file_of_latencies(tmp_path):
 # What others measured: 16 threads on pairs of nodes, memory on one node or interleaved over two.
 
 
-def placements(*sizes: str) -> list[dict[str, str]]:
+def expected_and_measured_where(
+    wanted: Callable[[dict[str, str]], bool],
+) -> tuple[list[float], list[float]]:
+    """Of some of the runs, by placement, the expected bandwidth and the median of the measured."""
+    rows = read_published(PLACEMENTS, "stream_placement", "penguin")
     with PLACEMENTS.open() as file:
-        return [row for row in csv.DictReader(file) if row["size_label_gb"] in sizes]
-
-
-def expected_and_measured(rows: list[dict[str, str]]) -> tuple[list[float], list[float]]:
-    """By placement, the expected bandwidth and the median of the measured, both in bytes/s."""
-    found = read_matrix(PENGUIN, "bandwidth")
-    runs: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        key = row["cpu_nodes"], row["mem_nodes"]
-        runs.setdefault(key, []).append(float(row["triad_best_MBps"]) * 1e6)
-    pairs = [[[int(node) for node in part.split("-")] for part in key] for key in runs]
-    expected = [placement_bandwidth(found, workers, uniform(nodes)) for workers, nodes in pairs]
-    return expected, [median(values) for values in runs.values()]
-
-
-def rank_correlation(rows: list[dict[str, str]]) -> float:
-    return float(spearmanr(*expected_and_measured(rows)).statistic)
+        keep = [wanted(row) for row in csv.DictReader(file)]
+    found = expected_and_measured(read_matrix(PENGUIN, "bandwidth"), rows[keep])
+    return [expected for _, expected, _ in found], [measured for _, _, measured in found]
 
 
 def on_a_workers_node(row: dict[str, str]) -> bool:
@@ -319,19 +311,36 @@ def on_a_workers_node(row: dict[str, str]) -> bool:
 
 @published
 def test_others_placements_rank_as_expected():
-    rows = placements("05", "1", "2", "5")
-    assert len(expected_and_measured(rows)[0]) == 42
-    assert rank_correlation(rows) > 0.8
-    assert rank_correlation(placements("05")) > 0.85
+    found = rank_placements(
+        read_matrix(PENGUIN, "bandwidth"), read_published(PLACEMENTS, "stream_placement", "penguin")
+    )
+    assert (found["all"].n, found["interleaved"].n) == (42, 18)
+    assert found["all"].correlation == pytest.approx(0.85, abs=0.005)
+    assert found["interleaved"].correlation == pytest.approx(0.38, abs=0.005)
+    assert found["all"].low > 0.7
+    assert found["interleaved"].low < 0.0 < found["interleaved"].high
+    small = expected_and_measured_where(lambda row: row["size_label_gb"] == "05")
+    assert rank_correlation(*small).correlation > 0.85
+
+
+@published
+def test_the_command_prints_the_rank_correlation():
+    wanted = [str(PENGUIN), "--workers", "0,1", "--against", str(PLACEMENTS)]
+    said = run(*wanted)
+    assert "42 placements: 0.85 (95 % interval" in said
+    assert "18 interleaved placements: 0.38 (95 % interval" in said
+    found = json.loads(run(*wanted, "--json"))["rank_correlation"]
+    assert found["interleaved"]["n"] == 18
 
 
 @published
 @pytest.mark.parametrize("size", ["05", "1", "2", "5"])
 def test_where_threads_cannot_flee_to_the_memory_they_rank_at_every_size(size):
-    rows = [row for row in placements(size) if not on_a_workers_node(row)]
-    assert rank_correlation(rows) > 0.8
-    expected, measured = expected_and_measured(rows)
+    expected, measured = expected_and_measured_where(
+        lambda row: row["size_label_gb"] == size and not on_a_workers_node(row)
+    )
     ratios = [m / e for e, m in zip(expected, measured, strict=True)]
+    assert rank_correlation(expected, measured).correlation > 0.8
     assert min(ratios) > 0.75 and max(ratios) < 1.2
 
 
@@ -339,8 +348,9 @@ def test_where_threads_cannot_flee_to_the_memory_they_rank_at_every_size(size):
 @pytest.mark.parametrize("size", ["05", "1", "2", "5"])
 def test_the_best_interleavings_are_among_those_expected_best(size):
     # The other fifteen are expected within 1 % of each other: their order says nothing.
-    rows = [row for row in placements(size) if row["policy"] == "interleave"]
-    expected, measured = expected_and_measured(rows)
+    expected, measured = expected_and_measured_where(
+        lambda row: row["size_label_gb"] == size and row["policy"] == "interleave"
+    )
     order = sorted(range(len(expected)), key=expected.__getitem__, reverse=True)
     assert expected[order[2]] > 1.1 * expected[order[3]]
     assert expected[order[3]] < 1.01 * expected[order[-1]]

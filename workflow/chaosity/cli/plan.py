@@ -12,6 +12,7 @@ from rich.table import Table
 
 from chaosity.config import CONFIG, read_config
 from chaosity.design import Host, Plan, plan_host
+from chaosity.kept_weights import KeptWeights
 from chaosity.topology import configuration_name, discover
 from chaosity.units import duration
 
@@ -32,7 +33,8 @@ def plan(
     topology = discover(source)
     name = "localhost" if source == "live" else Path(source).name.split(".")[0]
     host = Host(name, configuration_name(topology), topology)
-    found = plan_host(host, config, experiments or None)
+    weights = KeptWeights(Path(config["results"]) / host.name / host.configuration)
+    found = plan_host(host, config, experiments or None, weights)
     if as_json:
         click.echo(json.dumps(found.summary(), indent=1))
     elif as_list:

@@ -2,5 +2,6 @@
 
 from chaosity.design.naming import parse_point_name
 from chaosity.design.plan import Host, Plan, plan_host
+from chaosity.design.policies import POLICIES, Weights
 
-__all__ = ["Host", "Plan", "parse_point_name", "plan_host"]
+__all__ = ["POLICIES", "Host", "Plan", "Weights", "parse_point_name", "plan_host"]

@@ -13,6 +13,7 @@ from chaosity.design import selectors
 from chaosity.design.elements import Elements, Initiator, Target
 from chaosity.design.levels import Levels, Notes, level_text
 from chaosity.design.naming import LoadName
+from chaosity.design.policies import Weights, lacking_weights
 from chaosity.errors import UserError
 
 
@@ -81,12 +82,18 @@ class Choices:
         host: its initiators, nodes and drives.
         benchmarks: the benchmark that serves each category.
         config: the checked config.
+        weights: what was measured of where pages are best put; None for nothing.
     """
 
     def __init__(
-        self, host: Elements, benchmarks: Mapping[str, Benchmark], config: Mapping[str, Any]
+        self,
+        host: Elements,
+        benchmarks: Mapping[str, Benchmark],
+        config: Mapping[str, Any],
+        weights: Weights | None = None,
     ) -> None:
         self.host, self.benchmarks, self.config = host, benchmarks, config
+        self.weights = weights
         self.notes = Notes()
 
     def of(
@@ -114,28 +121,35 @@ class Choices:
         found = self._kernels(spec, benchmark, where)
         kernels = self.notes.fewer(found, fewer.get("kernel"), f"{experiment}, {role}: kernels")
         sides = {name: group.sides for name, group in chosen.items()}
-        initiators = selectors.initiators(spec["initiator"], self.host, sides, where)
+        sets = selectors.in_each_set(spec["initiator"], self.host, where)
         told = f"{experiment}, {role}"  # in notes, which people read in the report
         levels = Levels(self.host, benchmark, self.config, fewer, self.notes, where, told)
-        if not spec.get("together"):
-            for initiator in initiators:
-                yield from self._alone(role, spec, initiator, sides, kernels, levels, where)
-            return
-        if len(initiators) < 2:
-            self.notes.add(f"{told}: nothing together, since fewer than two could run at once")
-            return
-        members = [
-            one.members[0]
-            for initiator in initiators
-            for one in self._alone(role, spec, initiator, sides, [None], None, where)
-        ]
-        if len(members) != len(initiators):
-            raise UserError("loads that run together have one target each", f"{where}.target")
-        name = selectors.group_name(spec["initiator"], self.host)
-        for kernel, varied in product(kernels, levels.of(spec, members)):
-            yield Group(
-                role, name, tuple(replace(one, kernel=kernel, levels=varied) for one in members)
-            )
+        if sets is None:
+            initiators = selectors.initiators(spec["initiator"], self.host, sides, where)
+            if not spec.get("together"):
+                for initiator in initiators:
+                    yield from self._alone(
+                        role, spec, initiator, sides, kernels, levels, where, told
+                    )
+                return
+            if len(initiators) < 2:
+                self.notes.add(f"{told}: nothing together, since fewer than two could run at once")
+                return
+            sets = [(selectors.group_name(spec["initiator"], self.host), initiators)]
+        elif not spec.get("together"):
+            raise UserError("in_each_set_of means loads that run together", where, "add together")
+        for name, initiators in sets:
+            members = [
+                one.members[0]
+                for initiator in initiators
+                for one in self._alone(role, spec, initiator, sides, [None], None, where, told)
+            ]
+            if len(members) != len(initiators):
+                raise UserError("loads that run together have one target each", f"{where}.target")
+            for kernel, varied in product(kernels, levels.of(spec, members)):
+                yield Group(
+                    role, name, tuple(replace(one, kernel=kernel, levels=varied) for one in members)
+                )
 
     def _alone(
         self,
@@ -146,10 +160,13 @@ class Choices:
         kernels: Sequence[str | None],
         levels: Levels | None,
         where: str,
+        told: str,
     ) -> Iterator[Group]:
         """One load at a time: targets, responders, kernels and levels of an initiator."""
         own = {**sides, role: {"initiator": initiator}}
-        for target in selectors.targets(spec["target"], initiator, self.host, own, where):
+        targets = selectors.targets(spec["target"], initiator, self.host, own, where, self.weights)
+        self._say_lacking_policies(spec, targets, told)
+        for target in targets:
             if target.kind == "none":
                 yield Group(role, initiator.name, (Choice(initiator, target),))
                 continue
@@ -159,6 +176,21 @@ class Choices:
                 for kernel, level in product(kernels, varied):
                     one = replace(choice, kernel=kernel, levels=level)
                     yield Group(role, initiator.name, (one,))
+
+    def _say_lacking_policies(
+        self, spec: Mapping[str, Any], found: Sequence[Target], told: str
+    ) -> None:
+        """Note which policies of placement were left out, and what to measure for them."""
+        had = {target.name for target in found}
+        for selector in selectors.as_list(spec["target"]):
+            names = selector.get("policies", [])
+            if names and not found:
+                self.notes.add(f"{told}: there is nothing to place where one node has all memory")
+                continue
+            lacking = [name for name in names if name not in had]
+            experiments = self.config["experiments"]
+            for text in lacking_weights(lacking, selector.get("weights_from", {}), experiments):
+                self.notes.add(f"{told}: {text}")
 
     def _responders(
         self, spec: Mapping[str, Any], initiator: Initiator, sides: Mapping[str, Any], where: str

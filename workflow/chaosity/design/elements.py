@@ -45,13 +45,24 @@ class DriveRef:
 
 @dataclass(frozen=True)
 class Target:
-    """What a load's accesses go to: memory nodes or drives; `kind` none is a load left out."""
+    """What a load's accesses go to: memory nodes or drives; `kind` none is a load left out.
+
+    A placement of pages (`kind` policy) has `shares`, node and share of the pages, or None where
+    the kernel decides; `settles` where pages are moved while the load runs.
+    """
 
     name: str
     kind: str
     nodes: tuple[int, ...]
     drives: tuple[DriveRef, ...] = ()
     is_drive_set: bool = False
+    shares: tuple[tuple[int, float], ...] | None = None
+    settles: bool = False
+
+    @property
+    def shares_text(self) -> str:
+        """The shares as commands take them, such as 0:0.25,1:0.75; empty without any."""
+        return ",".join(f"{node}:{share:g}" for node, share in self.shares or ())
 
     @property
     def link_bytes_per_second(self) -> int | None:
@@ -179,6 +190,18 @@ class Elements:
     def _spread(self, cpus: CpuSet) -> list[int]:
         turns = zip_longest(*self._by_l3(cpus))
         return [cpu for turn in turns for cpu in turn if cpu is not None]
+
+    def workers(self, nodes: Iterable[int], one_per_core: bool = True) -> Initiator:
+        """Nodes whose units run one program together; a single node keeps its own name.
+
+        The name says which nodes they are, also where they make up a package.
+        """
+        wanted = set(nodes)
+        members = [one for one in self.initiators("node", one_per_core) if wanted & set(one.nodes)]
+        if len(members) == 1:
+            return members[0]
+        cpus = tuple(sorted(cpu for one in members for cpu in one.cpus))
+        return self.initiator("nodes", f"nodes{format_cpu_list(wanted)}", cpus)
 
     def memory(self, nodes: Iterable[int]) -> Target:
         """Memory of one or several nodes as a target."""

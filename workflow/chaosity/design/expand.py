@@ -11,6 +11,7 @@ from chaosity.benchmarks import Benchmark
 from chaosity.design.choices import Choice, Choices, Chosen, Group
 from chaosity.design.elements import Elements, Initiator, Target
 from chaosity.design.naming import point_name
+from chaosity.design.policies import Weights, worker_memory
 from chaosity.errors import UserError
 from chaosity.topology.cpusets import format_cpu_list
 
@@ -35,13 +36,18 @@ class Expansion:
         host: its initiators, nodes and drives.
         benchmarks: the benchmark that serves each category.
         config: the checked config.
+        weights: what was measured of where pages are best put; None for nothing.
     """
 
     def __init__(
-        self, host: Elements, benchmarks: Mapping[str, Benchmark], config: Mapping[str, Any]
+        self,
+        host: Elements,
+        benchmarks: Mapping[str, Benchmark],
+        config: Mapping[str, Any],
+        weights: Weights | None = None,
     ) -> None:
         self.host, self.benchmarks, self.config = host, benchmarks, config
-        self.choices = Choices(host, benchmarks, config)
+        self.choices = Choices(host, benchmarks, config, weights)
 
     @property
     def notes(self) -> list[str]:
@@ -100,7 +106,7 @@ class Expansion:
         benchmark = self.benchmarks[category]
         if benchmark.document.get("writes"):
             only_destructive(benchmark, target)
-        context = self.context(one, benchmark, rule)
+        context = self.context(one, benchmark, rule, len(group.members))
         levels = dict(one.levels)
         load = benchmark.load(group.load_name(one), context, levels)
         memory = benchmark.document["placement"]["memory"]
@@ -116,17 +122,40 @@ class Expansion:
                 "drives": context["target"]["drives"],
                 "relation": self.host.relation(initiator, target),
                 "distance": None if target.is_drive_set else self.host.slit(initiator, target),
+                **placement_facts(target),
+                **self.by_node(benchmark, initiator, target),
             },
             "placement": {
                 **benchmark.document["placement"],
                 "memory_nodes": list(target.nodes if memory == "target" else near),
                 "cpus": format_cpu_list(cpus_of(one)),
+                **placement_facts(target),
             },
             "seconds": benchmark.seconds(rule, context),
         }
 
-    def context(self, one: Choice, benchmark: Benchmark, rule: Mapping[str, Any]) -> dict[str, Any]:
-        """What the templates of a benchmark file may use, see docs/adding-a-benchmark.md."""
+    def by_node(self, benchmark: Benchmark, initiator: Initiator, target: Target) -> dict[str, Any]:
+        """How each node of the target lies to the initiator, where a metric is told by node."""
+        if not any("by_node" in source for source in benchmark.document["metrics"].values()):
+            return {}
+        nodes = {str(node): self.host.memory([node]) for node in target.nodes}
+        return {
+            "by_node": {
+                node: {
+                    "relation": self.host.relation(initiator, one),
+                    "distance": self.host.slit(initiator, one),
+                }
+                for node, one in nodes.items()
+            }
+        }
+
+    def context(
+        self, one: Choice, benchmark: Benchmark, rule: Mapping[str, Any], together: int = 1
+    ) -> dict[str, Any]:
+        """What the templates of a benchmark file may use, see docs/adding-a-benchmark.md.
+
+        `together` is how many loads of this role run at once.
+        """
         initiator, target, responder = one.initiator, one.target, one.responder
         known = benchmark.kernels.get(one.kernel, {})
         arrays = known.get("arrays", 0)
@@ -149,14 +178,18 @@ class Expansion:
                 "name": target.name,
                 "nodes": format_cpu_list(target.nodes),
                 "drives": [drive.to_json() for drive in target.drives],
+                "node_count": len(target.nodes),
                 "count": len(target.drives),
                 "link_bytes_per_second": target.link_bytes_per_second,
+                "policy": target.name if target.kind == "policy" else None,
+                "shares_text": target.shares_text,
             },
             "kernel": known.get("name"),
             "kernel_name": one.kernel,
             "arrays": arrays,
             "array_bytes": self.array_bytes(initiator, target, arrays) if arrays else 0,
             "bytes": size,
+            "bytes_per_node": self.bytes_per_node(initiator, target, together),
             "memory_peak_bytes_per_second": None,
             "host": {
                 "cpu_flags": self.host.topology.host.get("cpu_flags") or [],
@@ -173,9 +206,22 @@ class Expansion:
         it fails the point with the reason. Above that the wish for large arrays gives way to what
         the node has.
         """
+        # All placements for the same workers get the same arrays, or speeds would not compare.
+        placed = target.kind == "policy"
+        nodes = worker_memory(self.host, initiator) if placed else target.nodes
+        memory = sum(self.host.memory_bytes(node) or 0 for node in nodes)
+        return self._beyond_caches(initiator, memory, arrays)
+
+    def bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
+        """Size of a buffer on each node of a target, of which so many loads have one each."""
+        if target.is_drive_set:
+            return 0
+        sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
+        return self._beyond_caches(initiator, min(sizes, default=0), together)
+
+    def _beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
         rule = self.config["working_set"]
         caches = self.host.l3_bytes(initiator)
-        memory = sum(self.host.memory_bytes(node) or 0 for node in target.nodes)
         room = rule["at_most_share_of_node"] * memory / arrays if memory else float("inf")
         wish = min(rule["at_least_bytes"], room)
         size = max(caches * rule["times_last_level_cache"], wish)
@@ -215,9 +261,19 @@ class Expansion:
                 together = spec["mode"] in chosen and len(chosen[spec["mode"]].members) > 1
                 levels[name] = "concurrent" if together else "serial"
             else:
-                one = side(spec["level"])
-                levels[name] = one.name if one else "alone"
+                levels[name] = self.level(spec["level"], chosen)
         return levels
+
+    def level(self, reference: str, chosen: Chosen) -> str:
+        """Name of a side; of several initiators together what the point calls them."""
+        role, _, part = reference.partition(".")
+        group = chosen.get(role)
+        if group is None:
+            return "alone"
+        if part == "initiator":
+            return group.initiator
+        one = group.sides.get(part)
+        return one.name if one else "alone"
 
     def components(self, present: Iterable[Group]) -> list[str]:
         """The components that a point touches; when one changes, the point is measured again."""
@@ -268,6 +324,14 @@ def side_facts(side: Initiator | Target) -> dict[str, Any]:
     if isinstance(side, Initiator):
         facts |= {"cpus": format_cpu_list(side.cpus), "threads": len(side.cpus)}
     return facts
+
+
+def placement_facts(target: Target) -> dict[str, Any]:
+    """Shares of the pages by node, and whether they are moved; nothing of other targets."""
+    if target.kind != "policy":
+        return {}
+    shares = {str(node): share for node, share in target.shares} if target.shares else None
+    return {"shares": shares, "settles": target.settles}
 
 
 def combine(rules: list[Mapping[str, Any]]) -> dict[str, Any]:

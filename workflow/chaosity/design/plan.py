@@ -17,7 +17,8 @@ from chaosity.components import drive_component
 from chaosity.config import closest, load_experiment
 from chaosity.design.elements import DriveRef, Elements
 from chaosity.design.expand import Expansion, Point
-from chaosity.design.selectors import evenly
+from chaosity.design.policies import Weights
+from chaosity.design.sets import evenly
 from chaosity.errors import UserError
 from chaosity.records import rewrite
 from chaosity.topology.model import Topology
@@ -167,7 +168,10 @@ def in_order(points: Sequence[Point], replicates: int, seed: int) -> list[Point]
 
 
 def plan_host(
-    host: Host, config: Mapping[str, Any], experiments: Sequence[str] | None = None
+    host: Host,
+    config: Mapping[str, Any],
+    experiments: Sequence[str] | None = None,
+    weights: Weights | None = None,
 ) -> Plan:
     """Expand all experiments of the config for a host.
 
@@ -175,13 +179,14 @@ def plan_host(
         host: the host with its topology.
         config: the checked config.
         experiments: only these; None for those of the config.
+        weights: what was measured of where pages are best put; None for nothing.
 
     Raises:
         UserError: an experiment or benchmark does not fit this host.
     """
     results = Path(config["results"])
     elements = Elements(host.topology, host.drives(results))
-    expansion = Expansion(elements, open_benchmarks(config), config)
+    expansion = Expansion(elements, open_benchmarks(config), config, weights)
     points: list[Point] = []
     notes: list[str] = []
     for name in config["sample"]:

@@ -6,19 +6,21 @@ A selector yields the choices for one side of a load. Some refer to a side of a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
-from typing import Any, TypeVar
+from typing import Any
 
 from chaosity.config import closest
 from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.design.policies import POLICIES, Weights, policy_target
+from chaosity.design.sets import AT_MOST_SETS, evenly, sets_of_every_size
 from chaosity.errors import UserError
+from chaosity.topology.cpusets import parse_cpu_list
 
-T = TypeVar("T")
 Side = Initiator | Target
 Chosen = Mapping[str, Mapping[str, Side]]
-# All sets of 8 nodes are 255; beyond, the number doubles with each node and sets are left out.
-AT_MOST_SETS = 255
+# What a selector of initiators may say beside its kind.
+OPTIONS = ("threads", "within", "at_least", "at_most", "at_most_sets", "in_each_set_of")
 NONE = Target("none", "none", ())
 
 
@@ -59,30 +61,64 @@ def initiators(selectors: Any, host: Elements, chosen: Chosen, where: str) -> li
         UserError: a name that this host does not have, or a side that is no initiator.
     """
     found: list[Initiator] = []
-    growing: list[Initiator] = []
+    own_names: list[Initiator] = []
     for selector in as_list(selectors):
-        key = only_key(selector, ("threads", "within", "at_least", "at_most"), where)
+        key = only_key(selector, OPTIONS, where)
         value = selector[key]
         one_per_core = selector.get("threads", "one_per_core") == "one_per_core"
         if key == "each":
-            found += host.initiators(value, one_per_core)
+            every = host.initiators(value, one_per_core)
+            found += evenly(every, selector.get("at_most", len(every)))
+        elif key == "each_set_of":
+            # As below: a set of nodes that makes up a package is still called by its nodes.
+            own_names += worker_sets(selector, host)
         elif key == "first_pu_of":
             first = host.first_pu(first_pu_level(selector, host))
             found += evenly(first, selector.get("at_most", len(first)))
         elif key == "growing":
             # Under names of their own, which say how many and how; `one_name` would hide that.
-            growing += host.growing(value)
+            own_names += host.growing(value)
         elif key == "others_of":
             side = initiator_side(value, chosen, where)
             others = host.others(side, selector.get("within", "node"))
             found += [others] if others else []
         elif key == "names":
-            found += [named_initiator(name, host, one_per_core, where) for name in value]
+            for name in value:
+                one = named_initiator(name, host, one_per_core, where)
+                (own_names if one.kind == "nodes" else found).append(one)
         elif key == "same_as":
             found.append(initiator_side(value, chosen, where))
         else:
             found += one_of_each_relation(referred(value, chosen, where), host)
-    return list(dict.fromkeys([*(host.one_name(one) for one in found), *growing]))
+    return list(dict.fromkeys([*(host.one_name(one) for one in found), *own_names]))
+
+
+def worker_sets(selector: Mapping[str, Any], host: Elements) -> list[Initiator]:
+    """Sets of the nodes that have processing units, of every size."""
+    nodes = [node.os_index for node in host.topology.initiators]
+    one_per_core = selector.get("threads", "one_per_core") == "one_per_core"
+    sets = sets_of_every_size(nodes, selector.get("at_most_sets", AT_MOST_SETS))
+    return [host.workers(one, one_per_core) for one in sets]
+
+
+def in_each_set(
+    selectors: Any, host: Elements, where: str
+) -> list[tuple[str, list[Initiator]]] | None:
+    """Name and nodes of each set whose nodes have a load each; None of other selectors.
+
+    Raises:
+        UserError: it stands beside other selectors, which are no sets.
+    """
+    listed = as_list(selectors)
+    if not any("in_each_set_of" in one for one in listed):
+        return None
+    if len(listed) > 1:
+        raise UserError("in_each_set_of stands alone", f"{where}.initiator")
+    one_per_core = listed[0].get("threads", "one_per_core") == "one_per_core"
+    return [
+        (workers.name, [host.workers([node], one_per_core) for node in workers.nodes])
+        for workers in worker_sets(listed[0], host)
+    ]
 
 
 def group_name(specs: Any, host: Elements) -> str:
@@ -119,12 +155,35 @@ def first_pu_level(selector: Mapping[str, Any], host: Elements) -> str:
 
 
 def named_initiator(name: str, host: Elements, one_per_core: bool, where: str) -> Initiator:
-    """The initiator that a person names, e.g. ``node3`` or ``pu12``."""
+    """The initiator that a person names, e.g. ``node3``, ``pu12`` or the set ``nodes0-3``.
+
+    Raises:
+        UserError: this host has none of that name, or a node of it has no processing units.
+    """
     levels = ("node", "pu", "core", "l3_domain", "package", "machine")
     known = {one.name: one for level in levels for one in host.initiators(level, one_per_core)}
+    nodes = named_nodes(name)
+    without = [node.os_index for node in host.topology.nodes if not node.initiator]
+    if lacking := [node for node in nodes if node in without]:
+        raise UserError(
+            f"{name} cannot issue accesses, since node {lacking[0]} has no processing units",
+            where,
+            f"nodes that have some: {', '.join(one for one in known if one.startswith('node'))}",
+        )
+    if nodes and all(f"node{node}" in known for node in nodes):
+        return host.workers(nodes, one_per_core)
     if name not in known:
         raise UserError(f"this host has no initiator {name!r}", where, closest(name, known))
     return known[name]
+
+
+def named_nodes(name: str) -> tuple[int, ...]:
+    """The nodes that a name such as ``node3`` or ``nodes0-3`` speaks of; none of another."""
+    listed = name.removeprefix("nodes") if name.startswith("nodes") else name.removeprefix("node")
+    try:
+        return parse_cpu_list(listed) if listed != name else ()
+    except ValueError:
+        return ()
 
 
 def one_of_each_relation(side: Side, host: Elements) -> list[Initiator]:
@@ -143,19 +202,36 @@ def one_of_each_relation(side: Side, host: Elements) -> list[Initiator]:
 
 
 def targets(
-    selectors: Any, initiator: Initiator, host: Elements, chosen: Chosen, where: str
+    selectors: Any,
+    initiator: Initiator,
+    host: Elements,
+    chosen: Chosen,
+    where: str,
+    weights: Weights | None = None,
 ) -> list[Target]:
     """All targets that the selectors mean; of equal ones the first keeps its name.
+
+    Args:
+        selectors: of the load.
+        initiator: whose target is looked for.
+        host: its nodes and drives.
+        chosen: sides of the loads before.
+        where: in the file, for error messages.
+        weights: what was measured of where pages are best put.
 
     Raises:
         UserError: a name that this host does not have, or a side that is no target.
     """
     found: list[Target] = []
     for selector in as_list(selectors):
-        key = only_key(selector, ("nearest",), where)
+        key = only_key(selector, ("nearest", "weights_from"), where)
         value = selector[key]
         if key == "each":
             found += each_memory(initiator, host, nearest=selector.get("nearest", False))
+        elif key == "all":
+            found.append(host.memory(node.os_index for node in host.topology.targets))
+        elif key == "policies":
+            found += placements(value, initiator, host, weights, where)
         elif key == "none":
             found.append(NONE)
         elif key == "local_to":
@@ -171,9 +247,28 @@ def targets(
             found += drive_sets(value, initiator, host, where)
     first: dict[tuple[Any, ...], Target] = {}
     for one in found:
-        content = (one.kind == "none", one.nodes if not one.drives else (), one.drives)
+        policy = one.name if one.kind == "policy" else None
+        content = (one.kind == "none", one.nodes if not one.drives else (), one.drives, policy)
         first.setdefault(content, one)
     return list(first.values())
+
+
+def placements(
+    names: list[str], workers: Initiator, host: Elements, weights: Weights | None, where: str
+) -> list[Target]:
+    """The policies of placement that can be had for workers: none where one node has all memory.
+
+    Raises:
+        UserError: there is no such policy.
+    """
+    for name in names:
+        if name not in POLICIES:
+            remedy = closest(name, POLICIES)
+            raise UserError(f"there is no policy {name!r}", f"{where}.target", remedy)
+    if len(host.topology.targets) < 2:
+        return []
+    tried = (policy_target(name, workers, host, weights) for name in names)
+    return [one for one in tried if one is not None]
 
 
 def each_memory(initiator: Initiator, host: Elements, *, nearest: bool) -> list[Target]:
@@ -222,19 +317,6 @@ def drive_sets(
     else:
         found += [named_drive(name, host, where) for name in selector["names"]]
     return found
-
-
-def evenly(things: Sequence[T], at_most: int) -> list[T]:
-    """Of too many things some that are evenly spread over them, the first and the last among them.
-
-    Args:
-        things: in any order.
-        at_most: how many to take; none below 1.
-    """
-    if len(things) <= max(at_most, 0):
-        return list(things)
-    step = (len(things) - 1) / max(at_most - 1, 1)
-    return [things[round(index * step)] for index in range(max(at_most, 0))]
 
 
 def node_sets(host: Elements, at_most: int) -> list[Target]:

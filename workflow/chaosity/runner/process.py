@@ -47,6 +47,7 @@ class Load:
         self.samples: Series = []
         self.threads: list[dict[str, Any]] = []
         self.memory_by_node: dict[str, int] | None = None
+        self.memory_at_first: dict[str, int] | None = None
         self.next_threads, self.next_pages = THREADS_LOOK_SECONDS, PAGES_LOOK_SECONDS
         self.began = self.ended = 0.0
         self.signalled: str | None = None
@@ -148,6 +149,12 @@ class Load:
         self.look_at_threads()
         seen = placement.memory_by_node(self.process.pid, self.mapping())
         self.memory_by_node = seen or self.memory_by_node
+        self.memory_at_first = self.memory_at_first or self.memory_by_node
+
+    @property
+    def settles(self) -> bool:
+        """Whether its pages are moved while it runs, so that they are looked at in the end too."""
+        return bool(self.spec["placement"].get("settles"))
 
     def mapping(self) -> str | None:
         """Address of the memory that it measures, where its ready line says it."""
@@ -183,7 +190,8 @@ class Load:
         """What the kernel said, for the record; None when the load was gone too soon."""
         if not self.threads:
             return None
-        return {"threads": self.threads, "memory_bytes_by_node": self.memory_by_node}
+        first = {"memory_bytes_by_node_at_first": self.memory_at_first} if self.settles else {}
+        return {"threads": self.threads, "memory_bytes_by_node": self.memory_by_node, **first}
 
     def running(self) -> bool:
         """Whether the process still runs; notes the time when it no longer does."""
@@ -205,8 +213,10 @@ class Load:
             return  # it ended in between
 
     def stop(self) -> None:
-        """Ask the load to finish and report."""
+        """Ask the load to finish and report; where pages move, see where they came to lie."""
         if self.running() and self.signalled is None:
+            if self.settles:
+                self.look()
             self.signalled = self.spec["stop"]["signal"]
             self.send(self.signalled)
 

@@ -136,6 +136,58 @@ def quantile(
     return max(counts)
 
 
+def by_node(
+    spec: Mapping[str, Any],
+    source: Mapping[str, Any],
+    text: str,
+    begin: float,
+    end: float,
+    nodes: Sequence[int],
+    threads: int,
+) -> dict[str, float]:
+    """What a load would move a second to or from each node, had its threads nothing else to do.
+
+    Each sample says how much was moved of each node and how long threads were at it, all threads
+    added up, e.g. ``"bytes_by_node": {"0": 4096}, "ns_by_node": {"0": 512}``. Threads turn from
+    node to node at different times, so the rate of one thread counts, times the threads. Samples
+    that reach over an edge of the window count in part.
+
+    Args:
+        spec: the ``progress`` of the benchmark file.
+        source: of the metric: ``by_node`` names amount and time.
+        text: the output that holds the samples.
+        begin: of the window, in seconds on the monotonic clock.
+        end: of the window.
+        nodes: of the target; each must have been reached.
+        threads: of the load.
+
+    Raises:
+        ExtractionError: a node was not reached within the window, or a sample lacks the account.
+    """
+    keys = source["by_node"]
+    scale = float(spec.get("time_scale", 1))
+    moved: Counter[str] = Counter()
+    spent: Counter[str] = Counter()
+    for line in json_lines(text):
+        if line.get("event") != spec["event"]:
+            continue
+        first, last = line[spec["begin"]] * scale, line[spec["end"]] * scale
+        inside = min(last, end) - max(first, begin)
+        if inside <= 0 or last <= first:
+            continue
+        if keys["amount"] not in line or keys["time"] not in line:
+            raise ExtractionError(f"a sample has no {keys['amount']} or no {keys['time']}")
+        part = inside / (last - first)
+        for node, amount in line[keys["amount"]].items():
+            moved[node] += part * amount
+        for node, time in line[keys["time"]].items():
+            spent[node] += part * time * scale
+    lacking = [node for node in nodes if not spent[str(node)] > 0]
+    if lacking:
+        raise ExtractionError(f"node {lacking[0]} was not reached within the common window")
+    return {str(node): moved[str(node)] / spent[str(node)] * threads for node in nodes}
+
+
 def relative_half_width(series: Sequence[Series], begin: float, end: float) -> float | None:
     """Half the width of the 95 % interval of the rate, relative to the rate, by batch means.
 

@@ -81,9 +81,8 @@ def memory_available(point: Mapping[str, Any]) -> dict[str, Any]:
     free = environment.free_memory_bytes()
     wanted: dict[int, int] = {}
     for load in point["loads"]:
-        nodes = load["placement"]["memory_nodes"]
-        for node in nodes:
-            wanted[node] = wanted.get(node, 0) + load["memory_bytes"] // len(nodes)
+        for node, share in wanted_shares(load["placement"]).items():
+            wanted[node] = wanted.get(node, 0) + int(load["memory_bytes"] * share)
     for node, size in wanted.items():
         if node not in free:
             raise PointError(f"node {node} has no memory on this host")
@@ -91,6 +90,13 @@ def memory_available(point: Mapping[str, Any]) -> dict[str, Any]:
             raise PointError(f"node {node} has {free[node]} bytes free, {size} are needed")
     detail = ", ".join(f"node {n}: {s} of {free[n]} free bytes" for n, s in wanted.items())
     return check("free memory", True, detail)
+
+
+def wanted_shares(placement: Mapping[str, Any]) -> dict[int, float]:
+    """The share of a load's memory by node; equal ones where none are asked for."""
+    nodes = placement["memory_nodes"]
+    given = placement.get("shares") or dict.fromkeys(nodes, 1 / len(nodes))
+    return {int(node): share for node, share in given.items()}
 
 
 def processors_available(point: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,9 @@ from typing import Any
 from chaosity.runner import progress
 from chaosity.runner.extract import ExtractionError, number
 
+# A metric's value: one, or one for each node of the target.
+Value = float | dict[str, float]
+
 
 def offset(record: Mapping[str, Any]) -> float:
     """Offset of the wall clock from the monotonic clock when the point began, in seconds."""
@@ -50,21 +53,39 @@ def window(
     return begin, end
 
 
-def of_record(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def each(value: Value) -> dict[str | None, float]:
+    """The figures of a value, by the node that each is of; None for the load as a whole."""
+    return dict(value) if isinstance(value, dict) else {None: value}
+
+
+def of_record(record: Mapping[str, Any]) -> dict[str, dict[str, Value]]:
     """Value of every metric of every load, SI units: ``{load: {metric: value}}``.
+
+    A metric by node has a value for each node of its target: ``{load: {metric: {node: value}}}``.
 
     Raises:
         ExtractionError: the raw output does not hold what the benchmark file promises.
     """
     series = all_series(record)
     common = window(record, series) if len(record["loads"]) > 1 else None
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, Value]] = {}
     for load in record["loads"]:
         name = load["name"]
         found[name] = {}
         for metric, source in load["metrics"].items():
             whole = source.get("progress") is not True
-            if "quantile" in source:
+            if "by_node" in source:
+                begin, end = common or progress.span(series[name])
+                found[name][metric] = progress.by_node(
+                    load["progress"],
+                    source,
+                    load["outputs"]["stdout"],
+                    begin,
+                    end,
+                    load["target"]["nodes"],
+                    load["initiator"]["threads"],
+                )
+            elif "quantile" in source:
                 begin, end = common or progress.span(series[name])
                 output = load["outputs"]["stdout"]
                 found[name][metric] = progress.quantile(

@@ -15,6 +15,8 @@ from chaosity.runner.placement import parse_cpus
 # Share of a load's private pages that must lie on the nodes asked for. The rest is stacks and
 # library data, some MiB beside working sets of hundreds.
 MEMORY_SHARE = 0.98
+# How far the share of a node may be from the wanted one, of all pages of the load.
+SHARE_TOLERANCE = 0.02
 # Below this much private memory a share says nothing.
 MEMORY_FLOOR_BYTES = 32 * 1024 * 1024
 # A wall clock that was stepped by more than this moves fio's time stamps against the others'.
@@ -82,7 +84,10 @@ def threads_placed(load: Mapping[str, Any]) -> Check:
 
 
 def memory_placed(load: Mapping[str, Any]) -> Check:
-    """The pages are on the nodes that were asked for."""
+    """The pages are on the nodes that were asked for, in the shares that were asked for.
+
+    Where pages are moved while the load runs, the last look counts and no shares are wanted.
+    """
     name = f"{load['name']}: pages"
     nodes = load["placement"]["memory_nodes"]
     seen = load["placement_seen"] or {}
@@ -94,9 +99,25 @@ def memory_placed(load: Mapping[str, Any]) -> Check:
     floor = load["memory_bytes"] * MEMORY_SHARE
     if total < (floor if alone else min(MEMORY_FLOOR_BYTES, floor)) or not total:
         return check(name, False, f"only {total} bytes of private memory were seen")
+    wanted = load["placement"].get("shares")
+    if wanted and not load["placement"].get("settles"):
+        return as_shared(name, wanted, by_node)
     share = sum(by_node.get(str(node), 0) for node in nodes) / total
     detail = f"{100 * share:.2f} % of {total} bytes on node {','.join(map(str, nodes))}"
     return check(name, share >= placed_share(total, alone=alone), detail)
+
+
+def as_shared(name: str, wanted: Mapping[str, float], by_node: Mapping[str, int]) -> Check:
+    """Every node has its share of the pages, those that should have none too."""
+    total = sum(by_node.values())
+    seen = {node: by_node.get(node, 0) / total for node in {*wanted, *by_node}}
+    off = {node: abs(share - wanted.get(node, 0.0)) for node, share in seen.items()}
+    worst = max(sorted(off, key=int), key=off.__getitem__)
+    detail = (
+        f"node {worst} has {100 * seen[worst]:.2f} % of {total} bytes,"
+        f" {100 * wanted.get(worst, 0.0):.2f} % were wanted; no node is farther off"
+    )
+    return check(name, off[worst] <= SHARE_TOLERANCE, detail)
 
 
 def placed_share(total: int, *, alone: bool) -> float:
@@ -109,19 +130,20 @@ def placed_share(total: int, *, alone: bool) -> float:
     return MEMORY_SHARE if alone or total >= MEMORY_FLOOR_BYTES else 0.9
 
 
-def metric_bounds(load: Mapping[str, Any], found: Mapping[str, float]) -> list[Check]:
+def metric_bounds(load: Mapping[str, Any], found: Mapping[str, values.Value]) -> list[Check]:
     """Every value is a positive number, and not more than the hardware can do."""
     checks = []
-    for metric, value in found.items():
+    for metric, given in found.items():
         bound = load["metrics"][metric].get("at_most")
-        name = f"{load['name']}: {metric}"
-        if not math.isfinite(value) or value <= 0:
-            checks.append(check(name, False, f"{value} is no measurement"))
-        elif bound is not None and value > bound:
-            checks.append(check(name, False, f"{value:.4g} is above the bound {bound:.4g}"))
-        else:
-            limit = "no upper bound is known" if bound is None else f"at most {bound:.4g}"
-            checks.append(check(name, True, limit))
+        for node, value in values.each(given).items():
+            name = f"{load['name']}: {metric}" + (f" of node {node}" if node else "")
+            if not math.isfinite(value) or value <= 0:
+                checks.append(check(name, False, f"{value} is no measurement"))
+            elif bound is not None and value > bound:
+                checks.append(check(name, False, f"{value:.4g} is above the bound {bound:.4g}"))
+            else:
+                limit = "no upper bound is known" if bound is None else f"at most {bound:.4g}"
+                checks.append(check(name, True, limit))
     return checks
 
 

@@ -10,8 +10,11 @@ LOAD = ("load", "initiator", "target")
 
 
 def load_counts(tidy: pd.DataFrame) -> pd.Series:
-    """How many loads the point of each row has."""
-    loads = tidy[[*POINT, *LOAD]].drop_duplicates()
+    """How many loads the point of each row has.
+
+    Targets do not count: a load whose metric is told by node has a row for each of them.
+    """
+    loads = tidy[[*POINT, "load", "initiator"]].drop_duplicates()
     numbers = loads.groupby(list(POINT), dropna=False, sort=False).size()
     keys = pd.MultiIndex.from_frame(tidy[list(POINT)])
     return pd.Series(numbers.reindex(keys).to_numpy(), tidy.index, dtype=float)

@@ -19,6 +19,7 @@ from chaosity import records
 from chaosity.errors import UserError
 from chaosity.runner import values
 from chaosity.runner.extract import ExtractionError
+from chaosity.runner.values import Value
 from chaosity.topology.cpusets import format_cpu_list
 
 # Columns and their types; what each means is said in docs/design.md, section 6.
@@ -83,7 +84,7 @@ class Outcome:
     reason: str | None = None
     order: int | None = None
     measured_at: str | None = None
-    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -100,7 +101,7 @@ def rows_of_point(point: Mapping[str, Any], folder: Path) -> Iterator[Row]:
 
 
 def rows_of_outcome(point: Mapping[str, Any], replicate: int, outcome: Outcome) -> Iterator[Row]:
-    """A row for each load and metric of a replicate."""
+    """A row for each load and metric of a replicate, and each node of a metric by node."""
     common = {
         "host": point["host"],
         "configuration": point["configuration"],
@@ -120,9 +121,15 @@ def rows_of_outcome(point: Mapping[str, Any], replicate: int, outcome: Outcome) 
             "levels": json.dumps(levels, sort_keys=True),
             "seen_nodes": outcome.seen_nodes.get(load["name"]),
         }
-        for metric in load["metrics"]:
+        for metric, source in load["metrics"].items():
             value = outcome.values.get(load["name"], {}).get(metric)
-            yield {**common, **own, "metric": metric, "value": value}
+            if "by_node" not in source:
+                yield {**common, **own, "metric": metric, "value": value}
+                continue
+            for node, place in load["target"]["by_node"].items():
+                at = {"target": f"node{node}", "target_kind": "node", "target_nodes": node, **place}
+                one = value[node] if isinstance(value, dict) else None
+                yield {**common, **own, **at, "metric": metric, "value": one}
 
 
 def read_outcome(path: Path, point: Mapping[str, Any]) -> Outcome:
@@ -141,7 +148,7 @@ def read_outcome(path: Path, point: Mapping[str, Any]) -> Outcome:
 def outcome_of(record: Mapping[str, Any]) -> Outcome:
     """What a record says, its values computed from the raw output."""
     status, reason = record["verdict"]["status"], record["verdict"]["reason"]
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, Value]] = {}
     if status == records.VALID:
         try:
             found = values.of_record(record)

@@ -1,0 +1,338 @@
+"""Sets of workers, placements of pages as targets, and loads on each node of a set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import comb
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaosity.benchmarks import open_benchmarks
+from chaosity.config import EXPERIMENTS, known_names
+from chaosity.design import POLICIES, Host, parse_point_name
+from chaosity.design.elements import Elements
+from chaosity.design.expand import Expansion
+from chaosity.design.policies import in_parts, policy_target, worker_memory
+from chaosity.design.sets import sets_of_every_size
+from chaosity.errors import UserError
+from chaosity.topology import configuration_name, discover, parse_cpu_list
+
+ALL = list(POLICIES)
+
+
+@pytest.fixture(scope="module")
+def hbm_host(root) -> Host:
+    """2 packages with a node each and 2 nodes of HBM, which have no processing units."""
+    topology = discover(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
+    return Host("max", configuration_name(topology), topology)
+
+
+def expand(config, host, weights=None, **loads):
+    """The points of one design that is made of these loads, and the notes."""
+    benchmarks = open_benchmarks(config)
+    expansion = Expansion(Elements(host.topology, ()), benchmarks, config, weights)
+    factors = {"workers": {"level": "work.initiator"}, "policy": {"level": "work.target"}}
+    document = {"experiment": "tried", "designs": {"d": {"loads": loads}}, "factors": factors}
+    return expansion.points(document), expansion.notes
+
+
+def work(policies, initiator=None, **more):
+    return {
+        "category": "memory_bandwidth",
+        "initiator": initiator or {"each_set_of": "node", "at_most_sets": 12},
+        "target": {"policies": policies, "weights_from": {"canonical": "memory_bandwidth"}},
+        "kernel": ["triad"],
+        **more,
+    }
+
+
+def even(name, workers):
+    """Weights that were measured for everybody: more on the workers."""
+    return {node: 3.0 if node in workers else 1.0 for node in range(8)}
+
+
+@given(st.integers(1, 12), st.integers(1, 300))
+def test_sets_are_of_every_size_different_and_no_more_than_asked(count, at_most):
+    found = sets_of_every_size(range(count), at_most)
+    assert found == sets_of_every_size(range(count), at_most)
+    assert len(set(found)) == len(found) == min(at_most, 2**count - 1)
+    assert found == sorted(found, key=len)
+    assert all(list(one) == sorted(set(one)) for one in found)
+    sizes = {len(one) for one in found}
+    if at_most >= count:
+        assert sizes == set(range(1, count + 1))
+    elif at_most > 1:
+        assert {1, count} <= sizes
+
+
+@given(st.integers(2, 12), st.integers(2, 300))
+def test_the_more_sets_of_a_size_there_are_the_more_are_taken(count, at_most):
+    found = [len(one) for one in sets_of_every_size(range(count), at_most)]
+    taken = {size: found.count(size) for size in set(found)}
+    for a in taken:
+        for b in taken:
+            if comb(count, a) > comb(count, b):
+                assert taken[a] >= taken[b] - 1
+
+
+@given(st.dictionaries(st.integers(0, 200), st.floats(0.0, 1e12), min_size=1))
+def test_shares_are_whole_parts_that_add_up_to_one(shares):
+    if not sum(shares.values()) > 0:
+        return
+    found = dict(in_parts(shares))
+    assert sum(round(share * 10_000) for share in found.values()) == 10_000
+    assert sum(found.values()) == pytest.approx(1.0, abs=1e-12)
+    total = sum(shares.values())
+    for node, share in shares.items():
+        assert abs(found.get(node, 0.0) - share / total) <= 1e-4
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_pages_lie_on_nodes_with_memory_alone(data, hbm_host):
+    host = Elements(hbm_host.topology, ())
+    with_units = [node.os_index for node in host.topology.initiators]
+    with_memory = {node.os_index for node in host.topology.targets}
+    workers = host.workers(data.draw(st.sets(st.sampled_from(with_units), min_size=1)))
+    name = data.draw(st.sampled_from(ALL))
+    measured = {node: st.floats(0.1, 10.0) for node in sorted(with_memory)}
+    weights = data.draw(st.fixed_dictionaries(measured))
+    target = policy_target(name, workers, host, lambda *_: weights)
+    assert set(target.nodes) <= with_memory
+    assert set(workers.nodes) <= set(with_units)
+    if target.shares is not None:
+        assert {node for node, _ in target.shares} <= set(target.nodes)
+        assert sum(share for _, share in target.shares) == pytest.approx(1.0)
+    if not POLICIES[name].over_all:
+        assert set(target.nodes) == set(workers.nodes)
+
+
+def test_a_worker_without_memory_takes_its_nearest_nodes(paper_host):
+    nodes = tuple(
+        replace(node, target=False, memory_bytes=0) if node.os_index == 3 else node
+        for node in paper_host.topology.nodes
+    )
+    host = Elements(replace(paper_host.topology, nodes=nodes), ())
+    [near] = worker_memory(host, host.workers([3]))
+    table = host.topology.distances
+    assert near != 3
+    assert table.between(3, near) == min(table.between(3, n) for n in range(8) if n != 3)
+    both = policy_target("uniform_workers", host.workers([3, 6]), host, None)
+    assert both.nodes == tuple(sorted({near, 6}))
+    assert policy_target("uniform_all", host.workers([3]), host, None).nodes == (
+        0,
+        1,
+        2,
+        4,
+        5,
+        6,
+        7,
+    )
+
+
+def test_sets_are_named_for_their_nodes_and_parse_back(config, paper_host):
+    points, _ = expand(config, paper_host, even, work=work(ALL))
+    assert len(points) == 12 * len(ALL)
+    for point in points:
+        [load] = point["loads"]
+        [name] = parse_point_name(point["point"])
+        assert name.initiator == load["initiator"]["name"] == point["factors"]["workers"]
+        assert name.target == load["target"]["name"] == point["factors"]["policy"]
+        nodes = load["initiator"]["nodes"]
+        single = len(nodes) == 1
+        assert name.initiator.startswith("node" if single else "nodes")
+        assert load["initiator"]["kind"] == ("node" if single else "nodes")
+        assert list(parse_cpu_list(name.initiator.lstrip("nodes"))) == nodes
+    sizes = {len(point["loads"][0]["initiator"]["nodes"]) for point in points}
+    assert sizes == set(range(1, 9))
+    assert any(point["point"] == "work=nodes0-7+uniform_all+triad" for point in points)
+
+
+def test_a_set_that_makes_up_a_package_is_called_by_its_nodes(config, paper_host):
+    [point], _ = expand(config, paper_host, work=work(["uniform_all"], {"names": ["nodes0-3"]}))
+    package = paper_host.topology.packages[0]
+    assert package.nodes == (0, 1, 2, 3)
+    assert point["loads"][0]["initiator"]["name"] == "nodes0-3"
+    assert point["loads"][0]["initiator"]["threads"] == len(package.cpus) // 2
+
+
+def test_a_placement_is_told_to_template_runner_and_table(config, paper_host):
+    points, _ = expand(config, paper_host, even, work=work(ALL, {"names": ["nodes0-1"]}))
+    loads = {point["factors"]["policy"]: point["loads"][0] for point in points}
+    assert loads["uniform_workers"]["target"]["shares"] == {"0": 0.5, "1": 0.5}
+    assert loads["uniform_workers"]["placement"]["shares"] == {"0": 0.5, "1": 0.5}
+    assert loads["uniform_all"]["target"]["shares"] == {str(n): 0.125 for n in range(8)}
+    assert loads["canonical"]["target"]["shares"]["0"] == 0.25
+    assert loads["bwap"]["target"]["shares"] == loads["canonical"]["target"]["shares"]
+    assert loads["bwap_uniform"]["target"]["shares"] == loads["uniform_all"]["target"]["shares"]
+    for name in ("first_touch", "autonuma"):
+        assert loads[name]["placement"]["shares"] is None
+        assert loads[name]["placement"]["memory_nodes"] == [0, 1]
+    settling = {name for name, load in loads.items() if load["placement"]["settles"]}
+    assert settling == {"autonuma", "bwap", "bwap_uniform"}
+    assert {load["target"]["kind"] for load in loads.values()} == {"policy"}
+    # The same work for all, or speeds would not compare.
+    assert len({load["memory_bytes"] for load in loads.values()}) == 1
+
+
+def test_the_variables_of_templates(config, paper_host):
+    host = Elements(paper_host.topology, ())
+    workers = host.workers([0, 2])
+    target = policy_target("uniform_workers", workers, host, None)
+    from chaosity.design.choices import Choice
+
+    benchmark = open_benchmarks(config)["memory_bandwidth"]
+    expansion = Expansion(host, open_benchmarks(config), config)
+    rule = config["stopping"]["memory_bandwidth"]
+    context = expansion.context(Choice(workers, target, "triad"), benchmark, rule)
+    assert context["target"]["policy"] == "uniform_workers"
+    assert context["target"]["shares_text"] == "0:0.5,2:0.5"
+    assert context["initiator"]["nodes"] == "0,2"
+    plain = expansion.context(Choice(workers, host.memory([0]), "triad"), benchmark, rule)
+    assert (plain["target"]["policy"], plain["target"]["shares_text"]) == (None, "")
+
+
+def test_what_was_not_measured_yet_is_left_out_and_said(config, paper_host):
+    points, notes = expand(config, paper_host, work=work(ALL))
+    had = {point["factors"]["policy"] for point in points}
+    assert had == set(ALL) - {"canonical", "canonical_contended", "bwap"}
+    assert all(note.startswith("tried, work: ") for note in notes)
+    [here] = [note for note in notes if "memory_bandwidth of this run measures them" in note]
+    assert "canonical and bwap left out" in here
+    assert "the next run adds these points" in here
+    [elsewhere] = [note for note in notes if "canonical_contended left out" in note]
+    assert "first, then this again" in elsewhere
+
+
+def test_weights_that_lack_a_node_are_not_known(config, paper_host):
+    points, _ = expand(
+        config, paper_host, lambda *_: {0: 1.0, 1: 1.0}, work=work(["canonical", "uniform_all"])
+    )
+    assert {point["factors"]["policy"] for point in points} == {"uniform_all"}
+
+
+def test_with_one_memory_node_there_is_nothing_to_place(config, paper_host):
+    nodes = tuple(
+        node if node.os_index == 0 else replace(node, target=False, memory_bytes=0)
+        for node in paper_host.topology.nodes
+    )
+    host = replace(paper_host, topology=replace(paper_host.topology, nodes=nodes))
+    points, notes = expand(config, host, even, work=work(ALL))
+    assert points == []
+    assert any("nothing to place" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (work(["canonnical"]), r"no policy 'canonnical'.*did you mean canonical"),
+        (work(["uniform_all"], {"names": ["node12"]}), "no initiator 'node12'"),
+        (work(["uniform_all"], {"names": ["nodes0-99"]}), "no initiator 'nodes0-99'"),
+        (
+            work(["uniform_all"], {"each": "node", "in_each_set_of": "node"}),
+            "in_each_set_of means loads that run together",
+        ),
+    ],
+)
+def test_bad_selectors_are_refused_in_a_sentence(config, paper_host, load, message):
+    with pytest.raises(UserError, match=message):
+        expand(config, paper_host, even, work=load)
+
+
+@pytest.mark.parametrize("name", ["node2", "nodes0,2", "nodes2-3"])
+def test_workers_need_processing_units(config, hbm_host, name):
+    with pytest.raises(
+        UserError, match=r"node 2 has no processing units; nodes that have some: node0, node1"
+    ):
+        expand(config, hbm_host, work=work(["uniform_all"], {"names": [name]}))
+
+
+def test_each_set_has_a_load_on_each_of_its_nodes(config, paper_host):
+    spec = {
+        "category": "memory_bandwidth",
+        "initiator": {"each": "node", "in_each_set_of": "node", "at_most_sets": 9},
+        "target": {"all": "node"},
+        "together": True,
+        "kernel": ["read"],
+    }
+    points, _ = expand(config, paper_host, work=spec)
+    assert len(points) == 9
+    seen = {len(point["loads"]): point for point in points}
+    assert set(seen) == set(range(1, 9))
+    assert seen[2]["point"] == "work=nodes0-1+nodes0-7+read"
+    assert seen[1]["point"] == "work=node0+nodes0-7+read"
+    assert seen[2]["factors"]["workers"] == "nodes0-1"
+    for point in points:
+        names = [load["initiator"]["name"] for load in point["loads"]]
+        assert len(set(names)) == len(names)
+        assert all(load["target"]["nodes"] == list(range(8)) for load in point["loads"])
+        assert point["factors"]["workers"] == parse_point_name(point["point"])[0].initiator
+
+
+def test_a_buffer_on_each_node_leaves_room_for_those_of_all_loads(config, paper_host):
+    host = Elements(paper_host.topology, ())
+    rule = {**config["working_set"], "times_last_level_cache": 0, "at_least_bytes": 2**50}
+    expansion = Expansion(host, open_benchmarks(config), {**config, "working_set": rule})
+    memory = min(host.memory_bytes(node) for node in range(8))
+    for together in (1, 2, 8):
+        size = expansion.bytes_per_node(host.workers([0]), host.memory(range(8)), together)
+        assert size == pytest.approx(memory / 2 / together, abs=2 * 1024**2)
+
+
+def test_of_each_level_at_most_some_are_taken(config, paper_host):
+    points, _ = expand(
+        config, paper_host, work=work(["uniform_all"], {"each": "node", "at_most": 2})
+    )
+    assert [point["factors"]["workers"] for point in points] == ["node0", "node7"]
+
+
+def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
+    benchmarks = open_benchmarks(config)
+    document = benchmarks["memory_bandwidth"].document
+    source = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}
+    benchmarks["memory_bandwidth"].document = {
+        **document,
+        "metrics": {"path_bandwidth_bytes_per_second": source},
+    }
+    host = Elements(paper_host.topology, ())
+    spec = {
+        "category": "memory_bandwidth",
+        "initiator": {"names": ["node1"]},
+        "target": {"all": "node"},
+        "kernel": ["read"],
+    }
+    [point] = Expansion(host, benchmarks, config).points(
+        {"experiment": "tried", "designs": {"d": {"loads": {"work": spec}}}}
+    )
+    by_node = point["loads"][0]["target"]["by_node"]
+    assert by_node["1"] == {"relation": "same_node", "distance": 10}
+    assert by_node["0"]["relation"] == "same_package"
+    assert by_node["7"] == {
+        "relation": "other_package",
+        "distance": paper_host.topology.distances.between(1, 7),
+    }
+
+
+def test_weights_are_measured_for_the_sets_that_are_placed():
+    """The notes of a plan name the experiments, and these measure just those sets."""
+    read = {
+        name: yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text())
+        for name in known_names(EXPERIMENTS)
+    }
+    placed = 0
+    for document in read.values():
+        for design in document["designs"].values():
+            for load in design["loads"].values():
+                target = load["target"] if isinstance(load["target"], dict) else {}
+                for source in target.get("weights_from", {}).values():
+                    assert source in read
+                    placed += 1
+                    for other in read[source]["designs"].values():
+                        for paths in other["loads"].values():
+                            sets = paths["initiator"]
+                            if "in_each_set_of" in sets and "each_set_of" in load["initiator"]:
+                                assert sets["at_most_sets"] == load["initiator"]["at_most_sets"]
+    assert placed

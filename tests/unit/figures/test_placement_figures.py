@@ -1,0 +1,117 @@
+"""Contended paths and placements: from the experiments' files to their figures."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from chaosity.benchmarks import open_benchmarks
+from chaosity.benchmarks.template import Benchmark
+from chaosity.config import load_experiment, read_config
+from chaosity.design.elements import Elements
+from chaosity.design.expand import Expansion
+from chaosity.figures import draw
+from chaosity.store.tidy import COLUMNS, Outcome, rows_of_outcome
+from chaosity.topology import discover
+from chaosity.weights import contended_matrix
+
+MACHINE = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
+BY_NODE = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}
+
+
+@pytest.fixture(scope="module")
+def elements():
+    return Elements(discover(str(MACHINE)), ())
+
+
+@pytest.fixture(scope="module")
+def measured(elements):
+    """Points and rows of an experiment on the server of document 000, with made-up values."""
+    config = read_config()
+    benchmarks = open_benchmarks(config)
+    plain = benchmarks["memory_bandwidth"].document
+    for category, metrics, kernels in (
+        ("contended_paths", {"path_bandwidth_bytes_per_second": BY_NODE}, ["read"]),
+        (
+            "placed_workload",
+            {"elements_per_second": {"progress": True}},
+            ["triad", "gather", "stencil", "spmv"],
+        ),
+    ):
+        document = copy.deepcopy(plain) | {"category": category, "metrics": metrics}
+        document["kernels"] = {name: {"name": name, "arrays": 3} for name in kernels}
+        benchmarks[category] = Benchmark(document, {})
+    rule = config["stopping"]["memory_bandwidth"]
+    stopping = {**config["stopping"], "contended_paths": rule, "placed_workload": rule}
+
+    def measure(name):
+        expansion = Expansion(
+            elements,
+            benchmarks,
+            {**config, "stopping": stopping},
+            lambda _, workers: {node: 2.0 if node in workers else 1.0 for node in range(8)},
+        )
+        points = expansion.points(load_experiment(name))
+        assert expansion.notes == []
+        rows = []
+        for point in points:
+            told = {"host": "milan", "configuration": "nps4", **point}
+            values = {load["name"]: dict(made_up(load, len(point["loads"])))
+                      for load in point["loads"]}  # fmt: skip
+            for replicate in (1, 2):
+                rows += rows_of_outcome(told, replicate, Outcome("valid", values=values))
+        return points, pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+    return measure
+
+
+def made_up(load, loads):
+    """Values by metric: a path gets less of far nodes and the more workers there are."""
+    for metric, source in load["metrics"].items():
+        if "by_node" in source:
+            yield (
+                metric,
+                {
+                    node: 20e9 / place["distance"] / loads
+                    for node, place in load["target"]["by_node"].items()
+                },
+            )
+        else:
+            yield metric, 1e9 * (1 + len(load["target"]["nodes"]))
+
+
+def drawn(name, table, folder):
+    files = draw([load_experiment(name)], table, {}, folder)
+    assert [file.problem for file in files] == [None] * len(files)
+    return {file.name: file for file in files}
+
+
+def test_contended_paths_are_drawn_and_give_weights(measured, tmp_path):
+    points, table = measured("contended_paths")
+    assert {len(point["loads"]) for point in points} == set(range(1, 9))
+    figures = drawn("contended_paths", table, tmp_path)
+    assert set(figures) == {"contended_paths", "contended_paths_by_workers"}
+    for point in points:
+        workers = [load["initiator"]["nodes"][0] for load in point["loads"]]
+        matrix = contended_matrix(table, workers)
+        assert matrix.initiators == tuple(workers)
+        assert len(matrix.samples) == 8 * len(workers)
+
+
+def test_placements_are_drawn_by_policy_and_workers(measured, tmp_path):
+    points, table = measured("page_placement")
+    alone = [point for point in points if len(point["loads"]) == 1]
+    assert len(alone) == 12 * 8 * 4  # sets, policies, programs
+    beside = [point for point in points if len(point["loads"]) == 2]
+    assert len(beside) == 2 * 8 * 4
+    for point in beside:
+        work = next(load for load in point["loads"] if load["role"] == "work")
+        other = next(load for load in point["loads"] if load["role"] == "beside")
+        assert set(work["initiator"]["nodes"]) | set(other["target"]["nodes"]) == set(range(8))
+        assert not set(work["initiator"]["nodes"]) & set(other["target"]["nodes"])
+        assert point["factors"]["beside"] == other["initiator"]["name"]
+    figures = drawn("page_placement", table, tmp_path)
+    assert {"placed_triad", "placed_spmv", "placed_beside", "cost_of_placement"} <= set(figures)

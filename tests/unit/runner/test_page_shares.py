@@ -1,0 +1,111 @@
+"""Pages in shares: judged by the kernel's account, and by the last look where they move."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.runner import process, verify
+from chaosity.runner.run import PointError, memory_available, wanted_shares
+
+MIB = 2**20
+
+
+def placed(make_point, wanted, seen, **placement):
+    """The check of a load whose pages the kernel saw on nodes, in MiB."""
+    [load] = make_point(memory_bytes=64 * MIB)["loads"]
+    load["placement"] |= {"shares": wanted, "memory_nodes": [0, 1], "settles": False, **placement}
+    by_node = {node: size * MIB for node, size in seen.items()}
+    return verify.memory_placed(
+        {**load, "placement_seen": {"threads": [], "memory_bytes_by_node": by_node}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "passed"),
+    [
+        ({"0": 75, "1": 25}, True),
+        ({"0": 76, "1": 24}, True),
+        ({"0": 77.5, "1": 22.5}, False),
+        ({"0": 100}, False),
+        ({"0": 75, "1": 24, "2": 1}, True),
+        ({"0": 74, "1": 23, "2": 3}, False),
+    ],
+)
+def test_every_node_has_its_share_within_two_per_cent(make_point, seen, passed):
+    found = placed(make_point, {"0": 0.75, "1": 0.25}, seen)
+    assert found["passed"] is passed
+    assert found["decisive"]
+
+
+def test_the_node_that_is_farthest_off_is_named(make_point):
+    found = placed(make_point, {"0": 0.75, "1": 0.25}, {"0": 50, "1": 40, "2": 10})
+    assert found["detail"].startswith("node 0 has 50.00 % of")
+    assert "75.00 % were wanted" in found["detail"]
+
+
+def test_where_pages_move_only_strangers_are_refused(make_point):
+    wanted = {"0": 0.5, "1": 0.5}
+    assert placed(make_point, wanted, {"0": 99, "1": 1}, settles=True)["passed"]
+    assert not placed(make_point, wanted, {"0": 50, "2": 50}, settles=True)["passed"]
+
+
+def test_where_the_kernel_decides_the_nodes_alone_count(make_point):
+    assert placed(make_point, None, {"0": 3, "1": 97})["passed"]
+    assert not placed(make_point, None, {"0": 3, "3": 97})["passed"]
+
+
+@given(
+    st.dictionaries(st.integers(0, 20).map(str), st.integers(1, 1000), min_size=1),
+    st.dictionaries(st.integers(0, 20).map(str), st.integers(0, 1000), min_size=1),
+)
+def test_shares_are_right_when_no_node_is_farther_off_than_allowed(wanted, seen):
+    if not sum(seen.values()):
+        return
+    shares = {node: part / sum(wanted.values()) for node, part in wanted.items()}
+    total = sum(seen.values())
+    off = max(abs(seen.get(node, 0) / total - shares.get(node, 0.0)) for node in {*shares, *seen})
+    found = verify.as_shared("pages", shares, seen)
+    assert found["passed"] is (off <= verify.SHARE_TOLERANCE)
+
+
+def test_the_room_that_is_needed_follows_the_shares(make_point):
+    assert wanted_shares({"memory_nodes": [0, 3]}) == {0: 0.5, 3: 0.5}
+    shares = {"memory_nodes": [0, 3], "shares": {"0": 0.9, "3": 0.1}}
+    assert wanted_shares(shares) == {0: 0.9, 3: 0.1}
+    point = make_point(memory_bytes=1024)
+    point["loads"][0]["placement"] |= {"shares": {"77": 1.0}}
+    with pytest.raises(PointError, match="node 77 has no memory"):
+        memory_available(point)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("settles", [True, False])
+def test_what_settles_is_looked_at_again_before_it_is_stopped(
+    make_point, tmp_path, monkeypatch, settles
+):
+    """The first look sees all on node 0, any later one has them moved to node 1."""
+    looks = iter([{"0": 4096}] + [{"1": 4096}] * 99)
+    seen = SimpleNamespace(
+        memory_by_node=lambda *_: next(looks), process_threads=process.placement.process_threads
+    )
+    monkeypatch.setattr(process, "placement", seen)
+    [spec] = make_point()["loads"]
+    spec["placement"] |= {"settles": settles}
+    load = process.Load(spec, tmp_path)
+    load.start(lock=sys.stdin.fileno() if sys.stdin.isatty() else 1)
+    load.wait_ready(20)
+    load.release()
+    load.stop()
+    load.finish()
+    found = load.report()["placement_seen"]
+    if settles:
+        assert found["memory_bytes_by_node_at_first"] == {"0": 4096}
+        assert found["memory_bytes_by_node"] == {"1": 4096}
+    else:
+        assert found["memory_bytes_by_node"] == {"0": 4096}
+        assert "memory_bytes_by_node_at_first" not in found

@@ -1,0 +1,186 @@
+"""Weights of paths that were measured with all workers at once, kept, and compared."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from measured_paths import NODES, alone, table, together
+
+from chaosity.cli import chaosity
+from chaosity.errors import UserError
+from chaosity.kept_weights import KeptWeights, same
+from chaosity.statistics import load_counts
+from chaosity.store import write_table
+from chaosity.topology import discover
+from chaosity.weights import canonical_weights, compare_weights, contended_matrix, rank_placements
+from chaosity.weights.contended import PATH_BANDWIDTH
+from chaosity.weights.ranking import rank_correlation
+
+
+@pytest.fixture
+def folder(tmp_path, root):
+    """Results of the server of document 000, before anything was measured."""
+    topology = discover(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
+    (tmp_path / "topology.json").write_text(json.dumps(topology.to_json()))
+    (tmp_path / "topology.xml").write_text("<topology/>")
+    return tmp_path
+
+
+def measured(folder, *parts):
+    write_table(table(*parts), folder / "measurements.parquet")
+    return folder
+
+
+def test_a_set_of_workers_has_the_matrix_of_its_own_point():
+    found = table(together([0]), together([0, 1], lambda i, t: 1e9 * (1 + i + t)), alone())
+    matrix = contended_matrix(found, [1, 0])
+    assert matrix.initiators == (0, 1)
+    assert matrix.targets == tuple(NODES)
+    assert matrix.median(1, 2) == 4e9
+    assert canonical_weights(matrix, [0, 1])[0] == pytest.approx(1 / 36)
+    assert contended_matrix(found, [0]).median(0, 0) == 20e9
+    assert contended_matrix(found, [0, 2]) is None
+
+
+def test_what_failed_is_not_measured():
+    assert contended_matrix(table(together([0, 1], status="failed")), [0, 1]) is None
+
+
+def test_a_load_that_is_told_by_node_is_one_load():
+    found = table(together([3]), together([0, 1]))
+    assert sorted(set(load_counts(found))) == [1.0, 2.0]
+
+
+def test_nothing_is_known_before_anything_was_measured(folder):
+    weights = KeptWeights(folder)
+    assert weights("canonical", (0, 1)) is None
+    weights.write()
+    assert not weights.path.exists()
+
+
+def test_weights_are_computed_written_and_read_elsewhere(folder):
+    weights = KeptWeights(measured(folder, alone(), together([0, 1])))
+    found = weights("canonical", (0,))
+    assert found == pytest.approx({0: 40 / 110, **dict.fromkeys(range(1, 8), 10 / 110)})
+    assert weights("canonical_contended", (0, 1))[0] == pytest.approx(1 / 8)
+    assert weights("canonical_contended", (0, 2)) is None
+    weights.write()
+    (folder / "measurements.parquet").unlink()
+    elsewhere = KeptWeights(folder, anew=False)
+    assert elsewhere("canonical", (0,)) == found
+    assert elsewhere("canonical", (1,)) is None
+    kept = json.loads(weights.path.read_text())["weights"]
+    assert kept["canonical"]["0"]["source"] == "triad of tried, tried"
+    assert kept["canonical_contended"]["0-1"]["source"] == "all_at_once, all workers at once"
+    assert kept["canonical"]["0"]["since"].endswith("Z")
+
+
+def test_a_little_noise_keeps_them_and_a_change_does_not(folder):
+    first = KeptWeights(measured(folder, alone()))
+    found = first("canonical", (0,))
+    first.write()
+    text = first.path.read_text()
+    again = KeptWeights(measured(folder, alone(local=41e9)))
+    assert again("canonical", (0,)) == found
+    again.write()
+    assert first.path.read_text() == text
+    changed = KeptWeights(measured(folder, alone(local=60e9)))
+    assert changed("canonical", (0,))[0] == pytest.approx(60 / 130)
+    changed.write()
+    assert first.path.read_text() != text
+
+
+def test_what_was_not_asked_for_this_time_is_kept_too(folder):
+    first = KeptWeights(measured(folder, alone()))
+    first("canonical", (0,))
+    first.write()
+    second = KeptWeights(folder)
+    second("canonical", (1,))
+    second.write()
+    assert set(json.loads(second.path.read_text())["weights"]["canonical"]) == {"0", "1"}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"other": 1}'])
+def test_a_file_that_holds_no_weights(folder, text):
+    (folder / "weights.json").write_text(text)
+    with pytest.raises(UserError, match="holds no weights; delete it"):
+        KeptWeights(folder)
+
+
+@given(st.dictionaries(st.integers(0, 9), st.floats(0, 1), min_size=1), st.floats(-0.1, 0.1))
+def test_shares_are_the_same_when_none_moved_by_more_than_allowed(shares, step):
+    node = min(shares)
+    moved = {**shares, node: shares[node] + step}
+    assert same(shares, moved) == (abs(moved[node] - shares[node]) <= 0.02)
+    assert not same(shares, {**shares, 99: 0.0})
+
+
+def test_both_weights_stand_side_by_side():
+    found = table(alone(), together([0], lambda i, t: 30e9 if t == 0 else 10e9))
+    own = contended_matrix(found, [0])
+    compared = compare_weights(_alone_matrix(), own, [0])
+    node, difference = compared.largest_difference
+    assert node == 0
+    assert difference == pytest.approx(40 / 110 - 30 / 100)
+    assert compared.expected["canonical_contended"] == pytest.approx(100e9)
+    assert compared.expected["canonical"] == pytest.approx(30e9 / (40 / 110))
+
+
+def _alone_matrix():
+    rows = alone()
+    contended = [{**one, "metric": PATH_BANDWIDTH, "point": "p", "load": "paths"} for one in rows]
+    return contended_matrix(table(contended), list(NODES))
+
+
+def run(*arguments):
+    found = CliRunner().invoke(chaosity, ["weights", *arguments])
+    if found.exception and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    return found.output
+
+
+def test_the_command_takes_a_table_and_prints_both(folder):
+    path = str(measured(folder, alone(), together([0, 1])) / "measurements.parquet")
+    said = run(path, "--workers", "0,1")
+    assert "Measured in two ways" in said
+    assert "each path alone" in said and "all workers at once" in said
+    assert "They differ most for node" in said
+    found = json.loads(run(path, "--workers", "0,1", "--json"))["contended"]
+    assert set(found["weights"]) == {"canonical", "canonical_contended"}
+    assert sum(found["weights"]["canonical_contended"].values()) == pytest.approx(1.0)
+    assert found["largest_difference"]["share"] >= 0.0
+    assert set(found["expected_bandwidth_bytes_per_second"]) == set(found["weights"])
+
+
+def test_the_command_says_that_the_paths_were_not_measured_at_once(folder):
+    path = str(measured(folder, alone()) / "measurements.parquet")
+    assert "were not measured with all of them at once" in run(path, "--workers", "0,1")
+    assert json.loads(run(path, "--workers", "0,1", "--json"))["contended"] is None
+    with pytest.raises(UserError, match="knows its units"):
+        run(path, "--workers", "0", "--unit", "MB/s")
+
+
+def test_a_perfect_order_and_one_that_says_nothing():
+    found = rank_correlation([1, 2, 3, 4, 5, 6], [10, 20, 30, 40, 50, 60])
+    assert (found.n, found.correlation) == (6, pytest.approx(1.0))
+    assert found.low == pytest.approx(1.0)
+    for expected in ([1, 1, 1, 1, 1, 1], [1, 2, 3, 4]):
+        found = rank_correlation(expected, list(range(len(expected))))
+        assert found.correlation is found.low is None
+
+
+def test_the_interval_holds_the_correlation_and_is_the_same_each_time():
+    expected = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    seen = [2.0, 1.0, 4.0, 3.0, 6.0, 5.0, 8.0, 7.0]
+    found = rank_correlation(expected, seen)
+    assert -1.0 <= found.low < found.correlation < found.high <= 1.0
+    assert rank_correlation(expected, seen) == found
+
+
+def test_placements_without_bandwidth_cannot_be_ranked():
+    with pytest.raises(UserError, match="holds no bandwidth_bytes_per_second"):
+        rank_placements(_alone_matrix(), table(together([0])))

@@ -1,0 +1,94 @@
+"""What a run plans to place: nothing weighted before it was measured, and the same elsewhere."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from measured_paths import alone, table, together
+
+from chaosity.campaign import Campaign
+from chaosity.config import read_config
+from chaosity.design import plan as planning
+from chaosity.store import write_table
+
+WEIGHTED = {"canonical", "canonical_contended", "bwap"}
+EXPERIMENT = {
+    "experiment": "placed",
+    "designs": {
+        "alone": {
+            "loads": {
+                "work": {
+                    "category": "memory_bandwidth",
+                    "kernel": ["triad"],
+                    "initiator": {"names": ["nodes0-1"]},
+                    "target": {
+                        "policies": ["uniform_workers", *sorted(WEIGHTED)],
+                        "weights_from": {
+                            "canonical": "memory_bandwidth",
+                            "canonical_contended": "contended_paths",
+                        },
+                    },
+                }
+            }
+        }
+    },
+    "factors": {"policy": {"level": "work.target"}},
+}
+
+
+@pytest.fixture
+def campaign(tmp_path, root, monkeypatch):
+    """Makes the campaign of a run over a machine that is a file, which can be planned."""
+    machine = root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"
+    hosts = {"milan": {"chaosity_topology": str(machine)}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    monkeypatch.setattr(planning, "load_experiment", lambda _name: EXPERIMENT)
+    config = {
+        **read_config(),
+        "inventory": str(tmp_path / "hosts.yml"),
+        "results": str(tmp_path / "results"),
+        "experiments": ["memory_bandwidth"],
+    }
+    return lambda **options: Campaign(config, root=root, **options)
+
+
+def shares(found):
+    """Shares of each policy that a campaign plans."""
+    points = found.plans["milan"].points
+    return {p["factors"]["policy"]: p["loads"][0]["target"]["shares"] for p in points}
+
+
+def test_the_second_run_adds_what_the_first_one_measured(campaign):
+    first = campaign()
+    folder = first.folder("milan")
+    assert set(shares(first)) == {"uniform_workers"}
+    assert not (folder / "weights.json").exists()
+    notes = json.loads((folder / "plan.json").read_text())["notes"]
+    assert any("memory_bandwidth of this run measures them" in note for note in notes)
+    assert any("run contended_paths first" in note for note in notes)
+    write_table(table(alone(), together([0, 1])), folder / "measurements.parquet")
+    second = campaign()
+    assert set(shares(second)) == {"uniform_workers", *WEIGHTED}
+    assert json.loads((folder / "plan.json").read_text())["notes"] == []
+    # A job elsewhere reads what was kept, and knows the same points.
+    (folder / "measurements.parquet").unlink()
+    elsewhere = campaign(discover=False)
+    assert elsewhere.plans["milan"].digest == second.plans["milan"].digest
+
+
+def test_a_matrix_that_was_measured_again_asks_for_no_placement(campaign):
+    folder = campaign().folder("milan")
+    digests = []
+    for value in (10e9, 10.3e9, 2e9):  # of every worker from node 7
+        rows = [{**one, "value": value} if one["target"] == "node7" else one for one in alone()]
+        write_table(table(rows), folder / "measurements.parquet")
+        digests.append(campaign().plans["milan"].digest)
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_job_elsewhere_computes_nothing(campaign):
+    folder = campaign().folder("milan")
+    write_table(table(alone()), folder / "measurements.parquet")
+    assert set(shares(campaign(discover=False))) == {"uniform_workers"}
