@@ -23,6 +23,7 @@ SCHEMAS = ROOT / "workflow" / "schemas"
 CONFIG = ROOT / "workflow" / "config" / "config.yaml"
 EXPERIMENTS = ROOT / "workflow" / "experiments"
 BENCHMARKS = ROOT / "templates" / "benchmarks"
+COUNTERS = ROOT / "templates" / "counters"
 PUBLISHED = ROOT / "templates" / "published"
 # Keys of the config that hold nothing but numbers. Snakemake (9.27) reads what stands within braces
 # on its command line (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
@@ -129,8 +130,19 @@ def load_experiment(name: str, where: str = "config, experiments") -> dict[str, 
 
 
 def load_benchmark(name: str, where: str = "config, benchmarks") -> dict[str, Any]:
-    """A benchmark's YAML file, checked."""
-    return named_document(BENCHMARKS, name, where, "benchmark")
+    """A benchmark's YAML file, checked.
+
+    Raises:
+        UserError: a metric asks for a counter that the file does not list.
+    """
+    document = named_document(BENCHMARKS, name, where, "benchmark")
+    listed = document.get("counters", [])
+    for metric, source in document["metrics"].items():
+        if "counter" in source and source["counter"] not in listed:
+            place = f"{relative(BENCHMARKS)}/{name}.yaml, metrics.{metric}"
+            remedy = closest(source["counter"], listed)
+            raise UserError(f"{source['counter']!r} is not among `counters`", place, remedy)
+    return document
 
 
 def relative(path: Path) -> str:

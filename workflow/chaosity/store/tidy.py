@@ -75,7 +75,7 @@ class Outcome:
         reason: why it is not valid.
         order: its place in the random order.
         measured_at: when it ended, UTC.
-        values: of each metric of each load, by the loads' names; empty unless valid.
+        readings: of each metric of each load, by the loads' names; empty unless valid.
         seen_nodes: where the kernel saw the pages of each load, as a list such as 0-1.
     """
 
@@ -83,7 +83,7 @@ class Outcome:
     reason: str | None = None
     order: int | None = None
     measured_at: str | None = None
-    values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    readings: Mapping[str, Mapping[str, values.Reading]] = field(default_factory=dict)
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -109,7 +109,6 @@ def rows_of_outcome(point: Mapping[str, Any], replicate: int, outcome: Outcome) 
         "replicate": replicate,
         "order": outcome.order,
         "status": outcome.status,
-        "reason": outcome.reason,
         "measured_at": outcome.measured_at,
     }
     for load in point["loads"]:
@@ -121,8 +120,9 @@ def rows_of_outcome(point: Mapping[str, Any], replicate: int, outcome: Outcome) 
             "seen_nodes": outcome.seen_nodes.get(load["name"]),
         }
         for metric in load["metrics"]:
-            value = outcome.values.get(load["name"], {}).get(metric)
-            yield {**common, **own, "metric": metric, "value": value}
+            read = outcome.readings.get(load["name"], {})
+            value, reason = read.get(metric, (None, outcome.reason))
+            yield {**common, **own, "metric": metric, "value": value, "reason": reason}
 
 
 def read_outcome(path: Path, point: Mapping[str, Any]) -> Outcome:
@@ -141,10 +141,10 @@ def read_outcome(path: Path, point: Mapping[str, Any]) -> Outcome:
 def outcome_of(record: Mapping[str, Any]) -> Outcome:
     """What a record says, its values computed from the raw output."""
     status, reason = record["verdict"]["status"], record["verdict"]["reason"]
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, values.Reading]] = {}
     if status == records.VALID:
         try:
-            found = values.of_record(record)
+            found = values.readings(record)
         except ExtractionError as error:
             status, reason = records.FAILED, str(error)
     seen = {load["name"]: seen_nodes(load) for load in record["loads"]}
