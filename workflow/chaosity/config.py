@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
 from chaosity.errors import UserError
+from chaosity.units import has_unit
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "workflow" / "schemas"
@@ -126,7 +127,31 @@ def load_experiment(name: str, where: str = "config, experiments") -> dict[str, 
     place = f"{relative(EXPERIMENTS)}/{name}.yaml"
     for index, figure in enumerate(document.get("figures", [])):
         validate(figure, "figure", f"{place}, figures.{index}")
+    check_relative(document, place)
     return document
+
+
+def check_relative(document: Mapping[str, Any], where: str) -> None:
+    """Check what an experiment's derived metrics are called and of which load they are.
+
+    Raises:
+        UserError: there is no such load, a name is taken, or it says a unit, which no ratio has.
+    """
+    loads = {load for design in document["designs"].values() for load in design["loads"]}
+    names = set()
+    for index, entry in enumerate(document.get("relative", [])):
+        place, name = f"{where}, relative.{index}", entry["name"]
+        if entry["load"] not in loads:
+            known = closest(entry["load"], loads)
+            raise UserError(f"there is no load {entry['load']!r}", place, known)
+        if name in names or name == entry["metric"]:
+            raise UserError(f"the name {name!r} is taken", place, "choose another")
+        if has_unit(name):
+            raise UserError(
+                f"the name {name!r} says a unit, and a ratio has none", place,
+                "leave the unit out, or let the name end in _ratio",
+            )  # fmt: skip
+        names.add(name)
 
 
 def load_benchmark(name: str, where: str = "config, benchmarks") -> dict[str, Any]:

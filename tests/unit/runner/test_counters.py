@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -75,9 +76,8 @@ def test_what_the_kernel_refuses_keeps_its_reason_and_the_others_count():
 @pytest.mark.real
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up its rights")
 def test_without_rights_the_reason_says_what_to_change():
-    with open("/proc/sys/kernel/perf_event_paranoid") as file:
-        if int(file.read()) < 1:
-            pytest.skip("anybody may count here")
+    if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 1:
+        pytest.skip("anybody may count here")
     text = (
         "import json, os, sys\n"
         "from chaosity.runner.counters import Counters\n"

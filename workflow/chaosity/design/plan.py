@@ -17,6 +17,7 @@ from chaosity.components import drive_component
 from chaosity.config import closest, load_experiment
 from chaosity.design.elements import DriveRef, Elements
 from chaosity.design.expand import Expansion, Point
+from chaosity.design.relative import with_references
 from chaosity.design.selectors import evenly
 from chaosity.errors import UserError
 from chaosity.records import rewrite
@@ -106,8 +107,13 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of all points and their order."""
-        listed = [[point["definition"], point["orders"]] for point in self.points]
+        """A fingerprint of all points, their order, and what their derived metrics are ratios to.
+
+        It stands in plan.json, so the tidy table is made anew when one of these changes.
+        """
+        listed = [
+            [point["definition"], point["orders"], point.get("relative")] for point in self.points
+        ]
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
 
     def summary(self) -> dict[str, Any]:
@@ -216,6 +222,7 @@ def plan_host(
         taken = evenly(found, config["sample"].get(name, len(found)))
         if len(taken) < len(found):
             notes.append(f"{name}: a sample of {len(taken)} of {len(found)} points, evenly spread")
+        taken = with_references(experiment, taken, expansion.choices.notes)
         points += [
             {"host": host.name, "configuration": host.configuration, **point} for point in taken
         ]

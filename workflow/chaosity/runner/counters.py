@@ -1,8 +1,8 @@
 """Counts the processor's events while a load runs, by perf_event_open(2).
 
 Events are counted on the load's processing units and not for its processes: its threads are pinned
-there, nothing else is measured meanwhile, and what a tool starts after its threads are up is counted
-as well. That takes root, CAP_PERFMON or a `kernel.perf_event_paranoid` below 1.
+there, nothing else is measured meanwhile, and what a tool starts later is counted as well. That
+takes root, CAP_PERFMON or a `kernel.perf_event_paranoid` below 1.
 
 A counter is a list of events with signs, since some processors tell what comes from remote caches
 only as a difference. What cannot be counted keeps the kernel's reason, and the point stays valid.
@@ -22,8 +22,8 @@ from typing import Any
 
 from chaosity.runner.extract import ExtractionError
 
-# Numbers of the system call by architecture (each kernel's table of system calls), for Python has no
-# function for it.
+# Numbers of the system call by architecture (the kernel's tables of system calls), for Python has
+# no function for it.
 SYSTEM_CALL = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
 # From the kernel's include/uapi/linux/perf_event.h.
 RAW = 4  # PERF_TYPE_RAW: an event of the processor, as its manual numbers it
