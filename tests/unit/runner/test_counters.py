@@ -120,9 +120,8 @@ def test_a_load_is_counted_from_its_release_to_its_stop(make_point, start):
     assert 0.15e9 * cpus < found["clock_count"][0] <= lasted * cpus * 1.01
     assert found["switches_count"][0] >= 10  # it sleeps 5 ms at a time
     assert found["misses_count"] == (None, "this machine has no such counter (ENOENT)")
-    [check] = [one for one in record["verdict"]["checks"] if one["name"] == "memory: misses_count"]
-    assert check["passed"] is None and not check["decisive"]
-    assert check["detail"].startswith("not measured: this machine")
+    names = {check["name"] for check in record["verdict"]["checks"]}
+    assert "memory: clock_count" in names and "memory: misses_count" not in names
 
 
 def count(value, enabled=100, running=100, sign=1, cpu=0):
