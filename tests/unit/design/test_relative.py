@@ -194,3 +194,27 @@ def test_the_order_of_the_points_makes_no_difference(every):
     points = [study_point(*one) for one in every]
     assert references(points, {"threads": 1}) == references(sorted(
         points, key=lambda point: point["point"]), {"threads": 1})  # fmt: skip
+
+
+def test_a_factor_that_names_a_side_frees_that_side_alone():
+    policies = ("first_touch", "uniform_workers", "uniform_all")
+    document = {
+        "experiment": "placed",
+        "designs": {"all": {"loads": {"work": {
+            "category": "c", "initiator": {"growing": "machine"}, "target": {"names": policies},
+        }}}},
+        "factors": {"policy": {"level": "work.target"}},
+        "relative": [{"name": "gain", "load": "work", "metric": "runs_per_second",
+                      "to": {"policy": "uniform_workers"}}],
+    }  # fmt: skip
+    points = []
+    for policy, cores in itertools.product(policies, CORES):
+        point = study_point("sort", "vanilla", cores)
+        [load] = point["loads"]
+        target = {**load["target"], "name": policy, "kind": "policy"}
+        points.append({"point": f"{policy}-{cores}", "loads": [{**load, "target": target}],
+                       "factors": {"policy": policy}})  # fmt: skip
+    for point in with_references(document, points, Notes()):
+        [one] = point["relative"]
+        cores = point["point"].rpartition("-")[2]
+        assert one["to"]["point"] == f"uniform_workers-{cores}"

@@ -188,7 +188,8 @@ def _of_factor(spec: Mapping[str, Any], level: Any, own: str) -> Iterator[str]:
     if "mode" in spec:
         yield f"{spec['mode']}.together" if spec["mode"] == own else f"{spec['mode']}.*"
         return
-    sides = spec["relation"] if "relation" in spec else [spec.get("level") or spec["count"]]
+    [told] = spec.values()  # one side of a load, or several
+    sides = [told] if isinstance(told, str) else told
     others = [side.partition(".")[0] for side in sides if side.partition(".")[0] != own]
     yield from (f"{role}.*" for role in others) if level in _ABSENT else sides
 
