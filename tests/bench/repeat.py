@@ -49,7 +49,8 @@ def points(config: dict) -> list[dict]:
 
 def measure(config: dict, repeat: int) -> dict[str, Estimate]:
     """Median and interval of every point, in one repeat."""
-    ordered = in_order(points(config), config["replicates"], repeat)
+    chosen = points(config)
+    ordered = in_order(chosen, [config["replicates"]] * len(chosen), repeat)
     turns = sorted(
         (order, replicate, number)
         for number, point in enumerate(ordered)

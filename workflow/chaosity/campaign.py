@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from chaosity.config import check_config
-from chaosity.design import Host, Plan, plan_host
+from chaosity.design import Host, Plan, plan_host, replicates_of
 from chaosity.errors import UserError
 from chaosity.hosts import discover_hosts, read_hosts
 from chaosity.kept_weights import KeptWeights
@@ -200,11 +200,10 @@ class Campaign:
     def records(self, host: str) -> list[str]:
         """Paths of all records that a host's plan asks for."""
         folder = self.folder(host)
-        plan = self.plans[host]
         return [
             f"{folder}/{point['experiment']}/{point['point']}/rep{replicate}.json"
-            for point in plan.points
-            for replicate in range(1, plan.replicates + 1)
+            for point in self.plans[host].points
+            for replicate in replicates_of(point)
         ]
 
 

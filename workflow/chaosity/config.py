@@ -17,12 +17,14 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
 from chaosity.errors import UserError
+from chaosity.units import has_unit
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "workflow" / "schemas"
 CONFIG = ROOT / "workflow" / "config" / "config.yaml"
 EXPERIMENTS = ROOT / "workflow" / "experiments"
 BENCHMARKS = ROOT / "templates" / "benchmarks"
+COUNTERS = ROOT / "templates" / "counters"
 PUBLISHED = ROOT / "templates" / "published"
 # Keys of the config that hold nothing but numbers. Snakemake (9.27) reads what stands within braces
 # on its command line (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
@@ -125,12 +127,47 @@ def load_experiment(name: str, where: str = "config, experiments") -> dict[str, 
     place = f"{relative(EXPERIMENTS)}/{name}.yaml"
     for index, figure in enumerate(document.get("figures", [])):
         validate(figure, "figure", f"{place}, figures.{index}")
+    check_relative(document, place)
     return document
 
 
+def check_relative(document: Mapping[str, Any], where: str) -> None:
+    """Check what an experiment's derived metrics are called and of which load they are.
+
+    Raises:
+        UserError: there is no such load, a name is taken, or it says a unit, which no ratio has.
+    """
+    loads = {load for design in document["designs"].values() for load in design["loads"]}
+    names = set()
+    for index, entry in enumerate(document.get("relative", [])):
+        place, name = f"{where}, relative.{index}", entry["name"]
+        if entry["load"] not in loads:
+            known = closest(entry["load"], loads)
+            raise UserError(f"there is no load {entry['load']!r}", place, known)
+        if name in names or name == entry["metric"]:
+            raise UserError(f"the name {name!r} is taken", place, "choose another")
+        if has_unit(name):
+            raise UserError(
+                f"the name {name!r} says a unit, and a ratio has none", place,
+                "leave the unit out, or let the name end in _ratio",
+            )  # fmt: skip
+        names.add(name)
+
+
 def load_benchmark(name: str, where: str = "config, benchmarks") -> dict[str, Any]:
-    """A benchmark's YAML file, checked."""
-    return named_document(BENCHMARKS, name, where, "benchmark")
+    """A benchmark's YAML file, checked.
+
+    Raises:
+        UserError: a metric asks for a counter that the file does not list.
+    """
+    document = named_document(BENCHMARKS, name, where, "benchmark")
+    listed = document.get("counters", [])
+    for metric, source in document["metrics"].items():
+        if "counter" in source and source["counter"] not in listed:
+            place = f"{relative(BENCHMARKS)}/{name}.yaml, metrics.{metric}"
+            remedy = closest(source["counter"], listed)
+            raise UserError(f"{source['counter']!r} is not among `counters`", place, remedy)
+    return document
 
 
 def relative(path: Path) -> str:

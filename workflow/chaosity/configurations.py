@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from chaosity.config import check_config
-from chaosity.design import plan_host
+from chaosity.design import plan_host, replicates_of
 from chaosity.errors import UserError
 from chaosity.hosts import InventoryHost, read_host, read_inventory
 from chaosity.kept_weights import KeptWeights
@@ -80,7 +80,7 @@ class Configurations:
         return sum(
             not self._measured(host.name, configuration, point, replicate)
             for point in plan.points
-            for replicate in range(1, plan.replicates + 1)
+            for replicate in replicates_of(point)
         )
 
     def _measured(

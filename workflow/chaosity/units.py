@@ -60,6 +60,11 @@ def _suffix(metric: str) -> str | None:
     return max(matching, key=len, default=None)
 
 
+def has_unit(metric: str) -> bool:
+    """Whether a metric's name says a unit; any other is a plain number, such as a ratio."""
+    return _suffix(metric) not in (None, "_ratio")
+
+
 def scale_of(metric: str, values: Iterable[float]) -> Scale:
     """The one scale in which all these values of a metric are shown.
 

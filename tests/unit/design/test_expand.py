@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -12,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks import open_benchmarks
+from chaosity.campaign import Campaign
 from chaosity.config import load_experiment
-from chaosity.design import Host, parse_point_name, plan_host
+from chaosity.design import Host, parse_point_name, plan_host, replicates_of
+from chaosity.design import plan as plan_module
 from chaosity.design.elements import Elements
 from chaosity.design.expand import Expansion
 from chaosity.design.plan import in_order
@@ -134,14 +137,63 @@ def test_every_real_machine_can_be_planned(config, shared, file):
             assert set(load["placement"]["memory_nodes"]) <= nodes
 
 
-@given(st.integers(0, 40), st.integers(1, 5), st.integers(0, 2**31))
-def test_order_is_a_permutation_within_each_block(count, replicates, seed):
-    points = [{"point": str(i)} for i in range(count)]
+@given(st.lists(st.integers(1, 6), max_size=40), st.integers(0, 2**31))
+def test_order_is_a_permutation_within_each_block(replicates, seed):
+    points = [{"point": str(i)} for i in range(len(replicates))]
     ordered = in_order(points, replicates, seed)
-    for block in range(replicates):
-        places = sorted(point["orders"][block] for point in ordered)
-        assert places == list(range(block * count, (block + 1) * count))
+    assert [len(point["orders"]) for point in ordered] == replicates
+    assert [list(replicates_of(point))[-1] for point in ordered] == replicates
+    before = 0
+    for block in range(max(replicates, default=0)):
+        places = [point["orders"][block] for point in ordered if len(point["orders"]) > block]
+        assert sorted(places) == list(range(before, before + len(places)))
+        before += len(places)
     assert ordered == in_order(points, replicates, seed)
+
+
+def test_an_experiment_may_be_measured_more_often_than_the_others(
+    config, paper_host, monkeypatch, tmp_path
+):
+    often = {**load_experiment("latency_matrix"), "replicates": 5}
+    monkeypatch.setattr(
+        plan_module,
+        "load_experiment",
+        lambda name: often if name == "latency_matrix" else load_experiment(name),
+    )
+    asked = {**config, "experiments": ["latency_matrix", "bandwidth_scaling"], "replicates": 3}
+    plan = plan_host(paper_host, asked)
+    summary = plan.summary()
+    one, other = (summary["experiments"][name] for name in asked["experiments"])
+    assert one["measurements"] == 5 * one["points"]
+    assert other["measurements"] == 3 * other["points"]
+    assert summary["measurements"] == one["measurements"] + other["measurements"]
+    assert plan.estimated_seconds == pytest.approx(
+        one["estimated_seconds"] + other["estimated_seconds"]
+    )
+    # More replicates in the config count for all, and the first blocks are as they were without.
+    assert {len(p["orders"]) for p in plan_host(paper_host, {**asked, "replicates": 6}).points} == {
+        6
+    }
+    monkeypatch.undo()
+    usual = {p["point"]: p["orders"] for p in plan_host(paper_host, asked).points}
+    assert all(p["orders"][:3] == usual[p["point"]] for p in plan.points)
+
+
+def test_all_records_of_a_plan_are_asked_for():
+    points = [{"experiment": "e", "point": name} for name in ("a", "b")]
+    plan = SimpleNamespace(points=in_order(points, [2, 4], 1))
+    campaign = SimpleNamespace(plans={"h": plan}, folder=lambda _: "results/h/nps1")
+    expected = [f"results/h/nps1/e/{name}/rep{n}.json" for name, n in
+                [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]]  # fmt: skip
+    assert Campaign.records(campaign, "h") == expected
+
+
+def test_how_often_is_no_part_of_what_a_point_is(config, paper_host, monkeypatch):
+    document = load_experiment("latency_matrix")
+    asked = {**config, "experiments": ["latency_matrix"]}
+    before = [point["definition"] for point in plan_host(paper_host, asked).points]
+    monkeypatch.setattr(plan_module, "load_experiment", lambda _: {**document, "replicates": 9})
+    assert [point["definition"] for point in plan_host(paper_host, asked).points] == before
 
 
 @settings(max_examples=25, deadline=None)

@@ -63,6 +63,14 @@ def test_what_records_note_is_counted():
     assert check.text.startswith("not met in 33 % of 42 records, for example ±1.71 %")
 
 
+def test_an_experiment_that_was_measured_once_is_named_beside_others():
+    whole = synthetic.small().tidy()
+    once = whole[(whole["experiment"] != "interference") | (whole["replicate"] == 1)]
+    assert "Replicates" not in checks(tidy=whole)
+    assert "every point of interference was" in checks(tidy=once)["Replicates"].text
+    assert "every point was" in checks(tidy=whole[whole["replicate"] == 1])["Replicates"].text
+
+
 def test_no_drive_is_no_fault():
     tidy = synthetic.small().tidy()
     check = checks(tidy=tidy[tidy["load"] == "memory"])["Drives"]

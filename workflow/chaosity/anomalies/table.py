@@ -27,7 +27,14 @@ from chaosity.anomalies.sets import set_anomalies
 from chaosity.anomalies.structure import ENOUGH_CELLS, Packages
 from chaosity.anomalies.sweeps import CONCURRENT, sweep_anomalies, sweep_rows
 from chaosity.anomalies.tables import slices
-from chaosity.statistics import SLOWER, less_is_better, load_counts, plain, valid
+from chaosity.statistics import (
+    SLOWER,
+    is_performance,
+    less_is_better,
+    load_counts,
+    plain,
+    valid,
+)
 from chaosity.store import node_matrices
 from chaosity.topology import parse_cpu_list
 from chaosity.units import count, metric_words
@@ -110,6 +117,7 @@ def analyse_table(tidy: pd.DataFrame, machine: Machine | None = None) -> Finding
     """
     machine = machine or Machine()
     table = plain(tidy)
+    table = table[table["metric"].map(is_performance).astype(bool)]
     rows = valid(table[load_counts(table) == 1]) if len(table) else table
     looked = _Looked()
     structure = "not measured"

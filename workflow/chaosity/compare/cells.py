@@ -27,7 +27,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.statistics import LOAD, POINT, asked, less_is_better, plain, valid
+from chaosity.statistics import (
+    LOAD,
+    POINT,
+    asked,
+    is_performance,
+    less_is_better,
+    plain,
+    valid,
+)
 
 PLACE, CLASS = "place", "class"
 OWN, OTHER = "own node", "other nodes"
@@ -78,13 +86,14 @@ class Cell:
 
 
 def prepared(tidy: pd.DataFrame) -> pd.DataFrame:
-    """A selection with the columns that matching needs; every status is kept.
+    """What a selection says of hardware, with the columns that matching needs, in every status.
 
     Adds `asked` (what was varied; where it is there the history's fingerprint too), `company` and
     `company_class` (what ran beside the load, "" where nothing did), `context` (factors that name
     no place) and `part` (the relation).
     """
     rows = plain(tidy)
+    rows = rows[rows["metric"].map(is_performance).astype(bool)]
     kinds = asked(rows)
     if "asked" in rows:  # of the history
         kinds = kinds + " " + rows["asked"].fillna("").astype(str)

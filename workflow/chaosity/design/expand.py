@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from chaosity.benchmarks import Benchmark
+from chaosity.benchmarks import Benchmark, counters_of
 from chaosity.design.choices import Choice, Choices, Chosen, Group
 from chaosity.design.elements import Elements, Initiator, Target
 from chaosity.design.naming import point_name
@@ -112,8 +112,11 @@ class Expansion:
         memory = benchmark.document["placement"]["memory"]
         near = self.host.local_memory(initiator)
         responder = {"responder": one.responder.name} if one.responder else {}
+        counted = benchmark.document.get("counters")
+        facts = self.host.topology.host
         return {
             **load,
+            **({"counters": counters_of(counted, facts, benchmark.where)} if counted else {}),
             "role": group.role,
             "levels": {**responder, **levels},
             "initiator": side_facts(initiator),

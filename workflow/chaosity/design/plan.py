@@ -18,6 +18,7 @@ from chaosity.config import closest, load_experiment
 from chaosity.design.elements import DriveRef, Elements
 from chaosity.design.expand import Expansion, Point
 from chaosity.design.policies import Weights
+from chaosity.design.relative import with_references
 from chaosity.design.sets import evenly
 from chaosity.errors import UserError
 from chaosity.records import rewrite
@@ -87,7 +88,11 @@ def extra_component(path: str) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured on one host."""
+    """What is to be measured on one host.
+
+    `replicates` is what the config asks for; points of some experiments are measured more often,
+    see `replicates_of`.
+    """
 
     host: Host
     points: tuple[Point, ...]
@@ -99,12 +104,17 @@ class Plan:
     @property
     def estimated_seconds(self) -> float:
         """How long all points and replicates take."""
-        return self.replicates * sum(point["estimated_seconds"] for point in self.points)
+        return sum(len(replicates_of(point)) * point["estimated_seconds"] for point in self.points)
 
     @property
     def digest(self) -> str:
-        """A fingerprint of all points and their order."""
-        listed = [[point["definition"], point["orders"]] for point in self.points]
+        """A fingerprint of all points, their order, and what their derived metrics are ratios to.
+
+        It stands in plan.json, so the tidy table is made anew when one of these changes.
+        """
+        listed = [
+            [point["definition"], point["orders"], point.get("relative")] for point in self.points
+        ]
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
 
     def summary(self) -> dict[str, Any]:
@@ -114,15 +124,16 @@ class Plan:
             one = experiments.setdefault(
                 point["experiment"], {"points": 0, "measurements": 0, "estimated_seconds": 0.0}
             )
+            number = len(replicates_of(point))
             one["points"] += 1
-            one["measurements"] += self.replicates
-            one["estimated_seconds"] += self.replicates * point["estimated_seconds"]
+            one["measurements"] += number
+            one["estimated_seconds"] += number * point["estimated_seconds"]
         return {
             "host": self.host.name,
             "configuration": self.host.configuration,
             "points": len(self.points),
             "replicates": self.replicates,
-            "measurements": self.replicates * len(self.points),
+            "measurements": sum(len(replicates_of(point)) for point in self.points),
             "estimated_seconds": self.estimated_seconds,
             "experiments": experiments,
             "notes": list(self.notes),
@@ -152,18 +163,32 @@ class Plan:
         done.write_text(self.digest)  # last, so that a plan cut short is written again
 
 
-def in_order(points: Sequence[Point], replicates: int, seed: int) -> list[Point]:
+def replicates_of(point: Point) -> range:
+    """Numbers of the replicates of a planned point: 1, 2, ..."""
+    return range(1, 1 + len(point["orders"]))
+
+
+def in_order(points: Sequence[Point], replicates: Sequence[int], seed: int) -> list[Point]:
     """Give each point its place in the random order of every replicate block.
 
     All of replicate 1 comes before all of replicate 2, so that drift of the host falls on whole
-    blocks, and the order within a block is a seeded permutation of its own.
+    blocks, and the order within a block is a seeded permutation of its own. The last blocks hold
+    only the points that are measured that often.
+
+    Args:
+        points: all points of a host.
+        replicates: how often each is measured.
+        seed: of the permutations.
     """
     orders: list[list[int]] = [[] for _ in points]
-    for block in range(replicates):
-        places = list(range(len(points)))
+    before = 0
+    for block in range(max(replicates, default=0)):
+        own = [order for order, number in zip(orders, replicates, strict=True) if number > block]
+        places = list(range(len(own)))
         random.Random(f"{seed}/{block}").shuffle(places)
-        for point, place in enumerate(places):
-            orders[point].append(block * len(points) + place)
+        for order, place in zip(own, places, strict=True):
+            order.append(before + place)
+        before += len(own)
     return [{**point, "orders": order} for point, order in zip(points, orders, strict=True)]
 
 
@@ -188,25 +213,30 @@ def plan_host(
     elements = Elements(host.topology, host.drives(results))
     expansion = Expansion(elements, open_benchmarks(config), config, weights)
     points: list[Point] = []
+    often: list[int] = []
     notes: list[str] = []
     for name in config["sample"]:
         if name not in config["experiments"]:
             known = closest(name, config["experiments"])
             raise UserError(f"{name!r} is not among the experiments", "config, sample", known)
     for name in experiments or config["experiments"]:
-        found = expansion.points(load_experiment(name))
+        experiment = load_experiment(name)
+        found = expansion.points(experiment)
         if not found:
             notes.append(f"{name}: has no point on this host")
         taken = evenly(found, config["sample"].get(name, len(found)))
         if len(taken) < len(found):
             notes.append(f"{name}: a sample of {len(taken)} of {len(found)} points, evenly spread")
+        taken = with_references(experiment, taken, expansion.choices.notes)
         points += [
             {"host": host.name, "configuration": host.configuration, **point} for point in taken
         ]
+        replicates = max(config["replicates"], experiment.get("replicates", 1))
+        often += [replicates] * len(taken)
     if not points:
         listed = ", ".join(experiments or config["experiments"])
         raise UserError("no experiment has a point on this host", f"host {host.name}: {listed}")
-    ordered = in_order(points, config["replicates"], config["seed"])
+    ordered = in_order(points, often, config["seed"])
     notes = [*expansion.notes, *notes]
     replicates, seed = config["replicates"], config["seed"]
     return Plan(host, tuple(ordered), tuple(notes), replicates, seed, config["stopping"])

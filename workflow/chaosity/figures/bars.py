@@ -91,7 +91,7 @@ def draw_bars(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
         _draw_bar(axes, bar, limits, f"mark-{number}")
         texts[f"mark-{number}"] = hover(bar.row, cells, limits.scale)
     if states:
-        words = {"failed": "failed", "missing": "not measured yet"}
+        words = {"failed": "failed", "missing": "not measured yet", "unmeasured": "not measured"}
         legend_row(sheet, left, height - 0.13, [(state, words[state]) for state in sorted(states)])
     return figure, texts
 

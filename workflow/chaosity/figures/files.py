@@ -25,8 +25,9 @@ from chaosity.figures.places import text_place
 from chaosity.figures.sentences import sentence
 from chaosity.figures.spec import FigureSpec, specs_of
 from chaosity.figures.svg import annotate
-from chaosity.figures.values import Limits, failures, limits_of
+from chaosity.figures.values import Limits, failures, limits_of, unmeasured
 from chaosity.records import write_atomically
+from chaosity.statistics import UNMEASURED
 
 MANIFEST = "figures.json"
 _PNG_DOTS_PER_INCH = 200
@@ -58,6 +59,7 @@ class FigureFile:
             a table, which is not drawn, None but for its CSV.
         numbers: file name of the numbers of a curve; None for other kinds.
         tables: what stands below the drawing, or instead of it, as text.
+        unmeasured: reasons why marks have no value, though nothing failed.
     """
 
     name: str
@@ -75,6 +77,7 @@ class FigureFile:
     csv: str | None
     numbers: str | None = None
     tables: tuple[TextTable, ...] = ()
+    unmeasured: tuple[str, ...] = ()
 
 
 def draw(
@@ -125,7 +128,7 @@ def read_figures(directory: Path) -> list[FigureFile]:
         FigureFile(
             **{
                 **entry,
-                **{name: tuple(entry[name]) for name in ("labels", "failed")},
+                **{name: tuple(entry[name]) for name in ("labels", "failed", "unmeasured")},
                 "tables": tuple(map(TextTable.of, entry["tables"])),
             }
         )
@@ -192,7 +195,7 @@ def _write(cells: Cells, limits: Limits, directory: Path, said: str | None = Non
     """Draw one figure and write its three files; without a sentence, one is computed."""
     spec = cells.spec
     said = said or sentence(cells, limits.scale)
-    drawn = spec.kind in _DRAW
+    drawn = spec.kind in _DRAW and not (cells.cells["status"] == UNMEASURED).all()
     if drawn:
         _write_drawing(cells, limits, directory, said)
     _write_csv(figure_data(cells), directory / f"{spec.name}.csv")
@@ -210,6 +213,7 @@ def _write(cells: Cells, limits: Limits, directory: Path, said: str | None = Non
         source=spec.source,
         labels=tuple(cells.labels),
         failed=tuple(failures(cells)),
+        unmeasured=tuple(unmeasured(cells)),
         marks=int((cells.cells["status"] == "valid").sum()),
         svg=f"{spec.name}.svg" if drawn else None,
         png=f"{spec.name}.png" if drawn else None,

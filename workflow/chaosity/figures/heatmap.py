@@ -46,6 +46,7 @@ _LEAST_WIDTH = 6.2  # room for a title in one line and for the colour bar with t
 _STATES = {
     "failed": "failed",
     "missing": "not measured yet",
+    "unmeasured": "not measured",
     "absent": "not part of the experiment",
 }
 # Black and white stand out equally well on a colour of this relative luminance (WCAG 2.2).
@@ -89,7 +90,7 @@ def draw_heatmap(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
 
 
 def _state(cell: Cell | None) -> str:
-    """How a cell is drawn: valid, failed, missing (planned) or absent (never meant)."""
+    """How a cell is drawn: valid, failed, missing (planned), unmeasured or absent (never meant)."""
     return "absent" if cell is None else str(cell["status"])
 
 

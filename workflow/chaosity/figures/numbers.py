@@ -28,7 +28,8 @@ class TextCell:
     Attributes:
         text: short.
         detail: the rest, such as interval and n; empty without.
-        state: valid, failed, missing, absent, or odd for what is not as it was asked for.
+        state: valid, failed, missing, unmeasured, absent, or odd for what is not as it was asked
+            for.
     """
 
     text: str
@@ -150,7 +151,7 @@ def _value(cell: Mapping[str, Any] | None, scale: Scale) -> TextCell:
         shown = cell["median"] / scale.factor
         decimals = 0 if shown >= 99.95 else 1 if shown >= 9.995 else 2
         return TextCell(f"{shown:.{decimals}f}", numbers_of(cell, scale))
-    text = {"failed": "failed", "missing": "\N{EN DASH}"}[cell["status"]]
+    text = "failed" if cell["status"] == "failed" else "\N{EN DASH}"
     return TextCell(text, numbers_of(cell, scale), cell["status"])
 
 

@@ -8,8 +8,15 @@ import pandas as pd
 
 from chaosity.figures.cells import Cells
 from chaosity.figures.clauses import compare_clause, curve_clause, order_clause, scatter_clause
-from chaosity.figures.values import numbers_of, panel_title, words_of
-from chaosity.statistics import Estimate, block_ratio, cells_differ, less_is_better
+from chaosity.figures.values import numbers_of, panel_title, unmeasured, words_of
+from chaosity.statistics import (
+    UNMEASURED,
+    Estimate,
+    block_ratio,
+    cells_differ,
+    is_performance,
+    less_is_better,
+)
 from chaosity.units import Scale, count, metric_words, percent
 
 _MOST_TARGETS = 0.8  # failed cells are no reason not to compare
@@ -29,6 +36,8 @@ def sentence(cells: Cells, scale: Scale) -> str:
         scale: the unit in which it shows it.
     """
     valid = cells.cells[cells.cells["status"] == "valid"]
+    if valid.empty and (cells.cells["status"] == UNMEASURED).all():
+        return f"Not measured: {'; '.join(unmeasured(cells))}."
     if valid.empty:
         return f"No valid value: {count(len(cells.cells), 'mark')} failed or not measured."
     if len(valid) == 1:
@@ -89,10 +98,14 @@ def _range(valid: pd.DataFrame, cells: Cells, scale: Scale, differ: bool | None)
             f"no difference between the {count(len(valid), 'mark')} detected at n = {n}: all lie "
             f"between {scale.number(low)} and {scale.text(high)}"
         )
+    if best["median"] == worst["median"]:
+        return f"all marks have {scale.text(best['median'])}"
     change = worst["median"] / best["median"] - 1.0
+    judged = is_performance(cells.spec.metric)  # a count is neither good nor bad
+    first, last = ("best", "worst") if judged else ("highest", "lowest")
     return (
-        f"best is {words_of(best, cells.axes)} with {scale.text(best['median'])}, "
-        f"worst {words_of(worst, cells.axes)} with {scale.text(worst['median'])} "
+        f"{first} is {words_of(best, cells.axes)} with {scale.text(best['median'])}, "
+        f"{last} {words_of(worst, cells.axes)} with {scale.text(worst['median'])} "
         f"({percent(abs(change))} {'less' if more else 'more'})"
     )
 

@@ -17,6 +17,12 @@ _TITLE_LINE, _LINE = 0.185, 0.135
 _EMPTY: dict[str, dict[str, Any]] = {
     "failed": {"facecolor": "white", "hatch": "//////", "edgecolor": style.HATCH, "linewidth": 0.6},
     "missing": {"facecolor": style.UNMEASURED, "edgecolor": "white", "linewidth": 0.9},
+    "unmeasured": {
+        "facecolor": "white",
+        "hatch": "....",
+        "edgecolor": style.HATCH,
+        "linewidth": 0.6,
+    },
     "absent": {"facecolor": "white", "edgecolor": style.UNMEASURED, "linewidth": 0.6},
 }
 Entry = TypeVar("Entry")

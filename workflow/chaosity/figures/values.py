@@ -12,6 +12,7 @@ import pandas as pd
 
 from chaosity.figures.cells import Axis, Cells
 from chaosity.figures.places import Place, place_of
+from chaosity.statistics import UNMEASURED
 from chaosity.units import Scale, count, metric_words, scale_of
 
 # A colour scale spans at least this share of its top value, so that noise of a few per cent does
@@ -133,6 +134,8 @@ def numbers_of(cell: Mapping[str, Any], scale: Scale) -> str:
     if cell["status"] == "failed":
         reason = cell["reason"] or "no reason recorded"
         return f"failed in {count(int(cell['n_failed']), 'replicate')}: {reason}"
+    if cell["status"] == UNMEASURED:
+        return f"not measured: {cell['reason'] or 'no reason recorded'}"
     if cell["status"] != "valid":
         return "not measured yet"
     text = scale.text(cell["median"])
@@ -205,4 +208,15 @@ def failures(cells: Cells) -> list[str]:
         f"{cell['point'] if cells.spec.plotted else words_of(cell, cells.axes)}: "
         f"{cell['reason'] or 'no reason recorded'}"
         for cell in failed
+    ]
+
+
+def unmeasured(cells: Cells) -> list[str]:
+    """One line a reason for which marks have no value, with how many these are of how many."""
+    without = cells.cells[cells.cells["status"] == UNMEASURED]
+    reasons = without["reason"].fillna("no reason recorded").value_counts(sort=False)
+    total = len(cells.cells)
+    return [
+        reason if number == total else f"{reason} ({number} of {count(total, 'mark')})"
+        for reason, number in reasons.items()
     ]

@@ -211,12 +211,15 @@ def _balancing(system: Document) -> Check:
 
 
 def _replicates(tidy: pd.DataFrame) -> Check | None:
-    if tidy.empty or tidy["replicate"].max() > 1:
+    most = tidy.groupby("experiment", sort=False)["replicate"].max()
+    once = [name.replace("_", " ") for name in most.index[most == 1]]
+    if not once:
         return None
+    which = "every point" if len(once) == len(most) else f"every point of {', '.join(once)}"
     return Check(
         "Replicates",
         WARNING,
-        "every point was measured once: no interval can be given and no difference be trusted",
+        f"{which} was measured once: no interval can be given and no difference be trusted",
         "Set `replicates` to 3 or more.",
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from chaosity.report.runs import Run
 from chaosity.report.trust import trust
 from chaosity.statistics import plain
 from chaosity.store import LeftOut
-from chaosity.units import binary_bytes, metric_words, quantity, scale_of
+from chaosity.units import binary_bytes, count, metric_words, quantity, scale_of
 
 # A longer table is better read from the CSV than from the page.
 _MOST_ROWS = 320
@@ -110,7 +110,7 @@ def build_context(
         resources=tuple(resources(table)),
         trust=tuple(trust(table, runs, config)),
         experiments=tuple(
-            _experiment(each, drawn, figures, output, explained) for each in experiments
+            _experiment(each, drawn, figures, output, explained, table) for each in experiments
         ),
         drawing=shown,
         drawing_pixels=round(width_of(shown or "") or 0),
@@ -146,6 +146,7 @@ def _experiment(
     folder: Path,
     output: Path,
     explained: Mapping[str, tuple[AnalysisSection, ...]],
+    rows: pd.DataFrame,
 ) -> ExperimentSection:
     own = [figure for figure in drawn if figure.experiment == document["experiment"]]
     return ExperimentSection(
@@ -156,7 +157,18 @@ def _experiment(
         without_points=tuple(f.title for f in own if not f.csv and not f.problem),
         broken=tuple(Fact(f.title, f.problem) for f in own if f.problem),
         analysis=explained.get(document["experiment"], ()),
+        unmeasured=tuple(_unmeasured(rows[rows["experiment"] == document["experiment"]])),
     )
+
+
+def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
+    """A line for each metric of a load that has no value in valid rows, and reason for that."""
+    without = rows[(rows["status"] == "valid") & rows["value"].isna()]
+    for (load, metric), own in without.groupby(["load", "metric"], sort=False):
+        of_all = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
+        for reason, number in own["reason"].value_counts(sort=False).items():
+            part = "" if number == of_all else f" ({number} of {count(int(of_all), 'value')})"
+            yield f"{metric_words(metric)} of {load}: not measured: {reason}{part}"
 
 
 def _figure(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
@@ -184,6 +196,8 @@ def _figure(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
         links=links,
         table=_table(folder / str(figure.csv)) if svg else None,
         tables=figure.tables,
+        # A figure without any value says so in its sentence.
+        unmeasured=figure.unmeasured if figure.marks else (),
     )
 
 

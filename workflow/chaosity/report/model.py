@@ -66,13 +66,15 @@ class FigureSection:
     links: tuple[Fact, ...]
     table: Table | None
     tables: tuple[TextTable, ...] = ()
+    unmeasured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ExperimentSection:
     """An experiment with its figures, titles of those without points, and those with an error.
 
-    `analysis` says what explains the differences between its values.
+    `analysis` says what explains the differences between its values, `unmeasured` which metrics
+    have no value, and why.
     """
 
     name: str
@@ -82,6 +84,7 @@ class ExperimentSection:
     without_points: tuple[str, ...]
     broken: tuple[Fact, ...]
     analysis: tuple[AnalysisSection, ...] = ()
+    unmeasured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from chaosity.statistics import (
     asked,
     cells_differ,
     cost_of_company,
+    is_performance,
     less_is_better,
     load_counts,
     summarise,
@@ -139,10 +140,10 @@ def _part_of(rows: pd.DataFrame) -> pd.Series:
 
 
 def _alone(tidy: pd.DataFrame) -> pd.DataFrame:
-    """Rows of points with a single load."""
+    """Rows of points with a single load that say what the machine can do."""
     if tidy.empty:
         return tidy
-    return tidy[load_counts(tidy) == 1]
+    return tidy[(load_counts(tidy) == 1) & tidy["metric"].map(is_performance)]
 
 
 def _level_of(rows: pd.DataFrame) -> pd.Series:

@@ -56,9 +56,13 @@ def _points(tidy: pd.DataFrame) -> str:
 
 
 def _order(tidy: pd.DataFrame, config: Mapping[str, Any]) -> str:
-    number = int(tidy["replicate"].max()) if len(tidy) else 0
+    most = tidy.groupby("experiment", sort=False)["replicate"].max().astype(int)
+    least = int(most.min()) if len(most) else 0
+    more = [f"{number} of {name.replace('_', ' ')}" for name, number in most.items()
+            if number > least]  # fmt: skip
+    text = count(least, "replicate block") + (f" ({', '.join(more)})" if more else "")
     seed = config.get("seed")
-    text = f"{count(number, 'replicate block')}, each point once a block in a random order"
+    text += ", each point once a block in a random order"
     return text + (f" (seed {seed})" if seed is not None else "")
 
 

@@ -100,7 +100,10 @@ def values(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[Any]:
 def number(source: Mapping[str, Any], outputs: Mapping[str, str]) -> float:
     """The one figure a source stands for, in SI units."""
     try:
-        numbers = [float(value) for value in values(source, outputs)]
+        found = values(source, outputs)
+        if any(value is None for value in found):
+            raise ExtractionError("the tool gave no value")
+        numbers = [float(value) for value in found]
     except (TypeError, ValueError) as error:
         if isinstance(error, ExtractionError):
             raise

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.runner import placement
+from chaosity.runner.counters import Counters
 from chaosity.runner.extract import ExtractionError, json_lines
 from chaosity.runner.progress import Series, sample_lines
 
@@ -53,6 +54,7 @@ class Load:
         self.signalled: str | None = None
         self.returncode: int | None = None
         self.processor_seconds = 0.0
+        self.counters = Counters({}, ())
 
     @property
     def barrier(self) -> bool:
@@ -82,6 +84,10 @@ class Load:
             raise LoadError(f"{program} is not installed; run ansible-playbook provision.yml")
         self.stderr = (self.folder / ".stderr").open("w+b")
         self.version = ask_version(self.spec["needs"])
+        cpus = placement.parse_cpus(self.spec["placement"]["cpus"])
+        self.counters = Counters(self.spec.get("counters", {}), cpus)
+        if not self.barrier:
+            self.counters.start()
         try:
             self.process = subprocess.Popen(
                 self.spec["command"],
@@ -136,7 +142,8 @@ class Load:
         self.look()
 
     def release(self) -> None:
-        """Open the barrier."""
+        """Open the barrier, and count from here on."""
+        self.counters.start()
         try:
             assert self.process.stdin is not None
             self.process.stdin.write(b"go\n")
@@ -201,6 +208,7 @@ class Load:
         if pid == 0:
             return True
         self.ended = time.monotonic()
+        self.counters.stop()
         self.returncode = self.process.returncode = os.waitstatus_to_exitcode(status)
         self.processor_seconds = usage.ru_utime + usage.ru_stime
         return False
@@ -215,6 +223,7 @@ class Load:
     def stop(self) -> None:
         """Ask the load to finish and report; where pages move, see where they came to lie."""
         if self.running() and self.signalled is None:
+            self.counters.stop()
             if self.settles:
                 self.look()
             self.signalled = self.spec["stop"]["signal"]
@@ -229,6 +238,7 @@ class Load:
                 self.send("KILL")
             time.sleep(0.002)
         self.reader.join(GRACE_SECONDS)
+        self.counters.close()
         self.stderr.seek(0)
         self.errors = self.stderr.read(OUTPUT_LIMIT_BYTES).decode(errors="replace")
         self.stderr.close()
@@ -260,6 +270,7 @@ class Load:
             "exit_status": self.returncode,
             "signalled": self.signalled,
             "placement_seen": self.placement_seen,
+            "counted": self.counters.counted,
             "outputs": self.outputs(),
         }
 

@@ -4,6 +4,8 @@ With one load the value is what the tool says of its whole run, where its benchm
 such a figure. With several loads it is the rate over the window in which **all** loads ran
 (docs/design.md, section 5); a load that reports no progress must then have run wholly inside the
 progress of all others, and its own figure counts.
+
+A metric that its benchmark file calls optional may have no value: then there is a reason instead.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chaosity.runner import progress
+from chaosity.runner import counters, progress
 from chaosity.runner.extract import ExtractionError, number
 
 # A metric's value: one, or one for each node of the target.
 Value = float | dict[str, float]
+# A value, or None and why there is none.
+Reading = tuple[Value | None, str | None]
 
 
 def offset(record: Mapping[str, Any]) -> float:
@@ -58,7 +62,7 @@ def each(value: Value) -> dict[str | None, float]:
     return dict(value) if isinstance(value, dict) else {None: value}
 
 
-def of_record(record: Mapping[str, Any]) -> dict[str, dict[str, Value]]:
+def of_record(record: Mapping[str, Any]) -> dict[str, dict[str, Value | None]]:
     """Value of every metric of every load, SI units: ``{load: {metric: value}}``.
 
     A metric by node has a value for each node of its target: ``{load: {metric: {node: value}}}``.
@@ -66,34 +70,67 @@ def of_record(record: Mapping[str, Any]) -> dict[str, dict[str, Value]]:
     Raises:
         ExtractionError: the raw output does not hold what the benchmark file promises.
     """
+    return {
+        load: {metric: value for metric, (value, _) in metrics.items()}
+        for load, metrics in readings(record).items()
+    }
+
+
+def readings(record: Mapping[str, Any]) -> dict[str, dict[str, Reading]]:
+    """Value of every metric of every load, or None with the reason.
+
+    Raises:
+        ExtractionError: a metric that is not optional has no value.
+    """
     series = all_series(record)
     common = window(record, series) if len(record["loads"]) > 1 else None
-    found: dict[str, dict[str, Value]] = {}
+    found: dict[str, dict[str, Reading]] = {}
     for load in record["loads"]:
         name = load["name"]
         found[name] = {}
         for metric, source in load["metrics"].items():
-            whole = source.get("progress") is not True
-            if "by_node" in source:
-                begin, end = common or progress.span(series[name])
-                found[name][metric] = progress.by_node(
-                    load["progress"],
-                    source,
-                    load["outputs"]["stdout"],
-                    begin,
-                    end,
-                    load["target"]["nodes"],
-                    load["initiator"]["threads"],
-                )
-            elif "quantile" in source:
-                begin, end = common or progress.span(series[name])
-                output = load["outputs"]["stdout"]
-                found[name][metric] = progress.quantile(
-                    load["progress"], source, output, begin, end
-                )
-            elif name in series and (common is not None or not whole):
-                begin, end = common or progress.span(series[name])
-                found[name][metric] = progress.rate(series[name], begin, end)
-            else:
-                found[name][metric] = number(source, load["outputs"])
+            try:
+                found[name][metric] = _value(load, metric, series.get(name), common), None
+            except ExtractionError as error:
+                if not may_be_unmeasured(source):
+                    raise
+                found[name][metric] = None, str(error)
     return found
+
+
+def may_be_unmeasured(source: Mapping[str, Any]) -> bool:
+    """Whether a point is valid without this metric: the file says so, or a counter gives it."""
+    return bool(source.get("optional") or "counter" in source)
+
+
+def _value(
+    load: Mapping[str, Any],
+    metric: str,
+    series: list[progress.Series] | None,
+    common: tuple[float, float] | None,
+) -> Value:
+    """Value of one metric; `series` is the load's progress, `common` the window of all loads."""
+    source = load["metrics"][metric]
+    if "counter" in source:
+        return counters.value(load.get("counted", {}), source["counter"])
+    if series is not None and "by_node" in source:
+        begin, end = common or progress.span(series)
+        nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
+        output = load["outputs"]["stdout"]
+        return progress.by_node(load["progress"], source, output, begin, end, nodes, threads)
+    if series is not None and "quantile" in source:
+        begin, end = common or progress.span(series)
+        return progress.quantile(load["progress"], source, load["outputs"]["stdout"], begin, end)
+    if series is not None and (source.get("progress") or (common and _is_progress(load, metric))):
+        begin, end = common or progress.span(series)
+        return progress.rate(series, begin, end)
+    return number(source, load["outputs"])
+
+
+def _is_progress(load: Mapping[str, Any], metric: str) -> bool:
+    """Whether a figure of the tool for its whole run is the rate that its progress gives too.
+
+    It is the only rate of the load; shares and counts are figures of the whole run in any company.
+    """
+    told = any(source.get("progress") for source in load["metrics"].values())
+    return metric.endswith("_per_second") and not told

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chaosity.records import check
-from chaosity.runner import progress, values
+from chaosity.runner import counters, progress, values
 from chaosity.runner.extract import ExtractionError
 from chaosity.runner.extract import values as extract_values
 from chaosity.runner.placement import parse_cpus
@@ -130,20 +130,38 @@ def placed_share(total: int, *, alone: bool) -> float:
     return MEMORY_SHARE if alone or total >= MEMORY_FLOOR_BYTES else 0.9
 
 
-def metric_bounds(load: Mapping[str, Any], found: Mapping[str, values.Value]) -> list[Check]:
-    """Every value is a positive number, and not more than the hardware can do."""
+def metric_bounds(load: Mapping[str, Any], found: Mapping[str, values.Reading]) -> list[Check]:
+    """Every value is a positive number, and not more than the hardware can do.
+
+    Counts and shares may be zero, where their benchmark file says so; a counter's always.
+    """
     checks = []
-    for metric, given in found.items():
-        bound = load["metrics"][metric].get("at_most")
+    for metric, (given, _) in found.items():
+        source = load["metrics"][metric]
+        bound = source.get("at_most")
+        may_be_zero = source.get("may_be_zero") or "counter" in source
+        if given is None:  # an optional one; its row of the table says why
+            continue
         for node, value in values.each(given).items():
             name = f"{load['name']}: {metric}" + (f" of node {node}" if node else "")
-            if not math.isfinite(value) or value <= 0:
+            if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_zero):
                 checks.append(check(name, False, f"{value} is no measurement"))
             elif bound is not None and value > bound:
                 checks.append(check(name, False, f"{value:.4g} is above the bound {bound:.4g}"))
             else:
                 limit = "no upper bound is known" if bound is None else f"at most {bound:.4g}"
                 checks.append(check(name, True, limit))
+    return checks
+
+
+def counters_shared(load: Mapping[str, Any]) -> list[Check]:
+    """Whether each counter counted all the time or took turns with others (a note)."""
+    checks = []
+    for name, counted in load.get("counted", {}).items():
+        share = counters.share_of_time(counted)
+        if share is not None and share < 1.0:
+            detail = f"it counted {100 * share:.1f} % of the time, and is scaled up"
+            checks.append(check(f"{load['name']}: {name}", False, detail, decisive=False))
     return checks
 
 
@@ -202,9 +220,10 @@ def whole(record: Mapping[str, Any]) -> list[Check]:
         checks += [exit_status(load), *did_what_was_asked(load)]
         checks += [threads_placed(load), memory_placed(load)]
     try:
-        found = values.of_record(record)
+        found = values.readings(record)
         for load in record["loads"]:
             checks += metric_bounds(load, found[load["name"]])
+            checks += counters_shared(load)
         checks += precision(record)
     except ExtractionError as error:
         checks.append(check("values", False, str(error)))

@@ -11,8 +11,10 @@ from chaosity.statistics.runs import RunRatio, before_and_after, run_ratio
 from chaosity.statistics.study import Study, studies
 from chaosity.statistics.summary import (
     CELL,
+    UNMEASURED,
     Estimate,
     estimate,
+    is_performance,
     less_is_better,
     mark_outliers,
     plain,
@@ -27,6 +29,7 @@ __all__ = [
     "POINT",
     "QUANTITIES",
     "SLOWER",
+    "UNMEASURED",
     "Analysis",
     "Divergence",
     "Estimate",
@@ -41,6 +44,7 @@ __all__ = [
     "curve_numbers",
     "divergence",
     "estimate",
+    "is_performance",
     "less_is_better",
     "load_counts",
     "mark_outliers",

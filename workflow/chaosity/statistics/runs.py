@@ -16,7 +16,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from chaosity.statistics.summary import CELL, CONFIDENCE, VALID, estimate, plain
+from chaosity.statistics.summary import (
+    CELL,
+    CONFIDENCE,
+    VALID,
+    estimate,
+    is_performance,
+    plain,
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,7 @@ def before_and_after(history: pd.DataFrame) -> pd.DataFrame:
     """
     rows = plain(history)
     rows = rows[(rows["status"] == VALID) & rows["value"].notna()]
+    rows = rows[rows["metric"].map(is_performance).astype(bool)]
     found = []
     for _, cell in rows.groupby([*CELL], sort=False, dropna=False):
         eras = [era for _, era in cell.groupby("era", sort=True)]

@@ -101,6 +101,8 @@ def studies(tidy: pd.DataFrame) -> list[Study]:
     """
     rows = plain(tidy)
     rows = rows[(rows["status"] == VALID) & np.isfinite(rows["value"].to_numpy(float))]
+    if "reference" in rows:  # its ratio to itself is 1 whatever was measured
+        rows = rows[~rows["reference"].astype(bool)]
     if rows.empty:
         return []
     rows = rows.assign(company=load_counts(rows) > 1)

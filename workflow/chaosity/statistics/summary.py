@@ -37,6 +37,8 @@ CONFIDENCE = 0.95
 FENCE = 1.5
 OUTLIERS_FROM_N = 5
 VALID, FAILED, MISSING = "valid", "failed", "missing"
+# A cell whose replicates are valid but without a value: optional metrics, see docs/design.md, 6.
+UNMEASURED = "unmeasured"
 
 # Columns that do not describe a cell but one of its replicates.
 _OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value")
@@ -62,6 +64,15 @@ class Estimate:
 def less_is_better(metric: str) -> bool:
     """Times are better when they are short, everything else when there is more of it."""
     return metric.endswith(("_ns", "_seconds"))
+
+
+def is_performance(metric: str) -> bool:
+    """Whether a metric says how well hardware does: a rate or a time.
+
+    Counts and shares are neither good nor bad by themselves, and a ratio to another row of the
+    table says again what the two rows say.
+    """
+    return less_is_better(metric) or metric.endswith("_per_second")
 
 
 def plain(tidy: pd.DataFrame) -> pd.DataFrame:
@@ -182,8 +193,10 @@ def summarise(
         - `standard_deviation`: NaN below n = 2, for spread is unknown then, not zero;
         - `precision`: half the interval's width as a share of the median, NaN below n = 2;
         - `outliers`: number of replicates outside Tukey's fences, NA below n = 5;
-        - `status`: "valid" with at least one valid replicate, else "failed", else "missing";
-        - `reason`: of the first failed replicate, else None.
+        - `status`: "valid" with at least one value, else "failed" with at least one failed
+          replicate, else "unmeasured" with at least one that has a reason for having no value, else
+          "missing";
+        - `reason`: of the first failed replicate, else of the first without a value, else None.
     """
     tidy = plain(tidy)
     codes, number = _codes(tidy, by)
@@ -211,10 +224,13 @@ def summarise(
     counts = pd.array(np.bincount(codes[outside], minlength=number), dtype="Int64")
     counts[sample.n < OUTLIERS_FROM_N] = pd.NA
     cells["outliers"] = counts
-    cells["status"] = np.where(
-        sample.n > 0, VALID, np.where(cells["n_failed"] > 0, FAILED, MISSING)
+    without = (status == VALID) & np.isnan(values)
+    some_without = np.bincount(codes[without], minlength=number) > 0
+    cells["status"] = np.select(
+        [sample.n > 0, cells["n_failed"] > 0, some_without], [VALID, FAILED, UNMEASURED], MISSING
     )
-    cells["reason"] = _first_reason(tidy, codes, number, status == FAILED)
+    first_of = [_first_reason(tidy, codes, number, rows) for rows in (status == FAILED, without)]
+    cells["reason"] = [failed or unmeasured for failed, unmeasured in zip(*first_of, strict=True)]
     return cells
 
 

@@ -89,6 +89,7 @@ def profile_of(path: Path) -> Parts | None:
         UserError: the table is none, or of several hosts.
     """
     table = read_table(path)
+    table = table[table["reference"].isna()]  # derived metrics can be derived again
     places = table[["host", "configuration"]].drop_duplicates()
     if len(places) > 1:
         raise UserError("is of several hosts or configurations", str(path))

@@ -54,7 +54,11 @@ COMPONENT_COLUMNS = {
     "link_bytes_per_second": "Float64",
     "serial": "string",
 }
-MEASUREMENT_COLUMNS = {"profile": "string", **COLUMNS}
+# Of the tidy table, without what belongs to derived metrics: a profile holds what was measured.
+MEASUREMENT_COLUMNS = {
+    "profile": "string",
+    **{name: kind for name, kind in COLUMNS.items() if name != "reference"},
+}
 TABLES = {
     "profiles": PROFILE_COLUMNS,
     "components": COMPONENT_COLUMNS,
@@ -223,7 +227,7 @@ def table_of(database: Path, profile: str) -> pd.DataFrame:
     """The tidy table of a profile."""
     with open_database(database) as connection:
         rows = connection.execute("FROM measurements WHERE profile = ?", [profile]).df()
-    return rows[list(COLUMNS)].astype(COLUMNS)
+    return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def parts_of(database: Path, profiles: Iterable[str]) -> Parts:

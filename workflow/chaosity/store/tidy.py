@@ -19,7 +19,6 @@ from chaosity import records
 from chaosity.errors import UserError
 from chaosity.runner import values
 from chaosity.runner.extract import ExtractionError
-from chaosity.runner.values import Value
 from chaosity.topology.cpusets import format_cpu_list
 
 # Columns and their types; what each means is said in docs/design.md, section 6.
@@ -51,6 +50,7 @@ COLUMNS = {
     "seen_nodes": "string",
     "metric": "string",
     "value": "Float64",
+    "reference": "boolean",
     "label": "string",
     "factors": "string",
     "levels": "string",
@@ -76,7 +76,7 @@ class Outcome:
         reason: why it is not valid.
         order: its place in the random order.
         measured_at: when it ended, UTC.
-        values: of each metric of each load, by the loads' names; empty unless valid.
+        readings: of each metric of each load, by the loads' names; empty unless valid.
         seen_nodes: where the kernel saw the pages of each load, as a list such as 0-1.
     """
 
@@ -84,24 +84,42 @@ class Outcome:
     reason: str | None = None
     order: int | None = None
     measured_at: str | None = None
-    values: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    readings: Mapping[str, Mapping[str, values.Reading]] = field(default_factory=dict)
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def rows_of_point(point: Mapping[str, Any], folder: Path) -> Iterator[Row]:
-    """Rows of every replicate of a planned point.
+def outcomes_of(point: Mapping[str, Any], folder: Path) -> list[Outcome]:
+    """What every replicate of a planned point came to.
 
     Args:
         point: the point as planned.
         folder: where its records are.
     """
-    for replicate, order in enumerate(point["orders"], start=1):
-        outcome = replace(read_outcome(folder / f"rep{replicate}.json", point), order=order)
-        yield from rows_of_outcome(point, replicate, outcome)
+    return [
+        replace(read_outcome(folder / f"rep{replicate}.json", point), order=order)
+        for replicate, order in enumerate(point["orders"], start=1)
+    ]
 
 
 def rows_of_outcome(point: Mapping[str, Any], replicate: int, outcome: Outcome) -> Iterator[Row]:
     """A row for each load and metric of a replicate, and each node of a metric by node."""
+    for load, columns in columns_of_loads(point, replicate, outcome):
+        for metric, source in load["metrics"].items():
+            read = outcome.readings.get(load["name"], {})
+            value, reason = read.get(metric, (None, outcome.reason))
+            told = {**columns, "metric": metric, "reason": reason}
+            if "by_node" not in source:
+                yield {**told, "value": value}
+                continue
+            for node, place in load["target"]["by_node"].items():
+                at = {"target": f"node{node}", "target_kind": "node", "target_nodes": node, **place}
+                yield {**told, **at, "value": value[node] if isinstance(value, dict) else None}
+
+
+def columns_of_loads(
+    point: Mapping[str, Any], replicate: int, outcome: Outcome
+) -> Iterator[tuple[Mapping[str, Any], Row]]:
+    """Each load of a replicate with the columns that all rows of its metrics have."""
     common = {
         "host": point["host"],
         "configuration": point["configuration"],
@@ -110,7 +128,6 @@ def rows_of_outcome(point: Mapping[str, Any], replicate: int, outcome: Outcome) 
         "replicate": replicate,
         "order": outcome.order,
         "status": outcome.status,
-        "reason": outcome.reason,
         "measured_at": outcome.measured_at,
     }
     for load in point["loads"]:
@@ -121,15 +138,57 @@ def rows_of_outcome(point: Mapping[str, Any], replicate: int, outcome: Outcome) 
             "levels": json.dumps(levels, sort_keys=True),
             "seen_nodes": outcome.seen_nodes.get(load["name"]),
         }
-        for metric, source in load["metrics"].items():
-            value = outcome.values.get(load["name"], {}).get(metric)
-            if "by_node" not in source:
-                yield {**common, **own, "metric": metric, "value": value}
-                continue
-            for node, place in load["target"]["by_node"].items():
-                at = {"target": f"node{node}", "target_kind": "node", "target_nodes": node, **place}
-                one = value[node] if isinstance(value, dict) else None
-                yield {**common, **own, **at, "metric": metric, "value": one}
+        yield load, {**common, **own}
+
+
+def rows_of_ratios(
+    point: Mapping[str, Any], replicate: int, outcomes: Mapping[tuple[str, str], list[Outcome]]
+) -> Iterator[Row]:
+    """A row for each derived metric of each load of a replicate, see `design.relative`.
+
+    Value and reference are of one replicate, so they lie within one block of the random order.
+
+    Args:
+        point: the point as planned.
+        replicate: from 1.
+        outcomes: of all replicates of all points, by experiment and point.
+    """
+    derived = point.get("relative", [])
+    if not derived:
+        return
+    outcome = outcomes[point["experiment"], point["point"]][replicate - 1]
+    columns = {load["name"]: own for load, own in columns_of_loads(point, replicate, outcome)}
+    for one in derived:
+        to = one.get("to")
+        value, reason = None, one.get("reason") or outcome.reason
+        if to and outcome.status == records.VALID:
+            others = outcomes.get((point["experiment"], to["point"]), [])
+            other = others[replicate - 1] if len(others) >= replicate else Outcome(MISSING)
+            own = outcome.readings[one["load"]][one["metric"]]
+            value, reason = ratio(own, other, to, one["metric"])
+        itself = to == {"point": point["point"], "load": one["load"]}
+        yield {
+            **columns[one["load"]],
+            "metric": one["name"], "value": value, "reason": reason, "reference": itself,
+        }  # fmt: skip
+
+
+def ratio(
+    own: values.Reading, other: Outcome, to: Mapping[str, str], metric: str
+) -> values.Reading:
+    """A value over that of its reference, or the reason why there is none."""
+    value, reason = own
+    if value is None:
+        return None, reason
+    if other.status != records.VALID:
+        said = other.reason or "it is not in the plan"
+        return None, f"its reference {to['point']} is {other.status}: {said}"
+    divisor, reason = other.readings[to["load"]][metric]
+    if divisor is None:
+        return None, f"its reference {to['point']} has no value: {reason}"
+    if not divisor:
+        return None, f"its reference {to['point']} is zero"
+    return value / divisor, None
 
 
 def read_outcome(path: Path, point: Mapping[str, Any]) -> Outcome:
@@ -148,10 +207,10 @@ def read_outcome(path: Path, point: Mapping[str, Any]) -> Outcome:
 def outcome_of(record: Mapping[str, Any]) -> Outcome:
     """What a record says, its values computed from the raw output."""
     status, reason = record["verdict"]["status"], record["verdict"]["reason"]
-    found: dict[str, dict[str, Value]] = {}
+    found: dict[str, dict[str, values.Reading]] = {}
     if status == records.VALID:
         try:
-            found = values.of_record(record)
+            found = values.readings(record)
         except ExtractionError as error:
             status, reason = records.FAILED, str(error)
     seen = {load["name"]: seen_nodes(load) for load in record["loads"]}
@@ -198,10 +257,19 @@ def tidy(points: Path, results: Path) -> pd.DataFrame:
         points: the plan, ``<experiment>/<point>.json``.
         results: the records, ``<experiment>/<point>/rep<N>.json``.
     """
+    planned = [json.loads(path.read_text(encoding="utf-8")) for path in point_files(points)]
+    outcomes = {
+        (point["experiment"], point["point"]): outcomes_of(
+            point, results / point["experiment"] / point["point"]
+        )
+        for point in planned
+    }
     rows: list[Row] = []
-    for path in point_files(points):
-        point = json.loads(path.read_text(encoding="utf-8"))
-        rows += rows_of_point(point, results / point["experiment"] / point["point"])
+    for point in planned:
+        own = outcomes[point["experiment"], point["point"]]
+        for replicate, outcome in enumerate(own, start=1):
+            rows += rows_of_outcome(point, replicate, outcome)
+            rows += rows_of_ratios(point, replicate, outcomes)
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 

@@ -1,0 +1,128 @@
+"""The files of templates/counters, and which events a host's processor gets from them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from chaosity import config as module
+from chaosity.benchmarks import counters_of, template
+from chaosity.benchmarks.counters import counter_files, encoded
+from chaosity.config import known_names, read_config
+from chaosity.design import plan_host
+from chaosity.errors import UserError
+
+# The three indicators of document 004.
+LOCAL, REMOTE, CACHE = (
+    f"last_level_misses_{where}" for where in ("local_memory", "remote_memory", "remote_cache")
+)
+SKYLAKE = {"cpu_vendor": "GenuineIntel", "cpu_family": "6", "cpu_model_number": "85"}
+SANDY_BRIDGE = {**SKYLAKE, "cpu_model_number": "45"}
+MILAN = {"cpu_vendor": "AuthenticAMD", "cpu_family": "25", "cpu_model_number": "1"}
+
+
+def models(one):
+    for entry in one["models"]:
+        first, last = (entry, entry) if isinstance(entry, int) else entry
+        yield from ((one["vendor"], one["family"], model) for model in range(first, last + 1))
+
+
+def test_every_file_is_valid_and_has_all_three_indicators():
+    assert {document["counters"] for document in counter_files()} == set(
+        known_names(module.COUNTERS)
+    )
+    for document in counter_files():
+        assert {LOCAL, REMOTE, CACHE} <= set(document["events"]), document["counters"]
+
+
+def test_no_processor_is_in_two_files():
+    of_files = [set().union(*(models(one) for one in document["processors"]))
+                for document in counter_files()]  # fmt: skip
+    for one, other in itertools.combinations(of_files, 2):
+        assert not one & other
+
+
+def configs(found):
+    return [(event["config"], event["sign"]) for event in found["events"]]
+
+
+def test_a_host_gets_the_events_of_its_processor():
+    found = counters_of([LOCAL, REMOTE, CACHE], SKYLAKE, "b.yaml")
+    assert configs(found[LOCAL]) == [(0x01D3, 1)]
+    assert configs(found[REMOTE]) == [(0x02D3, 1)]
+    assert configs(found[CACHE]) == [(0x04D3, 1), (0x08D3, 1)]  # HITM and forwards
+    assert "skylakex" in found[CACHE]["source"]
+    found = counters_of([LOCAL, REMOTE], MILAN, "b.yaml")
+    assert configs(found[LOCAL]) == [(0x0843, 1)]
+    assert configs(found[REMOTE]) == [(0x4043, 1)]
+
+
+def test_what_comes_from_remote_caches_may_be_a_difference_as_in_document_004():
+    found = counters_of([CACHE], SANDY_BRIDGE, "b.yaml")
+    assert configs(found[CACHE]) == [(0x20D1, 1), (0x01D3, -1), (0x04D3, -1)]
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ({**SKYLAKE, "cpu_model_number": "142"}, "GenuineIntel family 6 model 142"),
+        ({"cpu_vendor": None, "cpu_family": None, "cpu_model_number": None}, "this processor"),
+        ({}, "this processor"),
+    ],
+)
+def test_a_processor_without_events_gets_the_reason(host, words):
+    [found] = counters_of([LOCAL], host, "b.yaml").values()
+    assert set(found) == {"reason"} and words in found["reason"]
+
+
+def test_amds_high_bits_of_an_event_stand_apart():
+    event = {"code": 0x1C7, "umask": 0x02}
+    assert encoded("AuthenticAMD", event) == 0x1_0000_02C7
+    assert encoded("GenuineIntel", {"code": 0xD3, "umask": 0x20}) == 0x20D3
+
+
+def test_a_counter_that_no_processor_has_is_refused():
+    with pytest.raises(UserError, match="did you mean last_level_misses_remote_cache"):
+        counters_of(["last_level_misses_remote_cahce"], SKYLAKE, "b.yaml")
+
+
+@pytest.fixture
+def bandwidth(monkeypatch):
+    """Lets the benchmark of memory bandwidth count, and gives its name and the config."""
+    config = read_config()
+    name = config["benchmarks"]["memory_bandwidth"]
+    real = module.load_benchmark
+
+    def counting(asked, where="config, benchmarks"):
+        document = real(asked, where)
+        if asked != name:
+            return document
+        metrics = {**document["metrics"], "remote_count": {"counter": REMOTE}}
+        return {**document, "counters": [LOCAL, REMOTE], "metrics": metrics}
+
+    monkeypatch.setattr(template, "load_benchmark", counting)
+    return {**config, "experiments": ["bandwidth_scaling"]}
+
+
+def test_a_points_load_says_what_to_count(paper_host, bandwidth):
+    [load] = plan_host(paper_host, bandwidth).points[0]["loads"]
+    assert configs(load["counters"][REMOTE]) == [(0x4043, 1)]  # the paper's server has Zen 3
+    assert load["metrics"]["remote_count"]["counter"] == REMOTE
+
+
+def test_a_benchmark_without_counters_asks_for_none(paper_host):
+    config = {**read_config(), "experiments": ["bandwidth_scaling"]}
+    [load] = plan_host(paper_host, config).points[0]["loads"]
+    assert "counters" not in load
+
+
+def test_a_metric_of_a_counter_that_is_not_listed_is_refused(tmp_path, monkeypatch):
+    text = (module.BENCHMARKS / "chaosity_bandwidth.yaml").read_text()
+    text = text.replace(
+        "\nvalid:", "\n  c_count: {counter: last_level_misses_local_memory}\nvalid:"
+    )
+    (tmp_path / "chaosity_bandwidth.yaml").write_text(text)
+    monkeypatch.setattr(module, "BENCHMARKS", tmp_path)
+    with pytest.raises(UserError, match="is not among `counters`"):
+        module.load_benchmark("chaosity_bandwidth")

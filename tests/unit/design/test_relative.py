@@ -1,0 +1,220 @@
+"""What a derived metric is a ratio to: the load that differs only in what is named."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity import config as config_module
+from chaosity.config import load_experiment
+from chaosity.design import plan as plan_module
+from chaosity.design import plan_host
+from chaosity.design.levels import Notes
+from chaosity.design.relative import with_references
+from chaosity.errors import UserError
+
+BANDWIDTH = "bandwidth_bytes_per_second"
+
+
+@pytest.fixture
+def planned(config, paper_host, monkeypatch):
+    """Plans one of the experiments with a derived metric: its references by point, and the plan."""
+
+    def plan(name, load, to, metric=BANDWIDTH, **more):
+        entry = {"name": "speedup", "load": load, "metric": metric, "to": to, **more}
+        document = {**load_experiment(name), "relative": [entry]}
+        monkeypatch.setattr(plan_module, "load_experiment", lambda _: document)
+        found = plan_host(paper_host, {**config, "experiments": [name], **PLAIN})
+        answers = {
+            point["point"]: one.get("to", one.get("reason"))
+            for point in found.points
+            for one in point["relative"]
+        }
+        return answers, found
+
+    return plan
+
+
+PLAIN = {"levels": {}}
+
+
+def of(point, load):
+    return {"point": point, "load": load}
+
+
+def test_speedup_over_one_core_of_the_same_node(planned):
+    found, _ = planned("bandwidth_scaling", "memory", {"threads": 1}, same=["target"])
+    assert found["memory=node4_threads6+node4+read"] == of(
+        "memory=node4_threads1+node4+read", "memory"
+    )
+    one = "memory=node4_threads1+node4+read"
+    assert found[one] == of(one, "memory")  # a reference is its own
+
+
+def test_without_it_memory_that_is_local_follows_from_the_cores_and_is_no_obstacle(planned):
+    with pytest.raises(UserError) as caught:
+        planned("bandwidth_scaling", "memory", {"threads": 1})
+    for words in ("could be relative to 8 points", "memory=node1_threads1+node1+read", "same"):
+        assert words in str(caught.value)
+    found, _ = planned("bandwidth_scaling", "memory", {"threads": 1, "node": "node2"})
+    assert found["memory=node4_threads6+node4+read"] == of(
+        "memory=node2_threads1+node2+read", "memory"
+    )
+
+
+def test_remote_memory_relative_to_ones_own(planned):
+    to = {"relation": "same_node"}
+    found, _ = planned("latency_matrix", "chase", to, "latency_ns", same=["initiator"])
+    assert found["chase=pu18+node0+pages-thp"] == of("chase=pu18+node3+pages-thp", "chase")
+    assert len(found) == 64
+
+
+def test_beside_others_relative_to_alone_and_the_other_way_round(planned):
+    found, _ = planned("interference", "storage", {"placement": "alone"})
+    beside = "memory=node1+node1+triad.storage=node1+node1drives2"
+    assert found[beside] == of("storage=node1+node1drives2", "storage")
+    # The baseline of the memory was measured for each node whose drives are read beside it.
+    found, _ = planned("interference", "memory", {"drives": 0})
+    assert found[beside] == of("memory=node1+node1+triad.storage=node1+none", "memory")
+    other = "memory=node0+node0+triad.storage=node3+node3drives"
+    assert found[other] == of("memory=node0+node0+triad.storage=node3+none", "memory")
+
+
+def test_all_at_once_relative_to_one_at_a_time(planned):
+    _, plan = planned("latency_by_size", "chase", {"mode": "serial"}, "latency_ns")
+    several = [point for point in plan.points if len(point["loads"]) > 1]
+    assert several
+    serial = {point["point"]: point for point in plan.points if len(point["loads"]) == 1}
+    for point in several:
+        for load, one in zip(point["loads"], point["relative"], strict=True):
+            assert one["load"] == load["name"]
+            if "to" in one:
+                [other] = serial[one["to"]["point"]]["loads"]
+                assert other["initiator"] == load["initiator"]
+                assert other["levels"] == load["levels"]
+    assert any("to" in one for point in several for one in point["relative"])
+
+
+def test_what_has_no_reference_is_said(planned):
+    found, plan = planned("bandwidth_scaling", "memory", {"threads": 64})
+    assert set(found.values()) == {"there is no reference with threads 64"}
+    assert "bandwidth_scaling, speedup: 40 of 40 have no reference with threads 64" in plan.notes
+
+
+@pytest.mark.parametrize(
+    ("to", "metric", "words"),
+    [
+        ({"kernl": "read"}, BANDWIDTH, "no column 'kernl'; did you mean kernel?"),
+        ({"kernel": "read"}, "bandwidth", f"no metric 'bandwidth'; .*allowed: {BANDWIDTH}"),
+    ],
+)
+def test_what_there_is_not_is_refused_when_the_host_is_planned(planned, to, metric, words):
+    with pytest.raises(UserError, match=words):
+        planned("bandwidth_scaling", "memory", to, metric)
+
+
+def test_a_changed_reference_changes_the_plan_and_no_point(planned):
+    _, one = planned("bandwidth_scaling", "memory", {"threads": 1}, same=["target"])
+    _, other = planned("bandwidth_scaling", "memory", {"threads": 2}, same=["target"])
+    assert one.digest != other.digest
+    assert [p["definition"] for p in one.points] == [p["definition"] for p in other.points]
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"load": "memroy"}, "no load 'memroy'; did you mean memory?"),
+        ({"name": "speedup_bytes_per_second"}, "says a unit"),
+        ({"name": BANDWIDTH}, "is taken"),
+        ({"to": {}}, "relative.0.to"),
+    ],
+)
+def test_a_wrong_entry_is_refused_when_the_file_is_read(tmp_path, monkeypatch, entry, words):
+    document = load_experiment("bandwidth_scaling")
+    good = {"name": "speedup", "load": "memory", "metric": BANDWIDTH, "to": {"threads": 1}}
+    document["relative"] = [{**good, **entry}]
+    (tmp_path / "bandwidth_scaling.yaml").write_text(yaml.safe_dump(document))
+    monkeypatch.setattr(config_module, "EXPERIMENTS", tmp_path)
+    with pytest.raises(UserError, match=words):
+        load_experiment("bandwidth_scaling")
+
+
+# A study as in document 004: programs on two runtimes, on one core and on more, and their memory.
+PROGRAMS, RUNTIMES, CORES = ("sort", "stencil", "matrix"), ("vanilla", "locality"), (1, 2, 4)
+DOCUMENT = {
+    "experiment": "study",
+    "designs": {"all": {"loads": {"work": {
+        "category": "c",
+        "initiator": [{"each": "pu"}, {"growing": "machine"}],
+        "target": {"local_to": "work.initiator"},
+    }}}},
+}  # fmt: skip
+
+
+def study_point(program, runtime, cores):
+    initiator = {"name": f"cores{cores}", "kind": "pu" if cores == 1 else "machine",
+                 "threads": cores}  # fmt: skip
+    target = {"name": f"memory{cores}", "kind": "node", "relation": f"relation{cores}"}
+    load = {"name": "work", "role": "work", "kernel": None, "initiator": initiator,
+            "target": target, "levels": {"program": program, "runtime": runtime},
+            "metrics": {"runs_per_second": {}}}  # fmt: skip
+    return {"point": f"{program}-{runtime}-{cores}", "loads": [load],
+            "factors": {"relation": f"relation{cores}"}}  # fmt: skip
+
+
+def references(points, to):
+    entry = {"name": "speedup", "load": "work", "metric": "runs_per_second", "to": to}
+    found = with_references({**DOCUMENT, "relative": [entry]}, points, Notes())
+    return {
+        point["point"]: one["to"]["point"] if "to" in one else None
+        for point in found
+        for one in point["relative"]
+    }
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 18), st.sampled_from(["cores", "runtime"]))
+def test_a_pair_differs_in_what_is_named_and_in_nothing_else(chance, number, named):
+    every = list(itertools.product(PROGRAMS, RUNTIMES, CORES))
+    chosen = random.Random(chance.random()).sample(every, number)
+    to = {"initiator_kind": "pu"} if named == "cores" else {"runtime": "vanilla"}
+    found = references([study_point(*one) for one in chosen], to)
+    for program, runtime, cores in chosen:
+        wanted = (program, runtime, 1) if named == "cores" else (program, "vanilla", cores)
+        expected = "{}-{}-{}".format(*wanted) if wanted in chosen else None
+        assert found[f"{program}-{runtime}-{cores}"] == expected
+
+
+@given(st.permutations(list(itertools.product(PROGRAMS, RUNTIMES, CORES))))
+def test_the_order_of_the_points_makes_no_difference(every):
+    points = [study_point(*one) for one in every]
+    assert references(points, {"threads": 1}) == references(sorted(
+        points, key=lambda point: point["point"]), {"threads": 1})  # fmt: skip
+
+
+def test_a_factor_that_names_a_side_frees_that_side_alone():
+    policies = ("first_touch", "uniform_workers", "uniform_all")
+    document = {
+        "experiment": "placed",
+        "designs": {"all": {"loads": {"work": {
+            "category": "c", "initiator": {"growing": "machine"}, "target": {"names": policies},
+        }}}},
+        "factors": {"policy": {"level": "work.target"}},
+        "relative": [{"name": "gain", "load": "work", "metric": "runs_per_second",
+                      "to": {"policy": "uniform_workers"}}],
+    }  # fmt: skip
+    points = []
+    for policy, cores in itertools.product(policies, CORES):
+        point = study_point("sort", "vanilla", cores)
+        [load] = point["loads"]
+        target = {**load["target"], "name": policy, "kind": "policy"}
+        points.append({"point": f"{policy}-{cores}", "loads": [{**load, "target": target}],
+                       "factors": {"policy": policy}})  # fmt: skip
+    for point in with_references(document, points, Notes()):
+        [one] = point["relative"]
+        cores = point["point"].rpartition("-")[2]
+        assert one["to"]["point"] == f"uniform_workers-{cores}"

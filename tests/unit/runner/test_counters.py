@@ -1,0 +1,150 @@
+"""Counters: the kernel's own events prove that it counts; what cannot be counted has its reason."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity import records
+from chaosity.runner import counters, values
+from chaosity.runner.extract import ExtractionError
+from chaosity.runner.run import run
+
+# PERF_TYPE_SOFTWARE of perf_event_open(2), and two events that every kernel counts.
+CLOCK = {"event": "cpu-clock", "type": 1, "config": 0}
+SWITCHES = {"event": "context-switches", "type": 1, "config": 3}
+NOWHERE = {"event": "nowhere", "type": 1, "config": 99}
+
+
+def counted_while_sleeping(wanted, seconds=0.05):
+    found = counters.Counters(wanted, os.sched_getaffinity(0))
+    found.start()
+    time.sleep(seconds)
+    found.stop()
+    found.close()
+    return found.counted
+
+
+@pytest.mark.real
+def test_the_kernels_clock_counts_the_time_of_every_unit():
+    counted = counted_while_sleeping({"clock": {"events": [CLOCK]}})
+    cpus = os.sched_getaffinity(0)
+    assert {one["cpu"] for one in counted["clock"]["counts"]} == cpus
+    for one in counted["clock"]["counts"]:
+        assert one["count"] == pytest.approx(one["time_enabled_ns"], rel=0.02)
+        assert one["time_enabled_ns"] >= 0.05e9
+    assert counters.value(counted, "clock") >= 0.05e9 * len(cpus)
+    assert counters.share_of_time(counted["clock"]) == 1.0
+
+
+@pytest.mark.real
+def test_events_are_added_and_subtracted():
+    minus = {**CLOCK, "sign": -1}
+    found = counted_while_sleeping(
+        {"twice": {"events": [CLOCK, CLOCK]}, "nothing": {"events": [CLOCK, minus]},
+         "once": {"events": [CLOCK]}}
+    )  # fmt: skip
+    once = counters.value(found, "once")
+    assert counters.value(found, "twice") == pytest.approx(2 * once, rel=0.05)
+    assert counters.value(found, "nothing") < 0.05 * once
+
+
+@pytest.mark.real
+def test_what_the_kernel_refuses_keeps_its_reason_and_the_others_count():
+    found = counted_while_sleeping(
+        {"no": {"events": [CLOCK, NOWHERE]}, "host": {"reason": "no events are known"},
+         "clock": {"events": [CLOCK]}}
+    )  # fmt: skip
+    assert found["no"] == {"reason": "this machine has no such counter (ENOENT)"}
+    assert found["host"] == {"reason": "no events are known"}
+    assert counters.value(found, "clock") > 0
+    for name in ("no", "host", "never"):
+        with pytest.raises(ExtractionError):
+            counters.value(found, name)
+    assert counters.share_of_time(found["no"]) is None
+
+
+@pytest.mark.real
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up its rights")
+def test_without_rights_the_reason_says_what_to_change():
+    if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 1:
+        pytest.skip("anybody may count here")
+    text = (
+        "import json, os, sys\n"
+        "from chaosity.runner.counters import Counters\n"
+        "os.setuid(65534)\n"
+        f"print(json.dumps(Counters({{'clock': {{'events': [{CLOCK!r}]}}}}, [0]).counted))\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True
+    )
+    said = json.loads(answer.stdout)["clock"]["reason"]
+    assert "perf_event_paranoid" in said
+    assert errno.errorcode[errno.EACCES] in said or errno.errorcode[errno.EPERM] in said
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("start", ["barrier", "spawn"])
+def test_a_load_is_counted_from_its_release_to_its_stop(make_point, start):
+    metrics = {
+        "bandwidth_bytes_per_second": {"progress": True, "at_most": None},
+        "clock_count": {"counter": "clock"},
+        "switches_count": {"counter": "switches"},
+        "misses_count": {"counter": "misses"},
+    }
+    wanted = {
+        "clock": {"events": [CLOCK]},
+        "switches": {"events": [SWITCHES]},
+        "misses": {"events": [NOWHERE]},
+    }
+    given = make_point(metrics=metrics, counters=wanted, start=start)
+    if start == "spawn":  # a load without a barrier waits for nothing, so its input is closed
+        given["loads"][0]["command"][2] = given["loads"][0]["command"][2].replace(
+            "sys.stdin.readline()", ""
+        )
+    record = run(given, 1)
+    assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
+    [load] = record["loads"]
+    found = values.readings(record)["memory"]
+    lasted = (load["ended_monotonic_seconds"] - load["began_monotonic_seconds"]) * 1e9
+    cpus = len(os.sched_getaffinity(0))
+    assert 0.15e9 * cpus < found["clock_count"][0] <= lasted * cpus * 1.01
+    assert found["switches_count"][0] >= 10  # it sleeps 5 ms at a time
+    assert found["misses_count"] == (None, "this machine has no such counter (ENOENT)")
+    names = {check["name"] for check in record["verdict"]["checks"]}
+    assert "memory: clock_count" in names and "memory: misses_count" not in names
+
+
+def count(value, enabled=100, running=100, sign=1, cpu=0):
+    return {"count": value, "time_enabled_ns": enabled, "time_running_ns": running,
+            "sign": sign, "cpu": cpu}  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(1, 100)), min_size=1))
+def test_counts_are_scaled_for_the_time_they_took_turns(seen):
+    counted = {"c": {"counts": [count(value, 100, running) for value, running in seen]}}
+    expected = sum(value * 100 / running for value, running in seen)
+    assert counters.value(counted, "c") == pytest.approx(expected)
+    assert counters.share_of_time(counted["c"]) == min(running for _, running in seen) / 100
+
+
+def test_a_difference_may_miss_zero_by_little_only():
+    little = {"c": {"counts": [count(1000), count(1005, sign=-1)]}}
+    assert counters.value(little, "c") == 0.0
+    much = {"c": {"counts": [count(1000), count(1500, sign=-1)]}}
+    with pytest.raises(ExtractionError, match="contradict each other"):
+        counters.value(much, "c")
+
+
+def test_an_event_that_never_got_its_turn_has_no_count():
+    with pytest.raises(ExtractionError, match="never got its turn on PU 3"):
+        counters.value({"c": {"counts": [count(0, 100, 0, cpu=3)]}}, "c")

@@ -1,0 +1,185 @@
+"""Derived metrics in the tidy table, and metrics without a value: what is done with both."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaosity.anomalies import analyse_table
+from chaosity.compare import compare
+from chaosity.records import VALID
+from chaosity.statistics import UNMEASURED, plain, studies, summarise
+from chaosity.store import read_table, tidy, write_table
+from chaosity.units import metric_words, quantity
+
+RATE, SHARE, SPEEDUP = "runs_per_second", "local_ratio", "speedup"
+
+
+def load(cores, program):
+    return {
+        "name": "work", "role": "work", "benchmark": "b", "category": "c", "kernel": None,
+        "label": None, "levels": {"program": program},
+        "initiator": {"name": f"cores{cores}", "kind": "machine", "nodes": [0], "threads": cores,
+                      "cpus": "0"},
+        "target": {"name": "node0", "kind": "node", "nodes": [0], "drives": [],
+                   "relation": "same_node"},
+        "metrics": {
+            RATE: {"event": "done", "key": "rate", "at_most": None},
+            SHARE: {"event": "done", "key": "share", "optional": True, "at_most": None},
+        },
+        "progress": None,
+    }  # fmt: skip
+
+
+def point(cores, program, replicates):
+    name = f"{program}{cores}"
+    return {
+        "host": "h", "configuration": "nps1", "experiment": "e", "point": name,
+        "definition": name, "orders": list(range(replicates)), "factors": {},
+        "loads": [load(cores, program)],
+        "relative": [{"name": SPEEDUP, "load": "work", "metric": RATE,
+                      "to": {"point": f"{program}1", "load": "work"}}],
+    }  # fmt: skip
+
+
+def record(planned, replicate, rate, share=0.5, reason=None):
+    said = json.dumps({"event": "done", "rate": rate, "share": share})
+    outputs = {"stdout": said, "stderr": ""}
+    return {
+        "schema_version": 1, "point": planned, "replicate": replicate, "order": 0, "stopping": {},
+        "began_at": "2026-01-01T00:00:00.000Z", "finished_at": "2026-01-01T00:00:02.000Z",
+        "measured_on": "h", "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
+        "loads": [{**one, "outputs": outputs, "placement_seen": None} for one in planned["loads"]],
+        "verdict": {"status": "failed" if reason else VALID, "reason": reason, "checks": []},
+    }  # fmt: skip
+
+
+def study(folder, values, points=None):
+    """A study's table; `values` has a rate, a reason of failure or None by cores and program."""
+    for (cores, program), found in values.items():
+        planned = point(cores, program, len(found))
+        planned |= (points or {}).get((cores, program), {})
+        path = folder / "points/e" / f"{planned['point']}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(planned))
+        for replicate, value in enumerate(found, start=1):
+            path = folder / "e" / planned["point"] / f"rep{replicate}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(value, str):
+                path.write_text(json.dumps(record(planned, replicate, 1, reason=value)))
+            elif value is not None:
+                path.write_text(json.dumps(record(planned, replicate, value)))
+    return tidy(folder / "points", folder)
+
+
+def derived(table, name):
+    rows = table[(table["metric"] == SPEEDUP) & (table["point"] == name)]
+    return rows.set_index("replicate")
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(*[st.floats(1e-3, 1e9)] * 2), min_size=1, max_size=4))
+def test_a_ratio_pairs_values_of_one_replicate(tmp_path_factory, pairs):
+    folder = tmp_path_factory.mktemp("study")
+    table = study(folder, {(1, "sort"): [a for a, _ in pairs], (4, "sort"): [b for _, b in pairs]})
+    rows = derived(table, "sort4")
+    for replicate, (one, four) in enumerate(pairs, start=1):
+        assert rows.loc[replicate, "value"] == pytest.approx(four / one)
+    assert not rows["reference"].any()
+    assert (derived(table, "sort1")["value"] == 1.0).all()
+    assert derived(table, "sort1")["reference"].all()
+    assert table.loc[table["metric"] == RATE, "reference"].isna().all()
+
+
+def test_what_has_no_reference_value_has_no_ratio_but_the_reason(tmp_path):
+    values = {(1, "sort"): [2.0, "it died", None, 2.0], (4, "sort"): [6.0, 6.0, 6.0, "it broke"]}
+    rows = derived(study(tmp_path, values), "sort4")
+    assert rows.loc[1, "value"] == 3.0
+    assert rows["value"].isna().tolist() == [False, True, True, True]
+    assert rows["status"].tolist() == [VALID, VALID, VALID, "failed"]
+    assert rows.loc[2, "reason"] == "its reference sort1 is failed: it died"
+    assert rows.loc[3, "reason"] == "its reference sort1 is missing: not measured yet"
+    assert rows.loc[4, "reason"] == "it broke"
+
+
+def test_a_reference_that_is_not_planned_is_said(tmp_path):
+    without = [{"name": SPEEDUP, "load": "work", "metric": RATE, "reason": "there is none"}]
+    points = {(4, "sort"): {"relative": without}}
+    rows = derived(study(tmp_path, {(4, "sort"): [6.0]}, points), "sort4")
+    assert rows["reason"].tolist() == ["there is none"]
+    # A point whose file has gone, or one that was measured less often.
+    rows = derived(study(tmp_path / "other", {(4, "sort"): [6.0]}), "sort4")
+    assert rows["reason"].tolist() == ["its reference sort1 is missing: it is not in the plan"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    rng = np.random.default_rng(1)
+    return study(tmp_path, {
+        (cores, program): list(speed * cores**0.9 * rng.normal(1, 0.01, 6))
+        for cores in (1, 2, 4) for program, speed in [("sort", 3.0), ("stencil", 5.0)]
+    })  # fmt: skip
+
+
+def test_the_analysis_leaves_the_references_out(table):
+    by_metric = {found.metric: found for found in studies(table)}
+    speedup = by_metric[SPEEDUP]
+    assert set(speedup.factors) == {"initiator", "program"}
+    assert set(speedup.frame["initiator"]) == {"cores2", "cores4"}
+    assert set(by_metric[RATE].frame["initiator"]) == {"cores1", "cores2", "cores4"}
+    found = speedup.analysis()
+    share = {term.name: term.variation_percent for term in found.terms}
+    assert share["initiator"] > 90.0  # the programs differ in speed and not in speedup
+
+
+def test_a_ratio_is_no_second_measurement_of_hardware(table):
+    assert analyse_table(table).checked == analyse_table(table[table["metric"] == RATE]).checked
+    both = [table.assign(configuration=name) for name in ("nps1", "nps4")]
+    assert {cell["metric"] for cell in compare(*both).cells.to_dict("records")} == {RATE}
+
+
+def test_a_ratio_has_no_unit():
+    assert quantity(SPEEDUP, 3.14159) == "3.14"
+    assert metric_words(SPEEDUP) == "speedup"
+
+
+def test_the_table_gives_back_what_was_written(table, tmp_path):
+    write_table(table, tmp_path / "table.parquet")
+    pd.testing.assert_frame_equal(read_table(tmp_path / "table.parquet"), table)
+
+
+def test_an_optional_metric_without_a_value_is_no_failure_and_no_zero(tmp_path):
+    planned = point(1, "sort", 2)
+    folder = tmp_path / "e/sort1"
+    folder.mkdir(parents=True)
+    (tmp_path / "points/e").mkdir(parents=True)
+    (tmp_path / "points/e/sort1.json").write_text(json.dumps(planned))
+    for replicate in (1, 2):
+        text = json.dumps(record(planned, replicate, 2.0, share=None))
+        (folder / f"rep{replicate}.json").write_text(text)
+    found = tidy(tmp_path / "points", tmp_path)
+    rows = found[found["metric"] == SHARE]
+    assert rows["status"].tolist() == [VALID, VALID]
+    assert rows["value"].isna().all()
+    assert rows["reason"].tolist() == ["the tool gave no value"] * 2
+    assert found.loc[found["metric"] == RATE, "value"].tolist() == [2.0, 2.0]
+    cells = summarise(found).set_index("metric")
+    assert cells.loc[SHARE, ["status", "n", "n_failed"]].tolist() == [UNMEASURED, 0, 0]
+    assert cells.loc[SHARE, "reason"] == "the tool gave no value"
+    assert cells.loc[RATE, ["status", "n"]].tolist() == [VALID, 2]
+    assert studies(plain(found)) == studies(plain(found[found["metric"] != SHARE])) == []
+
+
+def test_a_metric_that_is_not_optional_fails_without_a_value(tmp_path):
+    planned = point(1, "sort", 1)
+    planned["loads"][0]["metrics"][SHARE] = {"event": "done", "key": "share", "at_most": None}
+    rows = study(tmp_path, {(1, "sort"): [1.0]}, {(1, "sort"): planned})
+    assert rows["status"].unique().tolist() == [VALID]
+    text = json.dumps(record(planned, 1, 2.0, share=None))
+    (tmp_path / "e/sort1/rep1.json").write_text(text)
+    assert tidy(tmp_path / "points", tmp_path)["status"].unique().tolist() == ["failed"]
