@@ -92,10 +92,11 @@ def record(point):
 
 
 def test_a_record_has_a_value_for_each_node(point):
+    read = values.readings(record(point))["memory"]
     found = values.of_record(record(point))["memory"]
     assert found[METRIC] == pytest.approx({"0": 400.0, "3": 20.0})
     assert found["bandwidth_bytes_per_second"] == pytest.approx(440 / 2)
-    checks = verify.metric_bounds(point["loads"][0], found)
+    checks = verify.metric_bounds(point["loads"][0], read)
     assert [c["name"] for c in checks] == [
         f"memory: {METRIC} of node 0",
         f"memory: {METRIC} of node 3",
@@ -107,14 +108,15 @@ def test_a_record_has_a_value_for_each_node(point):
 def test_each_node_keeps_below_the_bound(point):
     [load] = point["loads"]
     load["metrics"] = {METRIC: {**SOURCE, "at_most": 100.0}}
-    checks = verify.metric_bounds(load, {METRIC: {"0": 400.0, "3": 20.0}})
+    checks = verify.metric_bounds(load, {METRIC: ({"0": 400.0, "3": 20.0}, None)})
     assert [c["passed"] for c in checks] == [False, True]
 
 
 @pytest.mark.parametrize("status", ["valid", "failed", "missing"])
 def test_the_table_has_a_row_for_each_node_that_is_its_target(point, status):
-    found = {"memory": {METRIC: {"0": 400.0, "3": 20.0}, "bandwidth_bytes_per_second": 220.0}}
-    outcome = Outcome(status, values=found if status == "valid" else {})
+    total = {"bandwidth_bytes_per_second": (220.0, None)}
+    found = {"memory": {METRIC: ({"0": 400.0, "3": 20.0}, None), **total}}
+    outcome = Outcome(status, readings=found if status == "valid" else {})
     rows = list(rows_of_outcome(point, 1, outcome))
     assert [(row["metric"], row["target"]) for row in rows] == [
         (METRIC, "node0"),

@@ -91,6 +91,12 @@ class _Pairs:
             if entry["metric"] not in load["metrics"]:
                 known = closest(entry["metric"], load["metrics"])
                 raise UserError(f"{self.role} has no metric {entry['metric']!r}", where, known)
+            if "by_node" in load["metrics"][entry["metric"]]:
+                raise UserError(
+                    f"{entry['metric']} has a value for each node",
+                    where,
+                    "a ratio needs a metric with one value",
+                )
 
     def answers(self) -> Iterator[tuple[Point, Load, dict[str, Any]]]:
         """Each load with its reference, or the reason why it has none."""
