@@ -149,8 +149,8 @@ class Load:
         seen = placement.memory_by_node(self.process.pid, self.mapping())
         self.memory_by_node = seen or self.memory_by_node
 
-    def mapping(self) -> str | None:
-        """Address of the memory that it measures, where its ready line says it."""
+    def mapping(self) -> placement.Addresses:
+        """Where the memory is that it measures, as its ready line says."""
         key = self.spec["placement"].get("mapping")
         if key is None:
             return None
