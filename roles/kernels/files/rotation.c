@@ -3,8 +3,8 @@
  * Thread t reads from node (t + turn) mod nodes; turns are of one clock, so no thread waits for
  * another, and at any time the threads are spread over all nodes as evenly as there are threads. A
  * thread that was interrupted falls behind by whole turns: to leave them out could be the same node
- * each time. Each has its own part of every node's buffer, reads it in small chunks, goes on where it was when
- * the node's turn comes again, and looks at the clock after each chunk.
+ * each time. Each has its own part of every node's buffer, reads it in small chunks, goes on where
+ * it was when the node's turn comes again, and looks at the clock after each chunk.
  *
  * Bytes and time are counted where they were spent: a node's rate is its bytes over its time.
  */
@@ -119,8 +119,8 @@ static void print_by_node(const struct state *state, const char *name, const uin
     printf("}");
 }
 
-/* Whether the running sample is to end: it has lasted long enough, or all of them have, and it has a
- * whole rotation and all nodes (a rotation of a thread that was interrupted takes longer). */
+/* Whether the running sample is to end: it has lasted long enough, or all of them have, and it has
+ * a whole rotation and all nodes (a rotation of a thread that was interrupted takes longer). */
 static bool sample_is_due(const struct state *state, uint64_t now) {
     double lasted_ns = (double)(now - state->sample_ns);
     bool long_enough = lasted_ns >= state->rotation->course.sample_seconds * 1e9;

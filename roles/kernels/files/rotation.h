@@ -13,8 +13,8 @@
 
 struct rotation {
     struct index_list cpus;
-    size_t buffer_bytes; /* of each node; a multiple of LINE_BYTES, at least a line a thread */
-    double turn_seconds; /* how long a thread reads from one node */
+    size_t buffer_bytes;  /* of each node; a multiple of LINE_BYTES, at least a line a thread */
+    double turn_seconds;  /* how long a thread reads from one node */
     struct course course; /* whose placement has the nodes */
 };
 

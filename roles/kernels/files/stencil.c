@@ -44,8 +44,8 @@ static void fill(void *context, size_t from, size_t count) {
     const struct stencil *stencil = filling->stencil;
     double *to = stencil->grid[filling->grid];
     for (size_t i = from; i < from + count; i++)
-        to[i] = filling->grid == 0 ? cell(i / stencil->columns, i % stencil->columns, 0)
-                                   : untouched;
+        to[i] =
+            filling->grid == 0 ? cell(i / stencil->columns, i % stencil->columns, 0) : untouched;
 }
 
 static void set_up(void *self, int index) {
@@ -68,13 +68,14 @@ static void smooth(double *restrict to, const double *restrict here, size_t colu
 static void run_rows(const struct stencil *stencil, size_t from, size_t end, uint64_t pass) {
     size_t columns = stencil->columns, last = stencil->rows - 1;
     const double *old = stencil->grid[pass % 2];
-    double *new = stencil->grid[(pass + 1) % 2];
+    double *next = stencil->grid[(pass + 1) % 2];
     double added = cell(0, 0, pass + 1) - cell(0, 0, pass);
     for (size_t row = from; row < end; row++) {
-        double *to = new + row *columns;
-        if (row > 0 && row < last)
+        double *to = next + row * columns;
+        bool inner = row > 0 && row < last;
+        if (inner)
             smooth(to, old + row * columns, columns, added);
-        for (size_t j = 0; j < columns; j += row > 0 && row < last ? columns - 1 : 1)
+        for (size_t j = 0; j < columns; j += inner ? columns - 1 : 1)
             to[j] = cell(row, j, pass + 1);
     }
 }

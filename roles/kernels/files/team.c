@@ -74,8 +74,8 @@ void print_team(const struct team *team) {
 }
 
 void print_sample(uint64_t begin_ns, uint64_t end_ns, const char *amount, uint64_t counted) {
-    printf("{\"event\":\"sample\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64
-           ",\"%s\":%" PRIu64 "}\n",
+    printf("{\"event\":\"sample\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64 ",\"%s\":%" PRIu64
+           "}\n",
            begin_ns, end_ns, amount, counted);
     require_written();
 }

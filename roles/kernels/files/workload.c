@@ -28,7 +28,7 @@ static const char help[] =
     "  --bytes N             size of all arrays together, at most\n"
     "  --touch own|leader    who touches pages first: each thread those of its part (default), or\n"
     "                        the first thread all, as programs do that read in before they fork\n"
-    "  --memory-nodes LIST   bind the pages to these NUMA nodes (default: the memory policy of the\n"
+    "  --memory-nodes LIST   bind the pages to these NUMA nodes (default: the policy of the\n"
     "                        process decides, and where it has none, the first touch)\n"
     "  --pages KIND          base (default), thp (transparent huge pages), 2M or 1G (reserved\n"
     "                        huge pages); huge pages that are not there are an error\n"
