@@ -1,31 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arrays.h"
 
-#include <unistd.h>
+#include <stdlib.h>
 
 #include "common.h"
 
-/* Pieces in which pages are made and filled: small enough that what the kernel zeroed is still in
- * the L2 when the contents are written. */
-static const size_t setup_piece_bytes = 256 * 1024;
-
-void require_array_bytes(size_t bytes, int threads) {
+void require_array_bytes(const char *option, size_t bytes, int threads) {
     if (bytes % LINE_BYTES != 0 || bytes / LINE_BYTES < (size_t)threads)
-        refuse("--array-bytes must be a multiple of %d and at least %d for each of %d threads, "
-               "not %zu",
-               LINE_BYTES, LINE_BYTES, threads, bytes);
+        refuse("%s must be a multiple of %d and at least %d for each of %d threads, not %zu",
+               option, LINE_BYTES, LINE_BYTES, threads, bytes);
 }
 
-static size_t stride_of(const struct arrays *arrays) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return (arrays->bytes + page - 1) / page * page;
-}
-
-void map_arrays(struct arrays *arrays, struct placement placement) {
-    arrays->mapping = map_memory(stride_of(arrays) * (size_t)arrays->stream->arrays, placement);
-}
-
-struct part part_of(const struct arrays *arrays, int thread) {
+static struct part part_of(const struct arrays *arrays, int thread) {
     size_t lines = arrays->bytes / LINE_BYTES, threads = (size_t)arrays->threads;
     size_t first = lines * (size_t)thread / threads, end = lines * ((size_t)thread + 1) / threads;
     struct part part = {
@@ -33,18 +19,40 @@ struct part part_of(const struct arrays *arrays, int thread) {
         .elements = (end - first) * LINE_DOUBLES,
     };
     for (int array = 0; array < arrays->stream->arrays; array++) {
-        char *start = arrays->mapping.start + (size_t)array * stride_of(arrays);
+        char *start = arrays->mapping.start + (size_t)array * whole_pages(arrays->bytes);
         part.array[array] = (double *)(void *)(start + first * LINE_BYTES);
     }
     return part;
 }
 
-void touch_part(const struct arrays *arrays, struct part *part) {
-    size_t piece = setup_piece_bytes / sizeof(double);
-    for (int array = 0; array < arrays->stream->arrays; array++)
-        for (size_t from = 0; from < part->elements && !stop_requested(); from += piece) {
-            size_t count = part->elements - from < piece ? part->elements - from : piece;
-            populate(&arrays->mapping, (char *)(part->array[array] + from), count * sizeof(double));
-            write_contents(arrays->stream, part, array, from, count);
-        }
+void map_arrays(struct arrays *arrays, struct placement placement) {
+    size_t bytes = whole_pages(arrays->bytes) * (size_t)arrays->stream->arrays;
+    arrays->mapping = map_memory(bytes, placement);
+    arrays->parts = calloc((size_t)arrays->threads, sizeof *arrays->parts);
+    if (arrays->parts == NULL)
+        refuse("out of memory");
+    for (int i = 0; i < arrays->threads; i++)
+        arrays->parts[i] = part_of(arrays, i);
+}
+
+void free_arrays(struct arrays *arrays) { free(arrays->parts); }
+
+struct filling {
+    const struct arrays *arrays;
+    struct part *part;
+    int array;
+};
+
+static void fill(void *context, size_t from, size_t count) {
+    const struct filling *filling = context;
+    write_contents(filling->arrays->stream, filling->part, filling->array, from, count);
+}
+
+void touch_part(const struct arrays *arrays, int thread) {
+    struct part *part = &arrays->parts[thread];
+    for (int array = 0; array < arrays->stream->arrays; array++) {
+        struct stretch stretch = {part->array[array], sizeof(double), 0, part->elements};
+        struct filling filling = {arrays, part, array};
+        fill_stretch(&arrays->mapping, stretch, fill, &filling);
+    }
 }

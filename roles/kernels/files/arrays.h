@@ -16,19 +16,20 @@ struct arrays {
     size_t bytes; /* of one array: a multiple of LINE_BYTES, at least a line a thread */
     int threads;
     struct mapping mapping; /* holds all of them */
+    struct part *parts;     /* of each thread: whole cache lines, at most one more than another's */
 };
 
-/* Refuses sizes that do not give each thread a line; says which option it is about. */
-void require_array_bytes(size_t bytes, int threads);
+/* Refuses (naming the option) sizes that do not give each thread a line. */
+void require_array_bytes(const char *option, size_t bytes, int threads);
 
-/* Maps memory for them, each on pages of its own; touches nothing. */
+/* Maps memory for arrays whose stream, bytes and threads are set, each on pages of its own, and
+ * divides them into parts; touches nothing. */
 void map_arrays(struct arrays *arrays, struct placement placement);
 
-/* The part of one thread: whole cache lines, at most one more than another thread's. */
-struct part part_of(const struct arrays *arrays, int thread);
+void free_arrays(struct arrays *arrays);
 
-/* Writes the initial contents of a part, to be called by the thread that will use it, already
- * pinned: it is the first to touch each page. Ends early when the program is to stop. */
-void touch_part(const struct arrays *arrays, struct part *part);
+/* Writes the initial contents of a thread's part: whoever calls it is the first to touch its pages.
+ * Ends early when the program is to stop. */
+void touch_part(const struct arrays *arrays, int thread);
 
 #endif

@@ -1,23 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "contents.h"
 
-#include <float.h>
-#include <math.h>
 #include <stdbool.h>
-
-/* Passes cycle through this many scalars and marks. A prime, so that nothing that happens every 2^n
- * passes always meets the same ones. */
-enum { CYCLE = 1021 };
-
-static const double untouched = -1;
-
-/* 1 ... 16 from the upper bits of a multiplicative hash (Knuth, The Art of Computer Programming 3,
- * section 6.4), which a compiler turns into vector instructions. The 7 sets the arrays apart. */
-static inline int pattern(int array, uint64_t index) {
-    return (int)((((uint32_t)index + (uint32_t)array * 7u) * 2654435761u) >> 28) + 1;
-}
-
-static double scalar_of(uint64_t pass) { return 2 + (double)(pass % CYCLE); }
 
 /* Above all patterns, and different from pass to pass. */
 static double mark_of(uint64_t pass) { return 64 + (double)(pass % CYCLE); }
@@ -53,16 +37,6 @@ static void mark_positions(const struct part *part, uint64_t pass, size_t positi
     position[1] = pass * 2654435761u % (part->elements - 1);
 }
 
-static void compare(double got, double wanted, struct verdict *verdict) {
-    if (got == wanted)
-        return;
-    double error = fabs(got - wanted) / fabs(wanted);
-    if (!(error < DBL_MAX)) /* not a number, or infinite: JSON has neither */
-        error = DBL_MAX;
-    verdict->max_relative_error = fmax(verdict->max_relative_error, error);
-    verdict->wrong++;
-}
-
 void write_contents(const struct stream *stream, struct part *part, int array, size_t from,
                     size_t count) {
     double *to = part->array[array] + from;
@@ -81,24 +55,18 @@ void write_contents(const struct stream *stream, struct part *part, int array, s
         part->read_sum += (double)sum;
 }
 
-/* Mistakes that the checks must find, for the tests: make EXTRA=-DMUTANT=1, ... */
-#ifndef MUTANT
-#define MUTANT NO_MUTANT
-#endif
-enum { NO_MUTANT, ALWAYS_SHORT, ONCE_SHORT, ONCE_SKIPPED, CORRUPTED, MUTANT_PASS = 3 };
-
 static double run_stream(const struct stream *stream, const struct part *part, uint64_t pass) {
     size_t elements = part->elements;
-    if (MUTANT == ALWAYS_SHORT || (MUTANT == ONCE_SHORT && pass == MUTANT_PASS))
+    if (mutant_leaves_out_the_end(pass))
         elements -= LINE_DOUBLES;
-    if (MUTANT == ONCE_SKIPPED && pass == MUTANT_PASS)
+    if (mutant_skips(pass))
         return 0;
     double sum =
         stream->run(part->array[0], part->array[1], part->array[2], elements, scalar_of(pass));
     if (stream->non_temporal)
         drain_stores(); /* only what is in memory was moved */
-    if (MUTANT == CORRUPTED && pass >= MUTANT_PASS)
-        part->array[0][elements / 2] *= 1 + DBL_EPSILON;
+    if (MUTANT == CORRUPTED)
+        part->array[0][elements / 2] = mutated(part->array[0][elements / 2], pass);
     return sum;
 }
 

@@ -2,9 +2,8 @@
  *
  * What the arrays hold, and how it is known that every pass did its work.
  *
- * All values are whole numbers far below 2^53, so every sum and product is exact in any order, with
- * or without fused multiply-add: a result is right when it is equal, and nothing grows, overflows
- * or becomes denormal however many passes run.
+ * All values are whole numbers, see exact.h, and nothing grows, overflows or becomes denormal
+ * however many passes run.
  *
  * - Sources hold a pattern that depends on the element and the array: a wrong element shows.
  * - The written array starts with -1, which no kernel writes: what no pass reached shows.
@@ -25,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "exact.h"
 #include "streams.h"
 
 /* One thread's part: the pointers are to its first element, which is number `first` of the array */
@@ -33,11 +33,6 @@ struct part {
     uint64_t first;
     size_t elements;
     double read_sum; /* of the first array's initial contents; `read` must find it */
-};
-
-struct verdict {
-    uint64_t wrong; /* elements or sums that were not what they had to be */
-    double max_relative_error;
 };
 
 /* Writes the initial contents of `count` elements from `from` on, of one array of the part. To be

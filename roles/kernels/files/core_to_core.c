@@ -157,7 +157,7 @@ static void print_ready(const struct state *state) {
            "{\"cpu\":%d,\"tid\":%d}],",
            course->line_bytes, request->cpu, (int)syscall(SYS_gettid), request->responder,
            state->responder_tid);
-    print_placement(&course->placement, &state->mapping, huge_page_bytes(&state->mapping));
+    print_placement(&course->placement, &state->mapping, 1, huge_page_bytes(&state->mapping));
     print_course(course);
     print_build(course, NULL);
 }

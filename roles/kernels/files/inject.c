@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "arrays.h"
 #include "barrier.h"
 #include "common.h"
 #include "contents.h"
@@ -64,6 +65,7 @@ struct thread {
     size_t chunk;   /* the next one, counted from the beginning of the part ... */
     uint64_t visit; /* ... and how often it was visited before */
     struct member *member;
+    const struct part *part;
     size_t chunks_a_pass;
     uint64_t sum; /* of all that `read` has read; whole numbers, and what overflows does so in the
                      expected sum too */
@@ -78,6 +80,7 @@ struct thread {
 
 struct state {
     const struct injection *injection;
+    struct arrays arrays;
     struct team team;
     size_t chunk_elements;
     struct thread *threads;
@@ -103,7 +106,7 @@ static uint64_t chunks_of(const struct thread *thread) {
  * last one of the part. */
 static uint64_t lines_in(const struct state *state, const struct thread *thread, uint64_t chunks) {
     uint64_t whole = chunks / thread->chunks_a_pass, rest = chunks % thread->chunks_a_pass;
-    return (whole * thread->member->part.elements + rest * state->chunk_elements) / LINE_DOUBLES;
+    return (whole * thread->part->elements + rest * state->chunk_elements) / LINE_DOUBLES;
 }
 
 static uint64_t bytes_of_lines(const struct state *state, uint64_t lines) {
@@ -117,7 +120,7 @@ struct progress {
 
 static struct progress progress_of(const struct state *state) {
     struct progress sum = {0};
-    for (int i = 0; i < state->team.arrays.threads; i++) {
+    for (int i = 0; i < state->team.cpus.count; i++) {
         uint64_t chunks = chunks_of(&state->threads[i]);
         sum.chunks += chunks;
         sum.lines += lines_in(state, &state->threads[i], chunks);
@@ -129,7 +132,7 @@ static struct progress progress_of(const struct state *state) {
  * next chunk, so that what copy and add leave tells the visits apart. */
 static struct piece piece_of(const struct state *state, const struct thread *thread, size_t chunk,
                              uint64_t visit) {
-    size_t length = state->chunk_elements, elements = thread->member->part.elements;
+    size_t length = state->chunk_elements, elements = thread->part->elements;
     struct piece piece = {.from = chunk * length, .visit = visit};
     piece.count = elements - piece.from < length ? elements - piece.from : length;
     piece.source = visit % 2 == 0 ? piece.from : (chunk + 1) % thread->chunks_a_pass * length;
@@ -141,32 +144,26 @@ static struct piece piece_of(const struct state *state, const struct thread *thr
 /* Before a chunk is overwritten: does it hold what the visit before it left? One element of it
  * tells, another one each time. */
 static void check_former_visit(const struct state *state, struct thread *thread) {
-    const struct stream *stream = state->team.arrays.stream;
+    const struct stream *stream = state->arrays.stream;
     if (stream->operation == READ ||
         (stream->non_temporal && chunks_of(thread) % CHUNKS_A_CHECK_NT != 0))
         return;
     uint64_t former = thread->visit == 0 ? NEVER : thread->visit - 1;
     struct piece piece = piece_of(state, thread, thread->chunk, former);
     size_t at = chunks_of(thread) * 2654435761u % piece.count;
-    check_element(stream, &thread->member->part, &piece, at, &thread->member->verdict);
+    check_element(stream, thread->part, &piece, at, &thread->member->verdict);
 }
-
-/* Mistakes that the checks must find, for the tests: make EXTRA=-DMUTANT=1, ... */
-#ifndef MUTANT
-#define MUTANT NO_MUTANT
-#endif
-enum { NO_MUTANT, ALWAYS_SHORT, ONCE_SHORT, ONCE_SKIPPED, CORRUPTED, MUTANT_CHUNK = 3 };
 
 static double run_chunk_of(const struct state *state, const struct thread *thread,
                            struct piece piece) {
-    bool now = chunks_of(thread) == MUTANT_CHUNK;
-    if (MUTANT == ALWAYS_SHORT || (MUTANT == ONCE_SHORT && now))
+    uint64_t chunks = chunks_of(thread);
+    if (mutant_leaves_out_the_end(chunks))
         piece.count -= LINE_DOUBLES;
-    if (MUTANT == ONCE_SKIPPED && now)
+    if (mutant_skips(chunks))
         return 0;
-    double sum = run_piece(state->team.arrays.stream, &thread->member->part, &piece);
-    if (MUTANT == CORRUPTED && now)
-        thread->member->part.array[0][piece.from] *= 1 + 0x1p-52;
+    double sum = run_piece(state->arrays.stream, thread->part, &piece);
+    if (chunks == MUTANT_PASS)
+        thread->part->array[0][piece.from] = mutated(thread->part->array[0][piece.from], chunks);
     return sum;
 }
 
@@ -184,16 +181,16 @@ static void run_chunk(const struct state *state, struct thread *thread) {
 
 static void check_thread(const struct state *state, struct thread *thread) {
     struct member *member = thread->member;
-    const struct stream *stream = state->team.arrays.stream;
+    const struct stream *stream = state->arrays.stream;
     uint64_t sum = 0;
-    check_sources(stream, &member->part, &member->verdict);
+    check_sources(stream, thread->part, &member->verdict);
     for (size_t chunk = 0; chunk < thread->chunks_a_pass; chunk++) {
         uint64_t visits = thread->visit + (chunk < thread->chunk ? 1 : 0);
         struct piece piece = piece_of(state, thread, chunk, visits == 0 ? NEVER : visits - 1);
         if (stream->operation == READ)
-            sum += visits * (uint64_t)sum_of_piece(&member->part, &piece);
+            sum += visits * (uint64_t)sum_of_piece(thread->part, &piece);
         else
-            check_piece(stream, &member->part, &piece, &member->verdict);
+            check_piece(stream, thread->part, &piece, &member->verdict);
     }
     if (stream->operation == READ && sum != thread->sum) {
         double error = fabs((double)thread->sum - (double)sum) / fmax((double)sum, 1);
@@ -232,7 +229,7 @@ static void set_pace(const struct state *state, struct thread *thread) {
         return;
     thread->period_ns = (uint64_t)fmax(chunk_ns_of(thread) * 100 / state->injection->share, 1);
     /* Spread over a period: threads that began their chunks together would make bursts. */
-    uint64_t index = (uint64_t)thread->index, threads = (uint64_t)state->team.arrays.threads;
+    uint64_t index = (uint64_t)thread->index, threads = (uint64_t)state->team.cpus.count;
     thread->slot_ns = monotonic_ns() + thread->period_ns * index / threads;
 }
 
@@ -255,13 +252,14 @@ static bool wait_for_slot(const struct state *state, struct thread *thread) {
 
 static void end_sample(struct state *state, uint64_t end_ns) {
     uint64_t lines = progress_of(state).lines;
-    print_sample(state->sample_ns, end_ns, bytes_of_lines(state, lines - state->sample_lines));
+    print_sample(state->sample_ns, end_ns, "bytes",
+                 bytes_of_lines(state, lines - state->sample_lines));
     state->sample_ns = end_ns;
     state->sample_lines = lines;
 }
 
 static void begin_peak(struct state *state) {
-    for (int i = 0; i < state->team.arrays.threads; i++)
+    for (int i = 0; i < state->team.cpus.count; i++)
         state->threads[i].chunks_before_peak = chunks_of(&state->threads[i]);
     set_phase(state, PEAK);
 }
@@ -269,7 +267,7 @@ static void begin_peak(struct state *state) {
 /* However short the peak is to be, and however few CPUs others leave: a peak of no chunk is none.
  */
 static bool all_have_moved(const struct state *state) {
-    for (int i = 0; i < state->team.arrays.threads; i++)
+    for (int i = 0; i < state->team.cpus.count; i++)
         if (chunks_of(&state->threads[i]) < state->threads[i].chunks_before_peak + CHUNKS_A_LOOK)
             return false;
     return true;
@@ -337,6 +335,11 @@ static void move(struct state *state, struct thread *thread) {
     }
 }
 
+static void set_up_thread(void *self, int index) {
+    const struct state *state = self;
+    touch_part(&state->arrays, index);
+}
+
 static void print_ready(const void *self) {
     const struct state *state = self;
     const struct injection *injection = state->injection;
@@ -358,7 +361,7 @@ static void print_ready(const void *self) {
 /* How far apart the threads saw a phase begin. */
 static uint64_t spread_ns(const struct state *state, enum phase phase) {
     uint64_t first = UINT64_MAX, last = 0;
-    for (int i = 0; i < state->team.arrays.threads; i++) {
+    for (int i = 0; i < state->team.cpus.count; i++) {
         uint64_t ns = state->threads[i].seen[phase].ns;
         first = ns < first ? ns : first;
         last = ns > last ? ns : last;
@@ -369,7 +372,7 @@ static uint64_t spread_ns(const struct state *state, enum phase phase) {
 /* Bytes a second of all threads at full speed; 0 when it was stopped before that was known. */
 static double peak_rate(const struct state *state) {
     double sum = 0;
-    for (int i = 0; i < state->team.arrays.threads; i++) {
+    for (int i = 0; i < state->team.cpus.count; i++) {
         const struct thread *thread = &state->threads[i];
         const struct note *peak = &thread->seen[PEAK], *end = &thread->seen[MEASURED];
         if (end->ns == 0)
@@ -402,14 +405,15 @@ static void run_thread(void *self, int index) {
     struct thread *thread = &state->threads[index];
     thread->index = index;
     thread->member = &state->team.members[index];
+    thread->part = &state->arrays.parts[index];
     thread->chunks_a_pass =
-        (thread->member->part.elements + state->chunk_elements - 1) / state->chunk_elements;
+        (thread->part->elements + state->chunk_elements - 1) / state->chunk_elements;
     spin_barrier_wait(&state->start);
     move(state, thread);
     pthread_barrier_wait(&state->team.gate);
     if (index == 0 && state->sample_ns > 0) {
         uint64_t end_ns = 0; /* when the last thread had stopped: all that was moved is counted */
-        for (int i = 0; i < state->team.arrays.threads; i++)
+        for (int i = 0; i < state->team.cpus.count; i++)
             if (state->threads[i].seen[STOP].ns > end_ns)
                 end_ns = state->threads[i].seen[STOP].ns;
         end_sample(state, end_ns);
@@ -418,14 +422,23 @@ static void run_thread(void *self, int index) {
 }
 
 int inject(const struct injection *injection) {
-    int threads = injection->job.cpus.count, arrays = injection->job.stream->arrays;
+    const struct job *job = &injection->job;
+    int threads = job->cpus.count, arrays = job->stream->arrays;
     struct state state = {
         .injection = injection,
+        .arrays = {.stream = job->stream, .bytes = job->array_bytes, .threads = threads},
         .chunk_elements = (size_t)(CHUNK_BYTES / LINE_BYTES / arrays) * LINE_DOUBLES,
         .threads = new_apart(threads, sizeof(struct thread)),
         .start.threads = (unsigned)threads,
     };
-    run_team(&state.team, &injection->job, &(struct work_plan){print_ready, run_thread, &state});
+    map_arrays(&state.arrays, job->course.placement);
+    state.team = (struct team){
+        .cpus = job->cpus,
+        .course = &job->course,
+        .mappings = &state.arrays.mapping,
+        .mapping_count = 1,
+    };
+    run_team(&state.team, &(struct work_plan){set_up_thread, print_ready, run_thread, &state});
     printf("{\"event\":\"done\",\"share\":%d,", injection->share);
     if (state.team.start == START_GO)
         print_moved(&state);
@@ -433,5 +446,6 @@ int inject(const struct injection *injection) {
         printf("\"warmup_chunks\":0,\"chunks\":0,\"bytes\":0,\"start_spread_ns\":null,"
                "\"stop_spread_ns\":null,\"peak_bytes_per_second\":null,");
     free(state.threads);
-    return end_team(&state.team, "left");
+    free_arrays(&state.arrays);
+    return end_team(&state.team, job->stream->name, "left");
 }

@@ -32,7 +32,7 @@ const struct stream *find_stream(const char *name) {
 void require_job(const struct job *job) {
     if (job->stream == NULL || job->cpus.count == 0 || job->array_bytes == 0)
         refuse("--kernel, --cpus and --array-bytes (above 0) are needed, see --help");
-    require_array_bytes(job->array_bytes, job->cpus.count);
+    require_array_bytes("--array-bytes", job->array_bytes, job->cpus.count);
 }
 
 void free_job(struct job job) {

@@ -72,10 +72,6 @@ struct state {
     struct work work;
 };
 
-/* Pieces in which pages are made and laid: small enough that what the kernel zeroed is still in the
- * L2 when the links are written. */
-static const size_t setup_piece_bytes = 256 * 1024;
-
 static void set_own_option(void *to, int option, const char *text) {
     struct request *request = to;
     switch ((enum option_value)option) {
@@ -108,18 +104,13 @@ static void complete(struct request *request) {
         request->warmup_bytes = request->bytes;
 }
 
+static void lay(void *chase, size_t from, size_t count) { chase_lay(chase, from, count); }
+
 /* The pages are first touched here, by the thread that will load from them, already pinned. */
 static void make_chain(struct state *state) {
     struct chase *chase = &state->chase;
-    size_t piece = setup_piece_bytes / chase->line_bytes;
-    if (piece == 0)
-        piece = 1;
-    for (size_t from = 0; from < chase->lines && !stop_requested(); from += piece) {
-        size_t count = chase->lines - from < piece ? chase->lines - from : piece;
-        populate(&state->mapping, chase->start + from * chase->line_bytes,
-                 count * chase->line_bytes);
-        chase_lay(chase, from, count);
-    }
+    struct stretch all = {chase->start, chase->line_bytes, 0, chase->lines};
+    fill_stretch(&state->mapping, all, lay, chase);
     if (!stop_requested())
         chase_shuffle(chase, state->request->seed);
 }
@@ -131,7 +122,7 @@ static void print_ready(const struct state *state) {
            ",\"warmup_bytes\":%zu,\"threads\":[{\"cpu\":%d,\"tid\":%d}],",
            request->bytes, course->line_bytes, state->chase.lines, request->seed,
            request->warmup_bytes, request->cpu, (int)syscall(SYS_gettid));
-    print_placement(&course->placement, &state->mapping, huge_page_bytes(&state->mapping));
+    print_placement(&course->placement, &state->mapping, 1, huge_page_bytes(&state->mapping));
     print_course(course);
     print_build(course, NULL);
 }

@@ -7,12 +7,17 @@
 
 #include <stdint.h>
 
+#include "arrays.h"
 #include "job.h"
+#include "rounds.h"
 
 struct request {
     struct job job;
     uint64_t warmup_passes;
 };
+
+/* The passes of a stream over arrays that were mapped; without warm-up. */
+struct passes passes_of(struct arrays *arrays);
 
 /* Runs it and prints the lines. Returns the exit code. */
 int measure(const struct request *request);

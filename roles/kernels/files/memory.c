@@ -24,6 +24,16 @@
 #define MAP_HUGE_SHIFT 26
 #endif
 
+/* Pieces in which pages are made and filled: small enough that what the kernel zeroed is still in
+ * the L2 when the contents are written. */
+enum { SETUP_PIECE_BYTES = 256 * 1024 };
+
+#if defined WITHOUT_BINDING /* for the tests: as on a machine that has every node */
+#define BINDS false
+#else
+#define BINDS true
+#endif
+
 enum { LONG_BITS = 8 * sizeof(unsigned long), MASK_LONGS = MOST_NODES / LONG_BITS };
 
 struct node_mask {
@@ -203,18 +213,36 @@ struct mapping map_memory(size_t bytes, struct placement placement) {
             refuse("--pages thp: the kernel refused: %s", strerror(errno));
         /* NOHUGEPAGE fails only where there are none anyway */
     }
-    if (placement.nodes.count > 0)
+    if (placement.nodes.count > 0 && BINDS)
         bind(mapping, placement);
     return mapping;
 }
 
-void populate(const struct mapping *mapping, char *start, size_t bytes) {
+size_t whole_pages(size_t bytes) { return round_up(bytes, (size_t)sysconf(_SC_PAGESIZE)); }
+
+/* Makes the pages of a piece exist (zeroed) with one call instead of a fault a page. Only for base
+ * pages, whose faults are what setting up takes; does nothing for others or on Linux before 5.14,
+ * where the first touch does it. */
+static void populate(const struct mapping *mapping, char *start, size_t bytes) {
     if (mapping->pages != PAGES_BASE)
         return;
     size_t page = mapping->page_bytes;
     char *first = (char *)((size_t)start / page * page);
     char *last = (char *)round_up((size_t)start + bytes, page);
     (void)madvise(first, (size_t)(last - first), MADV_POPULATE_WRITE);
+}
+
+void fill_stretch(const struct mapping *mapping, struct stretch stretch, fill_function *fill,
+                  void *context) {
+    size_t piece = SETUP_PIECE_BYTES / stretch.element_bytes, end = stretch.from + stretch.count;
+    if (piece == 0)
+        piece = 1;
+    for (size_t from = stretch.from; from < end && !stop_requested(); from += piece) {
+        size_t count = end - from < piece ? end - from : piece;
+        populate(mapping, (char *)stretch.array + from * stretch.element_bytes,
+                 count * stretch.element_bytes);
+        fill(context, from, count);
+    }
 }
 
 /* AnonHugePages of the mapping in /proc/self/smaps, in bytes; smaps has a line "START-END ..." for
@@ -250,7 +278,14 @@ uint64_t huge_page_bytes(const struct mapping *mapping) {
     return bytes;
 }
 
-void print_placement(const struct placement *placement, const struct mapping *mapping,
+static void print_addresses(const struct mapping *mappings, int count) {
+    printf("\"mapping\":%s", count > 1 ? "[" : "");
+    for (int i = 0; i < count; i++)
+        printf("%s\"%08zx\"", i > 0 ? "," : "", (size_t)mappings[i].start);
+    printf("%s,", count > 1 ? "]" : "");
+}
+
+void print_placement(const struct placement *placement, const struct mapping *mappings, int count,
                      uint64_t in_huge_pages) {
     char nodes[1024];
     format_index_list(placement->nodes, nodes, sizeof nodes);
@@ -258,8 +293,8 @@ void print_placement(const struct placement *placement, const struct mapping *ma
         printf("\"memory_nodes\":\"%s\",", nodes);
     else
         printf("\"memory_nodes\":null,");
-    printf("\"policy\":\"%s\",\"mapping\":\"%08zx\",\"pages\":\"%s\",\"page_bytes\":%zu,"
-           "\"huge_page_bytes\":%" PRIu64 ",",
-           policy_name(placement), (size_t)mapping->start, page_kind_name(placement->pages),
-           mapping->page_bytes, in_huge_pages);
+    printf("\"policy\":\"%s\",", policy_name(placement));
+    print_addresses(mappings, count);
+    printf("\"pages\":\"%s\",\"page_bytes\":%zu,\"huge_page_bytes\":%" PRIu64 ",",
+           page_kind_name(placement->pages), mappings->page_bytes, in_huge_pages);
 }

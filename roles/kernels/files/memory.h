@@ -36,17 +36,30 @@ struct mapping {
  * Refuses what the machine cannot hold or place. Touches nothing: that is for the threads. */
 struct mapping map_memory(size_t bytes, struct placement placement);
 
-/* Makes the pages of a piece exist (zeroed) with one call instead of a fault a page. Only for base
- * pages, whose faults are what setting up takes; does nothing for others or on Linux before 5.14,
- * where the caller's first touch does it. */
-void populate(const struct mapping *mapping, char *start, size_t bytes);
+/* Rounded up to base pages: an array of so many bytes is followed by one on pages of its own. */
+size_t whole_pages(size_t bytes);
+
+/* Some elements of an array in a mapping. */
+struct stretch {
+    void *array;
+    size_t element_bytes, from, count;
+};
+
+/* Writes `count` elements from `from` on. */
+typedef void fill_function(void *context, size_t from, size_t count);
+
+/* Makes the pages of a stretch exist and has them filled, piece by piece: whoever calls it is the
+ * first to touch them. Ends early when the program is to stop. */
+void fill_stretch(const struct mapping *mapping, struct stretch stretch, fill_function *fill,
+                  void *context);
 
 /* How many bytes of the mapping lie in huge pages now that all of it was touched. Refuses when huge
  * pages were asked for and any of it lies in others: a mixture measures neither. */
 uint64_t huge_page_bytes(const struct mapping *mapping);
 
-/* Prints, as fields of the ready line and with a comma after the last, where the memory is. */
-void print_placement(const struct placement *placement, const struct mapping *mapping,
+/* Prints, as fields of the ready line and with a comma after the last, where the memory is. Several
+ * mappings, all with pages of one kind, are a list of addresses. */
+void print_placement(const struct placement *placement, const struct mapping *mappings, int count,
                      uint64_t in_huge_pages);
 
 #endif

@@ -23,9 +23,10 @@ void *new_apart(int count, size_t object_bytes) {
 static enum start await_start(struct team *team, const struct work_plan *plan) {
     if (stop_requested())
         return START_STOPPED;
-    team->huge_page_bytes = huge_page_bytes(&team->arrays.mapping);
+    for (int i = 0; i < team->mapping_count; i++)
+        team->huge_page_bytes += huge_page_bytes(&team->mappings[i]);
     plan->print_ready(plan->self);
-    return team->job->course.wait_for_start ? wait_for_start() : START_GO;
+    return team->course->wait_for_start ? wait_for_start() : START_GO;
 }
 
 static void run_member(struct team *team, const struct work_plan *plan, int index) {
@@ -33,10 +34,9 @@ static void run_member(struct team *team, const struct work_plan *plan, int inde
     bool leader = index == 0;
     if (leader)
         deliver_stop_signals();
-    member->cpu = pin_to_cpu(team->job->cpus.index[index]);
+    member->cpu = pin_to_cpu(team->cpus.index[index]);
     member->tid = (int)syscall(SYS_gettid);
-    member->part = part_of(&team->arrays, index);
-    touch_part(&team->arrays, &member->part);
+    plan->set_up(plan->self, index);
     pthread_barrier_wait(&team->gate);
     if (leader)
         team->start = await_start(team, plan);
@@ -47,16 +47,9 @@ static void run_member(struct team *team, const struct work_plan *plan, int inde
     pthread_barrier_wait(&team->gate);
 }
 
-void run_team(struct team *team, const struct job *job, const struct work_plan *plan) {
-    int threads = job->cpus.count;
-    team->job = job;
-    team->arrays = (struct arrays){
-        .stream = job->stream,
-        .bytes = job->array_bytes,
-        .threads = threads,
-    };
+void run_team(struct team *team, const struct work_plan *plan) {
+    int threads = team->cpus.count;
     team->members = new_apart(threads, sizeof(struct member));
-    map_arrays(&team->arrays, job->course.placement);
     pthread_barrier_init(&team->gate, NULL, (unsigned)threads);
     omp_set_dynamic(0); /* exactly as many threads as asked for */
 #pragma omp parallel num_threads(threads)
@@ -72,23 +65,24 @@ void run_team(struct team *team, const struct job *job, const struct work_plan *
 
 void print_team(const struct team *team) {
     printf("\"threads\":[");
-    for (int i = 0; i < team->arrays.threads; i++)
+    for (int i = 0; i < team->cpus.count; i++)
         printf("%s{\"cpu\":%d,\"tid\":%d}", i > 0 ? "," : "", team->members[i].cpu,
                team->members[i].tid);
     printf("],");
-    print_placement(&team->job->course.placement, &team->arrays.mapping, team->huge_page_bytes);
+    print_placement(&team->course->placement, team->mappings, team->mapping_count,
+                    team->huge_page_bytes);
 }
 
-void print_sample(uint64_t begin_ns, uint64_t end_ns, uint64_t bytes) {
-    printf("{\"event\":\"sample\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64
-           ",\"bytes\":%" PRIu64 "}\n",
-           begin_ns, end_ns, bytes);
+void print_sample(uint64_t begin_ns, uint64_t end_ns, const char *amount, uint64_t counted) {
+    printf("{\"event\":\"sample\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64 ",\"%s\":%" PRIu64
+           "}\n",
+           begin_ns, end_ns, amount, counted);
     require_written();
 }
 
 static struct verdict sum_of_verdicts(const struct team *team) {
     struct verdict sum = {0};
-    for (int i = 0; i < team->arrays.threads; i++) {
+    for (int i = 0; i < team->cpus.count; i++) {
         const struct verdict *verdict = &team->members[i].verdict;
         sum.wrong += verdict->wrong;
         sum.max_relative_error = fmax(sum.max_relative_error, verdict->max_relative_error);
@@ -96,7 +90,7 @@ static struct verdict sum_of_verdicts(const struct team *team) {
     return sum;
 }
 
-int end_team(struct team *team, const char *did) {
+int end_team(struct team *team, const char *kernel, const char *did) {
     struct verdict sum = sum_of_verdicts(team);
     if (team->start == START_GO)
         printf("\"valid\":%s,\"max_relative_error\":%g,", sum.wrong == 0 ? "true" : "false",
@@ -110,6 +104,6 @@ int end_team(struct team *team, const char *did) {
         return EXIT_VALID;
     complain("%s %s wrong values: %" PRIu64 " checks failed, the largest relative error is %g; "
              "the numbers must not be used",
-             team->job->stream->name, did, sum.wrong, sum.max_relative_error);
+             kernel, did, sum.wrong, sum.max_relative_error);
     return EXIT_INVALID;
 }

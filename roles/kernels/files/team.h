@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The threads that do a job, one OpenMP thread a PU, each with its part of the arrays: their
- * set-up, their start and what is told of them all. What they do in between is the programs' own.
- * The first thread leads: it also takes the time and prints.
+ * The threads that do a job, one OpenMP thread a PU: their set-up, their start and what is told of
+ * them all. What they do in between is the programs' own. The first thread leads: it also takes the
+ * time and prints.
  */
 #ifndef CHAOSITY_TEAM_H
 #define CHAOSITY_TEAM_H
@@ -11,23 +11,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arrays.h"
 #include "barrier.h"
 #include "common.h"
-#include "contents.h"
-#include "job.h"
+#include "cpus.h"
+#include "exact.h"
+#include "memory.h"
+#include "options.h"
 
 struct member {
     _Alignas(APART_BYTES) int cpu;
     int tid;
-    struct part part;
     struct verdict verdict;
 };
 
 struct team {
-    const struct job *job;
-    struct arrays arrays;
-    uint64_t huge_page_bytes; /* of the mapping, once it was touched */
+    struct index_list cpus; /* one member on each */
+    const struct course *course;
+    const struct mapping *mappings; /* what they work on; not touched yet */
+    int mapping_count;
+    uint64_t huge_page_bytes; /* of all mappings, once they were touched */
     struct member *members;
     pthread_barrier_t gate; /* sleeps: for set-up and for the start, which may be far away */
     enum start start;
@@ -36,6 +38,7 @@ struct team {
 
 /* What a program has its team do. */
 struct work_plan {
+    void (*set_up)(void *self, int index); /* by each member, already pinned */
     void (*print_ready)(const void *self); /* by the leader, when all are set up */
     void (*run)(void *self, int index);    /* by each member, once started; its check included */
     void *self;
@@ -44,17 +47,19 @@ struct work_plan {
 /* Zeroed memory for an object of each thread, whose type keeps it APART_BYTES from the others. */
 void *new_apart(int count, size_t object_bytes);
 
-/* Sets the members up, awaits the start and, if it comes, has each run its work. */
-void run_team(struct team *team, const struct job *job, const struct work_plan *plan);
+/* Sets the members up, awaits the start and, if it comes, has each run its work. The team's CPUs,
+ * course and mappings are to be there. */
+void run_team(struct team *team, const struct work_plan *plan);
 
 /* Prints, as fields of the ready line and with a comma after the last, the members and where their
  * memory is. */
 void print_team(const struct team *team);
 
-void print_sample(uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
+/* Prints a whole sample; `amount` is the name of what is counted. */
+void print_sample(uint64_t begin_ns, uint64_t end_ns, const char *amount, uint64_t counted);
 
 /* Prints the last fields of the done line, after a comma; when the result is wrong, complains of
- * what the stream `did`. Frees what the team has, and returns the exit code. */
-int end_team(struct team *team, const char *did);
+ * what the `kernel` `did`. Frees what the team has, and returns the exit code. */
+int end_team(struct team *team, const char *kernel, const char *did);
 
 #endif

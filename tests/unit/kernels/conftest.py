@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +35,51 @@ def core_to_core(bandwidth: Path) -> Path:
 def traffic(bandwidth: Path) -> Path:
     """The same of the traffic beside a chase."""
     return bandwidth.with_name("chaosity-traffic")
+
+
+@pytest.fixture(scope="session")
+def workload(bandwidth: Path) -> Path:
+    """The same of the programs whose pages are placed."""
+    return bandwidth.with_name("chaosity-workload")
+
+
+@pytest.fixture(scope="session")
+def paths(bandwidth: Path) -> Path:
+    """The same of the reader of all nodes in turn."""
+    return bandwidth.with_name("chaosity-paths")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> kernel_binary.Built:
+    """Builds all programs with EXTRA flags, once for each set of flags, and names their folder."""
+
+    @functools.cache
+    def folder_with(flags: str) -> Path:
+        return kernel_binary.build(tmp_path_factory.mktemp("extra"), f"EXTRA={flags}").parent
+
+    return folder_with
+
+
+@pytest.fixture(scope="session")
+def memory_checked(built: kernel_binary.Built) -> Path:
+    """The programs' folder, built with the sanitizers of addresses and undefined behaviour."""
+    return built("-g -fsanitize=address,undefined -fno-sanitize-recover=all")
+
+
+@pytest.fixture(scope="session")
+def threads_checked(built: kernel_binary.Built) -> tuple[tuple[str, ...], Path]:
+    """What to begin a command with, and the programs' folder, built with the thread sanitizer."""
+    # without random addresses: GCC 12's sanitizer cannot place its shadow memory with the wide
+    # randomisation of newer kernels
+    setarch = shutil.which("setarch")
+    prefix = (setarch, "-R") if setarch else ()
+    folder = built("-g -fsanitize=thread")
+    tried = subprocess.run(
+        [*prefix, folder / "chaosity-bandwidth", "--version"], capture_output=True, text=True
+    )
+    if "unexpected memory mapping" in tried.stderr or "Operation not permitted" in tried.stderr:
+        pytest.skip("the thread sanitizer cannot run here")
+    return prefix, folder
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ ARRAYS = {"read": 1, "fill": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 KERNELS = [*ARRAYS, *(f"{name}_nt" for name in ARRAYS if name != "read")]
 
 Start = Callable[[list[str]], subprocess.Popen]  # what the fixture `start` is
+Built = Callable[[str], Path]  # and `built`: flags to the folder of programs built with them
 
 
 def build(folder: Path, *variables: str) -> Path:

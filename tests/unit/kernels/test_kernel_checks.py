@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from kernel_binary import KERNELS, arguments, build, run
+from kernel_binary import KERNELS, Built, arguments, run
 
 pytestmark = pytest.mark.real
 
@@ -19,8 +18,8 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
-def test_a_kernel_that_is_wrong_is_found_out(tmp_path: Path, cpus: str, mutant: int):
-    binary = build(tmp_path, f"EXTRA=-DMUTANT={mutant}")
+def test_a_kernel_that_is_wrong_is_found_out(built: Built, cpus: str, mutant: int):
+    binary = built(f"-DMUTANT={mutant}") / "chaosity-bandwidth"
     options = ["--max-seconds", "0.02", "--warmup-passes", "9"]  # the mistakes are in pass 3
     for kernel in KERNELS:
         ran = run([binary, *arguments(kernel, cpus, 64 * 1001, *options)])
@@ -30,7 +29,8 @@ def test_a_kernel_that_is_wrong_is_found_out(tmp_path: Path, cpus: str, mutant: 
         assert "must not be used" in ran.stderr
 
 
-def run_clean(binary: Path, cpus: str, kernels: list[str], prefix: tuple[str, ...] = ()) -> None:
+def run_clean(folder: Path, cpus: str, kernels: list[str], prefix: tuple[str, ...] = ()) -> None:
+    binary = folder / "chaosity-bandwidth"
     for kernel in kernels:
         for pages in ("base", "thp"):
             options = ["--max-seconds", "0.02", "--barrier", "--pages", pages]
@@ -41,18 +41,10 @@ def run_clean(binary: Path, cpus: str, kernels: list[str], prefix: tuple[str, ..
             assert (ran.code, ran.stderr) == (0, ""), (kernel, pages)
 
 
-def test_clean_under_address_and_undefined_behaviour_sanitizer(tmp_path: Path, cpus: str):
-    flags = "-g -fsanitize=address,undefined -fno-sanitize-recover=all"
-    run_clean(build(tmp_path, f"EXTRA={flags}"), cpus, KERNELS)
+def test_clean_under_address_and_undefined_behaviour_sanitizer(memory_checked: Path, cpus: str):
+    run_clean(memory_checked, cpus, KERNELS)
 
 
-def test_clean_under_thread_sanitizer(tmp_path: Path, cpus: str):
-    # without random addresses: GCC 12's sanitizer cannot place its shadow memory with the wide
-    # randomisation of newer kernels
-    setarch = shutil.which("setarch")
-    prefix = (setarch, "-R") if setarch else ()
-    binary = build(tmp_path, "EXTRA=-g -fsanitize=thread")
-    tried = run([*prefix, str(binary), *arguments("copy", cpus, 6400, "--max-seconds", "0.01")])
-    if "unexpected memory mapping" in tried.stderr or "Operation not permitted" in tried.stderr:
-        pytest.skip("the thread sanitizer cannot run here")
-    run_clean(binary, cpus, ["read", "triad_nt"], prefix)  # what threads share is the same for all
+def test_clean_under_thread_sanitizer(threads_checked: tuple, cpus: str):
+    prefix, folder = threads_checked
+    run_clean(folder, cpus, ["read", "triad_nt"], prefix)  # what threads share is the same for all

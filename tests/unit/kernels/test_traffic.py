@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import signal
 import subprocess
 import time
@@ -12,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from kernel_binary import (
+    Built,
     Start,
     arguments,
-    build,
     last_events,
     next_event,
     numa_map,
@@ -206,8 +205,8 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
-def test_a_chunk_that_is_wrong_is_found_out(tmp_path: Path, cpus: str, mutant: int):
-    binary = build(tmp_path, f"EXTRA=-DMUTANT={mutant}").with_name("chaosity-traffic")
+def test_a_chunk_that_is_wrong_is_found_out(built: Built, cpus: str, mutant: int):
+    binary = built(f"-DMUTANT={mutant}") / "chaosity-traffic"
     # the array is larger than what is moved in that time, so that nothing closes a gap
     options = ["--peak-seconds", "1e-6", "--max-seconds", "1e-6"]
     for kernel in MIXES:
@@ -219,16 +218,16 @@ def test_a_chunk_that_is_wrong_is_found_out(tmp_path: Path, cpus: str, mutant: i
 
 
 @pytest.mark.parametrize("kernel", ["read", "fill", "copy"])
-def test_a_chunk_left_out_shows_though_later_passes_do_it(tmp_path: Path, cpu: str, kernel: str):
-    binary = build(tmp_path, "EXTRA=-DMUTANT=3").with_name("chaosity-traffic")
+def test_a_chunk_left_out_shows_though_later_passes_do_it(built: Built, cpu: str, kernel: str):
+    binary = built("-DMUTANT=3") / "chaosity-traffic"
     options = ["--peak-seconds", "0.01", "--max-seconds", "0.03"]
     ran = run([binary, *arguments(kernel, cpu, MIB, *options)])
     assert (ran.code, ran.done["valid"]) == (1, False)
     assert ran.done["bytes"] > 4 * MIB
 
 
-def run_clean(binary: Path, cpus: str, kernels: list[str], prefix: tuple[str, ...] = ()) -> None:
-    traffic = binary.with_name("chaosity-traffic")
+def run_clean(folder: Path, cpus: str, kernels: list[str], prefix: tuple[str, ...] = ()) -> None:
+    traffic = folder / "chaosity-traffic"
     for kernel in kernels:
         for share in ("100", "30"):
             options = [*SHORT, "--barrier", "--share", share]
@@ -237,17 +236,10 @@ def run_clean(binary: Path, cpus: str, kernels: list[str], prefix: tuple[str, ..
             assert (ran.code, ran.stderr) == (0, ""), (kernel, share)
 
 
-def test_clean_under_address_and_undefined_behaviour_sanitizer(tmp_path: Path, cpus: str):
-    flags = "-g -fsanitize=address,undefined -fno-sanitize-recover=all"
-    run_clean(build(tmp_path, f"EXTRA={flags}"), cpus, list(MIXES))
+def test_clean_under_address_and_undefined_behaviour_sanitizer(memory_checked: Path, cpus: str):
+    run_clean(memory_checked, cpus, list(MIXES))
 
 
-def test_clean_under_thread_sanitizer(tmp_path: Path, cpus: str):
-    # without random addresses: see the same test of chaosity-bandwidth
-    setarch = shutil.which("setarch")
-    prefix = (setarch, "-R") if setarch else ()
-    binary = build(tmp_path, "EXTRA=-g -fsanitize=thread")
-    tried = run([*prefix, str(binary), *arguments("copy", cpus, 6400, "--max-seconds", "0.01")])
-    if "unexpected memory mapping" in tried.stderr or "Operation not permitted" in tried.stderr:
-        pytest.skip("the thread sanitizer cannot run here")
-    run_clean(binary, cpus, ["read", "copy_nt"], prefix)  # what threads share is the same for all
+def test_clean_under_thread_sanitizer(threads_checked: tuple, cpus: str):
+    prefix, folder = threads_checked
+    run_clean(folder, cpus, ["read", "copy_nt"], prefix)  # what threads share is the same for all

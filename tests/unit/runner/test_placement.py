@@ -43,6 +43,13 @@ def test_one_mapping_can_be_looked_at_alone():
     assert placement.memory(NUMA_MAPS, "7f2c4000") == {}
 
 
+def test_a_list_of_mappings_is_their_sum():
+    several = ["7f2c40000000", "7f2c00000000", "7f2c50000000"]
+    assert placement.memory(NUMA_MAPS, several) == {1: 1000 * 4096 + 3 * 2097152, 3: 24 * 4096}
+    assert placement.memory(NUMA_MAPS, several[:1]) == placement.memory(NUMA_MAPS, several[0])
+    assert placement.memory(NUMA_MAPS, []) == {}
+
+
 def test_a_small_working_set_is_judged_by_its_own_pages(make_point):
     """Stacks and libraries are larger than a working set that fits a cache."""
     [load] = make_point(memory_bytes=16384)["loads"]

@@ -47,20 +47,26 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def memory(numa_maps: str, mapping: str | None = None) -> dict[int, int]:
+# Where a load says that its memory is: the address of one mapping or of several, as the file writes
+# them; None where it does not say.
+Addresses = str | list[str] | None
+
+
+def memory(numa_maps: str, mapping: Addresses = None) -> dict[int, int]:
     """Bytes of private data on each node: mappings with ``anon`` or huge pages.
 
     Shared library text and page cache are left out: they are where somebody else put them.
 
     Args:
         numa_maps: text of the file.
-        mapping: address of the one mapping that counts, as the file writes it; None: all of them.
+        mapping: what counts; None: all mappings.
     """
     nodes: Counter[int] = Counter()
+    addresses = [mapping] if isinstance(mapping, str) else mapping
     for line in numa_maps.splitlines():
         if " anon=" not in line and " huge" not in line:
             continue
-        if mapping is not None and line.split(" ", 1)[0] != mapping:
+        if addresses is not None and line.split(" ", 1)[0] not in addresses:
             continue
         size = PAGE_SIZE.search(line)
         page_bytes = int(size.group(1)) * 1024 if size else 4096
@@ -94,12 +100,12 @@ def process_threads(pid: int) -> list[dict[str, Any]]:
     return [thread for one in descendants(pid) for thread in threads(one)]
 
 
-def memory_by_node(pid: int, mapping: str | None = None) -> dict[str, int] | None:
+def memory_by_node(pid: int, mapping: Addresses = None) -> dict[str, int] | None:
     """A load's bytes on each node; None where the kernel has no ``numa_maps`` to read.
 
     Args:
         pid: of its first process.
-        mapping: address of the one mapping that counts; None: all private memory.
+        mapping: what counts; None: all private memory.
     """
     nodes: Counter[int] = Counter()
     readable = False

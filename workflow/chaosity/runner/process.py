@@ -163,8 +163,8 @@ class Load:
         """Whether its pages are moved while it runs, so that they are looked at in the end too."""
         return bool(self.spec["placement"].get("settles"))
 
-    def mapping(self) -> str | None:
-        """Address of the memory that it measures, where its ready line says it."""
+    def mapping(self) -> placement.Addresses:
+        """Where the memory is that it measures, as its ready line says."""
         key = self.spec["placement"].get("mapping")
         if key is None:
             return None
