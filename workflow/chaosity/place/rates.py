@@ -20,8 +20,9 @@ SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
 # What a sample says beside the amount.
 _TIMES = ("begin_ns", "end_ns")
 # A rate is known when half its 95 % interval is below 1 %, but not before half a second, since
-# what a move of pages leaves in caches and TLBs has to pass; after 20 s it is as good as it gets.
-PRECISION, SHORTEST, LONGEST = 0.01, 0.5, 20.0
+# what a move of pages leaves in caches and TLBs has to pass; after 5 s the interval is taken as it
+# is, for in doubt the search measures again.
+PRECISION, SHORTEST, LONGEST = 0.01, 0.5, 5.0
 # Without an interval by then the program reports too seldom: batch means take 20 samples.
 HOPELESS_SECONDS = 60.0
 # The counter is read so often; 20 readings make an interval.

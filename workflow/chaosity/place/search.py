@@ -9,6 +9,7 @@ again, in turns, so that a drift of the machine falls on both.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,9 @@ from dataclasses import dataclass, field
 STEP = 0.1
 # So often a doubtful step and the best one are measured again, in turns.
 ROUNDS = 2
+# Better by so many intervals needs no second look; machines drift between two stretches by more
+# than the scatter within one says.
+SURELY = 2.0
 # Steps that are not clearly better than the best, after which it stays.
 PATIENCE = 2
 
@@ -44,20 +48,31 @@ class Step:
 
     @property
     def value(self) -> float:
-        """The mean of the rates."""
-        return sum(rate.value for rate in self.rates) / len(self.rates)
+        """The median of the rates, which a stretch that was disturbed does not move far."""
+        return statistics.median(rate.value for rate in self.rates)
 
     @property
     def half_width(self) -> float:
-        """Half of the mean's 95 % interval; the stretches are independent."""
+        """Half of the 95 % interval, as of the mean; the stretches are independent."""
         squares = sum((rate.value * rate.relative_half_width) ** 2 for rate in self.rates)
         return math.sqrt(squares) / len(self.rates)
 
+    @property
+    def last(self) -> Step:
+        """The step by its latest stretch alone."""
+        return Step(self.dwp, self.rates[-1:])
 
-def clearly(one: Step, other: Step) -> int:
-    """Whether a step is clearly faster (1) or slower (-1) than another, or neither (0)."""
+
+def clearly(one: Step, other: Step, times: float = 1.0) -> int:
+    """Whether a step is clearly faster (1) or slower (-1) than another, or neither (0).
+
+    Args:
+        one: a step.
+        other: what it is compared with.
+        times: how many times the interval of the difference it has to be.
+    """
     difference = one.value - other.value
-    if abs(difference) <= math.hypot(one.half_width, other.half_width):
+    if abs(difference) <= times * math.hypot(one.half_width, other.half_width):
         return 0
     return 1 if difference > 0 else -1
 
@@ -104,16 +119,15 @@ class Search:
         the program slow for the rest of its run.
         """
         assert self.best is not None
-        found = clearly(tried, self.best)
+        if clearly(tried, self.best, SURELY) > 0:
+            return 1
         for _ in range(ROUNDS):
-            if found > 0:
-                break
             self._measure(self.best)
             self._measure(tried)
-            found = clearly(tried, self.best)
-            if found < 0:
-                break
-        return found
+            again = clearly(tried.last, self.best.last)
+            if again and again == clearly(tried, self.best):
+                return again
+        return clearly(tried, self.best)
 
     def _measure(self, step: Step) -> Step:
         self._go(step.dwp)

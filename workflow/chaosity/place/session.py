@@ -24,7 +24,7 @@ AIM = 0.005
 # The first look comes soon, since programs may end soon; then each time the time has doubled, since
 # the kernel walks all page tables for one. Pages are touched late too, so the looks go on.
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 5.0
-# Looking and moving may take this share of the time.
+# Looking and moving may take this share of a processor's time.
 LOOKING_SHARE = 0.02
 # Memory that has grown by less than this between two looks is all there: the search can begin.
 GROWTH = 0.02
@@ -51,6 +51,7 @@ class Session:
         self.moved = 0
         self.search: Search | None = None
         self.why_no_search: str | None = None
+        self.searchable = True
 
     def run(self) -> int:
         """Run it to its end; returns the exit status."""
@@ -61,6 +62,8 @@ class Session:
         if self.plan.search:
             self.follow(searching=True)
         self.follow()
+        if self.plan.search and not self.search:
+            self.why_no_search = "the program ended before its memory was all there"
         self.report()
         return self.answer()
 
@@ -80,12 +83,12 @@ class Session:
             if self.mapping and not searching and self.wanted is not None:
                 delay = LONGEST_LOOK_SECONDS  # its memory is all there, and was judged
                 continue
-            before, began = sum(self.bytes_by_node.values()), time.monotonic()
+            before, began = sum(self.bytes_by_node.values()), time.thread_time()
             self.look()
             now = sum(self.bytes_by_node.values())
             if searching and now and (self.mapping or now - before <= GROWTH * now):
                 return self.find(source)
-            cost = (time.monotonic() - began) / LOOKING_SHARE
+            cost = (time.thread_time() - began) / LOOKING_SHARE
             delay = max(cost, min(2 * delay, LONGEST_LOOK_SECONDS))
         return None
 
@@ -115,7 +118,7 @@ class Session:
         except rates.EndedError:
             self.why_no_search = "the program ended before the search did"
         except (rates.NoRateError, UserError) as error:
-            self.why_no_search = str(error)
+            self.why_no_search, self.searchable = str(error), False
         finally:
             self.program.listeners.clear()
 
@@ -208,15 +211,12 @@ class Session:
 
     def answer(self) -> int:
         """The exit status: the program's, unless that is 0 and its pages were elsewhere."""
-        if self.plan.search and not self.search and not self.why_no_search:
-            self.why_no_search = "the program ended before its memory was all there"
-        failed = self.held_to is False
-        unsearched = bool(self.why_no_search) and not (self.search and self.search.measured)
-        for said in (self.reason, f"no search: {self.why_no_search}" if unsearched else None):
-            if said:
-                print(f"chaosity-place: {said}", file=sys.stderr)
+        failed = self.held_to is False or not self.searchable
+        searched = f"no search to its end: {self.why_no_search}" if self.why_no_search else None
+        for said in filter(None, (self.reason, searched)):
+            print(f"chaosity-place: {said}", file=sys.stderr)
         status = self.program.status or 0
-        return NOT_PLACED if status == 0 and (failed or unsearched) else status
+        return NOT_PLACED if status == 0 and failed else status
 
 
 def _keys(values: dict[int, Any] | None) -> dict[str, Any] | None:
