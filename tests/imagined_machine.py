@@ -1,12 +1,12 @@
 """A program whose speed depends on where the kernel has its pages, by a formula, on any machine.
 
-    imagined_machine.py BANDWIDTHS LATENCIES [SECONDS] [MEBIBYTES]
+    imagined_machine.py BANDWIDTHS LATENCIES [SECONDS [MEBIBYTES [SCALE]]]
 
 Each pass takes the time of an imagined machine with these bandwidths and latencies by node, both
 lists with a number a node: the slowest node's share over its bandwidth, and the mean latency by
 shares. It asks the kernel for the shares, sleeps so long, and prints a sample. So the best
 placement is known from the formula, and reached only if pages are really moved. Standard library
-alone.
+alone. SCALE is how many seconds a pass of time 1 by the formula takes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PAGE = 4096
-# A pass of time 1 by the formula takes so long.
-SCALE = 0.004
+# Seconds to run, MiB, seconds a unit of the formula's time.
+DEFAULTS = (1e9, 16, 0.004)
 
 
 def pass_time(
@@ -52,8 +52,8 @@ def say(**what: object) -> None:
 
 def main() -> None:
     bandwidths, latencies = numbers(sys.argv[1]), numbers(sys.argv[2])
-    seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 1e9
-    size = (int(sys.argv[4]) if len(sys.argv) > 4 else 16) << 20
+    seconds, mebibytes, scale = map(float, (*sys.argv[3:], *DEFAULTS[len(sys.argv) - 3 :]))
+    size = int(mebibytes) << 20
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_NOHUGEPAGE)  # which also keeps the kernel from joining mappings
     for offset in range(0, size, PAGE):
@@ -61,15 +61,13 @@ def main() -> None:
     address = f"{ctypes.addressof(ctypes.c_char.from_buffer(memory)):x}"
     say(event="ready", mapping=address)
     until = time.monotonic() + seconds
-    passes, shares, looked = 0, shares_of(address), time.monotonic()
+    passes = 0
     while time.monotonic() < until:
-        if time.monotonic() - looked > 0.05:
-            shares, looked = shares_of(address), time.monotonic()
         begin = time.monotonic_ns()
-        time.sleep(SCALE * pass_time(shares, bandwidths, latencies))
+        time.sleep(scale * pass_time(shares_of(address), bandwidths, latencies))
         say(event="sample", begin_ns=begin, end_ns=time.monotonic_ns(), passes=1)
         passes += 1
-    say(event="done", valid=True, passes=passes)
+    say(event="done", valid=True, passes=passes, shares=shares_of(address))
 
 
 if __name__ == "__main__":

@@ -176,6 +176,7 @@ def test_pages_elsewhere_are_status_3(kernel):
     [
         ("canonical", ("--shares", "0:0.5,1:0.4", "--", "true"), "add up to 0.9"),
         ("canonical", ("--shares", "0:0.5,1:0.5", "--", "true"), "node 1 has no memory for 50.0 %"),
+        ("uniform_all", ("--shares", "0:0.7,1:0.3", "--", "true"), "means equal shares"),
         ("canonical", ("--shares", "9:1", "--", "true"), "node 9 has no memory"),
         ("canonical", ("--", "true"), "canonical needs the share of each node"),
         ("first_touch", ("--shares", "0:1", "--", "true"), "leaves pages to the kernel"),
@@ -220,7 +221,7 @@ def test_a_search_measures_in_steps_and_says_them(kernel, tmp_path):
     found = report(path)
     assert found["steps"][0]["dwp"] == 0.0
     for step in found["steps"]:
-        # Twice SCALE by the formula at best; sleeping takes longer on a busy machine.
+        # 8 ms by the formula; sleeping takes longer on a busy machine.
         assert 5.0 < step["rate"] <= 1 / 0.008
         assert step["relative_half_width"] > 0.0
     assert found["search"]["reason"] in (None, "the program ended before the search did")

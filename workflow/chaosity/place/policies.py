@@ -13,7 +13,7 @@ from pathlib import Path
 
 from chaosity.errors import UserError
 from chaosity.place import calls
-from chaosity.place.shares import uniform, whole_numbers
+from chaosity.place.shares import SUM_TOLERANCE, largest_departure, uniform, whole_numbers
 from chaosity.runner import placement, settings
 
 FIRST_TOUCH, AUTONUMA = "first_touch", "autonuma"
@@ -165,6 +165,12 @@ def wanted_shares(request: Request, memory: set[int]) -> dict[int, float] | None
         return None
     if request.shares is not None:
         wanted = dict(request.shares)
+        if (
+            request.policy in _UNIFORM
+            and largest_departure(uniform(wanted), wanted) > SUM_TOLERANCE
+        ):
+            raise UserError(f"{request.policy} means equal shares", "--shares",
+                            "leave them out, or take policy canonical or bwap")  # fmt: skip
     elif request.policy == UNIFORM_WORKERS:
         wanted = uniform(request.workers)
     elif request.policy in _UNIFORM:

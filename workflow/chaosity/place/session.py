@@ -24,7 +24,7 @@ AIM = 0.005
 # The first look comes soon, since programs may end soon; then each time the time has doubled, since
 # the kernel walks all page tables for one. Pages are touched late too, so the looks go on.
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 5.0
-# Looking and moving may take this share of a processor's time.
+# Looking may take this share of a processor's time.
 LOOKING_SHARE = 0.02
 # Memory that has grown by less than this between two looks is all there: the search can begin.
 GROWTH = 0.02
@@ -49,6 +49,7 @@ class Session:
         self.mapping: str | None = None
         self.bytes_by_node: dict[int, int] = {}
         self.moved = 0
+        self.cost = 0.0  # of the latest look, in seconds of a processor
         self.search: Search | None = None
         self.why_no_search: str | None = None
         self.searchable = True
@@ -83,18 +84,19 @@ class Session:
             if self.mapping and not searching and self.wanted is not None:
                 delay = LONGEST_LOOK_SECONDS  # its memory is all there, and was judged
                 continue
-            before, began = sum(self.bytes_by_node.values()), time.thread_time()
+            before = sum(self.bytes_by_node.values())
             self.look()
             now = sum(self.bytes_by_node.values())
             if searching and now and (self.mapping or now - before <= GROWTH * now):
                 return self.find(source)
-            cost = (time.thread_time() - began) / LOOKING_SHARE
-            delay = max(cost, min(2 * delay, LONGEST_LOOK_SECONDS))
+            delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
         return None
 
     def look(self) -> None:
         """See where the pages are, and move those that must be moved."""
+        began = time.thread_time()
         found = pages.areas(self.program.process.pid, self.mapping)
+        self.cost = time.thread_time() - began
         seen = pages.total(found)
         if not seen:
             return  # none yet, or it has just ended: what was seen before stands

@@ -19,7 +19,7 @@ SMALLEST, LARGEST = 1, 255
 _GIVEN_AWAY = 0.02
 # Shares are written with a few digits; what sums to less than 0.99 or more than 1.01 is a slip. A
 # little more, since 0.33 three times is not quite 0.99 in binary.
-_SUM_TOLERANCE = 0.01 + 1e-9
+SUM_TOLERANCE = 0.01 + 1e-9
 
 
 def uniform(nodes: Iterable[int]) -> dict[int, float]:
@@ -47,7 +47,7 @@ def parse_shares(text: str) -> dict[int, float]:
             raise UserError(f"node {node} is named twice", "--shares")
         found[node] = share
     total = sum(found.values())
-    if abs(total - 1.0) > _SUM_TOLERANCE:
+    if abs(total - 1.0) > SUM_TOLERANCE:
         raise UserError(f"the shares add up to {total:g}", "--shares", "they have to add up to 1")
     return {node: share / total for node, share in sorted(found.items())}
 
