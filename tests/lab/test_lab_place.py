@@ -178,7 +178,8 @@ def test_settings_come_back_after_kill_9(host, policy, was, during) -> None:
     until = f"for i in $(seq 300); do [ $(cat {BALANCING}) = {{}} ] && break; sleep 0.1; done"
     said = host.says(
         f"{place} </dev/null >/dev/null 2>&1 & pid=$!; {until.format(during)}; sleep 1;"
-        f"cat {BALANCING}; kill -9 $pid; {until.format(was)}; sleep 1; grep -lx sleep /proc/[0-9]*/comm || true"
+        f"cat {BALANCING}; kill -9 $pid; {until.format(was)}; sleep 1;"
+        "grep -lx sleep /proc/[0-9]*/comm || true"
     )
     assert said.split() == [str(during)]  # it was changed, and the program is gone too
     assert host.settings() == before

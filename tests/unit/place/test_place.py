@@ -22,6 +22,7 @@ from chaosity.cli.place import shares, whole_parser
 from chaosity.place import calls, pages
 from chaosity.place.__main__ import main
 from chaosity.runner import placement
+from chaosity.runner.__main__ import tools_first
 from chaosity.runner.build import packed
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
@@ -305,3 +306,12 @@ def test_signals_are_passed_on_once(kernel, tmp_path):
     assert marks.read_text() == "x\n"
     run.send_signal(signal.SIGTERM)
     assert run.wait(10) == 4
+
+
+def test_a_copied_runner_finds_the_placer_beside_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "chaosity-run.pyz")])
+    monkeypatch.setenv("PATH", "/usr/bin")
+    tools_first(None)
+    assert os.environ["PATH"] == f"{tmp_path / 'kernels'}:{tmp_path}:/usr/bin"
+    tools_first(Path("/opt/kernels"))
+    assert os.environ["PATH"].startswith(f"/opt/kernels:{tmp_path}:")
