@@ -315,3 +315,12 @@ def test_a_copied_runner_finds_the_placer_beside_itself(tmp_path, monkeypatch):
     assert os.environ["PATH"] == f"{tmp_path / 'kernels'}:{tmp_path}:/usr/bin"
     tools_first(Path("/opt/kernels"))
     assert os.environ["PATH"].startswith(f"/opt/kernels:{tmp_path}:")
+
+
+def test_all_that_is_started_is_on_the_units_asked_for(kernel):
+    """As the runner looks at a load: this program, its guardian and what it runs."""
+    run = kernel.start("--cpus", "1", "--", "sleep", "60")
+    seen = soon(lambda: [s for s in [placement.process_threads(run.pid)] if len(s) == 3])[0]
+    assert {thread["cpus_allowed"] for thread in seen} == {"1"}
+    run.terminate()
+    run.wait(10)

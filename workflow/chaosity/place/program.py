@@ -1,4 +1,4 @@
-"""Any program as a child: on its processing units, with its policy, its output passed through."""
+"""Any program as a child: with its memory policy, its output and signals passed through."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class Program:
 
     Args:
         command: the program and its arguments.
-        cpus: processing units that it may use.
         mode: the kernel's memory policy for it, see `calls`.
         nodes: of that policy.
         by_line: have it write each line at once, as C programs do on a terminal alone.
@@ -40,12 +39,11 @@ class Program:
     def __init__(
         self,
         command: Sequence[str],
-        cpus: Collection[int],
         mode: int,
         nodes: Collection[int],
         by_line: bool,
     ) -> None:
-        self.command, self.cpus, self.mode, self.nodes = command, cpus, mode, nodes
+        self.command, self.mode, self.nodes = command, mode, nodes
         # A terminal's input goes to its foreground group alone, so the program stays in it.
         self.own_group = not sys.stdin.isatty()
         self.by_line = by_line or sys.stdout.isatty()
@@ -99,7 +97,6 @@ class Program:
     def _prepare(self) -> None:
         """In the child, before the program: threads and all that it starts inherit these."""
         calls.die_with_parent()
-        os.sched_setaffinity(0, self.cpus)
         calls.set_mempolicy(self.mode, self.nodes)
 
     def _pass_on(self, number: int, _frame: Any) -> None:

@@ -44,7 +44,7 @@ class Session:
     def __init__(self, request: Request, plan: Plan, held: settings.Held) -> None:
         self.request, self.plan, self.held = request, plan, held
         by_line = plan.search and request.rate.startswith(rates.LINES)
-        self.program = Program(request.command, plan.cpus, plan.mode, plan.nodes, by_line)
+        self.program = Program(request.command, plan.mode, plan.nodes, by_line)
         self.wanted = plan.wanted
         self.mapping: str | None = None
         self.bytes_by_node: dict[int, int] = {}
@@ -237,6 +237,9 @@ def run(request: Request) -> int:
     plan = policies.plan(request)
     if plan.search:
         rates.check(request.rate)
+    # The program inherits its units. This process shares them, though it does little: elsewhere it
+    # would disturb what runs beside, and a runner wants all that it started on the units asked for.
+    os.sched_setaffinity(0, plan.cpus)
     # A search has weights follow the pages, for memory that is touched later.
     varied = [name for name in plan.settings if plan.search and name.startswith(settings.WEIGHTS)]
     with settings.hold(plan.settings, request.root, varied) as held:
