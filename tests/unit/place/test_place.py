@@ -24,6 +24,7 @@ from chaosity.place.__main__ import main
 from chaosity.runner import placement
 from chaosity.runner.__main__ import tools_first
 from chaosity.runner.build import packed
+from chaosity.runner.run import run as measured
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
 ALLOCATES = "import time; x = bytearray(8 << 20); print('allocated', flush=True); time.sleep(1.2)"
@@ -324,3 +325,44 @@ def test_all_that_is_started_is_on_the_units_asked_for(kernel):
     assert {thread["cpus_allowed"] for thread in seen} == {"1"}
     run.terminate()
     run.wait(10)
+
+
+def test_the_runner_measures_a_program_that_is_placed(kernel):
+    """Its threads, its mapping and its samples are the program's own, seen through the placer."""
+    program = (sys.executable, IMAGINED, "1", "1", "60", "16")
+    load = {
+        "name": "program",
+        "role": "program",
+        "initiator": {"cpus": "0", "nodes": [0]},
+        "target": {"nodes": [0]},
+        "command": kernel.command("--cpus", "0", "--report", "placed.json", "--", *program),
+        "files": {},
+        "environment": {},
+        "needs": {"program": "python3"},
+        "start": "spawn",
+        "stop": {"by": "runner", "signal": "TERM", "exit": [128 + signal.SIGTERM]},
+        "progress": {
+            "event": "sample", "begin": "begin_ns", "end": "end_ns", "amount": "passes",
+            "time_scale": 1e-9,
+        },
+        "metrics": {"passes_per_second": {"progress": True}},
+        "valid": [],
+        "memory_bytes": 16 << 20,
+        "placement": {"cpus": "0", "memory_nodes": [0], "mapping": "mapping"},
+    }  # fmt: skip
+    point = {
+        "point": "placed",
+        "experiment": "placed",
+        "orders": [1],
+        "loads": [load],
+        "stopping": {"relative_precision": None, "min_seconds": 3, "max_seconds": 3},
+        "timeout_seconds": 60,
+    }
+    record = measured(point, 1)
+    assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
+    seen = {one["name"]: one["passed"] for one in record["verdict"]["checks"]}
+    assert seen["program: threads"] is True
+    assert seen["program: pages"] is True
+    found = json.loads(record["loads"][0]["outputs"]["placed.json"])
+    assert found["placed"] is True
+    assert found["bytes_by_node"] == {"0": 16 << 20}

@@ -215,9 +215,10 @@ class Session:
         """The exit status: the program's, unless that is 0 and its pages were elsewhere."""
         failed = self.held_to is False or not self.searchable
         searched = f"no search to its end: {self.why_no_search}" if self.why_no_search else None
-        for said in filter(None, (self.reason, searched)):
-            print(f"chaosity-place: {said}", file=sys.stderr)
         status = self.program.status or 0
+        if status == 0:  # else the program's own last words tell more
+            for said in filter(None, (self.reason, searched)):
+                print(f"chaosity-place: {said}", file=sys.stderr)
         return NOT_PLACED if status == 0 and failed else status
 
 
