@@ -123,6 +123,7 @@ class Session:
             self.why_no_search, self.searchable = str(error), False
         finally:
             self.program.listeners.clear()
+        self.report()
 
     def move_to(self, dwp: float) -> None:
         """Move the pages of the running program, and let later ones follow."""
