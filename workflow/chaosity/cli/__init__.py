@@ -11,6 +11,7 @@ from chaosity.cli.anomalies import anomalies
 from chaosity.cli.anova import anova
 from chaosity.cli.compare import compare_command
 from chaosity.cli.export import export
+from chaosity.cli.place import place
 from chaosity.cli.plan import plan
 from chaosity.cli.profile import profile
 from chaosity.cli.published import published
@@ -39,6 +40,7 @@ for command in (
     overview,
     anomalies,
     weights,
+    place,
     anova,
     export,
     compare_command,

@@ -35,11 +35,14 @@ def arguments() -> argparse.Namespace:
 
 
 def tools_first(folder: Path | None) -> None:
-    """Let a folder's programs come first, by default those beside the zipapp."""
-    beside = Path(sys.argv[0]).resolve().parent / "kernels"
-    own = folder or (beside if sys.argv[0].endswith(".pyz") else None)
-    if own:
-        os.environ["PATH"] = os.pathsep.join([str(own), os.environ.get("PATH", os.defpath)])
+    """Let a folder's programs come first, by default those beside the zipapp.
+
+    Beside the zipapp lies chaosity-place too, which loads may start.
+    """
+    beside = Path(sys.argv[0]).resolve().parent
+    copied = sys.argv[0].endswith(".pyz")
+    own = [folder or beside / "kernels", beside] if copied else [folder] if folder else []
+    os.environ["PATH"] = os.pathsep.join([*map(str, own), os.environ.get("PATH", os.defpath)])
 
 
 def answer_description() -> int:

@@ -1,4 +1,7 @@
-"""Packs the runner into one file that any Python 3.11 runs: ``python -m chaosity.runner.build``."""
+"""Packs the runner and `place` into one file: ``python -m chaosity.runner.build FILE``.
+
+Any Python 3.11 runs it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,20 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-# What the zipapp holds besides the runner itself.
-SHARED = ("__init__.py", "records.py")
-START = "from chaosity.runner.__main__ import main\n\nmain()\n"
+# What the zipapp holds besides the rooms that it runs.
+ROOMS = ("runner", "place")
+SHARED = ("__init__.py", "errors.py", "records.py")
+# One file holds both programs: with `--place` as its first word it is chaosity-place.
+START = """import sys
+
+if sys.argv[1:2] == ["--place"]:
+    del sys.argv[1]
+    from chaosity.place.__main__ import main
+else:
+    from chaosity.runner.__main__ import main
+
+main()
+"""
 
 
 def packed() -> bytes:
@@ -20,7 +34,8 @@ def packed() -> bytes:
     ``zipapp`` itself would put today's time stamps into it.
     """
     package = Path(__file__).resolve().parent.parent
-    sources = [*(package / "runner").rglob("*.py"), *(package / name for name in SHARED)]
+    rooms = (path for room in ROOMS for path in (package / room).rglob("*.py"))
+    sources = [*rooms, *(package / name for name in SHARED)]
     contents = {f"chaosity/{path.relative_to(package)}": path.read_text() for path in sources}
     contents["__main__.py"] = START
     buffer = io.BytesIO(b"#!/usr/bin/env python3\n")

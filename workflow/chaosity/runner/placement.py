@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,10 @@ def parse_cpus(text: str) -> set[int]:
     return numbers
 
 
-def cpus_by_node() -> dict[int, set[int]]:
+def cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
     """The processing units of every node as the kernel has them now; empty without NUMA in it."""
     found = {}
-    for folder in NODES.glob("node[0-9]*"):
+    for folder in nodes.glob("node[0-9]*"):
         cpus = (folder / "cpulist").read_text()
         found[int(folder.name.removeprefix("node"))] = parse_cpus(cpus)
     return found
@@ -52,6 +54,42 @@ def descendants(pid: int) -> list[int]:
 Addresses = str | list[str] | None
 
 
+@dataclass(frozen=True)
+class Mapping:
+    """A line of ``numa_maps`` that has pages.
+
+    Attributes:
+        address: where it begins, as the file writes it.
+        of_file: whether a file lies behind it.
+        private: whether it holds data of the process alone (``anon``) or huge pages.
+        page_bytes: of the pages in which the kernel counts here.
+        bytes_by_node: where its pages are.
+    """
+
+    address: str
+    of_file: bool
+    private: bool
+    page_bytes: int
+    bytes_by_node: dict[int, int]
+
+
+def mappings(numa_maps: str) -> Iterator[Mapping]:
+    """The mappings that have pages."""
+    for line in numa_maps.splitlines():
+        size = PAGE_SIZE.search(line)
+        page_bytes = int(size.group(1)) * 1024 if size else 4096
+        counts = {int(n): int(pages) * page_bytes for n, pages in PAGE_COUNT.findall(line)}
+        if counts:
+            huge = " huge" in line
+            yield Mapping(
+                address=line.split(" ", 1)[0],
+                of_file=" file=" in line and not huge,
+                private=" anon=" in line or huge,
+                page_bytes=page_bytes,
+                bytes_by_node=counts,
+            )
+
+
 def memory(numa_maps: str, mapping: Addresses = None) -> dict[int, int]:
     """Bytes of private data on each node: mappings with ``anon`` or huge pages.
 
@@ -63,15 +101,9 @@ def memory(numa_maps: str, mapping: Addresses = None) -> dict[int, int]:
     """
     nodes: Counter[int] = Counter()
     addresses = [mapping] if isinstance(mapping, str) else mapping
-    for line in numa_maps.splitlines():
-        if " anon=" not in line and " huge" not in line:
-            continue
-        if addresses is not None and line.split(" ", 1)[0] not in addresses:
-            continue
-        size = PAGE_SIZE.search(line)
-        page_bytes = int(size.group(1)) * 1024 if size else 4096
-        for node, pages in PAGE_COUNT.findall(line):
-            nodes[int(node)] += int(pages) * page_bytes
+    for one in mappings(numa_maps):
+        if one.private and (addresses is None or one.address in addresses):
+            nodes.update(one.bytes_by_node)
     return dict(nodes)
 
 

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from chaosity.errors import UserError
 from chaosity.records import SCHEMA_VERSION, check, utc_now, verdict
-from chaosity.runner import drives, environment, placement, progress, verify
+from chaosity.runner import drives, environment, placement, progress, settings, verify
 from chaosity.runner.process import Load, LoadError
 
 # Two controllers may meet on a host; the lock file is where every user may make one.
@@ -53,10 +54,7 @@ def alone_on_host() -> Iterator[int]:
     Raises:
         PointError: another measurement did not end in time.
     """
-    try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
-        handle = os.open(LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        handle = os.open(LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = settings.open_lock(LOCK)
     try:
         limit = time.monotonic() + LOCK_SECONDS
         while True:
@@ -265,9 +263,10 @@ def run(point: Mapping[str, Any], replicate: int) -> Record:
     folder = Path(tempfile.mkdtemp(prefix="chaosity-"))
     try:
         with alone_on_host() as lock:
+            settings.put_back_leftovers()
             record["environment_before"] = environment.snapshot()
             checks = measure(point, folder, record, lock)
-    except (PointError, LoadError, drives.DriveError) as error:
+    except (PointError, LoadError, drives.DriveError, UserError) as error:
         checks.append(check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not stop the others' points
         checks.append(check("measured", False, f"{type(error).__name__}: {error}"))

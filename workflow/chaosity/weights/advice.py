@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chaosity.place.shares import towards_workers, uniform
 from chaosity.store.matrices import Matrix
-from chaosity.weights.canonical import canonical_weights, towards_workers
+from chaosity.weights.canonical import canonical_weights
 from chaosity.weights.kernel import (
     KernelWeights,
     kernel_weights,
@@ -15,7 +16,7 @@ from chaosity.weights.kernel import (
     numactl_line,
     sysfs_lines,
 )
-from chaosity.weights.placement import EXPECTED_NOTE, placement_bandwidth, uniform
+from chaosity.weights.placement import EXPECTED_NOTE, placement_bandwidth
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ initiator got alone, so paths that share a link are taken for independent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from chaosity.errors import UserError
 from chaosity.store.matrices import BANDWIDTH, Matrix
@@ -73,41 +73,3 @@ def check_workers(matrix: Matrix, workers: Sequence[int]) -> None:
             raise UserError(f"node {worker} is no initiator", matrix.source, f"these are: {known}")
         if workers.count(worker) > 1:
             raise UserError(f"worker {worker} is named twice", remedy="name each worker once")
-
-
-def towards_workers(
-    weights: Mapping[int, float], workers: Sequence[int], dwp: float
-) -> dict[int, float]:
-    """Move pages from the other nodes to the workers, for programs that wait rather than stream.
-
-    Data-to-worker proximity (DWP) is BWAP's single knob. Its tuner goes from the canonical weights
-    in steps until all pages lie on the workers; at each step the shares within the workers keep
-    their ratios, and so do those within the others (github.com/gureya/bwap,
-    `place_pages_weighted_s`). Here `dwp` is how much of that way has been gone: the share of the
-    others' pages that are moved.
-
-    Args:
-        weights: share by node, as `canonical_weights` gives them.
-        workers: nodes whose cores run the program.
-        dwp: 0 leaves the weights as they are, 1 leaves nothing on other nodes.
-
-    Raises:
-        UserError: `dwp` is outside 0 to 1, or pages are to be moved and no worker has memory.
-    """
-    if not 0.0 <= dwp <= 1.0:  # also what is no number at all
-        raise UserError(
-            f"a data-to-worker proximity of {dwp:g} does not exist",
-            remedy="it is 0 for the canonical weights to 1 for all pages on the workers",
-        )
-    if dwp == 0.0:
-        return dict(weights)
-    near = sum(share for node, share in weights.items() if node in workers)
-    if near == 0.0:
-        raise UserError(
-            "pages cannot be moved to workers that have no memory", remedy="leave dwp at 0"
-        )
-    wanted = near + dwp * (1.0 - near)
-    return {
-        node: share * wanted / near if node in workers else share * (1.0 - dwp)
-        for node, share in weights.items()
-    }

@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chaosity.errors import UserError
+from chaosity.place.shares import whole_numbers
 from chaosity.topology.cpusets import format_cpu_list
 
-SMALLEST, LARGEST = 1, 255
 SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
-# A node gets as many pages in a row as its weight says: with 255 a megabyte lies on one node, and
-# what is smaller is not spread at all. So 2 % of a share are given away for small numbers; weights
-# come from measurements that scatter as much.
-_GIVEN_AWAY = 0.02
 GLOBAL_NOTE = (
     "The kernel (6.9 and later) has one set of weights for the whole machine, not one for each "
     "program or initiator: these are right while a program on the workers has the machine to "
@@ -57,35 +52,13 @@ class KernelWeights:
 
 
 def kernel_weights(weights: Mapping[int, float]) -> KernelWeights:
-    """The smallest whole numbers whose shares are within 2 % of the best that 1 to 255 can give.
-
-    Args:
-        weights: share by node; only their ratios count, and a share of 0 leaves the node out.
+    """The numbers for shares by node, as `place.shares.whole_numbers`.
 
     Raises:
         UserError: a share is below 0, or none is above.
     """
-    used = {node: share for node, share in sorted(weights.items()) if share != 0.0}
-    if not used or not all(share > 0.0 for share in used.values()):
-        raise UserError("shares have to be 0 or more, and one above 0", "the weights")
-    highest = max(used.values())
-    tried = []
-    for largest in range(SMALLEST, LARGEST + 1):
-        numbers = {
-            node: max(SMALLEST, round(share / highest * largest)) for node, share in used.items()
-        }
-        tried.append((_error(used, numbers), numbers))
-    good = min(error for error, _ in tried) + _GIVEN_AWAY
-    error, numbers = next(one for one in tried if one[0] <= good)
+    numbers, error = whole_numbers(weights)
     return KernelWeights(numbers, 100.0 * error)
-
-
-def _error(wanted: Mapping[int, float], numbers: Mapping[int, int]) -> float:
-    """The largest relative departure of a share."""
-    all_wanted, all_given = sum(wanted.values()), sum(numbers.values())
-    return max(
-        abs(numbers[node] / all_given * all_wanted / share - 1.0) for node, share in wanted.items()
-    )
 
 
 def sysfs_lines(found: KernelWeights) -> list[str]:

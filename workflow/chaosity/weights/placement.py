@@ -15,7 +15,7 @@ threads from moving to the node that has the memory, and the work is not split e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from chaosity.errors import UserError
 from chaosity.store.matrices import Matrix
@@ -25,12 +25,6 @@ EXPECTED_NOTE = (
     "Expected bandwidths rank placements: they take paths for independent and cores for fast "
     "enough, so where links or cores are the limit they are too high."
 )
-
-
-def uniform(nodes: Iterable[int]) -> dict[int, float]:
-    """The same share for each node, as plain interleaving gives."""
-    listed = sorted(set(nodes))
-    return dict.fromkeys(listed, 1.0 / len(listed))
 
 
 def placement_bandwidth(

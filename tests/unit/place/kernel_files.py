@@ -1,0 +1,92 @@
+"""Programs that are placed, and a root folder with the files of a kernel."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chaosity.runner import settings
+
+WEIGHTS = f"{settings.WEIGHTS}/node"
+PLACE = (sys.executable, "-m", "chaosity.place")
+
+
+class Kernel:
+    """Files that stand for a kernel's settings, with two nodes of which one has memory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        nodes = "sys/devices/system/node"
+        for name, text in {
+            settings.BOOT_ID: "this boot",
+            settings.NUMA_BALANCING: "1",
+            f"{nodes}/has_memory": "0",
+            f"{nodes}/node0/cpulist": "0-1",
+            f"{nodes}/node1/cpulist": "",
+            f"{WEIGHTS}0": "7",
+            f"{settings.WEIGHTS}/auto": "true",
+        }.items():
+            self.set(name, text)
+        for folder in ("tmp", "run"):
+            (root / folder).mkdir()
+
+    def set(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+    def get(self, name: str) -> str:
+        return (self.root / name).read_text().strip()
+
+    @property
+    def balancing(self) -> str:
+        return self.get(settings.NUMA_BALANCING)
+
+    @property
+    def left(self) -> bool:
+        """Whether former values wait to be put back."""
+        return (self.root / settings.FORMER).exists()
+
+    def arguments(self, *arguments: str, policy: str = "uniform_all") -> list[str]:
+        given = ("--root", str(self.root), "--policy", policy, "--workers", "0")
+        return [*given, *arguments]
+
+    def command(self, *arguments: str, policy: str = "uniform_all") -> list[str]:
+        return [*PLACE, *self.arguments(*arguments, policy=policy)]
+
+    def start(self, *arguments: str, policy: str = "uniform_all") -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command(*arguments, policy=policy),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, policy: str = "uniform_all") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*arguments, policy=policy),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+def soon(true: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Wait until something holds."""
+    limit = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < limit, "it never came true"
+        time.sleep(0.01)
+    return found
+
+
+def report(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())

@@ -1,0 +1,138 @@
+"""Moving pages until each node has its share, over a kernel of eight nodes that is played."""
+
+from __future__ import annotations
+
+import array
+import errno
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.place import calls, pages
+from chaosity.place.pages import Area
+from chaosity.place.shares import largest_departure, towards_workers, uniform
+
+PAGE, HUGE = 4096, 2 << 20
+NODES = range(8)
+SHARES = st.lists(st.floats(0.02, 1.0), min_size=8, max_size=8).map(
+    lambda parts: {node: part / sum(parts) for node, part in enumerate(parts)}
+)
+
+
+class Memory:
+    """Blocks of memory of one process, moved as the kernel does: whole, by any page of theirs.
+
+    Args:
+        blocks: of each area: size of a block, size of what a call names, node of each block.
+    """
+
+    def __init__(self, blocks: Sequence[tuple[int, int, list[int]]]) -> None:
+        self.areas = blocks
+        self.node: dict[int, int] = {}
+        self.block: dict[int, int] = {}
+        self.moves = 0
+        for index, (size, page, nodes) in enumerate(blocks):
+            for number, node in enumerate(nodes):
+                begin = self.begin(index) + number * size
+                self.node[begin] = node
+                self.block |= dict.fromkeys(range(begin, begin + size, page), begin)
+
+    @staticmethod
+    def begin(index: int) -> int:
+        return (index + 1) << 40
+
+    def move_pages(
+        self, pid: int, addresses: array.array, nodes: Sequence[int] | None
+    ) -> array.array:
+        assert pid == 77
+        status = array.array("i")
+        for number, address in enumerate(addresses):
+            block = self.block.get(address)
+            if block is None:
+                status.append(-errno.ENOENT)
+                continue
+            if nodes is not None and self.node[block] != nodes[number]:
+                self.node[block] = nodes[number]
+                self.moves += 1
+            status.append(self.node[block])
+        return status
+
+    def found(self) -> list[Area]:
+        """As `pages.areas` would find them."""
+        areas = []
+        for index, (size, page, nodes) in enumerate(self.areas):
+            begin = self.begin(index)
+            now = Counter(self.node[begin + number * size] for number in range(len(nodes)))
+            by_node = {node: count * size for node, count in now.items()}
+            end = begin + (len(nodes) + 3) * size  # the last blocks were never touched
+            areas.append(Area(77, begin, end, size, page, by_node))
+        return areas
+
+    @property
+    def shares(self) -> dict[int, float]:
+        return pages.shares(pages.total(self.found()))
+
+
+@contextmanager
+def playing(memory: Memory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calls, "move_pages", memory.move_pages)
+        yield
+
+
+def small(nodes: list[int]) -> tuple[int, int, list[int]]:
+    return PAGE, PAGE, nodes
+
+
+AREAS = st.lists(
+    st.tuples(
+        st.just(PAGE), st.just(PAGE), st.lists(st.integers(0, 7), min_size=256, max_size=600)
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(AREAS, SHARES)
+def test_every_node_gets_its_share(areas, wanted):
+    memory = Memory(areas)
+    with playing(memory):
+        moved = pages.move(memory.found(), wanted)
+        assert largest_departure(wanted, memory.shares) < 0.005
+        assert memory.moves == moved  # each once
+        assert pages.move(memory.found(), wanted) == 0  # and then all is well
+
+
+@given(SHARES)
+def test_small_pages_make_up_for_huge_ones(wanted):
+    huge = HUGE, PAGE, [0] * 12  # too few for shares of their own
+    pool = HUGE, HUGE, [1] * 5
+    memory = Memory([huge, pool, small([2] * 1000)])
+    with playing(memory):
+        pages.move(memory.found(), wanted)
+        # A huge page is 1/19 of all memory here, and no node is off by more than one.
+        assert largest_departure(wanted, memory.shares) <= 1 / 18
+
+
+def test_a_few_steps_towards_the_workers_move_only_what_must_move():
+    memory = Memory([small([number % 8 for number in range(4000)])])
+    with playing(memory):
+        for step in range(1, 11):
+            before = memory.moves
+            wanted = towards_workers(uniform(NODES), [0, 1], step / 10)
+            pages.move(memory.found(), wanted)
+            assert largest_departure(wanted, memory.shares) < 0.001
+            # A tenth of the other nodes' three quarters.
+            assert memory.moves - before == pytest.approx(300, abs=8)
+    assert set(memory.shares) == {0, 1}
+
+
+def test_pages_that_come_later_are_made_up_for():
+    memory = Memory([small([node for node in NODES for _ in range(50)]), small([0] * 400)])
+    with playing(memory):
+        pages.move(memory.found(), uniform(NODES))
+    assert memory.shares == pytest.approx(uniform(NODES), abs=1e-9)

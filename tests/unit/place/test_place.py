@@ -1,0 +1,368 @@
+"""Programs with their pages placed, on this machine: real programs, the real kernel's account."""
+
+from __future__ import annotations
+
+import io
+import json
+import mmap
+import os
+import pty
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from kernel_files import WEIGHTS, report, soon
+
+from chaosity.cli import chaosity
+from chaosity.cli.place import shares, whole_parser
+from chaosity.place import calls, pages
+from chaosity.place.__main__ import main
+from chaosity.runner import placement
+from chaosity.runner.__main__ import tools_first
+from chaosity.runner.build import packed
+from chaosity.runner.run import run as measured
+
+IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
+ALLOCATES = "import time; x = bytearray(8 << 20); print('allocated', flush=True); time.sleep(1.2)"
+
+
+def python(code: str) -> tuple[str, ...]:
+    return ("--", sys.executable, "-c", code)
+
+
+@pytest.fixture(autouse=True)
+def _nodes() -> None:
+    if placement.memory_by_node(os.getpid()) is None:
+        pytest.skip("this kernel has no numa_maps")
+
+
+@pytest.mark.parametrize(
+    ("policy", "arguments", "method"),
+    [
+        ("uniform_all", (), "interleave"),
+        ("uniform_workers", (), "interleave"),
+        ("canonical", ("--shares", "0:1"), "interleave"),
+        ("canonical", ("--shares", "0:1", "--method", "move_pages"), "move_pages"),
+        ("first_touch", (), "kernel"),
+        ("autonuma", (), "kernel"),
+    ],
+)
+def test_the_report_says_what_was_wanted_and_seen(kernel, tmp_path, policy, arguments, method):
+    path = tmp_path / "report.json"
+    done = kernel.run("--report", str(path), *arguments, *python(ALLOCATES), policy=policy)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "allocated\n", "")
+    found = report(path)
+    assert (found["policy"], found["method"], found["exit_status"]) == (policy, method, 0)
+    assert found["seen"] == {"0": 1.0}
+    assert found["bytes_by_node"]["0"] >= 8 << 20
+    kernels = method == "kernel"
+    assert found["wanted"] == (None if kernels else {"0": 1.0})
+    assert found["placed"] is (None if kernels else True)
+    assert found["reason"] is None
+    balancing = found["settings"].get("proc/sys/kernel/numa_balancing")
+    assert balancing == (None if policy == "autonuma" else {"was": "1", "is": "0"})
+
+
+def test_the_kernels_own_weights_hold_where_it_has_them(kernel, tmp_path):
+    if not calls.takes_policy(calls.WEIGHTED_INTERLEAVE, [0]):
+        pytest.skip("this kernel has no MPOL_WEIGHTED_INTERLEAVE")
+    path = tmp_path / "report.json"
+    given = ("--shares", "0:1", "--method", "weighted_interleave", "--report", str(path))
+    maps = python(f"{ALLOCATES}; print(open('/proc/self/numa_maps').read())")
+    done = kernel.run(*given, *maps, policy="canonical")
+    assert done.returncode == 0, done.stderr
+    assert "weighted interleave:0 anon=" in done.stdout
+    assert report(path)["method"] == "weighted_interleave"
+    assert report(path)["settings"][f"{WEIGHTS}0"] == {"was": "7", "is": "1"}
+    assert kernel.get(f"{WEIGHTS}0") == "7"
+
+
+def test_threads_and_what_a_program_starts_stay_on_its_units(kernel):
+    code = "import os; print(os.sched_getaffinity(0))"
+    done = kernel.run("--cpus", "0", "--", "sh", "-c", f'{sys.executable} -c "{code}"')
+    assert done.stdout.strip() == "{0}"
+
+
+def test_a_mapping_that_the_program_names_is_judged_alone_and_before_it_is_said(kernel, tmp_path):
+    path = tmp_path / "report.json"
+    given = ("--report", str(path), "--", sys.executable, IMAGINED, "1", "1", "60", "16")
+    run = kernel.start(*given)
+    line = json.loads(run.stdout.readline())
+    assert line["event"] == "ready"
+    assert report(path)["bytes_by_node"] == {"0": 16 << 20}
+    run.terminate()
+    assert run.wait(10) == 128 + signal.SIGTERM
+
+
+def test_standard_input_goes_through(kernel):
+    done = subprocess.run(
+        kernel.command("--", "cat"), input="in and out", capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "in and out"
+
+
+def test_output_without_an_end_of_line_goes_through(kernel):
+    done = kernel.run("--", "printf", "{no event\nand no end")
+    assert done.stdout == "{no event\nand no end"
+
+
+def test_a_reader_that_goes_away_ends_the_program_as_ever(kernel):
+    run = kernel.start("--", "yes")
+    run.stdout.read(10)
+    run.stdout.close()
+    assert run.wait(10) == 128 + signal.SIGPIPE
+
+
+def test_on_a_terminal_the_program_has_one_and_hears_the_keyboard_once(kernel):
+    code = (
+        "import signal, sys, time\n"
+        "seen = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: seen.append(1))\n"
+        "print(sys.stdin.isatty(), sys.stdout.isatty(), flush=True)\n"
+        "time.sleep(1.5)\n"
+        "print('heard', len(seen), flush=True)\n"
+    )
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, kernel.command(*python(code)))
+    text = b""
+    while b"True True" not in text:
+        text += os.read(terminal, 1000)
+    os.write(terminal, b"\x03")
+    while b"heard" not in text:
+        text += os.read(terminal, 1000)
+    assert b"heard 1" in text
+    os.waitpid(child, 0)
+
+
+def test_a_program_that_allocates_nothing_is_told_of(kernel, tmp_path):
+    path = tmp_path / "report.json"
+    done = kernel.run("--report", str(path), "--", "sleep", "0.5")
+    assert done.returncode == 0
+    assert "it allocates nothing, or ended too early" in done.stderr
+    assert (report(path)["placed"], report(path)["seen"]) == (None, {})
+
+
+def test_a_program_that_ends_early_says_so_with_its_status(kernel, tmp_path):
+    path = tmp_path / "report.json"
+    done = kernel.run("--report", str(path), "--", "sh", "-c", "exit 9")
+    assert done.returncode == 9
+    assert "before it ended with status 9" in report(path)["reason"]
+
+
+def test_pages_elsewhere_are_status_3(kernel):
+    """One node cannot have pages elsewhere, so the wish is bent after the plan was made."""
+    code = (
+        "import sys\n"
+        "from chaosity.place import session\n"
+        "from chaosity.place.__main__ import main\n"
+        "session.pages.move = lambda found, wanted: 0\n"
+        "shares = session.pages.shares\n"
+        "session.pages.shares = lambda by_node: {1: 1.0} if by_node else {}\n"
+        "main(sys.argv[1:])\n"
+    )
+    arguments = kernel.arguments(*python(ALLOCATES))
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "100.0 % of all pages off: wanted 0:1.000000, seen 1:1.000000" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("policy", "arguments", "words"),
+    [
+        ("canonical", ("--shares", "0:0.5,1:0.4", "--", "true"), "add up to 0.9"),
+        ("canonical", ("--shares", "0:0.5,1:0.5", "--", "true"), "node 1 has no memory for 50.0 %"),
+        ("uniform_all", ("--shares", "0:0.7,1:0.3", "--", "true"), "means equal shares"),
+        ("canonical", ("--shares", "9:1", "--", "true"), "node 9 has no memory"),
+        ("canonical", ("--", "true"), "canonical needs the share of each node"),
+        ("first_touch", ("--shares", "0:1", "--", "true"), "leaves pages to the kernel"),
+        ("first_touch", ("--search", "--", "true"), "there is nothing to search"),
+        ("uniform_all", ("--workers", "1", "--", "true"), "it has no processing unit"),
+        ("uniform_all", ("--workers", "7", "--", "true"), "node 7 does not exist"),
+        ("uniform_all", ("--workers", "x", "--", "true"), "'x' is no list of numbers"),
+        ("uniform_all", ("--cpus", "99999", "--", "true"), "processing unit 99999 does not"),
+        ("uniform_all", ("--", "no-such-program"), "no-such-program: is no program"),
+        ("uniform_all", (), "no program is named"),
+        ("uniform_all", ("--search", "--rate", "speed", "--", "true"), "'speed' tells no rate"),
+        ("uniform_all", ("--search", "--rate", "lines=(", "--", "true"), "no regular expression"),
+        ("uniform_all", ("--report", "/nowhere/at/all.json", "--", "true"), "cannot be written"),
+    ],
+)
+def test_bad_input_is_one_sentence_before_anything_runs(kernel, capsys, policy, arguments, words):
+    with pytest.raises(SystemExit) as ended:
+        main(kernel.arguments(*arguments, policy=policy))
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert kernel.balancing == "1"
+
+
+def test_a_kernel_without_a_policy_is_told_of(kernel):
+    (kernel.root / "proc/sys/kernel/numa_balancing").unlink()
+    done = kernel.run("--", "true", policy="autonuma")
+    assert "this kernel has no /proc/sys/kernel/numa_balancing" in done.stderr
+    (kernel.root / f"{WEIGHTS}0").unlink()
+    given = ("--shares", "0:1", "--method", "weighted_interleave", "--", "true")
+    done = kernel.run(*given, policy="canonical")
+    assert "which came with Linux 6.9; take --method move_pages" in done.stderr
+    assert done.returncode == 2
+
+
+def test_a_search_measures_in_steps_and_says_them(kernel, tmp_path):
+    path = tmp_path / "report.json"
+    given = ("--report", str(path), "--", sys.executable, IMAGINED, "1", "1", "8", "2")
+    done = kernel.run(*given, policy="bwap_uniform")
+    assert done.returncode == 0, done.stderr
+    found = report(path)
+    assert found["steps"][0]["dwp"] == 0.0
+    for step in found["steps"]:
+        # 8 ms by the formula; sleeping takes longer on a busy machine.
+        assert 5.0 < step["rate"] <= 1 / 0.008
+        assert step["relative_half_width"] > 0.0
+    assert found["search"]["reason"] in (None, "the program ended before the search did")
+
+
+def test_a_program_without_samples_is_not_searched_and_says_what_to_do(kernel):
+    code = (
+        "import sys\n"
+        "from chaosity.place import rates\n"
+        "from chaosity.place.__main__ import main\n"
+        "rates.HOPELESS_SECONDS = 0.5\n"
+        "main(sys.argv[1:])\n"
+    )
+    loops = python("import time; x = bytearray(8 << 20); time.sleep(2.5)")
+    arguments = kernel.arguments("--search", *loops)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "no search to its end: the program reported 0 times" in done.stderr
+    assert "--rate lines=REGEX" in done.stderr
+
+
+def test_pages_of_this_process_are_found_and_stay():
+    memory = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory[:] = b"x" * len(memory)
+    found = pages.areas(os.getpid())
+    assert sum(pages.total(found).values()) >= 4 << 20
+    for area in found:
+        _, where = pages.blocks(area)
+        there = sum(1 for node in where if node >= 0)
+        assert there * area.block_bytes >= 0.9 * sum(area.bytes_by_node.values())
+    node = next(iter(pages.total(found)))
+    if set(pages.total(found)) == {node}:
+        assert pages.move(found, {node: 1.0}) == 0
+
+
+def test_the_runners_file_places_too(tmp_path):
+    archive = tmp_path / "chaosity-run.pyz"
+    archive.write_bytes(packed())
+    assert "chaosity/place/session.py" in zipfile.ZipFile(io.BytesIO(packed())).namelist()
+    done = subprocess.run(
+        [sys.executable, "-I", str(archive), "--place", "--help"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "usage: chaosity-place" in done.stdout, done.stderr
+
+
+def test_weights_come_from_a_matrix(tmp_path):
+    matrix = tmp_path / "matrix_GBps.csv"
+    matrix.write_text("node,0,1,2\n0,20,10,10\n1,10,20,10\n")
+    given = ["--policy", "canonical", "--workers", "0-1", "--matrix", str(matrix), "--", "true"]
+    found = shares(whole_parser().parse_args(given))
+    assert found == pytest.approx({0: 1 / 3, 1: 1 / 3, 2: 1 / 3})
+
+
+def test_a_matrix_beside_shares_or_one_that_is_not_there_is_refused(tmp_path):
+    def said(*arguments: str) -> str:
+        given = ["place", "--policy", "canonical", "--workers", "0", *arguments, "--", "true"]
+        return str(CliRunner().invoke(chaosity, given).exception)
+
+    assert "does not exist" in said("--matrix", str(tmp_path / "none.csv"))
+    assert "leave out one of the two" in said("--matrix", str(tmp_path), "--shares", "0:1")
+    assert "there is no topology.json" in said("--matrix", str(tmp_path))
+
+
+def test_signals_are_passed_on_once(kernel, tmp_path):
+    marks = tmp_path / "marks"
+    code = (
+        "import pathlib, signal, time\n"
+        f"mark = open({str(marks)!r}, 'a', buffering=1)\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: mark.write('x\\n'))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: exit(4))\n"
+        "print('up', flush=True)\n"
+        "while True: time.sleep(0.05)\n"
+    )
+    run = kernel.start(*python(code))
+    assert run.stdout.readline() == "up\n"
+    run.send_signal(signal.SIGUSR1)
+    soon(lambda: marks.read_text())
+    assert marks.read_text() == "x\n"
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(10) == 4
+
+
+def test_a_copied_runner_finds_the_placer_beside_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "chaosity-run.pyz")])
+    monkeypatch.setenv("PATH", "/usr/bin")
+    tools_first(None)
+    assert os.environ["PATH"] == f"{tmp_path / 'kernels'}:{tmp_path}:/usr/bin"
+    tools_first(Path("/opt/kernels"))
+    assert os.environ["PATH"].startswith(f"/opt/kernels:{tmp_path}:")
+
+
+def test_all_that_is_started_is_on_the_units_asked_for(kernel):
+    """As the runner looks at a load: this program, its guardian and what it runs."""
+    run = kernel.start("--cpus", "1", "--", "sleep", "60")
+    seen = soon(lambda: [s for s in [placement.process_threads(run.pid)] if len(s) == 3])[0]
+    assert {thread["cpus_allowed"] for thread in seen} == {"1"}
+    run.terminate()
+    run.wait(10)
+
+
+def test_the_runner_measures_a_program_that_is_placed(kernel):
+    """Its threads, its mapping and its samples are the program's own, seen through the placer."""
+    program = (sys.executable, IMAGINED, "1", "1", "60", "16")
+    load = {
+        "name": "program",
+        "role": "program",
+        "initiator": {"cpus": "0", "nodes": [0]},
+        "target": {"nodes": [0]},
+        "command": kernel.command("--cpus", "0", "--report", "placed.json", "--", *program),
+        "files": {},
+        "environment": {},
+        "needs": {"program": "python3"},
+        "start": "spawn",
+        "stop": {"by": "runner", "signal": "TERM", "exit": [128 + signal.SIGTERM]},
+        "progress": {
+            "event": "sample", "begin": "begin_ns", "end": "end_ns", "amount": "passes",
+            "time_scale": 1e-9,
+        },
+        "metrics": {"passes_per_second": {"progress": True}},
+        "valid": [],
+        "memory_bytes": 16 << 20,
+        "placement": {"cpus": "0", "memory_nodes": [0], "mapping": "mapping"},
+    }  # fmt: skip
+    point = {
+        "point": "placed",
+        "experiment": "placed",
+        "orders": [1],
+        "loads": [load],
+        "stopping": {"relative_precision": None, "min_seconds": 3, "max_seconds": 3},
+        "timeout_seconds": 60,
+    }
+    record = measured(point, 1)
+    assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
+    seen = {one["name"]: one["passed"] for one in record["verdict"]["checks"]}
+    assert seen["program: threads"] is True
+    assert seen["program: pages"] is True
+    found = json.loads(record["loads"][0]["outputs"]["placed.json"])
+    assert found["placed"] is True
+    assert found["bytes_by_node"] == {"0": 16 << 20}

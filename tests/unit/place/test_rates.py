@@ -1,0 +1,106 @@
+"""How fast a program goes, from what it prints."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.errors import UserError
+from chaosity.place import rates
+
+
+def sample(begin: int, end: int, **amount: object) -> str:
+    said = "".join(f',"{key}":{value}' for key, value in amount.items())
+    return f'{{"event":"sample","begin_ns":{begin},"end_ns":{end}{said}}}'
+
+
+@pytest.mark.parametrize("key", ["bytes", "elements", "passes"])
+def test_samples_count_whatever_their_amount_is_called(key):
+    found = rates.Samples()
+    found.line(sample(1_000, 3_000, **{key: 7}), 0.0)
+    assert found.series == [pytest.approx((1e-6, 3e-6, 7.0))]
+
+
+def test_an_amount_can_be_named():
+    found = rates.Samples("turns")
+    found.line(sample(0, 10, bytes=7, turns=2), 0.0)
+    assert found.series[0][2] == 2.0
+
+
+@given(st.text())
+def test_any_other_line_is_no_sample(text):
+    found = rates.Samples()
+    found.line(text, 0.0)
+    found.line('{"event":"sample"' + text, 0.0)
+    found.line('{"event":"sample","begin_ns":1,"end_ns":2}', 0.0)
+    assert found.series == []
+
+
+def test_lines_count_from_the_one_before():
+    found = rates.Lines(r"Iteration\s+\d+")
+    for now, line in enumerate(["start", "Iteration 1", "other", "Iteration 2", "Iteration 3"]):
+        found.line(line, float(now))
+    assert found.series == [(1.0, 3.0, 1.0), (3.0, 4.0, 1.0)]
+
+
+@pytest.mark.parametrize("text", ["", "lines=", "lines", "instructions=1", "bytes"])
+def test_what_tells_no_rate_is_refused(text):
+    with pytest.raises(UserError, match="samples, samples=KEY, lines=REGEX or instructions"):
+        rates.check(text)
+
+
+def test_instructions_are_counted_or_refused_with_the_reason():
+    try:
+        rates.check("instructions")
+    except UserError as error:
+        assert "instructions cannot be counted, since" in str(error)
+        return
+    counter = rates.Instructions(os.getpid())
+    counter.poll()
+    assert counter.series[0][2] > 1000.0
+
+
+class Steady:
+    """A program that reports in steady steps while it is let go on."""
+
+    def __init__(self, source: rates.Samples, step: float, ends: float = 1e9) -> None:
+        self.source, self.step, self.ends = source, step, time.monotonic() + ends
+        self.at = time.monotonic()
+
+    def pump(self, seconds: float) -> bool:
+        time.sleep(seconds)
+        while self.at + self.step < time.monotonic():
+            begin, self.at = self.at, self.at + self.step
+            self.source.line(sample(int(begin * 1e9), int(self.at * 1e9), steps=1), self.at)
+        return self.at < self.ends
+
+
+def test_a_steady_rate_is_known_soon():
+    source = rates.Samples()
+    rate = rates.Meter(source, Steady(source, 0.005).pump)()
+    assert rate.value == pytest.approx(200.0, rel=1e-3)
+    assert rate.relative_half_width <= rates.PRECISION
+    assert rate.seconds >= rates.SHORTEST
+
+
+def test_what_was_before_does_not_count():
+    source = rates.Samples()
+    source.line(sample(0, 10, steps=10**9), 0.0)
+    assert rates.Meter(source, Steady(source, 0.005).pump)().value < 1000.0
+
+
+def test_too_few_reports_say_what_to_do(monkeypatch):
+    monkeypatch.setattr(rates, "HOPELESS_SECONDS", 0.6)
+    source = rates.Samples()
+    with pytest.raises(rates.NoRateError, match=r"reported \d times in 1 s, .* --rate lines=REGEX"):
+        rates.Meter(source, Steady(source, 0.2).pump)()
+
+
+def test_a_program_that_ends_has_no_rate():
+    source = rates.Samples()
+    with pytest.raises(rates.EndedError):
+        rates.Meter(source, Steady(source, 0.01, ends=0.1).pump)()

@@ -1,0 +1,118 @@
+"""The search for the best data-to-worker proximity, on imagined machines with noise."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from chaosity.place.search import Rate, Search
+from chaosity.place.shares import towards_workers
+from imagined_machine import pass_time
+
+GRID = [number / 10 for number in range(11)]
+
+
+class Machine:
+    """One that moves pages at once and whose rates scatter."""
+
+    def __init__(self, rates: dict[float, float], noise: float, seed: int) -> None:
+        self.rates, self.noise, self.now, self.moves = rates, noise, 0.0, []
+        self.random = random.Random(seed)
+
+    def move_to(self, dwp: float) -> None:
+        self.now = dwp
+        self.moves.append(dwp)
+
+    def rate(self) -> Rate:
+        # The mean of ten batches: its interval is 2.26 of its standard deviations.
+        scatter = self.random.gauss(0.0, self.noise)
+        return Rate(self.rates[self.now] * (1.0 + scatter), 2.262 * self.noise, 0.5)
+
+
+def rates(start, bandwidths, latencies, workers) -> dict[float, float]:
+    """The rate of the imagined machine at each step, from some weights on.
+
+    From its canonical ones the time is a straight line, so the best would be an end.
+    """
+    weights = {node: value / sum(start) for node, value in enumerate(start)}
+    return {
+        dwp: 1.0 / pass_time(towards_workers(weights, workers, dwp), bandwidths, latencies)
+        for dwp in GRID
+    }
+
+
+MACHINES = st.tuples(
+    st.lists(st.floats(0.1, 1.0), min_size=4, max_size=4),
+    st.lists(st.floats(0.3, 9.0), min_size=4, max_size=4),
+    st.lists(st.floats(0.05, 3.0), min_size=4, max_size=4),
+    st.integers(1, 3),
+)
+
+
+@settings(max_examples=150)
+@given(MACHINES, st.sampled_from([0.0, 0.001, 0.004]), st.integers(0, 2**20))
+def test_the_best_is_found_within_a_step_where_steps_differ(machine, noise, seed):
+    start, bandwidths, latencies, workers = machine
+    true = rates(start, bandwidths, latencies, range(workers))
+    best = max(GRID, key=true.__getitem__)
+    # Neighbours that differ by less than the noise cannot be told apart.
+    steps = [abs(true[b] / true[a] - 1.0) for a, b in pairwise(GRID)]
+    assume(all(step > 15 * noise + 1e-6 for step in steps))
+    found = Machine(true, noise, seed)
+    search = Search(found.rate, found.move_to)
+    assert abs(search.run() - best) <= 0.1 + 1e-9
+    assert search.settled
+    assert found.now == search.best.dwp == search.now  # and the program is left there
+
+
+def test_the_lab_machines_best_is_where_its_test_says():
+    true = rates([1.0] * 8, [3.0] + [1.0] * 7, [0.05] + [0.2] * 7, [0])
+    assert max(GRID, key=true.__getitem__) == 0.2
+    machine = Machine(true, 0.003, 3)
+    assert Search(machine.rate, machine.move_to).run() == 0.2
+
+
+def test_a_machine_without_difference_is_left_where_it_was_after_two_steps():
+    machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
+    assert Search(machine.rate, machine.move_to).run() == 0.0
+    assert max(machine.moves) == 0.2
+
+
+def test_doubt_measures_both_again_in_turns():
+    machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
+    search = Search(machine.rate, machine.move_to)
+    search.run()
+    tried = [dwp for dwp, _ in search.measured]
+    assert tried == [0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 0.2, 0.0, 0.2, 0.0, 0.2]
+
+
+def test_one_disturbance_does_not_end_the_search():
+    true = {dwp: 1.0 + dwp for dwp in GRID}
+    machine = Machine(true, 0.001, 1)
+    calls = []
+
+    def disturbed() -> Rate:
+        calls.append(machine.now)
+        rate = machine.rate()
+        return Rate(0.5 * rate.value, 0.1) if len(calls) == 2 else rate
+
+    assert Search(disturbed, machine.move_to).run() == 1.0
+
+
+def test_a_program_that_ends_leaves_what_was_measured():
+    machine = Machine({dwp: 1.0 + dwp for dwp in GRID}, 0.001, 1)
+
+    def ends() -> Rate:
+        if machine.now > 0.35:
+            raise EOFError
+        return machine.rate()
+
+    search = Search(ends, machine.move_to)
+    with pytest.raises(EOFError):
+        search.run()
+    assert not search.settled
+    assert search.best.dwp == pytest.approx(0.3)

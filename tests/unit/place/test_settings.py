@@ -1,0 +1,191 @@
+"""Kernel settings are put back, whoever is killed: real processes, files of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kernel_files import WEIGHTS, Kernel, soon
+
+from chaosity.errors import UserError
+from chaosity.runner import settings
+
+SLEEP = ("--", "sleep", "60")
+CRASH = ("--", "sh", "-c", "kill -SEGV $$")
+
+
+def changed(kernel: Kernel) -> subprocess.Popen[str]:
+    """A run that has changed the setting."""
+    run = kernel.start(*SLEEP)
+    soon(lambda: kernel.balancing == "0")
+    soon(lambda: sleeping(run.pid))
+    return run
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def sleeping(pid: int) -> int | None:
+    return next((one for one in children(pid) if name(one) == "sleep"), None)
+
+
+def guardian(pid: int) -> int:
+    return soon(lambda: next((one for one in children(pid) if os.getsid(one) == one), None))
+
+
+def test_a_program_that_ends_leaves_things_as_they_were(kernel):
+    done = kernel.run("--", "sh", "-c", f"cat {kernel.root / settings.NUMA_BALANCING}; exit 5")
+    assert (done.returncode, done.stdout.strip()) == (5, "0")
+    assert (kernel.balancing, kernel.left) == ("1", False)
+
+
+def test_a_program_that_crashes_leaves_things_as_they_were(kernel):
+    assert kernel.run(*CRASH).returncode == 128 + signal.SIGSEGV
+    assert (kernel.balancing, kernel.left) == ("1", False)
+
+
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])
+def test_whatever_ends_the_run_things_are_put_back_and_the_program_is_gone(kernel, how):
+    run = changed(kernel)
+    program = sleeping(run.pid)
+    assert kernel.left
+    run.send_signal(getattr(signal, how))
+    run.wait(10)
+    soon(lambda: not kernel.left)
+    assert kernel.balancing == "1"
+    soon(lambda: name(program) != "sleep")
+
+
+def test_a_killed_guardian_is_replaced_at_the_end(kernel):
+    run = changed(kernel)
+    os.kill(guardian(run.pid), signal.SIGKILL)
+    run.terminate()
+    run.wait(10)
+    assert (kernel.balancing, kernel.left) == ("1", False)
+
+
+def both_killed(kernel: Kernel) -> None:
+    run = changed(kernel)
+    watching = guardian(run.pid)
+    os.kill(watching, signal.SIGKILL)
+    run.kill()
+    run.wait(10)
+    soon(lambda: not name(watching))  # with it goes its hold on the lock
+    assert (kernel.balancing, kernel.left) == ("0", True)
+
+
+def test_the_next_run_puts_back_what_both_killed_have_left(kernel):
+    both_killed(kernel)
+    done = kernel.run("--", "true", policy="autonuma")  # which wants what was there before
+    assert done.returncode == 0, done.stderr
+    assert (kernel.balancing, kernel.left) == ("1", False)
+
+
+def test_the_runner_puts_it_back_before_it_measures(kernel):
+    both_killed(kernel)
+    settings.put_back_leftovers(kernel.root)
+    assert (kernel.balancing, kernel.left) == ("1", False)
+
+
+def test_another_boot_has_its_own_values(kernel):
+    both_killed(kernel)
+    kernel.set(settings.BOOT_ID, "another boot")
+    settings.put_back_leftovers(kernel.root)
+    assert (kernel.balancing, kernel.left) == ("0", False)
+
+
+def test_what_a_living_run_has_changed_is_no_leftover(kernel):
+    run = changed(kernel)
+    settings.put_back_leftovers(kernel.root)
+    assert (kernel.balancing, kernel.left) == ("0", True)
+    run.terminate()
+    run.wait(10)
+
+
+def test_the_second_of_two_is_told(kernel):
+    run = changed(kernel)
+    done = kernel.run("--", "true", policy="autonuma")
+    assert done.returncode == 2
+    assert (
+        "another program that was started with chaosity-place holds numa_balancing" in done.stderr
+    )
+    assert done.stderr.count("\n") == 1
+    run.terminate()
+    run.wait(10)
+    assert kernel.balancing == "1"
+
+
+def test_two_that_change_nothing_run_at_once(kernel):
+    kernel.set(settings.NUMA_BALANCING, "0")
+    run = kernel.start(*SLEEP)
+    soon(lambda: sleeping(run.pid))
+    done = kernel.run("--", "sh", "-c", "exit 6")
+    assert done.returncode == 6, done.stderr
+    assert kernel.run("--", "true", policy="autonuma").returncode == 2
+    run.terminate()
+    run.wait(10)
+
+
+def test_weights_are_set_and_the_kernels_own_choice_comes_back_last(kernel):
+    wanted = {f"{WEIGHTS}0": "3"}
+    with settings.hold(wanted, kernel.root) as held:
+        assert kernel.get(f"{WEIGHTS}0") == "3"
+        kernel.set(f"{settings.WEIGHTS}/auto", "false")  # as the kernel does by itself
+        held.change({f"{WEIGHTS}0": "5"})
+        assert held.report()[f"{WEIGHTS}0"] == {"was": "7", "is": "5"}
+        document = json.loads((kernel.root / settings.FORMER).read_text())
+        assert list(document["former"]) == [f"{WEIGHTS}0", f"{settings.WEIGHTS}/auto"]
+    assert (kernel.get(f"{WEIGHTS}0"), kernel.get(f"{settings.WEIGHTS}/auto")) == ("7", "true")
+
+
+def test_weights_that_a_search_varies_are_guarded_though_they_are_right_at_first(kernel):
+    wanted = {f"{WEIGHTS}0": "7"}
+    with settings.hold(wanted, kernel.root, [*wanted]) as held:
+        held.change({f"{WEIGHTS}0": "9"})
+        assert kernel.left
+    assert kernel.get(f"{WEIGHTS}0") == "7"
+
+
+def test_a_kernel_without_the_setting_is_named(kernel):
+    with (
+        pytest.raises(UserError, match="this kernel lacks the setting"),
+        settings.hold({f"{WEIGHTS}9": "3"}, kernel.root),
+    ):
+        pytest.fail("it held")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_without_root_the_setting_is_named_before_anything_runs(kernel, tmp_path):
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.name.startswith("pytest-"):
+            folder.chmod(0o755)
+    tmp_path.chmod(0o755)
+    (kernel.root / "tmp").chmod(0o1777)
+    script = (
+        "import os, sys\n"
+        "from chaosity.place.__main__ import main\n"
+        "os.setuid(65534)\n"
+        "main(sys.argv[1:])\n"
+    )
+    arguments = kernel.arguments("--", "echo", "it ran")
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "numa_balancing: is 1 and would have to be 0, which this user may not write" in (
+        done.stderr
+    )
+    assert kernel.balancing == "1"

@@ -1,0 +1,107 @@
+"""Shares: read, refused, as whole numbers, moved, and which pages have to go where for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from chaosity.errors import UserError
+from chaosity.place.pages import apportion, relocations
+from chaosity.place.shares import (
+    largest_departure,
+    parse_shares,
+    shares_text,
+    uniform,
+    whole_numbers,
+)
+
+PARTS = st.dictionaries(st.integers(0, 70), st.floats(0.01, 1.0), min_size=1, max_size=8)
+
+
+def normal(parts: dict[int, float]) -> dict[int, float]:
+    total = sum(parts.values())
+    return {node: part / total for node, part in parts.items()}
+
+
+@given(PARTS)
+def test_shares_are_read_as_they_are_written(parts):
+    shares = normal(parts)
+    assert parse_shares(shares_text(shares)) == pytest.approx(shares, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0:0.5,1:0.4", ["add up to 0.9", "--shares"]),
+        ("0:0.5,1:0.6", ["add up to 1.1"]),
+        ("0:0.5,0:0.5", ["node 0 is named twice"]),
+        ("0:-1,1:2", ["'0:-1' is no share"]),
+        ("0:nan,1:1", ["no share"]),
+        ("0=1", ["'0=1' is no share", "0:0.25,1:0.75"]),
+        ("0:1.2.3", ["no share"]),
+        ("", ["no share"]),
+    ],
+)
+def test_other_texts_are_refused(text, words):
+    with pytest.raises(UserError) as caught:
+        parse_shares(text)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_a_hundredth_is_rounding_and_is_mended():
+    assert parse_shares("0:0.33,1:0.33,2:0.33") == pytest.approx(uniform(range(3)))
+
+
+@given(PARTS)
+def test_numbers_of_the_kernel_give_the_shares_to_the_error_they_claim(parts):
+    shares = normal(parts)
+    numbers, error = whole_numbers(shares)
+    total = sum(numbers.values())
+    for node, number in numbers.items():
+        assert 1 <= number <= 255
+        assert abs(number / total / shares[node] - 1.0) <= error + 1e-9
+
+
+@given(st.lists(st.integers(-3, 7), max_size=400), PARTS)
+def test_as_few_pages_move_as_can_be_and_every_node_has_its_share(where, parts):
+    there = [node for node in where if node >= 0]
+    goal = apportion(len(there), normal(parts))
+    assert sum(goal.values()) == len(there)
+    plan = relocations(where, goal)
+    after = list(where)
+    for index, node in plan:
+        assert after[index] not in (node, -1)
+        assert where[index] >= 0
+        after[index] = node
+    counts = Counter(node for node in after if node >= 0)
+    assert counts == Counter({node: n for node, n in goal.items() if n})
+    now = Counter(there)
+    assert len(plan) == sum(max(0, n - goal.get(node, 0)) for node, n in now.items())
+
+
+@given(st.integers(50, 500), PARTS)
+def test_whole_pages_are_within_one_of_the_shares(count, parts):
+    shares = normal(parts)
+    for node, n in apportion(count, {k: s * count for k, s in shares.items()}).items():
+        assert abs(n - shares[node] * count) < 1.0
+
+
+@given(st.integers(2, 6), st.integers(200, 600))
+def test_moved_pages_are_spread_over_the_whole_area(nodes, count):
+    where = [0] * count
+    goal = apportion(count, dict.fromkeys(range(nodes), count / nodes))
+    after = list(where)
+    for index, node in relocations(where, goal):
+        after[index] = node
+    half = Counter(after[: count // 2])
+    assume(count // 2 >= 20 * nodes)
+    for node in range(nodes):
+        assert abs(half[node] / (count // 2) - 1 / nodes) < 0.1
+
+
+def test_a_departure_counts_nodes_that_only_one_side_has():
+    assert largest_departure({0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}) == pytest.approx(0.5)
+    assert largest_departure({}, {}) == 0.0

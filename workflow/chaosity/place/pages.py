@@ -1,0 +1,205 @@
+"""Where a running program's pages are, and moving them until each node has its share.
+
+Judged and moved is the program's own memory: anonymous mappings and huge pages. What lies behind a
+file, such as libraries, is left where it is. So is what is smaller than `SMALLEST_BYTES`.
+"""
+
+from __future__ import annotations
+
+import array
+import heapq
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaosity.place import calls
+from chaosity.runner import placement
+
+# 256 pages: less cannot hold shares to half a per cent, and stacks and libraries' data are less.
+SMALLEST_BYTES = 1 << 20
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# Pages in one call: the kernel works for some tens of milliseconds, then signals are looked at.
+_BATCH = 1 << 14
+_HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+
+
+@dataclass(frozen=True)
+class Area:
+    """A mapping of a process whose pages count.
+
+    Attributes:
+        pid: of the process.
+        begin: first address.
+        end: address behind it.
+        block_bytes: what is moved as one: a page, of whichever size.
+        page_bytes: what a call names: a huge page has one address, a transparent one many.
+        bytes_by_node: where it is.
+    """
+
+    pid: int
+    begin: int
+    end: int
+    block_bytes: int
+    page_bytes: int
+    bytes_by_node: Mapping[int, int]
+
+
+def areas(pid: int, mapping: str | None = None) -> list[Area]:
+    """The mappings of a process and all that it started whose pages count.
+
+    Args:
+        pid: of its first process.
+        mapping: address of the one that counts; None: all that are large enough.
+    """
+    return [area for one in placement.descendants(pid) for area in _of_process(one, mapping)]
+
+
+def _of_process(pid: int, mapping: str | None) -> Iterator[Area]:
+    try:
+        text = Path(f"/proc/{pid}/numa_maps").read_text()
+        found = [one for one in placement.mappings(text) if _counts(one, mapping)]
+        ends = _ends(pid) if found else {}
+        merged = _transparent(pid) if found else set()
+    except OSError:
+        return  # it ended in between
+    for one in found:
+        begin = int(one.address, 16)
+        if begin not in ends:
+            continue  # it was unmapped in between
+        whole = one.page_bytes
+        block = _transparent_bytes() if begin in merged and whole == PAGE_BYTES else whole
+        yield Area(pid, begin, ends[begin], block, whole, one.bytes_by_node)
+
+
+def _counts(one: placement.Mapping, mapping: str | None) -> bool:
+    if mapping is not None:
+        return one.address == mapping
+    large = sum(one.bytes_by_node.values()) >= SMALLEST_BYTES
+    return one.private and not one.of_file and large
+
+
+def _ends(pid: int) -> dict[int, int]:
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    ranges = (line.split(" ", 1)[0].split("-") for line in lines)
+    return {int(begin, 16): int(end, 16) for begin, end in ranges}
+
+
+def _transparent(pid: int) -> set[int]:
+    """Where mappings begin that have transparent huge pages."""
+    found, begin = set(), 0
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        first = line.split(" ", 1)[0]
+        if "-" in first:
+            begin = int(first.split("-")[0], 16)
+        elif first == "AnonHugePages:" and line.split()[1] != "0":
+            found.add(begin)
+    return found
+
+
+def _transparent_bytes() -> int:
+    try:
+        return int(_HUGE.read_text())
+    except OSError:
+        return PAGE_BYTES
+
+
+def total(found: Sequence[Area]) -> dict[int, int]:
+    """Bytes on each node."""
+    nodes: Counter[int] = Counter()
+    for area in found:
+        nodes.update(area.bytes_by_node)
+    return dict(nodes)
+
+
+def shares(by_node: Mapping[int, int]) -> dict[int, float]:
+    """The share of each node; empty when there is nothing."""
+    everything = sum(by_node.values())
+    return {node: by_node[node] / everything for node in sorted(by_node)} if everything else {}
+
+
+def move(found: Sequence[Area], wanted: Mapping[int, float]) -> int:
+    """Move the pages that must be moved for each node to have its share; returns how many blocks.
+
+    Small areas come first: what their blocks are too coarse for, the larger ones make up.
+    """
+    done: Counter[int] = Counter()
+    seen = moved = 0
+    for area in sorted(found, key=lambda area: sum(area.bytes_by_node.values())):
+        addresses, where = blocks(area)
+        there = sum(1 for node in where if node >= 0)
+        seen += there * area.block_bytes
+        owed = {n: (s * seen - done[n]) / area.block_bytes for n, s in wanted.items()}
+        goal = apportion(there, owed)
+        plan = relocations(where, goal)
+        _relocate(area, addresses, plan)
+        moved += len(plan)
+        for node, count in goal.items():
+            done[node] += count * area.block_bytes
+    return moved
+
+
+def blocks(area: Area) -> tuple[range, array.array]:
+    """Addresses of an area's blocks, and the node on which each is; below 0: it is on none."""
+    begin = -(-area.begin // area.block_bytes) * area.block_bytes
+    addresses = range(begin, area.end, area.block_bytes)
+    where = array.array("i")
+    for first in range(0, len(addresses), _BATCH):
+        asked = array.array("Q", addresses[first : first + _BATCH])
+        where.extend(calls.move_pages(area.pid, asked, None))
+    return addresses, where
+
+
+def _relocate(area: Area, addresses: Sequence[int], plan: Sequence[tuple[int, int]]) -> None:
+    each = area.block_bytes // area.page_bytes
+    step = max(1, _BATCH // each)
+    for first in range(0, len(plan), step):
+        some = plan[first : first + step]
+        asked = array.array("Q")
+        for index, _ in some:
+            begin = addresses[index]
+            asked.extend(range(begin, begin + area.block_bytes, area.page_bytes))
+        calls.move_pages(area.pid, asked, [node for _, node in some for _ in range(each)])
+
+
+def apportion(count: int, owed: Mapping[int, float]) -> dict[int, int]:
+    """Whole numbers that add up to `count` and are as near to what is owed as can be.
+
+    By largest remainders; what is owed below 0 counts as 0.
+    """
+    positive = {node: max(0.0, value) for node, value in owed.items()}
+    scale = count / (sum(positive.values()) or 1.0)
+    exact = {node: value * scale for node, value in positive.items()}
+    found = {node: int(value) for node, value in exact.items()}
+    first = sorted(exact, key=lambda node: found[node] - exact[node])
+    for node in first[: count - sum(found.values())]:
+        found[node] += 1
+    return found
+
+
+def relocations(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Which blocks have to go where: as few as can be, spread evenly over the area.
+
+    Args:
+        where: node of each block; below 0 for one that is not there.
+        goal: how many blocks each node shall have.
+
+    Returns:
+        Index of the block and its new node, in the order of the blocks.
+    """
+    now = Counter(node for node in where if node >= 0)
+    surplus = {node: n - goal.get(node, 0) for node, n in now.items() if n > goal.get(node, 0)}
+    lacking = {node: n - now[node] for node, n in goal.items() if n > now[node]}
+    destinations = heapq.merge(
+        *([((k + 0.5) / n, node) for k in range(n)] for node, n in sorted(lacking.items()))
+    )
+    found = []
+    gone: Counter[int] = Counter()
+    for index, node in enumerate(where):
+        if node in surplus:
+            gone[node] += surplus[node]
+            if gone[node] >= now[node]:  # every now/surplus-th of the node's blocks
+                gone[node] -= now[node]
+                found.append((index, next(destinations)[1]))
+    return found

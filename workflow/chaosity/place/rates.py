@@ -1,0 +1,205 @@
+"""How fast a program goes, while it runs, by what it prints or by what its processor counts."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from chaosity.errors import UserError
+from chaosity.place import calls
+from chaosity.place.search import Rate
+from chaosity.runner import progress
+
+SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
+# What a sample says beside the amount.
+_TIMES = ("begin_ns", "end_ns")
+# A rate is known when half its 95 % interval is below 1 %, but not before half a second, since
+# what a move of pages leaves in caches and TLBs has to pass; after 5 s the interval is taken as it
+# is, for in doubt the search measures again.
+PRECISION, SHORTEST, LONGEST = 0.01, 0.5, 5.0
+# Without an interval by then the program reports too seldom: batch means take 20 samples.
+HOPELESS_SECONDS = 60.0
+# The counter is read so often; 20 readings make an interval.
+READ_SECONDS = 0.02
+
+
+class NoRateError(Exception):
+    """The program has no rate that can be read; the text says why and what to do."""
+
+
+class EndedError(Exception):
+    """The program ended."""
+
+
+class Source(Protocol):
+    """Something that tells how far the program is."""
+
+    series: progress.Series
+
+    def line(self, text: str, now: float) -> None:
+        """Take a line of the program's output."""
+
+    def poll(self) -> None:
+        """Look now, where looking is what tells."""
+
+
+class Samples:
+    """JSON lines such as ``{"event":"sample","begin_ns":1,"end_ns":2,"bytes":3}``.
+
+    Args:
+        key: of the amount; None: the first number beside the times.
+    """
+
+    def __init__(self, key: str | None = None) -> None:
+        self.key, self.series = key, []
+
+    def line(self, text: str, now: float) -> None:
+        """Take a line; `now` does not matter, since samples carry their times."""
+        if '"sample"' not in text or not text.startswith("{"):
+            return
+        try:
+            found = json.loads(text)
+            begin, end = (found[name] * 1e-9 for name in _TIMES)
+            key = self.key or next(name for name, value in found.items() if _amount(name, value))
+            self.series.append((begin, end, float(found[key])))
+        except (ValueError, KeyError, TypeError, StopIteration):
+            return  # not of this form, so no sample
+
+    def poll(self) -> None:
+        """Nothing: lines come by themselves."""
+
+
+def _amount(name: str, value: Any) -> bool:
+    return name not in _TIMES and isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class Lines:
+    """Lines that match a pattern, such as a program's iterations; each counts as one."""
+
+    def __init__(self, pattern: str) -> None:
+        try:
+            self.pattern = re.compile(pattern)
+        except re.error as error:
+            raise UserError(f"{pattern!r} is no regular expression: {error}", "--rate") from None
+        self.series: progress.Series = []
+        self.last: float | None = None
+
+    def line(self, text: str, now: float) -> None:
+        """Count a line that matches, from the one before it on."""
+        if self.pattern.search(text):
+            if self.last is not None:
+                self.series.append((self.last, now, 1.0))
+            self.last = now
+
+    def poll(self) -> None:
+        """Nothing: lines come by themselves."""
+
+
+class Instructions:
+    """The processor's count of the program's instructions; spinning threads count too.
+
+    Args:
+        pid: of the program, before it has started anything.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.series: progress.Series = []
+        self.handle = calls.count_instructions(pid)
+        self.last, self.count = time.monotonic(), 0
+
+    def line(self, text: str, now: float) -> None:
+        """Nothing: output does not matter."""
+
+    def poll(self) -> None:
+        """Read the counter."""
+        now, count = time.monotonic(), int.from_bytes(os.read(self.handle, 8), "little")
+        self.series.append((self.last, now, float(count - self.count)))
+        self.last, self.count = now, count
+
+
+def check(text: str) -> None:
+    """Refuse what is no source of a rate, before anything runs.
+
+    Raises:
+        UserError: it is none, or this machine cannot count instructions.
+    """
+    kind, _, rest = text.partition("=")
+    if kind == LINES and rest:
+        Lines(rest)
+    elif kind == INSTRUCTIONS and not rest:
+        try:
+            os.close(calls.count_instructions(os.getpid()))
+        except OSError as error:
+            why = "this machine has no such counter"
+            if error.errno in (errno.EACCES, errno.EPERM):
+                why = "only root may count here (kernel.perf_event_paranoid)"
+            raise UserError(
+                f"instructions cannot be counted, since {why}", "--rate instructions",
+                "take samples or lines=REGEX",
+            ) from None  # fmt: skip
+    elif kind != SAMPLES:
+        raise UserError(
+            f"{text!r} tells no rate", "--rate",
+            "it is samples, samples=KEY, lines=REGEX or instructions",
+        )  # fmt: skip
+
+
+def source(text: str, pid: int) -> Source:
+    """Where the rate of a running program is read: samples[=KEY], lines=REGEX or instructions.
+
+    Raises:
+        UserError: see `check`.
+    """
+    kind, _, rest = text.partition("=")
+    if kind == LINES:
+        return Lines(rest)
+    if kind == INSTRUCTIONS:
+        return Instructions(pid)
+    return Samples(rest or None)
+
+
+@dataclass
+class Meter:
+    """Measures a rate from now on.
+
+    Attributes:
+        source: what is read.
+        pump: lets the program go on for some seconds; False when it has ended.
+    """
+
+    source: Source
+    pump: Callable[[float], bool]
+
+    def __call__(self) -> Rate:
+        """The rate over a stretch from now that is long enough for its noise.
+
+        Raises:
+            EndedError: the program ended before.
+            NoRateError: it reports nothing, or too seldom.
+        """
+        began = time.monotonic()
+        self.source.series.clear()
+        self.source.poll()
+        while True:
+            if not self.pump(READ_SECONDS):
+                raise EndedError
+            self.source.poll()
+            passed = time.monotonic() - began
+            inside = [one for one in self.source.series if one[0] >= began]
+            if passed >= SHORTEST and inside:
+                begin, end = progress.span([inside])
+                width = progress.relative_half_width([inside], begin, end)
+                if width is not None and (width <= PRECISION or passed >= LONGEST):
+                    return Rate(progress.rate([inside], begin, end), width, passed)
+            if passed >= HOPELESS_SECONDS:
+                raise NoRateError(
+                    f"the program reported {len(inside)} times in {passed:.0f} s, and a rate with "
+                    "an interval takes 20: let it report more often, or take --rate lines=REGEX or "
+                    "--rate instructions"
+                )

@@ -1,0 +1,248 @@
+"""One run of a program with its pages placed: started, placed, watched, searched, reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from chaosity.errors import UserError
+from chaosity.place import pages, policies, rates
+from chaosity.place.policies import Plan, Request
+from chaosity.place.program import Program, refuse_missing
+from chaosity.place.search import Search
+from chaosity.place.shares import largest_departure, shares_text, towards_workers
+from chaosity.records import write_atomically
+from chaosity.runner import settings
+
+# A node's share of all pages may be off by this much.
+TOLERANCE = 0.02
+# Pages are moved beyond this, so that what is touched a little later does not break the tolerance.
+AIM = 0.005
+# The first look comes soon, since programs may end soon; then each time the time has doubled, since
+# the kernel walks all page tables for one. Pages are touched late too, so the looks go on.
+FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 5.0
+# Looking may take this share of a processor's time.
+LOOKING_SHARE = 0.02
+# Memory that has grown by less than this between two looks is all there: the search can begin.
+GROWTH = 0.02
+# Exit status when the program ended well and its pages were not where they should be.
+NOT_PLACED = 3
+
+
+class Session:
+    """A program with its pages under watch.
+
+    Args:
+        request: what was asked.
+        plan: how it is met.
+        held: the kernel's settings.
+    """
+
+    def __init__(self, request: Request, plan: Plan, held: settings.Held) -> None:
+        self.request, self.plan, self.held = request, plan, held
+        by_line = plan.search and request.rate.startswith(rates.LINES)
+        self.program = Program(request.command, plan.mode, plan.nodes, by_line)
+        self.wanted = plan.wanted
+        self.mapping: str | None = None
+        self.bytes_by_node: dict[int, int] = {}
+        self.moved = 0
+        self.cost = 0.0  # of the latest look, in seconds of a processor
+        self.search: Search | None = None
+        self.why_no_search: str | None = None
+        self.searchable = True
+
+    def run(self) -> int:
+        """Run it to its end; returns the exit status."""
+        self.program.at_ready = self.ready
+        self.program.start()
+        if self.program.group is not None:
+            self.held.watch(self.program.group)
+        if self.plan.search:
+            self.follow(searching=True)
+        self.follow()
+        if self.plan.search and not self.search:
+            self.why_no_search = "the program ended before its memory was all there"
+        self.report()
+        return self.answer()
+
+    def ready(self, mapping: str) -> None:
+        """The program waits with its memory touched: place that before anybody hears of it."""
+        self.mapping = mapping
+        self.look()
+        self.report()
+
+    def follow(self, searching: bool = False) -> None:
+        """Look after the pages until the program ends, or until they are all there to search."""
+        delay = FIRST_LOOK_SECONDS
+        if searching:
+            source = rates.source(self.request.rate, self.program.process.pid)
+            self.program.listeners.append(source.line)
+        while self.program.pump(delay):
+            if self.mapping and not searching and self.wanted is not None:
+                delay = LONGEST_LOOK_SECONDS  # its memory is all there, and was judged
+                continue
+            before = sum(self.bytes_by_node.values())
+            self.look()
+            now = sum(self.bytes_by_node.values())
+            if searching and now and (self.mapping or now - before <= GROWTH * now):
+                return self.find(source)
+            delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
+        return None
+
+    def look(self) -> None:
+        """See where the pages are, and move those that must be moved."""
+        began = time.thread_time()
+        found = pages.areas(self.program.process.pid, self.mapping)
+        self.cost = time.thread_time() - began
+        seen = pages.total(found)
+        if not seen:
+            return  # none yet, or it has just ended: what was seen before stands
+        self.bytes_by_node = seen
+        if self.wanted is None or not self.plan.moves:
+            return
+        if largest_departure(self.wanted, pages.shares(seen)) > AIM:
+            try:
+                self.moved += pages.move(found, self.wanted)
+            except OSError:
+                return  # it ended while its pages were moved
+            after = pages.total(pages.areas(self.program.process.pid, self.mapping))
+            self.bytes_by_node = after or seen
+
+    def find(self, source: rates.Source) -> None:
+        """Search the best data-to-worker proximity."""
+        meter = rates.Meter(source, self.program.pump)
+        self.search = Search(meter, self.move_to)
+        try:
+            self.search.run()
+        except rates.EndedError:
+            self.why_no_search = "the program ended before the search did"
+        except (rates.NoRateError, UserError) as error:
+            self.why_no_search, self.searchable = str(error), False
+        finally:
+            self.program.listeners.clear()
+        self.report()
+
+    def move_to(self, dwp: float) -> None:
+        """Move the pages of the running program, and let later ones follow."""
+        assert self.plan.wanted is not None
+        self.wanted = towards_workers(self.plan.wanted, self.request.workers, dwp)
+        if self.plan.method == policies.WEIGHTED:
+            used = {node: max(share, 1e-3) for node, share in self.wanted.items()
+                    if node in self.plan.nodes}  # fmt: skip
+            self.held.change(policies.weights(used))
+        self.look()
+
+    @property
+    def seen(self) -> dict[int, float]:
+        """The share of each node at the last look."""
+        return pages.shares(self.bytes_by_node)
+
+    @property
+    def departure(self) -> float | None:
+        """How far the share of any node is from what is wanted; None: nothing to compare."""
+        if self.wanted is None or not self.bytes_by_node:
+            return None
+        return largest_departure(self.wanted, self.seen)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the pages are not known to be where they should be; None: they are."""
+        status = self.program.status
+        if not self.bytes_by_node:
+            so = "" if status is None else f" before it ended with status {status}"
+            return (
+                "no memory of the program's own was seen (a MiB at least in one mapping)"
+                f"{so}: it allocates nothing, or ended too early"
+            )
+        if self.departure is not None and self.departure > TOLERANCE:
+            return (
+                f"a node's share of the pages is {100 * self.departure:.1f} % of all pages off: "
+                f"wanted {shares_text(self.wanted or {})}, seen {shares_text(self.seen)}"
+            )
+        return None
+
+    @property
+    def held_to(self) -> bool | None:
+        """Whether the pages are where they should be; None: nothing to judge."""
+        return None if self.departure is None else self.departure <= TOLERANCE
+
+    def document(self) -> dict[str, Any]:
+        """What was done and seen, see docs/placement.md; nodes are texts, as keys in JSON are."""
+        steps = self.search.measured if self.search else []
+        return {
+            "policy": self.request.policy,
+            "method": self.plan.method,
+            "workers": list(self.request.workers),
+            "wanted": _keys(self.wanted),
+            "seen": _keys(self.seen),
+            "bytes_by_node": _keys(self.bytes_by_node),
+            "largest_departure": self.departure,
+            "placed": self.held_to,
+            "reason": self.reason,
+            "moved_blocks": self.moved,
+            "dwp": self.search.now if self.search else 0.0 if self.plan.search else None,
+            "steps": [
+                {
+                    "dwp": dwp,
+                    "rate": rate.value,
+                    "relative_half_width": rate.relative_half_width,
+                    "seconds": rate.seconds,
+                }
+                for dwp, rate in steps
+            ],
+            "search": {
+                "settled": bool(self.search and self.search.settled),
+                "reason": self.why_no_search,
+            }
+            if self.plan.search
+            else None,
+            "settings": self.held.report(),
+            "exit_status": self.program.status,
+        }
+
+    def report(self) -> None:
+        """Keep the report where it was asked for."""
+        if self.request.report is not None:
+            text = json.dumps(self.document(), indent=1) + "\n"
+            try:
+                write_atomically(self.request.report, text)
+            except OSError as error:
+                raise UserError(f"cannot be written: {error}", str(self.request.report)) from None
+
+    def answer(self) -> int:
+        """The exit status: the program's, unless that is 0 and its pages were elsewhere."""
+        failed = self.held_to is False or not self.searchable
+        searched = f"no search to its end: {self.why_no_search}" if self.why_no_search else None
+        status = self.program.status or 0
+        if status == 0:  # else the program's own last words tell more
+            for said in filter(None, (self.reason, searched)):
+                print(f"chaosity-place: {said}", file=sys.stderr)
+        return NOT_PLACED if status == 0 and failed else status
+
+
+def _keys(values: dict[int, Any] | None) -> dict[str, Any] | None:
+    return None if values is None else {str(node): value for node, value in values.items()}
+
+
+def run(request: Request) -> int:
+    """Run a program with its pages placed; returns the exit status.
+
+    Raises:
+        UserError: something is wrong that can be known before; nothing has run then.
+    """
+    refuse_missing(request.command)
+    if request.report is not None and not os.access(request.report.absolute().parent, os.W_OK):
+        raise UserError("its folder cannot be written", str(request.report), "name another file")
+    plan = policies.plan(request)
+    if plan.search:
+        rates.check(request.rate)
+    # The program inherits its units. This process shares them, though it does little: elsewhere it
+    # would disturb what runs beside, and a runner wants all that it started on the units asked for.
+    os.sched_setaffinity(0, plan.cpus)
+    # A search has weights follow the pages, for memory that is touched later.
+    varied = [name for name in plan.settings if plan.search and name.startswith(settings.WEIGHTS)]
+    with settings.hold(plan.settings, request.root, varied) as held:
+        return Session(request, plan, held).run()
