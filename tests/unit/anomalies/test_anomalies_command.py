@@ -72,7 +72,8 @@ def test_a_sound_machine_has_an_empty_list(write):
 def test_people_get_sentences(file):
     said = run(file, *BANDWIDTH).output
     for part in ("1 anomaly in 4 x 4 nodes", "1. Node 2 is slow on its own memory: 30.0 GB/s",
-                 "loss 25", "n = 1", "95 % confidence after all comparisons", "3 other cells of class local",
+                 "loss 25", "n = 1", "95 % confidence after all comparisons",
+                 "3 other cells of class local",
                  "Structure: local / remote", "Looked at: slow nodes",
                  "One run a cell: the noise is not known"):  # fmt: skip
         assert part in said
