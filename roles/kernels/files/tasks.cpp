@@ -262,9 +262,6 @@ class measurement {
 
     /* By the first thread of team 0, while the others sleep. */
     void await_start() {
-        deliver_stop_signals(); /* all threads are there, and have them blocked */
-        book_.open(memory_);
-        require_parts_in_place();
         if (stop_requested()) {
             start_ = START_STOPPED;
             return;
@@ -275,16 +272,22 @@ class measurement {
 
     /* By the first thread of each team. */
     void lead(int team) {
+        if (team == 0)
+            deliver_stop_signals(); /* all threads are there, and have them blocked */
         make_pages(team);
         crew_.meet();
+        if (team == 0) {
+            book_.open(memory_);
+            require_parts_in_place();
+        }
         work_->fill(team);
         crew_.meet();
+        work_->run(team, 0); /* fills TLBs and caches, raises clocks: in no sample */
         if (team == 0)
             await_start();
         crew_.meet();
         if (start_ != START_GO)
             return;
-        work_->run(team, 0); /* fills TLBs and caches, raises clocks: in no sample */
         const uint64_t begin = monotonic_ns();
         uint64_t last = begin;
         for (uint64_t number = 1;; number++) {
@@ -297,11 +300,12 @@ class measurement {
         }
     }
 
-    /* Between two runs: tells of those since the last sample, and whether there is to be one more
-     * (at least one there is, unless it was stopped). */
+    /* Between two runs: tells of those since the last sample, and whether there is to be one more.
+     * There is one at least, however long it takes: without any there were nothing to tell. */
     bool take_sample(uint64_t begin, uint64_t &last, uint64_t runs) {
         const uint64_t now = monotonic_ns();
-        const bool at_end = stop_requested() || now - begin >= asked_.how.max_seconds * 1e9;
+        const bool late = (double)(now - begin) >= asked_.how.max_seconds * 1e9;
+        const bool at_end = runs > 0 && (late || stop_requested());
         const bool long_enough = (double)(now - last) >= asked_.how.sample_seconds * 1e9;
         if (runs > runs_ && (long_enough || at_end)) {
             printf("{\"event\":\"sample\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64

@@ -36,6 +36,12 @@ def traffic(bandwidth: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tasks(bandwidth: Path) -> Path:
+    """The same of the task-parallel programs."""
+    return bandwidth.with_name("chaosity-tasks")
+
+
+@pytest.fixture(scope="session")
 def usable_cpus() -> list[int]:
     """The CPUs that these tests may run on."""
     return sorted(os.sched_getaffinity(0))
