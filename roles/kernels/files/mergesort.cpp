@@ -168,7 +168,8 @@ class mergesort : public workload {
     size_t count_below(key limit, std::vector<size_t> &below) const {
         size_t sum = 0;
         for (size_t i = 0; i < below.size(); i++) {
-            below[i] = (size_t)(std::lower_bound(keys_[i], keys_[i] + keys_of(i), limit) - keys_[i]);
+            const key *keys = keys_[i];
+            below[i] = (size_t)(std::lower_bound(keys, keys + keys_of(i), limit) - keys);
             sum += below[i];
         }
         return sum;

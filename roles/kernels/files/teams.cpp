@@ -10,13 +10,13 @@
 #include <tbb/task_scheduler_observer.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 #include "c_side.hpp"
 
 namespace {
 
-/* Threads come within milliseconds; an emulated machine with more CPUs than its host takes longer.
- */
+/* Threads come within milliseconds, in an emulated machine with more CPUs than its host later. */
 const uint64_t gather_ns = 30000000000u;
 
 /* Each slot of an arena has its CPU, so no two of its threads are on one. A thread that leaves the

@@ -12,6 +12,7 @@
 #ifndef CHAOSITY_TEAMS_HPP
 #define CHAOSITY_TEAMS_HPP
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <pthread.h>

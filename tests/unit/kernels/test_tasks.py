@@ -191,8 +191,8 @@ def test_a_cpu_outside_the_affinity_is_refused(tasks: Path, usable_cpus: list[in
 WRONG = [
     ({"--program": "quicksort"}, "--program takes stencil, matmul, mergesort or spmv"),
     ({"--runtime": "fast"}, "--runtime takes vanilla or locality, not 'fast'"),
-    ({"--bytes": "0"}, "--bytes must be at least 1048576, 1 MiB for each of 1 CPUs, not 0"),
-    ({"--bytes": "1048575"}, "--bytes must be at least 1048576"),
+    ({"--bytes": "0"}, "--bytes must be at least 262144, 256 KiB for each of 1 CPUs"),
+    ({"--bytes": "262143"}, "--bytes must be at least 262144"),
     ({"--bytes": "4MiB"}, "--bytes takes a whole number"),
     ({"--bytes": str(1 << 50)}, "can give"),
     ({"--cpus": "0,0"}, "--cpus names 0 twice"),
