@@ -67,7 +67,7 @@ const char *policy_name(const struct placement *placement) {
 
 static bool reserved_pages(enum page_kind pages) { return page_kinds[pages].log2_bytes > 0; }
 
-static size_t page_bytes_of(enum page_kind pages) {
+size_t page_bytes_of(enum page_kind pages) {
     if (reserved_pages(pages))
         return (size_t)1 << page_kinds[pages].log2_bytes;
     if (pages == PAGES_BASE)

@@ -16,6 +16,7 @@ enum page_kind { PAGES_BASE, PAGES_THP, PAGES_2M, PAGES_1G };
 /* Refuses what is none of base, thp, 2M, 1G. */
 enum page_kind parse_page_kind(const char *option, const char *text);
 const char *page_kind_name(enum page_kind kind);
+size_t page_bytes_of(enum page_kind pages); /* refuses transparent ones that the kernel lacks */
 
 struct placement {
     enum page_kind pages;

@@ -129,6 +129,12 @@ def test_modes_are_a_factor(config, paper_host):
     assert modes == {False: "serial", True: "concurrent"}
 
 
+def test_designs_are_a_factor(config, paper_host):
+    plan = plan_host(paper_host, config, ["numa_runtime"])
+    cores = {p["loads"][0]["initiator"]["name"]: p["factors"] for p in plan.points}
+    assert cores == {"machine": {"cores": "all_cores"}, "pu0": {"cores": "one_core"}}
+
+
 def test_pages_that_nobody_reserved_are_left_out_and_said(whole, paper_host):
     host = with_pools(paper_host, (0, 2 * 1024**2, 512), (1, 2 * 1024**2, 0))
     points, notes = expand(

@@ -38,6 +38,12 @@ def traffic(bandwidth: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tasks(bandwidth: Path) -> Path:
+    """The same of the task-parallel programs."""
+    return bandwidth.with_name("chaosity-tasks")
+
+
+@pytest.fixture(scope="session")
 def workload(bandwidth: Path) -> Path:
     """The same of the programs whose pages are placed."""
     return bandwidth.with_name("chaosity-workload")

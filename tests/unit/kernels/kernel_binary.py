@@ -15,12 +15,16 @@ SOURCES = Path(__file__).resolve().parents[3] / "roles" / "kernels" / "files"
 ARRAYS = {"read": 1, "fill": 1, "copy": 2, "scale": 2, "add": 3, "triad": 3}
 KERNELS = [*ARRAYS, *(f"{name}_nt" for name in ARRAYS if name != "read")]
 
+DRIVER_FLAGS = [
+    *("-O2", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", '-DVERSION="0"', '-DCOMPILER="gcc"'),
+    *("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+]
 Start = Callable[[list[str]], subprocess.Popen]  # what the fixture `start` is
 Built = Callable[[str], Path]  # and `built`: flags to the folder of programs built with them
 
 
 def build(folder: Path, *variables: str) -> Path:
-    """Builds into a folder, with make variables such as EXTRA=-g; returns the binary."""
+    """Builds into a folder, with make variables such as EXTRA=-g and goals; returns the binary."""
     command = ["make", "-s", "-j2", "-C", str(SOURCES), f"BUILD={folder}", *variables]
     made = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr
@@ -28,16 +32,22 @@ def build(folder: Path, *variables: str) -> Path:
 
 
 def build_driver(folder: Path, driver: Path, *sources: str) -> Path:
-    """A test's own C program, linked with some of the kernels' sources, under the sanitizers."""
+    """A test's own program, linked with some of the kernels' sources, under the sanitizers."""
     program = folder / driver.stem
-    sanitizers = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", *sanitizers]
-    files = [driver, *(SOURCES / source for source in sources)]
-    defines = ['-DVERSION="0"', '-DCOMPILER="gcc"']
-    command = ["gcc", *flags, *defines, f"-I{SOURCES}", "-o", program, *files]
+    objects = []
+    for source in [driver, *(SOURCES / source for source in sources)]:
+        compiler = ["g++", "-std=gnu++17"] if source.suffix == ".cpp" else ["gcc", "-std=gnu11"]
+        objects.append(folder / f"{source.name}.o")
+        make(*compiler, *DRIVER_FLAGS, "-c", "-o", objects[-1], source)
+    linked = ["g++", "-ltbb"] if driver.suffix == ".cpp" else ["gcc"]
+    make(linked[0], *DRIVER_FLAGS, "-o", program, *objects, *linked[1:])
+    return program
+
+
+def make(*command: str | Path) -> None:
+    """Runs a compiler, which has to be content."""
     made = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr
-    return program
 
 
 @dataclass(frozen=True)

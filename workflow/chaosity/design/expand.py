@@ -64,14 +64,13 @@ class Expansion:
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{experiment['experiment']}.yaml, designs.{design}"
             for chosen in self.choices.of(experiment["experiment"], spec["loads"], where):
-                point = self.point(experiment, spec["loads"], chosen)
+                point = self.point(experiment, design, chosen)
                 found.setdefault(point["point"], point)
         return list(found.values())
 
-    def point(
-        self, experiment: Mapping[str, Any], specs: Mapping[str, Any], chosen: Chosen
-    ) -> Point:
-        """One point: its loads as the runner takes them, and what it hangs on."""
+    def point(self, experiment: Mapping[str, Any], design: str, chosen: Chosen) -> Point:
+        """One point of a design: its loads as the runner takes them, and what it hangs on."""
+        specs = experiment["designs"][design]["loads"]
         present = {role: group for role, group in chosen.items() if not group.absent}
         rules = {role: self.config["stopping"][specs[role]["category"]] for role in present}
         loads = [
@@ -89,7 +88,7 @@ class Expansion:
             "loads": loads,
             "stopping": stopping,
             "timeout_seconds": stopping["max_seconds"] + seconds + TIMEOUT_SECONDS,
-            "factors": self.factors(experiment.get("factors", {}), chosen),
+            "factors": self.factors(experiment.get("factors", {}), design, chosen),
             "components": self.components(present.values()),
         }
         return {
@@ -245,7 +244,7 @@ class Expansion:
                 "choose a benchmark with progress for one of the categories",
             )
 
-    def factors(self, wanted: Mapping[str, Any], chosen: Chosen) -> dict[str, Any]:
+    def factors(self, wanted: Mapping[str, Any], design: str, chosen: Chosen) -> dict[str, Any]:
         """The levels of an experiment's factors at a point; "alone" where a load is missing."""
 
         def side(reference: str) -> Initiator | Target | None:
@@ -260,6 +259,8 @@ class Expansion:
             elif "count" in spec:
                 one = side(spec["count"])
                 levels[name] = len(one.drives) if isinstance(one, Target) else 0
+            elif "design" in spec:
+                levels[name] = design
             elif "mode" in spec:
                 together = spec["mode"] in chosen and len(chosen[spec["mode"]].members) > 1
                 levels[name] = "concurrent" if together else "serial"

@@ -1,0 +1,210 @@
+"""The task-parallel programs compute what they should, on both runtimes, and tell where."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from kernel_binary import (
+    Start,
+    build,
+    build_driver,
+    last_events,
+    next_event,
+    numa_map,
+    refusal,
+    waiting,
+)
+from kernel_binary import run as run_to_end
+
+pytestmark = pytest.mark.real
+
+MIB = 1 << 20
+HERE = Path(__file__).resolve().parent
+NODES = Path("/sys/devices/system/node")
+PROGRAMS = ["stencil", "matmul", "mergesort", "spmv"]
+RUNTIMES = ["vanilla", "locality"]
+# So that every test ends soon, however many CPUs there are.
+SHORT = ["--max-seconds", "0.05", "--sample-seconds", "0.01"]
+
+
+def arguments(program: str, runtime: str, cpus: str, *more: str) -> list[str]:
+    """The options that are always needed, for 4 MiB, and more."""
+    given = {"--program": program, "--runtime": runtime, "--cpus": cpus, "--bytes": 4 * MIB}
+    return [*(str(word) for pair in given.items() for word in pair), *more]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_program_is_right_on_every_runtime(
+    tasks: Path, cpus: str, program: str, runtime: str
+):
+    ran = run_to_end([tasks, *arguments(program, runtime, cpus, *SHORT)])
+    assert (ran.code, ran.stderr) == (0, "")
+    assert (ran.ready["program"], ran.ready["runtime"]) == (program, runtime)
+    assert ran.ready["data_bytes"] >= ran.ready["bytes"] == 4 * MIB
+    done = ran.done
+    assert (done["valid"], done["wrong"], done["moved_blocks"]) == (True, 0, 0)
+    assert done["stopped_by"] == "time"
+    assert sum(sample["runs"] for sample in ran.samples) == done["runs"] > 0
+    ends = [sample["end_ns"] for sample in ran.samples]
+    assert [sample["begin_ns"] for sample in ran.samples[1:]] == ends[:-1]
+    assert done["locality"] == pytest.approx(
+        done["local_block_accesses"] / done["block_accesses"], abs=1e-6
+    )
+    if len(list(NODES.glob("node[0-9]*"))) <= 1:
+        assert done["locality"] == 1.0
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_as_many_blocks_are_noted_as_the_program_touches(tasks: Path, cpu: str, program: str):
+    """All data are read and written in each run, so a run notes the data's blocks at least once."""
+    ran = run_to_end([tasks, *arguments(program, "vanilla", cpu, *SHORT)])
+    blocks = ran.ready["data_bytes"] // ran.ready["block_bytes"]
+    assert sum(ran.ready["blocks_by_node"].values()) == blocks
+    noted, left = divmod(ran.done["block_accesses"], ran.done["runs"] + 1)
+    assert left == 0 or program == "mergesort"  # whose merges fall differently on pages
+    # B of matmul is read by every task, a stencil reads neighbours, mergesort goes through its
+    # keys level by level, and spmv's tasks read all of its vector
+    assert noted >= 0.99 * blocks
+
+
+def test_threads_are_pinned_one_a_cpu_and_there_are_no_others(tasks: Path, start: Start, cpus: str):
+    process, ready = waiting(start, [tasks, *arguments("mergesort", "vanilla", cpus)])
+    wanted = {int(cpu) for cpu in cpus.split(",")}
+    assert {thread["cpu"] for thread in ready["threads"]} == wanted
+    assert len(ready["threads"]) == len(wanted)
+    for thread in ready["threads"]:
+        assert os.sched_getaffinity(thread["tid"]) == {thread["cpu"]}
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    next_event(process)  # after some runs, in which threads come and go
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        assert os.sched_getaffinity(int(task.name)) <= wanted
+
+
+@pytest.mark.parametrize("data", [[], ["--data", "one_node"]])
+def test_pages_are_where_the_line_says(
+    tasks: Path, start: Start, cpu: str, node: int, data: list[str]
+):
+    options = [*data, "--memory-nodes", str(node)]
+    process, ready = waiting(start, [tasks, *arguments("stencil", "vanilla", cpu, *options)])
+    assert ready["policy"] == ("bind" if data else "interleave")
+    fields = numa_map(process, ready)
+    assert f"N{node}={ready['data_bytes'] // ready['block_bytes']}" in fields
+    assert ready["blocks_by_node"] == {str(node): ready["data_bytes"] // ready["block_bytes"]}
+
+
+def test_a_signal_stops_it_after_the_run_with_a_valid_result(tasks: Path, start: Start, cpu: str):
+    long = ["--max-seconds", "60", "--sample-seconds", "30"]
+    process = start([tasks, *arguments("spmv", "locality", cpu, *long)])
+    assert next_event(process)["event"] == "ready"
+    process.send_signal(signal.SIGTERM)
+    *samples, done = last_events(process)
+    assert process.returncode == 0
+    assert (done["valid"], done["stopped_by"]) == (True, "signal")
+    assert sum(sample["runs"] for sample in samples) == done["runs"]
+
+
+def test_the_end_of_input_before_the_start_means_that_nothing_ran(tasks: Path, cpu: str):
+    ran = run_to_end([tasks, *arguments("matmul", "vanilla", cpu, "--barrier")])
+    assert (ran.code, ran.samples) == (0, [])
+    assert (ran.done["valid"], ran.done["stopped_by"]) == (None, "end_of_input")
+
+
+def test_wrong_results_are_found_out(tmp_path: Path, cpu: str):
+    binary = tmp_path / "chaosity-tasks"
+    build(tmp_path, "EXTRA=-DMUTANT=1", str(binary))
+    for program in PROGRAMS:
+        ran = run_to_end([binary, *arguments(program, "vanilla", cpu, *SHORT)])
+        assert (ran.code, ran.done["valid"]) == (1, False), program
+        assert f"{program} computed {ran.done['wrong']} wrong values" in ran.stderr
+        assert "must not be used" in ran.stderr
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs with nodes that are made up, under the sanitizers."""
+    sources = ["teams", "stencil", "matmul", "mergesort", "spmv"]
+    shared = ["common.c", "cpus.c"]
+    folder = tmp_path_factory.mktemp("tasks")
+    names = [*(f"{source}.cpp" for source in sources), *shared]
+    return build_driver(folder, HERE / "tasks_driver.cpp", *names)
+
+
+def by_teams(
+    driver: Path, program: str, mib: float, teams: list[str], spread: int = 0
+) -> tuple[int, float]:
+    """How many values are wrong after two runs, and the share of blocks that were local."""
+    command = [driver, program, str(int(mib * MIB)), "2", str(spread), *teams]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    wrong, noted, near = map(int, ended.stdout.split())
+    return wrong, near / noted
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_teams_that_differ_in_size_compute_together(
+    driver: Path, usable_cpus: list[int], program: str
+):
+    first, last = usable_cpus[0], usable_cpus[-1]
+    unequal = [f"{first},{last}" if first != last else str(first), str(last), str(first)]
+    for mib in (1, 3.3):
+        assert by_teams(driver, program, mib, unequal)[0] == 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_teams_of_eight_nodes_stay_with_their_own_blocks(driver: Path, cpu: str, program: str):
+    """As on a server with eight nodes, however many this machine has."""
+    wrong, share = by_teams(driver, program, 64, [cpu] * 8)
+    assert (wrong, share >= 0.95) == (0, True), share
+    assert share < 1.0 or program == "matmul"  # the others need something of their neighbours
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_of_pages_in_turns_one_in_n_is_local(driver: Path, cpu: str, program: str):
+    """For a core of the first node: tasks begin where the turns do and touch a block more than
+    whole turns have, so that this node has a little more than the average one."""
+    wrong, share = by_teams(driver, program, 16, [cpu], spread=8)
+    assert (wrong, share) == (0, pytest.approx(1 / 8, rel=0.2))
+
+
+def test_a_node_without_memory_cannot_keep_data(tasks: Path, cpu: str, node: int):
+    """Such a node is none of --memory-nodes; one that is not there stands in for it."""
+    home = next(n for n in NODES.glob("node[0-9]*") if (n / f"cpu{cpu}").exists())
+    other = str(int(home.name.removeprefix("node")) + 1)
+    sentence = refusal([tasks, *arguments("spmv", "locality", cpu, "--memory-nodes", other)])
+    assert f"CPU {cpu} is on node {home.name.removeprefix('node')}, which has no memory" in sentence
+
+
+def test_a_cpu_outside_the_affinity_is_refused(tasks: Path, usable_cpus: list[int]):
+    if len(usable_cpus) < 2:
+        pytest.skip("this machine gives the tests one CPU only")
+    first, second = usable_cpus[:2]
+    command = ["taskset", "-c", str(second), tasks, *arguments("spmv", "vanilla", str(first))]
+    assert f"CPU {first} is not one that this process may run on" in refusal(command)
+
+
+WRONG = [
+    ({"--program": "quicksort"}, "--program takes stencil, matmul, mergesort or spmv"),
+    ({"--runtime": "fast"}, "--runtime takes vanilla or locality, not 'fast'"),
+    ({"--bytes": "0"}, "--bytes must be at least 262144, 256 KiB for each of 1 CPUs"),
+    ({"--bytes": "262143"}, "--bytes must be at least 262144"),
+    ({"--bytes": "4MiB"}, "--bytes takes a whole number"),
+    ({"--bytes": str(1 << 50)}, "can give"),
+    ({"--cpus": "0,0"}, "--cpus names 0 twice"),
+    ({"--data": "somewhere"}, "--data takes spread or one_node"),
+    ({"--runtime": "locality", "--data": "spread"}, "--data is of the vanilla runtime"),
+    ({"--memory-nodes": "1023"}, "--memory-nodes"),
+    ({"--steal": "all"}, "'--steal=all' is no option"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), WRONG, ids=[str(change) for change, _ in WRONG])
+def test_wrong_arguments_get_a_sentence(tasks: Path, cpu: str, change: dict[str, str], says: str):
+    given = {"--program": "matmul", "--runtime": "vanilla", "--cpus": cpu, "--bytes": str(4 * MIB)}
+    options = [f"{name}={value}" for name, value in (given | change).items()]
+    assert says in refusal([tasks, *options])
