@@ -103,6 +103,21 @@ def test_every_host_and_configuration_is_collected(results, tmp_path):
     )
 
 
+def test_derived_metrics_and_optional_ones_without_a_value_stay_out(results, tmp_path):
+    folder = shutil.copytree(results / "epyc1/nps4", tmp_path / "r/epyc1/nps4")
+    path = folder / "measurements.parquet"
+    table = read_table(path)
+    some = table[table["status"] == "valid"].head(5)
+    more = [some.assign(metric="speedup", reference=False), some.assign(value=pd.NA, metric="n")]
+    whole = pd.concat([table, *more], ignore_index=True).astype(table.dtypes)
+    write_table(whole, path)
+    collect([tmp_path / "r"], tmp_path / "p.duckdb")
+    [found] = find_profiles(tmp_path / "p.duckdb")
+    kept = table_of(tmp_path / "p.duckdb", found["id"])
+    assert len(kept) == len(table)
+    assert set(kept["metric"]) == set(table["metric"])
+
+
 def test_collecting_twice_changes_nothing(results, database):
     before = rows_of(database)
     done = collect([results], database)
@@ -394,7 +409,7 @@ def broken(column, value, where=0):
 @pytest.mark.parametrize(
     ("part", "change", "words"),
     [
-        ("measurements", broken("value", -3.0), "the value -3; valid values are positive"),
+        ("measurements", broken("value", -3.0), "the value -3; valid values are finite"),
         ("measurements", broken("value", float("inf")), "row 1 has the value inf"),
         ("measurements", broken("value", None), "row 1 has the value nan"),
         ("measurements", broken("status", "failed"), "row 1 has the value"),

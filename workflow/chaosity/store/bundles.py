@@ -278,15 +278,14 @@ def _check_values(rows: pd.DataFrame, where: str) -> None:
             raise UserError("a row has no value", f"{where}, {column}")
     known = rows["status"] == VALID
     values = rows["value"].to_numpy(dtype=float, na_value=np.nan)
-    # A valid row may lack an optional metric's value, and a count may be zero.
-    bad = known.to_numpy() & ~(np.isnan(values) | ((values >= 0.0) & np.isfinite(values)))
+    bad = known.to_numpy() & ~((values >= 0.0) & np.isfinite(values))
     bad |= ~known.to_numpy() & ~np.isnan(values)
     if bad.any():
         number = int(np.argmax(bad))
         raise UserError(
             f"row {number + 1} has the value {values[number]:g}",
             where,
-            "values are finite and not below zero, and only valid rows have one",
+            "valid values are finite and not below zero, others have none",
         )
 
 

@@ -89,7 +89,9 @@ def profile_of(path: Path) -> Parts | None:
         UserError: the table is none, or of several hosts.
     """
     table = read_table(path)
-    table = table[table["reference"].isna()]  # derived metrics can be derived again
+    # A profile holds what was measured: no derived metric, and no optional one without a value.
+    unmeasured = (table["status"] == VALID) & table["value"].isna()
+    table = table[table["reference"].isna() & ~unmeasured]
     places = table[["host", "configuration"]].drop_duplicates()
     if len(places) > 1:
         raise UserError("is of several hosts or configurations", str(path))
