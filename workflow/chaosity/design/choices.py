@@ -116,6 +116,7 @@ class Choices:
         sides = {name: group.sides for name, group in chosen.items()}
         initiators = selectors.initiators(spec["initiator"], self.host, sides, where)
         told = f"{experiment}, {role}"  # in notes, which people read in the report
+        self._tell_missing(spec, told)
         levels = Levels(self.host, benchmark, self.config, fewer, self.notes, where, told)
         if not spec.get("together"):
             for initiator in initiators:
@@ -150,6 +151,8 @@ class Choices:
         """One load at a time: targets, responders, kernels and levels of an initiator."""
         own = {**sides, role: {"initiator": initiator}}
         for target in selectors.targets(spec["target"], initiator, self.host, own, where):
+            if not self._served(spec["category"], target, where):
+                continue
             if target.kind == "none":
                 yield Group(role, initiator.name, (Choice(initiator, target),))
                 continue
@@ -159,6 +162,26 @@ class Choices:
                 for kernel, level in product(kernels, varied):
                     one = replace(choice, kernel=kernel, levels=level)
                     yield Group(role, initiator.name, (one,))
+
+    def _served(self, category: str, target: Target, where: str) -> bool:
+        """Whether the benchmark is for devices of this maker; the others become a note."""
+        benchmark = self.benchmark(category, where)
+        vendor = benchmark.document.get("device_vendor")
+        if target.device is None or vendor in (None, target.device.vendor):
+            return True
+        self.notes.add(
+            f"{benchmark.name} measures devices of {vendor} alone, so {target.name} is left out"
+        )
+        return False
+
+    def _tell_missing(self, spec: Mapping[str, Any], told: str) -> None:
+        """Note why a load that asks for OpenCL devices gets none."""
+        wanted = any("opencl" in one for one in selectors.as_list(spec["target"]))
+        if wanted and not self.host.topology.opencl_devices:
+            self.notes.add(
+                f"{told}: this host shows no OpenCL device; install clinfo and the driver of its"
+                " GPU's maker, or PoCL (package pocl-opencl-icd), a driver for the processor"
+            )
 
     def _responders(
         self, spec: Mapping[str, Any], initiator: Initiator, sides: Mapping[str, Any], where: str
@@ -176,7 +199,19 @@ class Choices:
                 f"{where}.category",
                 closest(category, self.benchmarks),
             )
-        return self.benchmarks[category]
+        found, host = self.benchmarks[category], self.host.topology.platform
+        if found.platform != host:
+            words = {"linux": "Linux", "darwin": "macOS"}
+            has = (
+                "workflow/config/darwin.yaml has" if host == "darwin" else "the default config has"
+            )
+            raise UserError(
+                f"{found.name} has commands for {words[found.platform]}, and this host runs"
+                f" {words[host]}",
+                f"{where}.category",
+                f"choose another benchmark for {category}; {has} those for {words[host]}",
+            )
+        return found
 
     def _kernels(
         self, spec: Mapping[str, Any], benchmark: Benchmark, where: str

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from chaosity.benchmarks import Benchmark
+from chaosity.components import gpu_component
 from chaosity.design.choices import Choice, Choices, Chosen, Group
 from chaosity.design.elements import Elements, Initiator, Target
 from chaosity.design.naming import point_name
 from chaosity.errors import UserError
 from chaosity.topology.cpusets import format_cpu_list
+from chaosity.topology.model import OpenclDevice
 
 # First touch of fresh pages, with zeroing by the kernel: measured at 3 to 8 GB/s on one thread.
 SETUP_BYTES_PER_SECOND = 4e9
@@ -114,8 +117,9 @@ class Expansion:
             "target": {
                 **side_facts(target),
                 "drives": context["target"]["drives"],
+                **({"device": context["target"]["device"]} if target.device else {}),
                 "relation": self.host.relation(initiator, target),
-                "distance": None if target.is_drive_set else self.host.slit(initiator, target),
+                "distance": self.host.slit(initiator, target) if target.is_memory else None,
             },
             "placement": {
                 **benchmark.document["placement"],
@@ -132,7 +136,7 @@ class Expansion:
         arrays = known.get("arrays", 0)
         size = dict(one.levels).get("bytes")
         if size is None:  # a drive set has no working set, and its points are thousands
-            size = 0 if target.is_drive_set else self.array_bytes(initiator, target, 1)
+            size = self.array_bytes(initiator, target, 1) if target.is_memory else 0
         return {
             "initiator": {
                 "name": initiator.name,
@@ -140,6 +144,7 @@ class Expansion:
                 "threads": len(initiator.cpus),
                 "nodes": format_cpu_list(initiator.nodes),
                 "memory_nodes": format_cpu_list(self.host.local_memory(initiator)),
+                "core_kind": self.host.core_kind_of(initiator),
             },
             "responder": {
                 "name": responder.name if responder else None,
@@ -151,6 +156,7 @@ class Expansion:
                 "drives": [drive.to_json() for drive in target.drives],
                 "count": len(target.drives),
                 "link_bytes_per_second": target.link_bytes_per_second,
+                "device": asdict(target.device) if target.device else None,
             },
             "kernel": known.get("name"),
             "kernel_name": one.kernel,
@@ -216,7 +222,7 @@ class Expansion:
                 levels[name] = "concurrent" if together else "serial"
             else:
                 one = side(spec["level"])
-                levels[name] = one.name if one else "alone"
+                levels[name] = one.name if one and one.kind != "none" else "alone"
         return levels
 
     def components(self, present: Iterable[Group]) -> list[str]:
@@ -233,11 +239,18 @@ class Expansion:
         packages = self.host.packages_of(one.initiator)
         if one.responder:
             packages |= self.host.packages_of(one.responder)
-        nodes = target.nodes if not target.is_drive_set else self.host.local_memory(one.initiator)
+        nodes = target.nodes if target.is_memory else self.host.local_memory(one.initiator)
         packages = packages | {found.package for found in map(topology.node, nodes) if found}
         touched = {f"package{package}" for package in packages if package is not None}
         touched |= {f"node{node}" for node in nodes}
-        return touched | {drive.component for drive in target.drives}
+        touched |= {drive.component for drive in target.drives}
+        return touched | (self.device_components(target.device) if target.device else set())
+
+    def device_components(self, device: OpenclDevice) -> set[str]:
+        """An OpenCL device, and the GPU that it is where the slot says so."""
+        gpus = (gpu for gpu in self.host.topology.gpus if gpu.compute)
+        same = {gpu_component(gpu) for gpu in gpus if device.pci and gpu.pci == device.pci}
+        return {device.name, *same}
 
 
 def cpus_of(one: Choice) -> tuple[int, ...]:

@@ -200,7 +200,8 @@ def plan_host(
         ]
     if not points:
         listed = ", ".join(experiments or config["experiments"])
-        raise UserError("no experiment has a point on this host", f"host {host.name}: {listed}")
+        where, why = f"host {host.name}: {listed}", "; ".join(expansion.notes)
+        raise UserError("no experiment has a point on this host", where, why or None)
     ordered = in_order(points, config["replicates"], config["seed"])
     notes = [*expansion.notes, *notes]
     replicates, seed = config["replicates"], config["seed"]

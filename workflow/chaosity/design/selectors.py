@@ -20,6 +20,7 @@ Chosen = Mapping[str, Mapping[str, Side]]
 # All sets of 8 nodes are 255; beyond, the number doubles with each node and sets are left out.
 AT_MOST_SETS = 255
 NONE = Target("none", "none", ())
+INITIATOR_OPTIONS = ("threads", "within", "at_least", "at_most", "without")
 
 
 def as_list(selector: Any) -> list[dict[str, Any]]:
@@ -61,10 +62,13 @@ def initiators(selectors: Any, host: Elements, chosen: Chosen, where: str) -> li
     found: list[Initiator] = []
     growing: list[Initiator] = []
     for selector in as_list(selectors):
-        key = only_key(selector, ("threads", "within", "at_least", "at_most"), where)
+        key = only_key(selector, INITIATOR_OPTIONS, where)
         value = selector[key]
         one_per_core = selector.get("threads", "one_per_core") == "one_per_core"
-        if key == "each":
+        if key == "each" and "without" in selector:
+            side = initiator_side(selector["without"], chosen, where)
+            found += host.each_without(value, side, thin=one_per_core)
+        elif key == "each":
             found += host.initiators(value, one_per_core)
         elif key == "first_pu_of":
             first = host.first_pu(first_pu_level(selector, host))
@@ -120,7 +124,7 @@ def first_pu_level(selector: Mapping[str, Any], host: Elements) -> str:
 
 def named_initiator(name: str, host: Elements, one_per_core: bool, where: str) -> Initiator:
     """The initiator that a person names, e.g. ``node3`` or ``pu12``."""
-    levels = ("node", "pu", "core", "l3_domain", "package", "machine")
+    levels = ("node", "pu", "core", "l3_domain", "core_kind", "package", "machine")
     known = {one.name: one for level in levels for one in host.initiators(level, one_per_core)}
     if name not in known:
         raise UserError(f"this host has no initiator {name!r}", where, closest(name, known))
@@ -167,11 +171,14 @@ def targets(
             found.append(side)
         elif key == "names":
             found += [named_memory(name, host, where) for name in value]
+        elif key == "opencl":
+            found += opencl_targets(value, host, where)
         else:
             found += drive_sets(value, initiator, host, where)
     first: dict[tuple[Any, ...], Target] = {}
     for one in found:
-        content = (one.kind == "none", one.nodes if not one.drives else (), one.drives)
+        nodes = one.nodes if one.is_memory else ()
+        content = (one.kind == "none", nodes, one.drives, one.device)
         first.setdefault(content, one)
     return list(first.values())
 
@@ -222,6 +229,21 @@ def drive_sets(
     else:
         found += [named_drive(name, host, where) for name in selector["names"]]
     return found
+
+
+def opencl_targets(selector: Mapping[str, Any], host: Elements, where: str) -> list[Target]:
+    """The OpenCL devices that a selector below ``opencl`` means.
+
+    Raises:
+        UserError: it names a device that this host does not have.
+    """
+    known = {one.name: one for one in host.topology.opencl_devices}
+    names = selector.get("names", known)
+    for name in names:
+        if name not in known:
+            raise UserError(f"this host has no OpenCL device {name!r}", where, closest(name, known))
+    baseline = [NONE] if selector.get("none") and known else []
+    return [*baseline, *(host.opencl(known[name]) for name in names)]
 
 
 def evenly(things: Sequence[T], at_most: int) -> list[T]:
