@@ -237,5 +237,17 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, 
 
 
 def read_config(path: Path = CONFIG) -> dict[str, Any]:
-    """A config file on its own, for the command line (Snakemake merges several itself)."""
-    return check_config(read_yaml(path), relative(path))
+    """A config file laid over the default one, as `snakemake --configfile` does it."""
+    given = read_yaml(path)
+    whole = given if path == CONFIG else laid_over(read_yaml(CONFIG), given)
+    return check_config(whole, relative(path))
+
+
+def laid_over(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with the values of another in place of its own; mappings are joined key by key."""
+    found = dict(base)
+    for key, value in more.items():
+        old = found.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        found[key] = laid_over(old, value) if both else value
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,13 @@ METRIC = "bandwidth_bytes_per_second"
 def load(name, **changed):
     """A load of a benchmark file, filled in with values that fit the recorded output."""
     context = {
-        "initiator": {"cpus": "0-1", "threads": 2, "nodes": "0", "memory_nodes": "0"},
-        "target": {"nodes": "0", "drives": [], "count": 2, "link_bytes_per_second": None},
+        "initiator": {
+            "cpus": "0-1", "threads": changed.get("threads", 2), "nodes": "0", "memory_nodes": "0",
+        },
+        "target": {
+            "nodes": "0", "drives": [], "count": 2, "link_bytes_per_second": None,
+            "device": changed.get("device"),
+        },
         "kernel": changed.get("kernel"),
         "kernel_name": "triad",
         "arrays": 3,
@@ -30,7 +36,7 @@ def load(name, **changed):
         "relative_precision": None,
         "min_seconds": 1,
         "max_seconds": 1,
-    }
+    }  # fmt: skip
     return Benchmark(load_benchmark(name), changed.get("parameters", {})).load("memory", context)
 
 
@@ -123,3 +129,71 @@ def test_stream_that_did_something_else_is_found_out(find, put, broken):
     text = (RECORDED / "stream-like.txt").read_text()
     found = checks(load("stream", kernel="Triad"), {"stdout": text.replace(find, put)})
     assert found[broken] is False
+
+
+POCL = {
+    "name": "opencl0",
+    "type": "cpu",
+    "platform": "Portable Computing Language",
+    "device": "pthread-skylake-avx512-Intel(R) Xeon(R) Processor",
+    "twin": 0,
+    "uuid": "0123",
+}
+
+
+def clpeak(kind):
+    names = {"stdout": f"clpeak-1.1.2_{kind}.txt", "clpeak.xml": f"clpeak-1.1.2_{kind}.xml"}
+    return {name: (RECORDED / file).read_text() for name, file in names.items()}
+
+
+def test_clpeak_gives_the_best_vector_width():
+    one, outputs = load("clpeak", device=POCL, threads=1), clpeak("global")
+    assert set(checks(one, outputs).values()) == {True}
+    widths = [float(text) for text in re.findall(r">([0-9.]+)</float", outputs["clpeak.xml"])]
+    assert len(widths) == 5
+    assert number(one["metrics"][METRIC], outputs) == pytest.approx(max(widths) * 1e9)
+
+
+def test_clpeak_of_another_device_or_of_too_many_threads_is_no_measurement():
+    outputs = clpeak("global")
+    other = load("clpeak", device={**POCL, "device": "another"}, threads=1)
+    assert checks(other, outputs) == {
+        "platform": True, "device": False, "no more threads than units": True}  # fmt: skip
+    more = {**outputs, "stdout": outputs["stdout"].replace("units   : 1", "units   : 2")}
+    assert not checks(load("clpeak", device=POCL, threads=1), more)["no more threads than units"]
+
+
+def test_clpeak_says_nothing_when_the_device_is_gone():
+    one = load("clpeak", device=POCL, threads=1)
+    assert not any(checks(one, {"stdout": ""}).values())
+    with pytest.raises(ExtractionError):
+        number(one["metrics"][METRIC], {"stdout": "", "clpeak.xml": "<clpeak></clpeak>"})
+
+
+def test_clpeak_copies_both_ways():
+    one, outputs = load("clpeak_transfer", device=POCL), clpeak("transfer")
+    assert set(checks(one, outputs).values()) == {True}
+    found = {name: number(source, outputs) for name, source in one["metrics"].items()}
+    assert found["host_to_device_bytes_per_second"] == pytest.approx(3.27385e9)
+    assert found["device_to_host_bytes_per_second"] == pytest.approx(5.81165e9)
+
+
+def test_nvbandwidth_gives_each_direction_and_the_device_itself():
+    one = load("nvbandwidth", device=POCL)
+    outputs = {"stdout": (RECORDED / "nvbandwidth-0.8.json").read_text()}
+    assert set(checks(one, outputs).values()) == {True}
+    found = [number(source, outputs) / 1e9 for source in one["metrics"].values()]
+    assert found == pytest.approx([55.63, 55.12, 48.5, 47.25, 1250.0])
+    assert one["environment"] == {"CUDA_VISIBLE_DEVICES": "GPU-0123"}
+
+
+@pytest.mark.parametrize(
+    ("find", "put", "broken"),
+    [
+        ('"status" : "Passed"', '"status" : "Waived"', "passed"),
+        ("host_to_device_memcpy_ce", "device_local_copy", "first"),
+    ],
+)
+def test_nvbandwidth_that_did_not_measure_is_noticed(find, put, broken):
+    text = (RECORDED / "nvbandwidth-0.8.json").read_text().replace(find, put, 1)
+    assert not checks(load("nvbandwidth", device=POCL), {"stdout": text})[broken]

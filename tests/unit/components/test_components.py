@@ -51,7 +51,7 @@ def test_every_part_is_a_component(epyc, devices):
     assert set(component_documents(devices)) == {
         "system", "package0", "node0", "node1", "drive-0000-02-00-0", "drive-0000-42-00-0",
         "drive-0000-42-00-0-n2", "drive-0000-81-00-0", "drive-FABRIC-7", "gpu-0000-01-00-0",
-        "gpu-0000-82-00-0"}  # fmt: skip
+        "gpu-0000-82-00-0", "opencl0"}  # fmt: skip
     json.dumps(documents)
 
 

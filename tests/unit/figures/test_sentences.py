@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import synthetic
 
@@ -74,3 +75,27 @@ def test_colour_limits_are_round_and_wide_enough_to_keep_noise_quiet():
     assert limits.low <= 0.75 * values.max()
     assert limits.low <= values.min() <= values.max() <= limits.high
     assert limits.high == pytest.approx(np.round(limits.high, -8))
+
+
+def loss_of(device_rate, **keys):
+    """What bars of the cores say, alone and beside a device, of three replicates."""
+    found = machine(**keys)
+    rows = found.tidy()
+    rows = rows[
+        (rows["experiment"] == "memory_bandwidth") & (rows["point"] == rows["point"].iloc[0])
+    ]
+    beside = rows.assign(point="beside", value=rows["value"] * device_rate, target="node1")
+    both = pd.concat([rows, beside], ignore_index=True)
+    entry = {
+        "name": "loss", "kind": "bars", "title": "t", "load": "memory",
+        "metric": synthetic.BANDWIDTH, "x": "initiator", "series": "target", "loss_to": "node0",
+    }  # fmt: skip
+    cells = select(FigureSpec.of("memory_bandwidth", entry), both, found.topology())
+    return sentence(cells, scale_of(entry["metric"], cells.cells["median"]))
+
+
+def test_bars_tell_what_is_lost_beside_another():
+    text = loss_of(0.6)
+    assert "node 1 has 40 % less (95 % interval of the ratio 0.60 to 0.60)" in text
+    assert "has 10 % more" in loss_of(1.1)
+    assert "which is no difference at n = 3" in loss_of(np.array([0.99, 1.02, 1.0]))

@@ -79,6 +79,18 @@ def test_a_missing_tool_is_said_with_how_to_get_it(tmp_path, monkeypatch):
         tool_versions([need], seen(monkeypatch, tmp_path, need))
 
 
+def test_an_optional_tool_may_be_missing_and_must_still_serve(tmp_path, monkeypatch):
+    need = {"program": "clpeak", "install": "x", "optional": True, "at_least": "1.1",
+            "version": ["clpeak", "--version"]}  # fmt: skip
+    assert (
+        tool_versions([{**need, "program": "no-such-tool"}], [{"path": None, "version": None}])
+        == {}
+    )
+    tool(tmp_path, "clpeak", "clpeak version: 1.0.2")
+    with pytest.raises(UserError, match=r"too old, 1\.1 is needed"):
+        tool_versions([need], seen(monkeypatch, tmp_path, need))
+
+
 @pytest.mark.parametrize("says", ["fio-3.1", "rubbish"])
 def test_a_tool_that_is_too_old_is_said(tmp_path, monkeypatch, says):
     tool(tmp_path, "fio", says)

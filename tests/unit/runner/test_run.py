@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -161,3 +162,60 @@ def process_lock():
     from chaosity.runner.run import LOCK
 
     return LOCK
+
+
+@pytest.mark.real
+@pytest.mark.skipif(shutil.which("clinfo") is None, reason="clinfo is not installed")
+def test_a_device_that_vanished_fails_the_point(make_point):
+    point = make_point()
+    device = {"name": "opencl7", "platform": "None such", "device": "gone", "twin": 0, "pci": None}
+    point["loads"][0]["target"]["device"] = device
+    record = run(point, 1)
+    assert record["verdict"]["status"] == "failed"
+    assert "'gone' of the platform 'None such' has vanished since" in record["verdict"]["reason"]
+
+
+def test_a_missing_tool_behind_numactl_is_named(make_point):
+    needs = {"program": "no-such-tool", "install": "install the package none"}
+    record = run(make_point(needs=needs), 1)
+    assert record["verdict"]["reason"].endswith(
+        "no-such-tool is not installed; install the package none"
+    )
+
+
+SILENT = "import time; time.sleep(0.3)"
+SLOW_TO_TELL = """
+import json, signal, sys, time
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+keep = b"x" * (40 << 20)
+print(json.dumps({"event": "ready"}), flush=True)
+sys.stdin.readline()
+time.sleep(2)  # longer than the head start
+while not stop:
+    begin = time.monotonic_ns(); time.sleep(0.005)
+    done = {"event": "sample", "begin_ns": begin, "end_ns": time.monotonic_ns(), "bytes": 5000}
+    print(json.dumps(done), flush=True)
+print(json.dumps({"event": "done", "valid": True}), flush=True)
+"""
+
+
+def test_a_silent_load_waits_until_the_others_really_run(make_point):
+    point = make_point(command=[sys.executable, "-c", SLOW_TO_TELL])
+    silent = {
+        **make_point()["loads"][0],
+        "name": "silent",
+        "command": [sys.executable, "-c", SILENT],
+        "start": "spawn",
+        "stop": {"by": "self", "signal": "TERM", "exit": [0]},
+        "progress": None,
+        "metrics": {},
+        "valid": [],
+    }
+    point["loads"].append(silent)
+    record = run(point, 1)
+    checks = {check["name"]: check for check in record["verdict"]["checks"]}
+    assert "values" not in checks, checks["values"]
+    loud, quiet = record["loads"]
+    first = loud["outputs"]["stdout"].split('"begin_ns": ')[1].split(",")[0]
+    assert quiet["began_monotonic_seconds"] > int(first) / 1e9

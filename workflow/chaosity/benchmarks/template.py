@@ -81,6 +81,11 @@ class Benchmark:
         return "progress" in self.document
 
     @property
+    def platform(self) -> str:
+        """The operating system whose commands it has."""
+        return self.document.get("platform", "linux")
+
+    @property
     def where(self) -> str:
         """The file, for error messages."""
         return f"templates/benchmarks/{self.name}.yaml"
@@ -145,6 +150,7 @@ class Benchmark:
         templates: list[str] = []
         gather(self.skeleton, templates)
         filled = put_back(self.skeleton, iter(self.fill(templates, context)))
+        filled["command"] = [word for word in filled["command"] if word]
         bounds = filled.pop("bounds")
         for metric, source in filled["metrics"].items():
             source["at_most"] = self.number(metric, bounds[metric])

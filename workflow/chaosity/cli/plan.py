@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,14 @@ from chaosity.units import duration
               type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--list", "as_list", is_flag=True, help="Print every point's name, one a line.")
+@click.option("--commands", is_flag=True, help="Print every point with its commands.")
 def plan(
-    source: str, experiments: tuple[str, ...], config_file: Path, as_json: bool, as_list: bool
+    source: str,
+    experiments: tuple[str, ...],
+    config_file: Path,
+    as_json: bool,
+    as_list: bool,
+    commands: bool,
 ) -> None:
     """Say what would be measured on a host, and for how long. Nothing runs."""
     config = read_config(config_file)
@@ -40,8 +48,20 @@ def plan(
     elif as_list:
         for point in found.points:
             click.echo(f"{point['experiment']}/{point['point']}")
+    elif commands:
+        click.echo("\n".join(line for point in found.points for line in command_lines(point)))
     else:
         show(found)
+
+
+def command_lines(point: Mapping[str, Any]) -> Iterator[str]:
+    """What a point runs, as a person would type it: its loads' files and commands."""
+    yield f"# {point['experiment']}/{point['point']}"
+    for load in point["loads"]:
+        for name, text in load["files"].items():
+            yield f"cat > {name} <<'END'\n{text.rstrip()}\nEND"
+        settings = [f"{name}={value}" for name, value in load["environment"].items()]
+        yield shlex.join([*settings, *load["command"]])
 
 
 def show(found: Plan) -> None:

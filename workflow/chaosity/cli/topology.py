@@ -17,6 +17,7 @@ from chaosity.topology import (
     Drive,
     Gpu,
     Node,
+    OpenclDevice,
     Topology,
     configuration_name,
     discover,
@@ -60,6 +61,9 @@ def summary(topology: Topology) -> Iterator[Table | Text]:
     if topology.gpus:
         yield _heading("GPUs")
         yield _gpus(topology.gpus)
+    if topology.opencl_devices:
+        yield _heading("OpenCL devices")
+        yield _opencl_devices(topology.opencl_devices)
     if topology.accelerators:
         yield _heading("Accelerators")
         yield _accelerators(topology)
@@ -188,6 +192,17 @@ def _gpus(gpus: tuple[Gpu, ...]) -> Table:
     for gpu in gpus:
         memory = binary_bytes(gpu.memory_bytes) if gpu.compute else "display only"
         table.add_row(gpu.pci or "-", gpu.name or "-", gpu.model or "-", memory, _place(gpu.node))
+    return table
+
+
+def _opencl_devices(devices: tuple[OpenclDevice, ...]) -> Table:
+    table = _table()
+    for column in ("name", "device", "platform", "type", "slot", "node"):
+        table.add_column(column, overflow="fold")
+    for one in devices:
+        kind = "processor" if one.is_processor else one.type
+        place = _place(one.node)
+        table.add_row(one.name, one.device, one.platform, kind, one.pci or "-", place)
     return table
 
 

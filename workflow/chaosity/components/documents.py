@@ -15,6 +15,7 @@ from chaosity.topology import (
     Drive,
     Gpu,
     Node,
+    OpenclDevice,
     Package,
     Topology,
     configuration_name,
@@ -53,6 +54,8 @@ def component_documents(
     for gpu in topology.gpus:
         if gpu.compute:
             documents[gpu_component(gpu)] = _gpu(gpu)
+    for device in topology.opencl_devices:
+        documents[device.name] = _opencl_device(device)
     for name, document in (extra_drives or {}).items():
         documents[name] = dict(document)
     return documents
@@ -190,4 +193,22 @@ def _gpu(gpu: Gpu) -> Document:
         "serial": gpu.serial,
         "memory_bytes": gpu.memory_bytes,
         "node": gpu.node,
+    }
+
+
+def _opencl_device(device: OpenclDevice) -> Document:
+    """A device with the driver that runs it.
+
+    The memory of a processor is that of its nodes, and a memory balloon changes what OpenCL says.
+    """
+    return {
+        "component": "opencl_device",
+        "platform": device.platform,
+        "device": device.device,
+        "type": device.type,
+        "driver": device.driver,
+        "compute_units": device.compute_units,
+        "memory_bytes": None if device.is_processor else device.memory_bytes,
+        "pci": device.pci,
+        "node": device.node,
     }

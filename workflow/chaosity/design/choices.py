@@ -123,6 +123,7 @@ class Choices:
         sides = {name: group.sides for name, group in chosen.items()}
         sets = selectors.in_each_set(spec["initiator"], self.host, where)
         told = f"{experiment}, {role}"  # in notes, which people read in the report
+        self._tell_missing(spec, told)
         levels = Levels(self.host, benchmark, self.config, fewer, self.notes, where, told)
         if sets is None:
             initiators = selectors.initiators(spec["initiator"], self.host, sides, where)
@@ -167,6 +168,8 @@ class Choices:
         targets = selectors.targets(spec["target"], initiator, self.host, own, where, self.weights)
         self._say_lacking_policies(spec, targets, told)
         for target in targets:
+            if not self._served(spec["category"], target, where):
+                continue
             if target.kind == "none":
                 yield Group(role, initiator.name, (Choice(initiator, target),))
                 continue
@@ -192,6 +195,26 @@ class Choices:
             for text in lacking_weights(lacking, selector.get("weights_from", {}), experiments):
                 self.notes.add(f"{told}: {text}")
 
+    def _served(self, category: str, target: Target, where: str) -> bool:
+        """Whether the benchmark is for devices of this maker; the others become a note."""
+        benchmark = self.benchmark(category, where)
+        vendor = benchmark.document.get("device_vendor")
+        if target.device is None or vendor in (None, target.device.vendor):
+            return True
+        self.notes.add(
+            f"{benchmark.name} measures devices of {vendor} alone, so {target.name} is left out"
+        )
+        return False
+
+    def _tell_missing(self, spec: Mapping[str, Any], told: str) -> None:
+        """Note why a load that asks for OpenCL devices gets none."""
+        wanted = any("opencl" in one for one in selectors.as_list(spec["target"]))
+        if wanted and not self.host.topology.opencl_devices:
+            self.notes.add(
+                f"{told}: this host shows no OpenCL device; install clinfo and the driver of its"
+                " GPU's maker, or PoCL (package pocl-opencl-icd), a driver for the processor"
+            )
+
     def _responders(
         self, spec: Mapping[str, Any], initiator: Initiator, sides: Mapping[str, Any], where: str
     ) -> list[Initiator | None]:
@@ -208,7 +231,19 @@ class Choices:
                 f"{where}.category",
                 closest(category, self.benchmarks),
             )
-        return self.benchmarks[category]
+        found, host = self.benchmarks[category], self.host.topology.platform
+        if found.platform != host:
+            words = {"linux": "Linux", "darwin": "macOS"}
+            has = (
+                "workflow/config/darwin.yaml has" if host == "darwin" else "the default config has"
+            )
+            raise UserError(
+                f"{found.name} has commands for {words[found.platform]}, and this host runs"
+                f" {words[host]}",
+                f"{where}.category",
+                f"choose another benchmark for {category}; {has} those for {words[host]}",
+            )
+        return found
 
     def _kernels(
         self, spec: Mapping[str, Any], benchmark: Benchmark, where: str

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from chaosity.topology.cpusets import CpuSet, format_cpu_list
-from chaosity.topology.model import UNKNOWN, Core, Topology
+from chaosity.topology.model import UNKNOWN, Core, CoreKind, OpenclDevice, Topology
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,11 @@ class DriveRef:
 
 @dataclass(frozen=True)
 class Target:
-    """What a load's accesses go to: memory nodes or drives; `kind` none is a load left out.
+    """What a load's accesses go to: memory nodes, drives or a device.
 
-    A placement of pages (`kind` policy) has `shares`, node and share of the pages, or None where
-    the kernel decides; `settles` where pages are moved while the load runs.
+    A target of the kind none is a load left out. A placement of pages (`kind` policy) has `shares`,
+    node and share of the pages, or None where the kernel decides; `settles` where pages are moved
+    while the load runs.
     """
 
     name: str
@@ -58,6 +59,12 @@ class Target:
     is_drive_set: bool = False
     shares: tuple[tuple[int, float], ...] | None = None
     settles: bool = False
+    device: OpenclDevice | None = None
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether its nodes are what is accessed, and not only where drives or a device hang."""
+        return not self.is_drive_set and self.device is None
 
     @property
     def shares_text(self) -> str:
@@ -80,7 +87,7 @@ class Elements:
     _initiators: dict[tuple[str, bool], list[Initiator]] = field(default_factory=dict)
 
     def initiators(self, level: str, one_per_core: bool) -> list[Initiator]:
-        """Every initiator of a level: pu, core, l3_domain, node, package or machine."""
+        """Every initiator of a level: pu, core, l3_domain, core_kind, node, package or machine."""
         key = (level, one_per_core)
         if key not in self._initiators:
             self._initiators[key] = [
@@ -93,7 +100,7 @@ class Elements:
     @cached_property
     def _names(self) -> dict[CpuSet, Initiator]:
         """The name that stands for each set of units: a node's before all others'."""
-        levels = ("node", "package", "machine", "l3_domain", "pu", "core")
+        levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
         every = (one for level in levels for one in self.initiators(level, True))
         found: dict[CpuSet, Initiator] = {}
         for one in every:
@@ -115,10 +122,35 @@ class Elements:
             "pu": lambda: [(f"pu{pu}", (pu,)) for pu in topology.pus],
             "core": lambda: [(f"core{c.index}", c.cpus) for c in topology.cores],
             "l3_domain": lambda: [(f"l3_{d.index}", d.cpus) for d in topology.l3_domains],
+            "core_kind": lambda: [(self.core_kind_name(k), k.cpus) for k in topology.core_kinds],
             "node": lambda: [(f"node{n.os_index}", n.cpus) for n in topology.initiators],
             "package": lambda: [(f"package{p.os_index}", p.cpus) for p in topology.packages],
             "machine": lambda: [("machine", topology.pus)],
         }[level]()
+
+    def core_kind_name(self, kind: CoreKind) -> str:
+        """What the cores of a kind are called.
+
+        Two kinds of different rank are the efficiency cores and the performance cores; with more,
+        or where they cannot be ranked, they are numbered. The only one is the machine.
+        """
+        kinds = self.topology.core_kinds
+        if len(kinds) == 1:
+            return "machine"
+        ranks = [one.rank for one in kinds]
+        if len(kinds) == 2 and None not in ranks and ranks[0] != ranks[1]:
+            return "performance_cores" if kind.rank == max(ranks) else "efficiency_cores"
+        return f"kind{kind.index}"
+
+    def core_kind_of(self, initiator: Initiator) -> str | None:
+        """The kind that all of an initiator's cores are of; None of several, or of the only one."""
+        wanted = set(initiator.cpus)
+        names = (
+            self.core_kind_name(kind)
+            for kind in self.topology.core_kinds
+            if len(self.topology.core_kinds) > 1 and wanted <= set(kind.cpus)
+        )
+        return next(names, None)
 
     def initiator(self, kind: str, name: str, cpus: CpuSet) -> Initiator:
         """An initiator, with its nodes looked up."""
@@ -147,13 +179,33 @@ class Elements:
             initiator: whose siblings are left out too, since they share its core.
             level: l3_domain, node, package or machine.
         """
-        own = {cpu for one in initiator.cpus for cpu in self._siblings(one)}
+        own = self._with_siblings(initiator)
         groups = [(name, cpus) for name, cpus in self.groups(level) if own & set(cpus)]
         rest = self.thin(set().union(*(cpus for _, cpus in groups)) - own) if groups else ()
         if not rest:
             return None
         where = "_".join(name for name, _ in groups)
         return self.initiator("others", f"{where}_without_{initiator.name}", rest)
+
+    def each_without(self, level: str, initiator: Initiator, *, thin: bool) -> list[Initiator]:
+        """Every initiator of a level without the cores that another one uses.
+
+        Those that lose none keep their name, and those that lose all are left out.
+        """
+        own = self._with_siblings(initiator)
+        found = []
+        for one in self.initiators(level, thin):
+            rest = tuple(cpu for cpu in one.cpus if cpu not in own)
+            if rest == one.cpus:
+                found.append(one)
+            elif rest:
+                name = f"{one.name}_without_{initiator.name}"
+                found.append(self.initiator("others", name, rest))
+        return found
+
+    def _with_siblings(self, initiator: Initiator) -> set[int]:
+        """An initiator's units and the SMT siblings that share their cores."""
+        return {cpu for one in initiator.cpus for cpu in self._siblings(one)}
 
     def _siblings(self, cpu: int) -> CpuSet:
         core = self._core_of.get(cpu)
@@ -296,6 +348,11 @@ class Elements:
             "all": lambda: "alldrives",
         }[kind]()
         return Target(name, kind, nodes, drives, is_drive_set=True)
+
+    def opencl(self, device: OpenclDevice) -> Target:
+        """An OpenCL device as a target, on the node that it hangs on where that is known."""
+        nodes = () if device.node is None else (device.node,)
+        return Target(device.name, "opencl", nodes, device=device)
 
     def relation(self, a: Initiator | Target, b: Initiator | Target) -> str:
         """How two sides lie to each other: the farthest pair of their nodes decides."""

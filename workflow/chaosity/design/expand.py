@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from chaosity.benchmarks import Benchmark, counters_of
+from chaosity.components import gpu_component
 from chaosity.design.choices import Choice, Choices, Chosen, Group
 from chaosity.design.elements import Elements, Initiator, Target
 from chaosity.design.naming import point_name
 from chaosity.design.policies import Weights, worker_memory
 from chaosity.errors import UserError
 from chaosity.topology.cpusets import format_cpu_list
+from chaosity.topology.model import OpenclDevice
 
 # First touch of fresh pages, with zeroing by the kernel: measured at 3 to 8 GB/s on one thread.
 SETUP_BYTES_PER_SECOND = 4e9
@@ -122,8 +125,9 @@ class Expansion:
             "target": {
                 **side_facts(target),
                 "drives": context["target"]["drives"],
+                **({"device": context["target"]["device"]} if target.device else {}),
                 "relation": self.host.relation(initiator, target),
-                "distance": None if target.is_drive_set else self.host.slit(initiator, target),
+                "distance": self.host.slit(initiator, target) if target.is_memory else None,
                 **placement_facts(target),
                 **self.by_node(benchmark, initiator, target),
             },
@@ -163,7 +167,7 @@ class Expansion:
         arrays = known.get("arrays", 0)
         size = dict(one.levels).get("bytes")
         if size is None:  # a drive set has no working set, and its points are thousands
-            size = 0 if target.is_drive_set else self.array_bytes(initiator, target, 1)
+            size = self.array_bytes(initiator, target, 1) if target.is_memory else 0
         return {
             "initiator": {
                 "name": initiator.name,
@@ -171,6 +175,7 @@ class Expansion:
                 "threads": len(initiator.cpus),
                 "nodes": format_cpu_list(initiator.nodes),
                 "memory_nodes": format_cpu_list(self.host.local_memory(initiator)),
+                "core_kind": self.host.core_kind_of(initiator),
             },
             "responder": {
                 "name": responder.name if responder else None,
@@ -185,6 +190,7 @@ class Expansion:
                 "link_bytes_per_second": target.link_bytes_per_second,
                 "policy": target.name if target.kind == "policy" else None,
                 "shares_text": target.shares_text,
+                "device": asdict(target.device) if target.device else None,
             },
             "kernel": known.get("name"),
             "kernel_name": one.kernel,
@@ -277,7 +283,7 @@ class Expansion:
         if part == "initiator":
             return group.initiator
         one = group.sides.get(part)
-        return one.name if one else "alone"
+        return one.name if one and one.kind != "none" else "alone"
 
     def components(self, present: Iterable[Group]) -> list[str]:
         """The components that a point touches; when one changes, the point is measured again."""
@@ -293,11 +299,18 @@ class Expansion:
         packages = self.host.packages_of(one.initiator)
         if one.responder:
             packages |= self.host.packages_of(one.responder)
-        nodes = target.nodes if not target.is_drive_set else self.host.local_memory(one.initiator)
+        nodes = target.nodes if target.is_memory else self.host.local_memory(one.initiator)
         packages = packages | {found.package for found in map(topology.node, nodes) if found}
         touched = {f"package{package}" for package in packages if package is not None}
         touched |= {f"node{node}" for node in nodes}
-        return touched | {drive.component for drive in target.drives}
+        touched |= {drive.component for drive in target.drives}
+        return touched | (self.device_components(target.device) if target.device else set())
+
+    def device_components(self, device: OpenclDevice) -> set[str]:
+        """An OpenCL device, and the GPU that it is where the slot says so."""
+        gpus = (gpu for gpu in self.host.topology.gpus if gpu.compute)
+        same = {gpu_component(gpu) for gpu in gpus if device.pci and gpu.pci == device.pci}
+        return {device.name, *same}
 
 
 def cpus_of(one: Choice) -> tuple[int, ...]:

@@ -235,7 +235,8 @@ def plan_host(
         often += [replicates] * len(taken)
     if not points:
         listed = ", ".join(experiments or config["experiments"])
-        raise UserError("no experiment has a point on this host", f"host {host.name}: {listed}")
+        where, why = f"host {host.name}: {listed}", "; ".join(expansion.notes)
+        raise UserError("no experiment has a point on this host", where, why or None)
     ordered = in_order(points, often, config["seed"])
     notes = [*expansion.notes, *notes]
     replicates, seed = config["replicates"], config["seed"]

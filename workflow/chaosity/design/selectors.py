@@ -20,7 +20,9 @@ from chaosity.topology.cpusets import parse_cpu_list
 Side = Initiator | Target
 Chosen = Mapping[str, Mapping[str, Side]]
 # What a selector of initiators may say beside its kind.
-OPTIONS = ("threads", "within", "at_least", "at_most", "at_most_sets", "in_each_set_of")
+OPTIONS = (
+    "threads", "within", "without", "at_least", "at_most", "at_most_sets", "in_each_set_of",
+)  # fmt: skip
 NONE = Target("none", "none", ())
 
 
@@ -66,7 +68,10 @@ def initiators(selectors: Any, host: Elements, chosen: Chosen, where: str) -> li
         key = only_key(selector, OPTIONS, where)
         value = selector[key]
         one_per_core = selector.get("threads", "one_per_core") == "one_per_core"
-        if key == "each":
+        if key == "each" and "without" in selector:
+            side = initiator_side(selector["without"], chosen, where)
+            found += host.each_without(value, side, thin=one_per_core)
+        elif key == "each":
             every = host.initiators(value, one_per_core)
             found += evenly(every, selector.get("at_most", len(every)))
         elif key == "each_set_of":
@@ -160,7 +165,7 @@ def named_initiator(name: str, host: Elements, one_per_core: bool, where: str) -
     Raises:
         UserError: this host has none of that name, or a node of it has no processing units.
     """
-    levels = ("node", "pu", "core", "l3_domain", "package", "machine")
+    levels = ("node", "pu", "core", "l3_domain", "core_kind", "package", "machine")
     known = {one.name: one for level in levels for one in host.initiators(level, one_per_core)}
     nodes = named_nodes(name)
     without = [node.os_index for node in host.topology.nodes if not node.initiator]
@@ -243,12 +248,15 @@ def targets(
             found.append(side)
         elif key == "names":
             found += [named_memory(name, host, where) for name in value]
+        elif key == "opencl":
+            found += opencl_targets(value, host, where)
         else:
             found += drive_sets(value, initiator, host, where)
     first: dict[tuple[Any, ...], Target] = {}
     for one in found:
+        nodes = one.nodes if one.is_memory else ()
         policy = one.name if one.kind == "policy" else None
-        content = (one.kind == "none", one.nodes if not one.drives else (), one.drives, policy)
+        content = (one.kind == "none", nodes, one.drives, one.device, policy)
         first.setdefault(content, one)
     return list(first.values())
 
@@ -317,6 +325,21 @@ def drive_sets(
     else:
         found += [named_drive(name, host, where) for name in selector["names"]]
     return found
+
+
+def opencl_targets(selector: Mapping[str, Any], host: Elements, where: str) -> list[Target]:
+    """The OpenCL devices that a selector below ``opencl`` means.
+
+    Raises:
+        UserError: it names a device that this host does not have.
+    """
+    known = {one.name: one for one in host.topology.opencl_devices}
+    names = selector.get("names", known)
+    for name in names:
+        if name not in known:
+            raise UserError(f"this host has no OpenCL device {name!r}", where, closest(name, known))
+    baseline = [NONE] if selector.get("none") and known else []
+    return [*baseline, *(host.opencl(known[name]) for name in names)]
 
 
 def node_sets(host: Elements, at_most: int) -> list[Target]:

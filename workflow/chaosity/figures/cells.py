@@ -139,7 +139,10 @@ def select(spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]) ->
     if spec.plotted:
         return _plotted(spec, axes, rows, columns)
     if "series" in axes:
-        axes["series"], rows["series"] = _without_reference(axes["series"], rows)
+        if spec.loss_to is None:
+            axes["series"], rows["series"] = _without_reference(axes["series"], rows)
+        else:
+            axes["series"] = _first(axes["series"], spec.loss_to)
         axes["series"], rows = _in_every_series(axes["series"], rows, spec.in_every_series)
     marks = [*axes, "initiator", "target"] if spec.kind == "table" else list(axes)
     by = list(dict.fromkeys(["host", "configuration", *marks]))
@@ -246,6 +249,12 @@ def _without_reference(axis: Axis, rows: pd.DataFrame) -> tuple[Axis, pd.Series]
     left = tuple(place for place in axis.places if place.name != ALONE)
     series = rows["series"].where(~alone, None)
     return replace(axis, places=left, groups=(Group("", 0, len(left)),)), series
+
+
+def _first(axis: Axis, name: str) -> Axis:
+    """The axis with one place before all others: what they are compared with."""
+    places = tuple(sorted(axis.places, key=lambda place: place.name != name))
+    return replace(axis, places=places, groups=(Group("", 0, len(places)),))
 
 
 def _in_every_series(

@@ -11,7 +11,14 @@ from chaosity.figures.cells import Cells
 from chaosity.figures.numbers import curve_table
 from chaosity.figures.places import NUMERIC, natural, place_of
 from chaosity.figures.values import words_of
-from chaosity.statistics import DIVERGES, Divergence, Estimate, divergence, less_is_better
+from chaosity.statistics import (
+    DIVERGES,
+    Divergence,
+    Estimate,
+    block_ratio,
+    divergence,
+    less_is_better,
+)
 from chaosity.units import Scale, count, grouped, percent, quantity
 
 # Slow initiators that are named; of more only the number is told.
@@ -119,6 +126,40 @@ def _pair(cell: dict[str, object], by: str, metric: str, words: str) -> str:
     value = quantity(metric, float(str(cell["median"])))
     number = float(str(cell[by]))
     return f"{cell['initiator']} -> {cell['target']} ({words} {number:g}, {value})"
+
+
+def loss_clause(cells: Cells) -> str | None:
+    """What each bar of a group loses against the group's bar that stands alone, by its blocks.
+
+    None when no group has both.
+    """
+    rows = cells.rows[cells.rows["status"] == "valid"]
+    base, parts = cells.spec.loss_to, []
+    for group in cells.axes["x"].names:
+        alone = rows[(rows["x"] == group) & (rows["series"] == base)]
+        for beside in cells.axes["series"].names:
+            other = rows[(rows["x"] == group) & (rows["series"] == beside)]
+            if beside == base or alone.empty or other.empty:
+                continue
+            ratio = block_ratio(other, alone)
+            if ratio.n:
+                where = f"{_long(cells, 'x', group)} beside {_long(cells, 'series', beside)}"
+                parts.append(f"{where} {_loss(ratio, less_is_better(cells.spec.metric))}")
+    return "; ".join(parts) or None
+
+
+def _loss(ratio: Estimate, less: bool) -> str:
+    """A ratio as what was lost, with its interval where there is one."""
+    verb, kept = ("takes", "more") if less else ("has", "less")
+    change = (ratio.median - 1.0) * (1.0 if less else -1.0)
+    gained = {"more": "less", "less": "more"}[kept]
+    text = f"{verb} {percent(abs(change))} {kept if change >= 0.0 else gained}"
+    if ratio.low is None or ratio.high is None:
+        return text
+    interval = f"95 % interval of the ratio {ratio.low:.2f} to {ratio.high:.2f}"
+    if ratio.low <= 1.0 <= ratio.high:
+        return f"{text}, which is no difference at n = {ratio.n} ({interval})"
+    return f"{text} ({interval})"
 
 
 def compare_clause(cells: Cells) -> str:

@@ -16,14 +16,16 @@ from chaosity.units import binary_bytes
 
 # Kinds in the order in which they follow one another on an axis: small to large, near to far.
 _KINDS = (
-    *("pu", "core", "l3", "node", "package", "level", "machine"),
-    *("nodes", "file", "drive", "first", "nodeset", "unlocated", "all", "gpu"),
+    *("pu", "core", "l3", "core_kind", "node", "package", "level", "machine"),
+    *("nodes", "file", "drive", "first", "nodeset", "unlocated", "all", "gpu", "opencl"),
     *("relation", "number", "size", "text"),
 )
 NUMERIC = ("number", "size")
 _PLURALS = {
     "pu": "processing units",
     "l3": "L3 domains",
+    "core_kind": "kinds of cores",
+    "opencl": "OpenCL devices",
     "nodes": "groups of nodes",
     "drive": "single drives",
     "first": "first drives of a node",
@@ -54,6 +56,8 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("node", re.compile(r"node(\d+)")),
     ("package", re.compile(r"package(\d+)")),
     ("gpu", re.compile(r"gpu(\d+)")),
+    ("opencl", re.compile(r"opencl(\d+)")),
+    ("core_kind", re.compile(r"(efficiency|performance)_cores|kind\d+")),
     ("machine", re.compile(r"machine")),
     ("nodes", re.compile(r"nodes([\d,-]+)")),
     ("file", re.compile(r"file(\d+)")),
@@ -73,9 +77,10 @@ class Place:
 
     Attributes:
         name: as in the tidy table.
-        kind: what it is: pu, core, l3, node, package, machine, nodes, file, drive, first (the
-            first drives of a node), nodeset (all drives of nodes), unlocated (drives of which no
-            node is known), all, gpu, level, relation, number, size (a number of bytes), text.
+        kind: what it is: pu, core, l3, core_kind, node, package, machine, nodes, file, drive, first
+            (the first drives of a node), nodeset (all drives of nodes), unlocated (drives of which
+            no node is known), all, gpu, opencl, level, relation, number, size (a number of bytes),
+            text.
         sort: sorts within its kind.
         short: label where the axis title says the kind.
         long: label that stands alone.
@@ -168,8 +173,11 @@ def _known(name: str, kind: str, parts: tuple[str, ...], nodes: tuple[int, ...])
         members = tuple(parse_cpu_list(parts[0]))
         long = f"{'node' if len(members) == 1 else 'nodes'} {parts[0]}"
         return Place(name, kind, (len(members), members), parts[0], long, members)
+    if kind == "core_kind":
+        words = name.replace("_", " ")
+        return Place(name, kind, natural(name), words, words, nodes)
     index = int(parts[0])
-    word = {"pu": "PU", "l3": "L3"}.get(kind, kind)
+    word = {"pu": "PU", "l3": "L3", "opencl": "OpenCL device"}.get(kind, kind)
     own = (index,) if kind == "node" else nodes
     return Place(name, kind, (index,), str(index), f"{word} {index}", own)
 
@@ -308,6 +316,7 @@ def axis_title(column: str, places: Iterable[Place]) -> str:
         "node": f"{side} node",
         "package": f"{side} package",
         "gpu": f"{side} GPU",
+        "opencl": f"{side} OpenCL device",
         "nodes": f"{side} nodes",
         "drive": f"{side} drive (PCI address)",
         "first": "First drives of a node",

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from chaosity.figures.cells import Cells
-from chaosity.figures.clauses import compare_clause, curve_clause, order_clause, scatter_clause
+from chaosity.figures.clauses import (
+    compare_clause,
+    curve_clause,
+    loss_clause,
+    order_clause,
+    scatter_clause,
+)
 from chaosity.figures.values import numbers_of, panel_title, unmeasured, words_of
 from chaosity.statistics import (
     UNMEASURED,
@@ -67,6 +73,8 @@ def sentence(cells: Cells, scale: Scale) -> str:
 
 def _special(cells: Cells, valid: pd.DataFrame, scale: Scale) -> str | None:
     """What the kind of figure asks for beside best and worst; None where nothing."""
+    if cells.spec.loss_to is not None:
+        return loss_clause(cells)
     if cells.spec.compare is not None:
         return compare_clause(cells)
     if cells.spec.kind == "curve":

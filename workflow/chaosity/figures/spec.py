@@ -32,6 +32,7 @@ class FigureSpec:
     x_scale: str = "linear"
     value_scale: str = "linear"
     compare: Mapping[str, str] | None = None
+    loss_to: str | None = None
     rows_title: str | None = None
     columns_title: str | None = None
     x_title: str | None = None

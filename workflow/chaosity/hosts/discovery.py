@@ -62,6 +62,8 @@ def tool_versions(
     found = {}
     for need, one in zip(needs, seen, strict=True):
         name, said = need["program"], one["version"] or ""
+        if one["path"] is None and need.get("optional"):
+            continue  # costs its own points alone, which say so
         if one["path"] is None:
             raise UserError("is not installed", name, need["install"])
         oldest = need.get("at_least")

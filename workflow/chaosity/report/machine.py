@@ -62,6 +62,9 @@ def machine_facts(topology: Document, system: Document) -> list[Fact]:
     if gpus:
         models = Counter(str(gpu.get("model") or gpu.get("name") or "unknown") for gpu in gpus)
         facts.append(Fact("GPUs", ", ".join(f"{n} x {model}" for model, n in models.items())))
+    devices = topology.get("opencl_devices") or []
+    if devices:
+        facts.append(Fact("OpenCL devices", "; ".join(map(_opencl_device, devices))))
     firmware = system.get("firmware") or {}
     product = " ".join(
         str(firmware[k]) for k in ("product_vendor", "product_name") if firmware.get(k)
@@ -70,6 +73,12 @@ def machine_facts(topology: Document, system: Document) -> list[Fact]:
         facts.insert(0, Fact("Product", product))
     facts.append(Fact("Kernel", str(system.get("kernel_release") or "unknown")))
     return facts
+
+
+def _opencl_device(device: Document) -> str:
+    """A device by the name that points use, and who runs it."""
+    processor = ", the processor itself" if device.get("type") == "cpu" else ""
+    return f"{device['name']}: {device['device']} ({device['platform']}{processor})"
 
 
 def _drives(drives: list[Document]) -> str:

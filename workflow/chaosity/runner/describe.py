@@ -149,6 +149,12 @@ def memory_modules() -> str | None:
     return said_by([program, "--quiet", "--type", "17"])
 
 
+def opencl() -> str | None:
+    """What ``clinfo --raw`` prints; None without clinfo. Its JSON has keys twice, up to 3.0."""
+    program = shutil.which("clinfo")
+    return None if program is None else said_by([program, "--raw"])
+
+
 def tool(need: Mapping[str, Any]) -> dict[str, str | None]:
     """A tool of a benchmark as it is here: where, what it says of its version, and its hash."""
     program = shutil.which(need["program"])
@@ -176,6 +182,7 @@ def facts(needs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "architecture": platform.machine(),
         "boot_id": read(Path("/proc/sys/kernel/random/boot_id")),
         "memory_modules": memory_modules(),
+        "opencl": opencl(),
         "tools": [tool(need) for need in needs],
         "runner_sha256": own_digest(),
         "user_id": os.geteuid(),

@@ -38,11 +38,17 @@ def texts(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[str]:
 
 
 def json_path(document: Any, path: str) -> list[Any]:
-    """All values at a path such as ``jobs[*].read.bw_bytes``; an absent key gives no value."""
+    """All values at a path such as ``jobs[*].read.bw_bytes`` or ``jobs[0].error``.
+
+    An absent key or position gives no value.
+    """
     values = [document]
     for step in re.findall(r"[^.\[\]]+|\[\*\]", path):
         if step == "[*]":
             values = [item for value in values if isinstance(value, list) for item in value]
+        elif step.isdigit():
+            number = int(step)
+            values = [v[number] for v in values if isinstance(v, list) and number < len(v)]
         else:
             values = [value[step] for value in values if isinstance(value, dict) and step in value]
     return values

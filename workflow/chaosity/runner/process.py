@@ -67,6 +67,11 @@ class Load:
         return not self.spec["progress"]
 
     @property
+    def tells_meanwhile(self) -> bool:
+        """Whether its samples can be seen while it runs: lines that it prints, not a log's rows."""
+        return bool((self.spec["progress"] or {}).get("event"))
+
+    @property
     def stoppable(self) -> bool:
         """Whether the runner ends it; other loads end by themselves."""
         return self.spec["stop"]["by"] == "runner"
@@ -80,8 +85,11 @@ class Load:
         for name, text in self.spec["files"].items():
             (self.folder / name).write_text(text)
         program = self.spec["command"][0]
+        need = self.spec["needs"]
         if shutil.which(program) is None:
             raise LoadError(f"{program} is not installed; run ansible-playbook provision.yml")
+        if shutil.which(need["program"]) is None:  # the command may begin with numactl
+            raise LoadError(f"{need['program']} is not installed; {need['install']}")
         self.stderr = (self.folder / ".stderr").open("w+b")
         self.version = ask_version(self.spec["needs"])
         cpus = placement.parse_cpus(self.spec["placement"]["cpus"])

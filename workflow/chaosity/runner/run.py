@@ -16,7 +16,7 @@ from typing import Any
 
 from chaosity.errors import UserError
 from chaosity.records import SCHEMA_VERSION, check, utc_now, verdict
-from chaosity.runner import drives, environment, placement, progress, settings, verify
+from chaosity.runner import drives, environment, opencl, placement, progress, settings, verify
 from chaosity.runner.process import Load, LoadError
 
 # Two controllers may meet on a host; the lock file is where every user may make one.
@@ -143,7 +143,9 @@ def prepare(point: Mapping[str, Any], folder: Path) -> tuple[list[Load], list[di
         own = folder / spec["name"]
         own.mkdir()
         checks += drives.prepare(spec, own)
-        loads.append(Load(spec, own))
+        numbered, seen = opencl.prepare(spec)
+        checks += seen
+        loads.append(Load(numbered, own))
     return loads, checks
 
 
@@ -168,9 +170,23 @@ def start(loads: list[Load], lock: int) -> float:
         load.release()
     if silent and len(loads) > len(silent):
         time.sleep(HEAD_START_SECONDS)
+        wait_for_samples([load for load in loads if load not in silent])
     for load in silent:
         load.start(lock)
     return time.monotonic()
+
+
+def wait_for_samples(loads: list[Load]) -> None:
+    """Wait until each load that tells while it runs has told once; a busy host takes its time.
+
+    One that never does is judged when its output is read.
+    """
+    limit = time.monotonic() + READY_SECONDS
+    for load in loads:
+        while load.tells_meanwhile and not load.samples and load.running():
+            if time.monotonic() > limit:
+                return
+            time.sleep(POLL_SECONDS)
 
 
 def precise(loads: list[Load], wanted: float) -> bool:
@@ -266,7 +282,7 @@ def run(point: Mapping[str, Any], replicate: int) -> Record:
             settings.put_back_leftovers()
             record["environment_before"] = environment.snapshot()
             checks = measure(point, folder, record, lock)
-    except (PointError, LoadError, drives.DriveError, UserError) as error:
+    except (PointError, LoadError, drives.DriveError, opencl.OpenclError, UserError) as error:
         checks.append(check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not stop the others' points
         checks.append(check("measured", False, f"{type(error).__name__}: {error}"))

@@ -11,6 +11,7 @@ from chaosity.topology.hwloc import HwlocTree
 from chaosity.topology.known import known_nodes
 from chaosity.topology.model import Cache, Distances, HugePagePool, Topology
 from chaosity.topology.nodes import build_nodes, restrictions, usable_cpus
+from chaosity.topology.opencl import opencl_devices
 from chaosity.topology.sources import LIVE, Source, opened
 from chaosity.topology.structure import Structure
 from chaosity.topology.sysfs import SysfsNode, SysTree
@@ -95,6 +96,7 @@ def _build(source: Source) -> Topology:
     devices = Devices(tree, nodes, sysfs)
     kinds, l3_domains = structure.core_kinds(), structure.l3_domains()
     caches = structure.caches()
+    gpus = devices.gpus()
     return Topology(
         source=source.name,
         kind=source.kind,
@@ -104,7 +106,8 @@ def _build(source: Source) -> Topology:
         pus=usable,
         nodes=nodes,
         drives=devices.drives(),
-        gpus=devices.gpus(),
+        gpus=gpus,
+        opencl_devices=opencl_devices(source.opencl, tree, gpus, nodes),
         accelerators=devices.accelerators(),
         core_kinds=kinds,
         distances=_distances(tree, kernel_nodes),

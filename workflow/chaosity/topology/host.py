@@ -40,6 +40,7 @@ def host_facts(tree: HwlocTree, source: Source) -> dict[str, Any]:
         "cpu_model_number": _package_info(tree, "CPUModelNumber") or cpuinfo.get("model"),
         "cpu_stepping": _package_info(tree, "CPUStepping") or cpuinfo.get("stepping"),
         "architecture": infos.get("Architecture") or source.architecture,
+        "operating_system": infos.get("OSName"),
         "cpu_flags": sorted((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
         "kernel_release": infos.get("OSRelease"),
         "kernel_version": infos.get("OSVersion"),

@@ -22,6 +22,9 @@ SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE, UNKNOWN = (
 )
 
 
+_CORE_TYPES = {"IntelAtom": 1, "IntelCore": 2}
+
+
 @dataclass(frozen=True)
 class Package:
     """A socket. `nodes` are the NUMA nodes that lie in it, CPU-less ones too."""
@@ -87,6 +90,20 @@ class CoreKind:
     frequency_max_hertz: int | None = None
     name: str | None = None
 
+    @property
+    def rank(self) -> tuple[int, int] | None:
+        """Orders the kinds of one machine, faster ones last; None where nothing tells.
+
+        hwloc ranks them when it explores and leaves the ranks out of its XML; there the same rule
+        is followed: Intel's own words for them, then their frequency (hwloc/cpukinds.c).
+        """
+        if self.efficiency is not None:
+            return (self.efficiency, 0)
+        frequency = self.frequency_max_hertz or self.frequency_base_hertz
+        if self.name is None and frequency is None:
+            return None
+        return (_CORE_TYPES.get(self.name or "", 0), frequency or 0)
+
 
 @dataclass(frozen=True)
 class Node:
@@ -146,6 +163,34 @@ class Gpu:
     serial: str | None = None
     memory_bytes: int | None = None
     compute: bool = True
+
+
+@dataclass(frozen=True)
+class OpenclDevice:
+    """A device as OpenCL shows it: a GPU, an accelerator, or (`type` cpu) the processor itself.
+
+    `name` is the one that points use; what OpenCL calls it are `platform` and `device`, and `twin`
+    counts devices that these two do not tell apart. `pci` is unknown for a processor, and then a
+    device stands by itself; with one it may be a `Gpu` too.
+    """
+
+    name: str
+    platform: str
+    device: str
+    type: str
+    twin: int = 0
+    vendor: str | None = None
+    driver: str | None = None
+    compute_units: int | None = None
+    memory_bytes: int | None = None
+    pci: str | None = None
+    uuid: str | None = None
+    node: int | None = None
+
+    @property
+    def is_processor(self) -> bool:
+        """Whether its units are those of the host's own processor, as PoCL's are."""
+        return self.type == "cpu"
 
 
 @dataclass(frozen=True)
@@ -255,6 +300,7 @@ class Topology:
     nodes: tuple[Node, ...]
     drives: tuple[Drive, ...] = ()
     gpus: tuple[Gpu, ...] = ()
+    opencl_devices: tuple[OpenclDevice, ...] = ()
     accelerators: tuple[Accelerator, ...] = ()
     core_kinds: tuple[CoreKind, ...] = ()
     distances: Distances | None = None
@@ -266,6 +312,11 @@ class Topology:
     restrictions: Restrictions = field(default_factory=Restrictions)
     counts: Counts = Counts(0, 0, 0)
     host: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def platform(self) -> str:
+        """Whose commands this host takes: `darwin` (macOS) or `linux`, also where nothing tells."""
+        return "darwin" if self.host.get("operating_system") == "Darwin" else "linux"
 
     @property
     def restricted(self) -> bool:

@@ -34,6 +34,7 @@ def topology_to_json(topology: model.Topology) -> dict[str, Any]:
         "nodes": [_node(node) for node in topology.nodes],
         "drives": [asdict(drive) for drive in topology.drives],
         "gpus": [_plain(gpu) for gpu in topology.gpus],
+        "opencl_devices": [asdict(item) for item in topology.opencl_devices],
         "accelerators": [asdict(item) for item in topology.accelerators],
         "core_kinds": [_plain(kind) for kind in topology.core_kinds],
         "distances": _distances(topology.distances),
@@ -68,6 +69,7 @@ def topology_from_json(values: Mapping[str, Any]) -> model.Topology:
         nodes=_objects(model.Node, [_stored_node(node) for node in values["nodes"]]),
         drives=_objects(model.Drive, values["drives"]),
         gpus=_objects(model.Gpu, values["gpus"]),
+        opencl_devices=_objects(model.OpenclDevice, values.get("opencl_devices", [])),
         accelerators=_objects(model.Accelerator, values["accelerators"]),
         core_kinds=_objects(model.CoreKind, values["core_kinds"]),
         distances=model.Distances(

@@ -23,7 +23,8 @@ LIVE = "live"
 class Source:
     """An opened source: hwloc's XML, and its /sys and /proc, which an XML file comes without.
 
-    Of a live machine `architecture` and `memory_modules` (what dmidecode printed) are known too.
+    Of a live machine `architecture`, `memory_modules` (what dmidecode printed) and `opencl` (what
+    clinfo printed) are known too.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Source:
     sysfs: SysTree | None
     architecture: str | None = None
     memory_modules: str | None = None
+    opencl: str | None = None
 
 
 @contextmanager
@@ -47,7 +49,8 @@ def opened(name: str) -> Iterator[Source]:
     path = Path(name)
     if name == LIVE:
         xml, machine = lstopo.explore_live(), platform.machine()
-        yield Source(name, LIVE, xml, SysTree(Path("/")), machine, describe.memory_modules())
+        said = describe.memory_modules(), describe.opencl()
+        yield Source(name, LIVE, xml, SysTree(Path("/")), machine, *said)
     elif path.is_dir():
         yield _capture(name, capture_root(path.resolve(), path))
     elif path.exists() and is_tarball(path):
@@ -65,4 +68,5 @@ def _capture(name: str, root: Path) -> Source:
 def _described(name: str, root: Path, facts: Path) -> Source:
     said = json.loads(facts.read_text(encoding="utf-8"))
     xml = lstopo.described_xml(root / describe.XML)
-    return Source(name, LIVE, xml, SysTree(root), said["architecture"], said["memory_modules"])
+    printed = said["memory_modules"], said.get("opencl")
+    return Source(name, LIVE, xml, SysTree(root), said["architecture"], *printed)

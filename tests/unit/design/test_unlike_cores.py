@@ -1,0 +1,181 @@
+"""Kinds of cores and OpenCL devices in experiments, and the commands of a Mac."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chaosity.benchmarks import open_benchmarks
+from chaosity.cli.plan import plan
+from chaosity.config import read_config
+from chaosity.design import Host, plan_host
+from chaosity.design.elements import Elements
+from chaosity.design.expand import Expansion
+from chaosity.errors import UserError
+from chaosity.topology import CoreKind, OpenclDevice, discover
+
+ROOT = Path(__file__).resolve().parents[3]
+MACHINES = ROOT / "tests" / "data" / "topologies"
+MAC = MACHINES / "m1-pro-by-hand.xml"
+HYBRID = ROOT.parent / "shared/topologies/xml/20em64t-hybrid-1p6c2t+2ca4co1t.xml"
+CPU = OpenclDevice(
+    "opencl0", "Portable Computing Language", "pthread", "cpu", vendor="GenuineIntel"
+)
+GPU = OpenclDevice("opencl0", "NVIDIA CUDA", "NVIDIA H200", "gpu", vendor="NVIDIA Corporation",
+                   pci="0000:01:00.0", uuid="u", node=0)  # fmt: skip
+
+
+def names(topology, config, experiment):
+    found = plan_host(Host("h", "c", topology), config, [experiment])
+    return [point["point"] for point in found.points], found.notes
+
+
+def loads_of(topology, config, experiment):
+    points = plan_host(Host("h", "c", topology), config, [experiment]).points
+    return {point["point"]: {load["role"]: load for load in point["loads"]} for point in points}
+
+
+def two_kinds(topology, **first):
+    """The server of the paper, if its first 20 cores were of another kind."""
+    cores = [core.cpus for core in topology.cores]
+    slow, fast = (tuple(sorted(sum(part, ()))) for part in (cores[:20], cores[20:]))
+    kinds = (CoreKind(0, slow, **first), CoreKind(1, fast, frequency_max_hertz=3_000))
+    return replace(topology, core_kinds=kinds)
+
+
+@pytest.mark.skipif(not HYBRID.exists(), reason="../shared with the real topologies is not here")
+def test_a_hybrid_processor_alone_and_together(config):
+    found, _ = names(discover(str(HYBRID)), config, "unlike_cores")
+    kinds = ("pu12", "pu0", "efficiency_cores", "performance_cores", "node0")
+    assert found == [f"memory={one}+node0+triad" for one in kinds]
+    loads = loads_of(discover(str(HYBRID)), config, "unlike_cores")
+    fast = loads["memory=performance_cores+node0+triad"]["memory"]["initiator"]
+    assert fast["cpus"] == "0,2,4,6,8,10"  # six cores, a thread on each
+    assert loads["memory=efficiency_cores+node0+triad"]["memory"]["initiator"]["threads"] == 8
+
+
+def test_like_cores_are_measured_once(paper_host, config):
+    found, notes = names(paper_host.topology, config, "unlike_cores")
+    assert found == ["memory=pu0+node0+triad", "memory=machine+nodes0-7+triad"]
+    assert notes == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        ({"frequency_max_hertz": 2_000}, "efficiency_cores"),
+        ({"frequency_max_hertz": 4_000}, "performance_cores"),
+        ({"frequency_max_hertz": 3_000}, "kind0"),
+        ({}, "kind0"),
+    ],
+)
+def test_kinds_are_named_for_their_rank(paper_host, first, expected):
+    topology = two_kinds(paper_host.topology, **first)
+    elements = Elements(topology, ())
+    assert elements.initiators("core_kind", False)[0].name == expected
+    assert elements.core_kind_of(elements.first_pu("core_kind")[0]) == expected
+    assert elements.core_kind_of(elements.initiators("machine", True)[0]) is None
+
+
+def test_three_kinds_are_numbered(paper_host):
+    pus = paper_host.topology.pus
+    kinds = tuple(CoreKind(i, pus[i::3], efficiency=i) for i in range(3))
+    elements = Elements(replace(paper_host.topology, core_kinds=kinds), ())
+    assert [name for name, _ in elements.groups("core_kind")] == ["kind0", "kind1", "kind2"]
+
+
+def test_the_cores_beside_a_device_are_those_that_do_not_drive_it(paper_host, config):
+    topology = replace(
+        two_kinds(paper_host.topology, frequency_max_hertz=2_000), opencl_devices=(GPU,)
+    )
+    loads = loads_of(topology, config, "gpu_and_cpu")
+    beside = [one for one in loads if "memory" in one]
+    alone = [one.replace("opencl0", "none") for one in beside if "opencl0" in one]
+    assert sorted(alone) == sorted(one for one in beside if "opencl0" not in one)
+    assert any("performance_cores+" in one for one in beside)  # lost none, keeps its name
+    assert any("efficiency_cores_without_pu0+" in one for one in beside)
+    for one in loads.values():
+        if len(one) == 2:
+            driving = one["device"]["initiator"]["cpus"]
+            assert driving == "0"
+            assert not one["memory"]["initiator"]["cpus"].startswith("0")
+
+
+def test_factors_say_alone(paper_host, config):
+    topology = replace(paper_host.topology, opencl_devices=(CPU,))
+    points = plan_host(Host("h", "c", topology), config, ["gpu_and_cpu"]).points
+    assert [(p["factors"]["device"], p["factors"]["cores"]) for p in points] == [
+        ("opencl0", "alone"),
+        ("alone", "machine_without_pu0"),
+        ("opencl0", "machine_without_pu0"),
+    ]
+    assert "opencl0" in points[2]["components"]
+    assert "opencl0" not in points[1]["components"]
+
+
+def test_a_gpu_is_a_component_by_its_slot_too(config):
+    topology = discover(str(MACHINES / "devices.xml"))
+    for point in plan_host(Host("h", "c", topology), config, ["gpu_bandwidth"]).points:
+        assert {"opencl0", "gpu-0000-01-00-0"} <= set(point["components"])
+        [load] = point["loads"]
+        assert load["target"]["device"]["pci"] == "0000:01:00.0"
+        assert load["memory_bytes"] == 3 * 2**29
+
+
+def test_without_a_device_there_is_no_point_and_a_reason(paper_host, config):
+    for experiment in ("gpu_and_cpu", "gpu_copies", "gpu_bandwidth"):
+        with pytest.raises(UserError) as error:
+            names(paper_host.topology, config, experiment)
+        assert "no experiment has a point" in str(error.value)
+        assert "install clinfo and the driver of its GPU's maker, or PoCL" in str(error.value)
+
+
+def test_a_named_device_must_be_there(paper_host, config):
+    topology = replace(paper_host.topology, opencl_devices=(CPU,))
+    expansion = Expansion(Elements(topology, ()), open_benchmarks(config), config)
+    load = {"category": "opencl_bandwidth", "initiator": {"each": "machine"},
+            "target": {"opencl": {"names": ["opencl1"]}}}  # fmt: skip
+    document = {"experiment": "tried", "designs": {"d": {"loads": {"device": load}}}}
+    with pytest.raises(UserError, match=r"has no OpenCL device 'opencl1'.*opencl0"):
+        expansion.points(document)
+
+
+def test_a_tool_of_one_maker_leaves_the_others_devices_out(paper_host, config):
+    nvidia = {**config, "benchmarks": {**config["benchmarks"], "gpu_copy": "nvbandwidth"}}
+    second = replace(CPU, name="opencl1")
+    topology = replace(paper_host.topology, opencl_devices=(GPU, second))
+    found, notes = names(topology, nvidia, "gpu_copies")
+    assert found == [f"copy=node{node}+opencl0" for node in range(8)]
+    assert any("so opencl1 is left out" in note for note in notes)
+
+
+def test_a_host_gets_commands_of_its_own_system_alone(config):
+    with pytest.raises(UserError, match="commands for Linux, and this host runs macOS"):
+        names(discover(str(MAC)), config, "unlike_cores")
+    mac = read_config(ROOT / "workflow" / "config" / "darwin.yaml")
+    linux = discover(str(MACHINES / "devices.xml"))
+    with pytest.raises(UserError, match="commands for macOS, and this host runs Linux"):
+        names(linux, mac, "unlike_cores")
+
+
+def test_the_commands_of_a_mac():
+    """Untried on hardware: that these are the words is all that is known."""
+    options = ["--config", str(ROOT / "workflow/config/darwin.yaml"), "--topology", str(MAC)]
+    answer = CliRunner().invoke(plan, [*options, "--commands"], catch_exceptions=False)
+    blocks = dict(part.split("\n", 1) for part in answer.output.split("# ") if "\n" in part)
+    memory = "unlike_cores/memory={}+node0+triad"
+    assert blocks[memory.format("pu0")] == "OMP_NUM_THREADS=1 taskpolicy -b stream\n"
+    assert blocks[memory.format("efficiency_cores")] == "OMP_NUM_THREADS=2 taskpolicy -b stream\n"
+    assert blocks[memory.format("pu2")] == "OMP_NUM_THREADS=1 stream\n"
+    assert blocks[memory.format("performance_cores")] == "OMP_NUM_THREADS=8 stream\n"
+    assert blocks[memory.format("node0")] == "OMP_NUM_THREADS=10 stream\n"
+    assert blocks["gpu_bandwidth/device=node0+opencl0"] == (
+        "clpeak --platform 0 --device 0 --global-bandwidth --xml-file clpeak.xml\n"
+    )
+    drive = blocks["storage_bandwidth/storage=node0+file0"]
+    assert "ioengine=posixaio\n" in drive
+    assert drive.endswith("fio --readonly --output-format=json --output=result.json job.fio\n")
+    assert "numactl" not in answer.output

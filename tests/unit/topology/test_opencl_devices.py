@@ -1,0 +1,147 @@
+"""OpenCL devices: what clinfo prints, whole and broken, and what of it the topology keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.components import component_documents
+from chaosity.runner import opencl
+from chaosity.runner.opencl import OpenclError, devices, find
+from chaosity.topology import discover, topology_from_json
+from chaosity.topology.opencl import opencl_devices
+
+RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies" / "xml"
+POCL = (RECORDED / "clinfo-3.0.23_pocl-3.1.txt").read_text()
+NO_PLATFORM = (RECORDED / "clinfo-3.0.23_no_platform.txt").read_text()
+NAME = "pthread-skylake-avx512-Intel(R) Xeon(R) Processor"
+# Two GPUs of one model and one platform that has the prefix of another, as clinfo writes them.
+GPUS = """\
+#PLATFORMS                                        2
+  CL_PLATFORM_NAME                                NVIDIA CUDA
+
+[INTEL/*]    CL_PLATFORM_NAME                                Intel(R) OpenCL
+[INTEL/*]  #DEVICES                                          1
+[INTEL/0]    CL_DEVICE_NAME                                  Some Xeon
+[INTEL/0]    CL_DEVICE_TYPE                                  CL_DEVICE_TYPE_CPU
+[NV/*]    CL_PLATFORM_NAME                                NVIDIA CUDA
+[NV/0]    CL_DEVICE_NAME                                  NVIDIA H100
+[NV/0]    CL_DEVICE_TYPE                                  CL_DEVICE_TYPE_GPU
+[NV/0]    CL_DEVICE_PCI_BUS_ID_NV                         PCI-E, 0000:C1:00.0
+[NV/0]    CL_DEVICE_UUID_KHR                              0123ABCD-0000-1111-2222-333344445555
+[NV/1]    CL_DEVICE_NAME                                  NVIDIA H100
+[NV/1]    CL_DEVICE_TYPE                                  CL_DEVICE_TYPE_GPU
+[NV/1]    CL_DEVICE_TOPOLOGY_AMD                          PCI-E, 41:00.0
+"""
+
+
+def asked(**changed):
+    return {"name": "opencl0", "platform": "Portable Computing Language", "device": NAME,
+            "twin": 0, "pci": None, "driver": "3.1+debian", **changed}  # fmt: skip
+
+
+def test_pocl_is_read_as_it_was_printed():
+    [one] = devices(POCL)
+    assert (one["platform"], one["device"]) == ("Portable Computing Language", NAME)
+    assert (one["type"], one["pci"], one["compute_units"]) == ("cpu", None, 2)
+    assert (one["platform_number"], one["device_number"]) == (0, 0)
+    assert one["driver"] == "3.1+debian"
+
+
+@pytest.mark.parametrize("said", [None, "", NO_PLATFORM, "clinfo: error -1001", POCL[:900]])
+def test_nothing_shown_is_no_device(said):
+    assert devices(said) == []
+
+
+def test_platforms_are_told_apart_and_twins_counted():
+    found = devices(GPUS)
+    assert [(one["platform_number"], one["device_number"]) for one in found] == [
+        (0, 0), (1, 0), (1, 1)]  # fmt: skip
+    assert [one["twin"] for one in found] == [0, 0, 1]
+    assert [one["pci"] for one in found] == [None, "0000:c1:00.0", "0000:41:00.0"]
+    assert found[1]["uuid"] == "0123abcd-0000-1111-2222-333344445555"
+
+
+@given(st.integers(0, len(POCL)), st.text(max_size=40))
+def test_no_text_breaks_the_reader(cut, rubbish):
+    for one in devices(POCL[:cut] + rubbish + POCL[cut:]):
+        assert one["type"] in ("cpu", "gpu", "accelerator", "other")
+
+
+def test_a_device_is_found_again_under_its_new_numbers():
+    assert find(asked(), GPUS + POCL)["platform_number"] == 2
+    slot = asked(platform="NVIDIA CUDA", device="NVIDIA H100", pci="0000:41:00.0")
+    assert find(slot, GPUS)["device_number"] == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said", "words"),
+    [
+        (asked(), NO_PLATFORM, "has vanished since discovery: there is no OpenCL device at all"),
+        (asked(device="Other"), POCL, f"has vanished since discovery: there is '{NAME}'"),
+        (asked(twin=1), POCL, "has vanished"),
+        (asked(pci="0000:01:00.0"), POCL, "has vanished"),
+        (asked(), None, "cannot be looked up: clinfo is not installed"),
+    ],
+)
+def test_a_device_that_is_gone_is_named(wanted, said, words):
+    with pytest.raises(OpenclError, match=r"vanished|cannot be looked up") as error:
+        find(wanted, said)
+    assert words in str(error.value)
+    assert repr(wanted["device"]) in str(error.value)
+
+
+def test_numbers_stand_in_the_command(monkeypatch):
+    monkeypatch.setattr(opencl, "clinfo", lambda: GPUS + POCL)
+    command = ["tool", opencl.PLATFORM_NUMBER, opencl.DEVICE_NUMBER, "rest"]
+    load, [told] = opencl.prepare({"command": command, "target": {"device": asked()}})
+    assert load["command"] == ["tool", "2", "0", "rest"]
+    assert told["passed"]
+    assert "platform 2 (Portable Computing Language)" in told["detail"]
+    _, [changed] = opencl.prepare({"command": [], "target": {"device": asked(driver="2.0")}})
+    assert not changed["passed"]
+    assert not changed["decisive"]
+
+
+def test_a_load_without_a_device_asks_nobody(monkeypatch):
+    monkeypatch.setattr(opencl, "clinfo", lambda: pytest.fail("asked"))
+    load = {"command": ["tool"], "target": {"drives": []}}
+    assert opencl.prepare(load) == (load, [])
+
+
+def test_gpus_come_first_and_slots_tell_the_node():
+    class Tree:
+        machine = None
+
+    topology = discover(str(RECORDED.parent / "topologies" / "devices.xml"))
+    nodes, gpus = topology.nodes, topology.gpus
+    text = GPUS.replace("C1:00.0", gpus[0].pci.removeprefix("0000:"))
+    found = opencl_devices(text, Tree(), gpus, nodes)
+    assert [(one.name, one.type) for one in found] == [
+        ("opencl0", "gpu"), ("opencl1", "gpu"), ("opencl2", "cpu")]  # fmt: skip
+    assert found[0].node == gpus[0].node
+    assert [one.node for one in found[1:]] == [None, None]  # two nodes have processors
+    assert [one.is_processor for one in found] == [False, False, True]
+    [alone] = opencl_devices(POCL, Tree(), (), nodes[:1])
+    assert alone.node == nodes[0].os_index
+
+
+def test_hwloc_shows_devices_too():
+    topology = discover(str(RECORDED.parent / "topologies" / "devices.xml"))
+    [one] = topology.opencl_devices
+    assert (one.device, one.pci) == ("NVIDIA H200", "0000:01:00.0")
+    assert topology_from_json(topology.to_json()).opencl_devices == (one,)
+    document = component_documents(topology)["opencl0"]
+    assert document["component"] == "opencl_device"
+    assert document["pci"] == one.pci
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared with the real topologies is not here")
+def test_four_real_gpus_are_on_their_nodes():
+    found = discover(str(SHARED / "mpibind_naples-2s-7401-8n.xml")).opencl_devices
+    assert [one.node for one in found] == [1, 2, 5, 7]
+    assert {one.platform for one in found} == {"AMD Accelerated Parallel Processing"}
