@@ -140,7 +140,11 @@ def by_teams(
 ) -> tuple[int, float]:
     """How many values are wrong after two runs, and the share of blocks that were local."""
     command = [driver, program, str(int(mib * MIB)), "2", str(spread), *teams]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    # oneTBB's threads outlive main(), and what they still hold passes for leaked now and then
+    environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
     wrong, noted, near = map(int, ended.stdout.split())
     return wrong, near / noted
