@@ -36,6 +36,12 @@ def traffic(bandwidth: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def summing(bandwidth: Path) -> Path:
+    """The same of the sum over an array."""
+    return bandwidth.with_name("chaosity-sum")
+
+
+@pytest.fixture(scope="session")
 def usable_cpus() -> list[int]:
     """The CPUs that these tests may run on."""
     return sorted(os.sched_getaffinity(0))
