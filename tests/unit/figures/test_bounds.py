@@ -36,7 +36,7 @@ def drawn(folder, tidy):
 def test_the_bottleneck_moves_where_drives_give_more_than_half_the_memory(tmp_path):
     said = drawn(tmp_path, streaming.tidy(drive=6.9 * GB, memory=80 * GB)).sentence
     # 5 drives give 34.5 and 6 give 41.4 of 40 GB/s; from the other package, 0.8 of it, 7 and 8
-    assert "Same package: up to a number of drives of 5 the lowest bound is the drives alone" in said
+    assert "Same package: up to a number of drives of 5 the lowest bound is the drives" in said
     assert "from 6 on it is half the memory's read bandwidth" in said
     assert "other package: up to a number of drives of 7 the lowest bound is the drives" in said
 
