@@ -18,6 +18,8 @@ from chaosity.units import Scale, count, grouped, percent, quantity
 
 # Slow initiators that are named; of more only the number is told.
 _MOST_NAMED = 8
+# Of a bound, beyond which it is none. Noise of a few per cent is on both sides.
+_MOST_REACHED = 1.1
 
 
 def curve_clause(cells: Cells) -> str | None:
@@ -185,7 +187,10 @@ def bounds_clause(cells: Cells) -> str | None:
         named = dict.fromkeys(_line_name(cells, lines, names) for names in held)
         whose = f"{_listed(list(named))}: " if len(found) > 1 else ""
         ends = list(dict.fromkeys(percent(end) for end in (min(shares), max(shares))))
-        parts.append(f"{whose}{told}, of which {' to '.join(ends)} is reached")
+        said = f"{whose}{told}, of which {' to '.join(ends)} is reached"
+        if max(shares) > _MOST_REACHED:
+            said += ", which no bound allows: it was disturbed when it was measured"
+        parts.append(said)
     return "; ".join(parts) or None
 
 
