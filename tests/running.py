@@ -19,6 +19,7 @@ SHORT = {
     "memory_latency": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
     "memory_traffic": {"relative_precision": None, "min_seconds": 0.6, "max_seconds": 0.6},
     "core_to_core": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
+    "streaming_compute": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
 }
 # Bandwidth of memory, of storage, and both at once: all that the workflow itself can go wrong at.
 EXPERIMENTS = ["memory_bandwidth", "storage_bandwidth", "interference"]

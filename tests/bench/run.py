@@ -20,6 +20,7 @@ import latency
 import planning
 import points
 import repeat
+import streaming
 import traffic
 from scipy import stats
 
@@ -28,6 +29,7 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
     "kernels": kernels.compare,
     "latency": latency.compare,
     "traffic": traffic.compare,
+    "streaming": streaming.compare,
     "repeat": repeat.compare,
     "points": points.compare,
     "planning": planning.compare,

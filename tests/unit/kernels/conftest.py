@@ -38,6 +38,12 @@ def traffic(bandwidth: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def summing(bandwidth: Path) -> Path:
+    """The same of the sum over an array."""
+    return bandwidth.with_name("chaosity-sum")
+
+
+@pytest.fixture(scope="session")
 def tasks(bandwidth: Path) -> Path:
     """The same of the task-parallel programs."""
     return bandwidth.with_name("chaosity-tasks")

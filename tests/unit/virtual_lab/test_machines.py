@@ -133,7 +133,9 @@ def test_an_impossible_machine_is_refused_by_name(described, wrong, message) -> 
 def test_the_images_name_says_what_it_is_made_of() -> None:
     assert re.fullmatch(r"trixie-amd64-[0-9a-f]{12}", image_name())
     # All that role toolchain requires, so that provisioning needs no network.
-    assert {"fio", "numactl", "hwloc-nox", "gcc", "libc6-dev", "make"} <= set(packages())
+    assert {"fio", "numactl", "hwloc-nox", "gcc", "libc6-dev", "liburing-dev", "make"} <= set(
+        packages()
+    )
 
 
 @pytest.mark.parametrize(("name", "maker"), [("server", "AMD EPYC"), ("traps", "Intel Xeon")])

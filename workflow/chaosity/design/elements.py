@@ -301,6 +301,20 @@ class Elements:
             return own
         return (min(usable, key=lambda node: (self.distance(initiator, node), node)),)
 
+    def buffer_nodes(self, initiator: Initiator, where: str) -> tuple[int, ...]:
+        """The nodes of an initiator's buffers: its `own`, or an `other` one, none if there is none.
+
+        The other one is the first that lies as far away as any does.
+        """
+        own = self.local_memory(initiator)
+        if where == "own":
+            return own
+        others = [self.memory([one.os_index]) for one in self.topology.targets]
+        others = [one for one in others if not set(one.nodes) & set(own)]
+        order = (UNKNOWN, "same_package", "other_package")
+        far = max((order.index(self.relation(initiator, one)) for one in others), default=0)
+        return next((o.nodes for o in others if self.relation(initiator, o) == order[far]), ())
+
     def distance(self, initiator: Initiator, node: int) -> float:
         """Least SLIT distance from an initiator to a node, infinite when unknown."""
         table = self.topology.distances
@@ -335,15 +349,33 @@ class Elements:
         ordered = sorted(groups, key=lambda node: (node is None, node))
         return {node: tuple(groups[node]) for node in ordered}
 
+    def package_drives(self) -> dict[int | None, tuple[DriveRef, ...]]:
+        """Drives by package, of each of its nodes in turn; None collects those without locality."""
+        packages: dict[int | None, list[tuple[DriveRef, ...]]] = {}
+        for node, drives in self.drive_groups().items():
+            packages.setdefault(self._package_of(node), []).append(drives)
+        return {
+            package: tuple(one for turn in zip_longest(*nodes) for one in turn if one is not None)
+            for package, nodes in packages.items()
+        }
+
+    def _package_of(self, node: int | None) -> int | None:
+        found = None if node is None else self.topology.node(node)
+        return None if found is None else found.package
+
     def drive_set(self, kind: str, drives: tuple[DriveRef, ...]) -> Target:
         """Drives as a target, named for what they have in common."""
         nodes = tuple(sorted({drive.node for drive in drives if drive.node is not None}))
         home = f"node{nodes[0]}" if len(nodes) == 1 else "unknown"
         listed = format_cpu_list(nodes)
+        owners = {self._package_of(node) for node in nodes} - {None}
+        package = f"package{min(owners)}" if len(owners) == 1 else "unknown"
         name = {
             "drive": lambda: drives[0].component,
             "first_of_node": lambda: f"{home}drives{len(drives)}",
             "all_of_node": lambda: f"{home}drives",
+            "first_of_package": lambda: f"{package}drives{len(drives)}",
+            "all_of_package": lambda: f"{package}drives",
             "all_of_nodes": lambda: f"nodes{listed}drives",
             "all": lambda: "alldrives",
         }[kind]()
@@ -363,6 +395,15 @@ class Elements:
         order = ("same_node", "same_package", "other_package", UNKNOWN)
         pairs = {self.topology.relation(x, y) for x in a.nodes for y in b.nodes}
         return max(pairs, key=order.index)
+
+    def package_relation(self, a: Initiator | Target, b: Initiator | Target) -> str:
+        """Whether the second of two sides is in the first one's packages, in others, or in both."""
+        own, there = ({self._package_of(node) for node in one.nodes} for one in (a, b))
+        if not own or not there or None in own | there:
+            return UNKNOWN
+        if there <= own:
+            return "same_package"
+        return "other_package" if not own & there else "both_packages"
 
 
 def thread_counts(most: int) -> list[int]:

@@ -28,6 +28,8 @@ TIMEOUT_SECONDS = 120.0
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 # Of x86-64 and most arm64, for a host that does not tell.
 USUAL_LINE_BYTES = 64
+# In a factor: the load of a point that has no other, whatever it is called.
+ONLY = "only"
 
 Point = dict[str, Any]
 
@@ -111,8 +113,6 @@ class Expansion:
         context = self.context(one, benchmark, rule, len(group.members))
         levels = dict(one.levels)
         load = benchmark.load(group.load_name(one), context, levels)
-        memory = benchmark.document["placement"]["memory"]
-        near = self.host.local_memory(initiator)
         responder = {"responder": one.responder.name} if one.responder else {}
         counted = benchmark.document.get("counters")
         facts = self.host.topology.host
@@ -133,7 +133,7 @@ class Expansion:
             },
             "placement": {
                 **benchmark.document["placement"],
-                "memory_nodes": list(target.nodes if memory == "target" else near),
+                "memory_nodes": list(self.page_nodes(one, benchmark)),
                 "cpus": format_cpu_list(cpus_of(one)),
                 **placement_facts(target),
             },
@@ -187,6 +187,7 @@ class Expansion:
                 "drives": [drive.to_json() for drive in target.drives],
                 "node_count": len(target.nodes),
                 "count": len(target.drives),
+                "page_nodes": format_cpu_list(self.page_nodes(one, benchmark)),
                 "link_bytes_per_second": target.link_bytes_per_second,
                 "policy": target.name if target.kind == "policy" else None,
                 "shares_text": target.shares_text,
@@ -206,6 +207,19 @@ class Expansion:
             "timeout_seconds": int(rule["max_seconds"] + TIMEOUT_SECONDS),
             **rule,
         }
+
+    def page_nodes(self, one: Choice, benchmark: Benchmark) -> tuple[int, ...]:
+        """The nodes on which a load's pages must be.
+
+        Drives have no memory: what is read from them goes to buffers, on the initiator's own nodes
+        or where the benchmark's parameter `buffers` says.
+        """
+        if benchmark.document["placement"]["memory"] == "initiator":
+            return self.host.local_memory(one.initiator)
+        if not one.target.is_drive_set:
+            return one.target.nodes
+        buffers = {**benchmark.parameters, **dict(one.levels)}.get("buffers", "own")
+        return self.host.buffer_nodes(one.initiator, buffers)
 
     def array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
         """Size of each array, a multiple of 2 MiB.
@@ -255,13 +269,17 @@ class Expansion:
 
         def side(reference: str) -> Initiator | Target | None:
             role, _, part = reference.partition(".")
+            if role == ONLY and len(chosen) == 1:
+                role = next(iter(chosen))
             return chosen[role].sides.get(part) if role in chosen else None
 
         levels: dict[str, Any] = {}
         for name, spec in wanted.items():
             if "relation" in spec:
                 a, b = (side(reference) for reference in spec["relation"])
-                levels[name] = self.host.relation(a, b) if a and b else "alone"
+                by_package = spec.get("by") == "package"
+                relation = self.host.package_relation if by_package else self.host.relation
+                levels[name] = relation(a, b) if a and b else "alone"
             elif "count" in spec:
                 one = side(spec["count"])
                 levels[name] = len(one.drives) if isinstance(one, Target) else 0

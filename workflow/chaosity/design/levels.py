@@ -104,7 +104,7 @@ class Levels:
         factors: dict[str, Sequence[Any]] = {}
         if "sizes" in spec:
             factors["bytes"] = self._sizes(spec["sizes"], members)
-        factors |= {**vary, **self._pages(vary, members)}
+        factors |= {**vary, **self._pages(vary, members), **self._buffers(vary, members)}
         factors = {name: self._fewer(name, levels) for name, levels in factors.items()}
         return [tuple(zip(factors, one, strict=True)) for one in product(*factors.values())]
 
@@ -184,6 +184,19 @@ class Levels:
                 reason, where = lack
                 self.notes.add(f"{self.told}: pages {pages} left out, since {reason}", where)
         return {"pages": found}
+
+    def _buffers(
+        self, vary: Mapping[str, Sequence[Any]], members: Sequence[Choice]
+    ) -> dict[str, list[Any]]:
+        """The places for buffers that the host has, of those that an experiment varies."""
+        found = []
+        for place in vary.get("buffers", []):
+            if all(self.host.buffer_nodes(member.initiator, place) for member in members):
+                found.append(place)
+            else:
+                reason = "there is no such node with memory"
+                self.notes.add(f"{self.told}: buffers {place} left out, since {reason}")
+        return {"buffers": found} if "buffers" in vary else {}
 
 
 def lacking_pages(topology: Topology, pages: Any, nodes: set[int]) -> tuple[str, list[int]] | None:

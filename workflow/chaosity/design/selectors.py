@@ -304,9 +304,12 @@ def drive_sets(
         UserError: it names a drive that this host does not have.
     """
     key = only_key(selector, ("none", "local", "at_most_sets"), where)
-    groups = host.drive_groups()
+    value = selector[key]
+    by_package = value == "package"
+    groups = host.package_drives() if by_package else host.drive_groups()
     if selector.get("local"):
-        near = {node: drives for node, drives in groups.items() if node in initiator.nodes}
+        own = host.packages_of(initiator) if by_package else initiator.nodes
+        near = {place: drives for place, drives in groups.items() if place in own}
         # Where no drive tells its node, "local" cannot be said; then all of them count.
         groups = near if near or set(groups) != {None} else groups
     found: list[Target] = [NONE] if selector.get("none") else []
@@ -314,9 +317,10 @@ def drive_sets(
         found += [host.drive_set("drive", (d,)) for group in groups.values() for d in group]
     elif key == "first_of":
         for group in groups.values():
-            found += [host.drive_set("first_of_node", group[:k]) for k in range(1, len(group))]
+            kind = f"first_of_{value}"
+            found += [host.drive_set(kind, group[:k]) for k in range(1, len(group))]
     elif key == "all_of":
-        found += [host.drive_set("all_of_node", group) for group in groups.values()]
+        found += [host.drive_set(f"all_of_{value}", group) for group in groups.values()]
     elif key == "all_of_each_set_of":
         found += node_sets(host, selector.get("at_most_sets", AT_MOST_SETS))
     elif key == "all":

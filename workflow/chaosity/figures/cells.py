@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from chaosity.errors import UserError
-from chaosity.figures.columns import Columns, nodes_of
+from chaosity.figures.bounds import Bound, bounds_of
+from chaosity.figures.columns import Columns, chosen, nodes_of
 from chaosity.figures.places import (
     NUMERIC,
     Group,
@@ -71,6 +72,7 @@ class Cells:
         rows: the selected rows of the tidy table with the same columns of place names; for a figure
             that compares also `level`, and for a plotted x the numbers in `x`.
         x_metric: what a plotted x is in, a metric's name or its column's; None without one.
+        bounds: what was measured elsewhere and is drawn beside the marks.
     """
 
     spec: FigureSpec
@@ -78,6 +80,7 @@ class Cells:
     cells: pd.DataFrame
     rows: pd.DataFrame
     x_metric: str | None = None
+    bounds: tuple[Bound, ...] = ()
 
     @property
     def file_backed(self) -> bool:
@@ -113,7 +116,7 @@ def select(spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]) ->
     columns = Columns(spec, rows, others)
     for column, wanted in spec.where.items():
         values = columns.get(column)
-        rows = rows[_chosen(values.loc[rows.index], wanted)]
+        rows = rows[chosen(values.loc[rows.index], wanted)]
     if rows.empty:
         return None
     rows = rows.copy()
@@ -146,7 +149,8 @@ def select(spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]) ->
         axes["series"], rows = _in_every_series(axes["series"], rows, spec.in_every_series)
     marks = [*axes, "initiator", "target"] if spec.kind == "table" else list(axes)
     by = list(dict.fromkeys(["host", "configuration", *marks]))
-    return Cells(spec, axes, summarise(_combined(spec, rows, marks), by), rows)
+    shown = summarise(_combined(spec, rows, marks), by)
+    return Cells(spec, axes, shown, rows, bounds=bounds_of(spec, others))
 
 
 def _roles(spec: FigureSpec) -> tuple[str, ...]:
@@ -197,14 +201,6 @@ def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: list[str]) -> None
                     spec.where_from,
                     "narrow `where`, or give them `series` or `panels` of their own",
                 )
-
-
-def _chosen(values: pd.Series, wanted: Any) -> pd.Series:
-    """Which values are the wanted one, or one of them; None stands for null."""
-    options = wanted if isinstance(wanted, list | tuple) else [wanted]
-    named = [option for option in options if option is not None]
-    chosen = values.isin(named)
-    return chosen | values.isna() if None in options else chosen
 
 
 def _axis(

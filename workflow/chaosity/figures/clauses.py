@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import pandas as pd
 
+from chaosity.figures.bounds import lowest
 from chaosity.figures.cells import Cells
 from chaosity.figures.numbers import curve_table
-from chaosity.figures.places import NUMERIC, natural, place_of
+from chaosity.figures.places import NUMERIC, Place, natural, place_of
 from chaosity.figures.values import words_of
 from chaosity.statistics import (
     DIVERGES,
@@ -23,6 +25,8 @@ from chaosity.units import Scale, count, grouped, percent, quantity
 
 # Slow initiators that are named; of more only the number is told.
 _MOST_NAMED = 8
+# Of a bound, beyond which it is none. Noise of a few per cent is on both sides.
+_MOST_REACHED = 1.1
 
 
 def curve_clause(cells: Cells) -> str | None:
@@ -193,6 +197,63 @@ def compare_clause(cells: Cells) -> str:
         text += f", at every larger size more than {DIVERGES:g} times as long"
         text += f", and most, {_times(beyond[most])}, at {words[most]}"
     return f"{text}; {_slow(found, level, to)}" if found.compared else text
+
+
+def bounds_clause(cells: Cells) -> str | None:
+    """Which bound is the lowest from which x on, and how near the marks come to it."""
+    found: dict[str, tuple[list[dict[str, Any]], list[float]]] = {}
+    valid = cells.cells[cells.cells["status"] == "valid"]
+    lines = [role for role in ("panels", "series") if role in cells.axes]
+    order = {place.name: place for place in cells.axes["x"].places}
+    for line, marks in valid.groupby(lines, dropna=False, sort=False) if lines else [((), valid)]:
+        names = dict(zip(lines, line, strict=True))
+        limits = {}
+        for mark in marks.to_dict("records"):
+            place = (names.get("panels"), names.get("series"), mark["x"])
+            limit = lowest(cells.bounds, place)
+            if limit is not None:
+                limits[mark["x"]] = (*limit, mark["median"] / limit[1])
+        if limits:
+            sequence = [(order[x], limits[x][0]) for x in order if x in limits]
+            told = _which_limit(sequence, cells.axes["x"].title.lower())
+            held, shares = found.setdefault(told, ([], []))
+            held.append(names)
+            shares.extend(share for *_, share in limits.values())
+    told_of = {(told, names.get("series")) for told, (held, _) in found.items() for names in held}
+    # Panels are named only where a series has not the same told of it in all of them.
+    if len({series for _, series in told_of}) == len(told_of):
+        lines = ["series"]
+    parts = []
+    for told, (held, shares) in found.items():
+        named = dict.fromkeys(_line_name(cells, lines, names) for names in held)
+        whose = f"{_listed(list(named))}: " if len(found) > 1 else ""
+        ends = list(dict.fromkeys(percent(end) for end in (min(shares), max(shares))))
+        said = f"{whose}{told}, of which {' to '.join(ends)} is reached"
+        if max(shares) > _MOST_REACHED:
+            said += ", which no bound allows: it was disturbed when it was measured"
+        parts.append(said)
+    return "; ".join(parts) or None
+
+
+def _line_name(cells: Cells, roles: list[str], names: dict[str, Any]) -> str:
+    """The places that a line has, of the nulls none."""
+    known = {role: names[role] for role in roles if isinstance(names.get(role), str)}
+    return ", ".join(_long(cells, role, name) for role, name in known.items())
+
+
+def _which_limit(sequence: list[tuple[Place, str]], axis: str) -> str:
+    """From where on the last place's bound is the lowest: before, others are, or it and others."""
+    last = sequence[-1][1]
+    start = len(sequence)
+    while start > 0 and sequence[start - 1][1] == last:
+        start -= 1
+    if start == 0:
+        return f"everywhere the lowest bound is {last}"
+    before = list(dict.fromkeys(title for _, title in sequence[:start]))
+    return (
+        f"up to a {axis} of {sequence[start - 1][0].short} the lowest bound is "
+        f"{' or '.join(before)}, from {sequence[start][0].short} on it is {last}"
+    )
 
 
 def _median(ratio: Estimate) -> float:

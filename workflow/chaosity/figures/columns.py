@@ -124,6 +124,14 @@ class Columns:
         return found.where(keys.isin(with_load), 0.0)
 
 
+def chosen(values: pd.Series, wanted: Any) -> pd.Series:
+    """Which values are the wanted one, or one of them; None stands for null."""
+    options = wanted if isinstance(wanted, list | tuple) else [wanted]
+    named = [option for option in options if option is not None]
+    found = values.isin(named)
+    return found | values.isna() if None in options else found
+
+
 def nodes_of(text: Any) -> tuple[int, ...]:
     """Memory nodes of a Linux list; empty for an empty or missing one."""
     return tuple(parse_cpu_list(text)) if isinstance(text, str) and text else ()

@@ -309,6 +309,13 @@ def figure_data(cells: Cells) -> pd.DataFrame:
         "file_backed": table["file_backed"],
         "label": table["label"],
     }
+    columns |= {
+        f"bound_{bound.title.replace(' ', '_')}_{metric}": [
+            bound.at(row.get("panels"), row.get("series"), row.get("x"))
+            for row in table.to_dict("records")
+        ]
+        for bound in cells.bounds
+    }
     if cells.spec.plotted:
         columns |= {f"interval_{end}_{cells.spec.x}": table[f"x_{end}"] for end in ("low", "high")}
     if cells.spec.cell_note:

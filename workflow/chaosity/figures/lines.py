@@ -77,7 +77,31 @@ def _legend(cells: Cells) -> list[tuple[str, Look]]:
         entries.append(("alone", {"color": style.GREY, "dashes": (2, 2), "marker": ""}))
     if entries and (cells.cells["status"] == "failed").any():
         entries.append(("failed", {"color": style.FAILED, "marker": "x", "linestyle": "none"}))
+    entries += [(bound.title, _bound_look(index)) for index, bound in enumerate(cells.bounds)]
     return entries
+
+
+def _bound_look(index: int) -> Look:
+    """A bound has dashes of its own and no markers, for it is not what was measured here."""
+    dashes = [look for look in style.DASHES if look]
+    return {"color": style.GREY, "marker": "", "dashes": dashes[index % len(dashes)]}
+
+
+def _draw_bounds(panel: Panel, cells: Cells, factor: float, positions: dict[str, float]) -> None:
+    """Bounds as dashed lines; one that changes along x in the colour of its series."""
+    names = series_names(cells)
+    for index, bound in enumerate(cells.bounds):
+        look = {**_bound_look(index), "lw": 1.1, "zorder": 1}
+        level = None if bound.along_x else bound.at(panel.name, None, None)
+        if level is not None:
+            panel.axes.axhline(level / factor, **{k: v for k, v in look.items() if k != "marker"})
+        for number, series in enumerate(names if bound.along_x else []):
+            known = {name: bound.at(panel.name, series, name) for name in positions}
+            points = sorted((positions[n], v / factor) for n, v in known.items() if v is not None)
+            own = {"color": look_of(number)["color"]} if len(names) > 1 else {}
+            # A single value is a short line, or it would not be seen.
+            single = {"marker": "_", "markersize": 14} if len(points) == 1 else {}
+            panel.axes.plot([x for x, _ in points], [y for _, y in points], **look | own | single)
 
 
 def _fill(
@@ -96,6 +120,7 @@ def _fill(
     names = series_names(cells)
     lone = table[table["series"].isna()] if "series" in cells.axes else table.iloc[:0]
     _alone(axes, lone, factor)
+    _draw_bounds(panel, cells, factor, positions)
     step = min((b - a for a, b in pairwise(sorted(set(positions.values())))), default=1.0)
     for index, name in enumerate(names):
         chosen = table if name is None else table[table["series"] == name]

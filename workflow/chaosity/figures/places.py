@@ -36,7 +36,10 @@ _PLURALS = {
 _RELATIONS = {
     name: rank
     for rank, name in enumerate(
-        ("alone", "same_node", "same_nodes", "same_package", "other_package", "unknown")
+        (
+            *("alone", "same_node", "same_nodes", "same_package", "other_package"),
+            *("both_packages", "unknown"),
+        )
     )
 }
 _MODES = ("serial", "concurrent")
@@ -62,7 +65,8 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("nodes", re.compile(r"nodes([\d,-]+)")),
     ("file", re.compile(r"file(\d+)")),
     ("drive", re.compile(r"drive-(.+)")),
-    ("first", re.compile(r"node(\d+)drives(\d+)")),
+    ("first", re.compile(r"(node|package)(\d+)drives(\d+)")),
+    ("packageset", re.compile(r"package(\d+)drives")),
     ("nodeset", re.compile(r"nodes?([\d,-]+)drives")),
     ("all", re.compile(r"alldrives")),
     ("unlocated", re.compile(r"unknowndrives(\d*)")),
@@ -163,9 +167,12 @@ def _known(name: str, kind: str, parts: tuple[str, ...], nodes: tuple[int, ...])
     if kind == "drive":
         return Place(name, kind, natural(parts[0]), *_drive_labels(parts[0]), nodes)
     if kind == "first":
-        node, number = int(parts[0]), int(parts[1])
-        long = f"first {number} of node {node}" if number > 1 else f"first of node {node}"
-        return Place(name, kind, (node, number), str(number), long, nodes or (node,))
+        word, index, number = parts[0], int(parts[1]), int(parts[2])
+        many = f"first {number}" if number > 1 else "first"
+        own = nodes or ((index,) if word == "node" else ())
+        return Place(name, kind, (index, number), str(number), f"{many} of {word} {index}", own)
+    if kind == "packageset":
+        return Place(name, kind, (int(parts[0]),), parts[0], f"drives of package {parts[0]}", nodes)
     if kind == "unlocated":
         words = f"{parts[0] or 'all'} drives of unknown node"
         return Place(name, kind, (int(parts[0] or 10**6),), parts[0] or "all", words, nodes)

@@ -8,6 +8,7 @@ import pandas as pd
 
 from chaosity.figures.cells import Cells
 from chaosity.figures.clauses import (
+    bounds_clause,
     compare_clause,
     curve_clause,
     loss_clause,
@@ -48,12 +49,16 @@ def sentence(cells: Cells, scale: Scale) -> str:
         return f"No valid value: {count(len(cells.cells), 'mark')} failed or not measured."
     if len(valid) == 1:
         only = valid.iloc[0].to_dict()
-        return f"One value: {words_of(only, cells.axes)} gives {numbers_of(only, scale)}."
+        text = f"One value: {words_of(only, cells.axes)} gives {numbers_of(only, scale)}"
+        bounded = bounds_clause(cells) if cells.bounds else None
+        return f"{text}; {bounded}." if bounded else f"{text}."
     text = _special(cells, valid, scale)
     if text is None and _has_numbers(cells):
         text = _over_a_factor(cells)
     differ = cells_differ(cells.rows, ["host", "configuration", *_mark(cells)])
     parts = [text or _range(valid, cells, scale, differ)]
+    if cells.bounds and (bounded := bounds_clause(cells)):
+        parts.insert(0, bounded)
     if cells.spec.cell_note == "distance":
         order = order_clause(valid, "note", cells.spec.metric, "distance")
         parts += [order] if order else []

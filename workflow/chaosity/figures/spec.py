@@ -33,6 +33,7 @@ class FigureSpec:
     value_scale: str = "linear"
     compare: Mapping[str, str] | None = None
     loss_to: str | None = None
+    bounds: tuple[Mapping[str, Any], ...] = ()
     rows_title: str | None = None
     columns_title: str | None = None
     x_title: str | None = None
@@ -63,7 +64,9 @@ class FigureSpec:
         load = entry["load"]
         loads = (load,) if isinstance(load, str) else tuple(load)
         shared = tuple(entry.get("in_every_series", ()))
-        return cls(experiment, **{**entry, "load": loads, "in_every_series": shared})
+        bounds = tuple(entry.get("bounds", ()))
+        given = {**entry, "load": loads, "in_every_series": shared, "bounds": bounds}
+        return cls(experiment, **given)
 
 
 def specs_of(experiments: Iterable[Mapping[str, Any]]) -> list[FigureSpec]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ class Limits:
     least: float = math.nan
 
 
-def limits_of(metric: str, figures: Iterable[Cells], *, with_intervals: bool = False) -> Limits:
+def limits_of(metric: str, figures: Sequence[Cells], *, with_intervals: bool = False) -> Limits:
     """Round limits that hold every value of these figures.
 
     Args:
@@ -46,7 +46,9 @@ def limits_of(metric: str, figures: Iterable[Cells], *, with_intervals: bool = F
         with_intervals: whether the intervals must fit too.
     """
     columns = ["median", "low", "high"] if with_intervals else ["median"]
-    values = np.concatenate([each.cells[columns].to_numpy(float).ravel() for each in figures])
+    shown = [each.cells[columns].to_numpy(float).ravel() for each in figures]
+    shown += [np.array(list(bound.values.values())) for each in figures for bound in each.bounds]
+    values = np.concatenate(shown)
     values = values[np.isfinite(values)]
     if not len(values):
         return Limits(0.0, 1.0, scale_of(metric, [1.0]))

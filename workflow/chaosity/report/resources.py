@@ -35,6 +35,8 @@ DRIVES = {
     "drive": "one drive",
     "first_of_node": "some drives of a node",
     "all_of_node": "all drives of a node",
+    "first_of_package": "some drives of a package",
+    "all_of_package": "all drives of a package",
     "all_of_nodes": "all drives of several nodes",
     "all": "all drives",
 }

@@ -32,6 +32,7 @@ from chaosity.store.profiles import (
 _PLACE = re.compile(
     r"(pu|core|l3_|node|package)\d{1,6}(_(threads|packed|spread)\d{1,6})?"
     r"|(pu|core|l3_|node|package)\d{1,6}(_without_(pu|core|l3_|node|package)\d{1,6})"
+    r"|package\d{1,6}drives\d{0,4}"
     r"|nodes?[\d,-]{1,200}(drives\d{0,4})?|alldrives|unknowndrives\d{0,4}|file\d{1,3}|machine|none"
 )
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
@@ -48,7 +49,7 @@ _RELATIONS = {"same_node", "same_nodes", "same_package", "other_package", "unkno
 _KINDS = {
     *("pu", "core", "l3", "node", "nodes", "package", "machine", "threads", "packed", "spread"),
     *("others", "interleave", "drive", "first_of_node", "all_of_node", "all_of_nodes", "all"),
-    *("none", "file"),
+    *("first_of_package", "all_of_package", "none", "file"),
 }
 _STATUS = {"valid", "failed", "missing"}
 _NODE = (
@@ -278,7 +279,7 @@ def _shipped() -> dict[str, frozenset[str]]:
             for name in load.get("kernel", ())}  # fmt: skip
     # Factors and levels: their names, and the words that they take.
     words = {"bytes", "pages", "share", "mode", "responder", "placement", "alone", "serial",
-             "concurrent", *_RELATIONS}  # fmt: skip
+             "concurrent", "both_packages", *_RELATIONS}  # fmt: skip
     words |= {name for one in experiments for name in one.get("factors", {})}
     for design in designs:
         for load in design["loads"].values():

@@ -1,0 +1,130 @@
+"""Streaming compute: drives by package, where buffers lie, and the program's command line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.benchmarks import open_benchmarks
+from chaosity.config import load_experiment
+from chaosity.design.elements import DriveRef, Elements
+from chaosity.design.expand import Expansion
+from chaosity.topology import discover
+
+NAME = "streaming_compute"
+
+
+@pytest.fixture(scope="module")
+def elements(paper_host, tmp_path_factory):
+    return Elements(paper_host.topology, paper_host.drives(tmp_path_factory.mktemp("results")))
+
+
+@pytest.fixture(scope="module")
+def points(elements, config):
+    found = Expansion(elements, open_benchmarks(config), config).points(load_experiment(NAME))
+    return {point["point"]: point for point in found}
+
+
+def option(load, name):
+    [value] = [one.split("=", 1)[1] for one in load["command"] if one.startswith(f"--{name}=")]
+    return value
+
+
+def test_drives_of_a_package_are_taken_from_each_node_in_turn(elements):
+    by_package = elements.package_drives()
+    assert {package: len(drives) for package, drives in by_package.items()} == {0: 15, 1: 15}
+    assert [drive.node for drive in by_package[0][:5]] == [0, 1, 2, 3, 0]
+    assert [drive.node for drive in by_package[1][-3:]] == [5, 6, 7]
+
+
+def test_every_number_of_drives_of_either_package_from_either(points):
+    counts = Counter(
+        (load["initiator"]["name"], point["factors"]["placement"], point["factors"]["drives"])
+        for name, point in points.items()
+        for load in point["loads"]
+        if load["role"] == "sum" and not load["levels"]
+    )
+    for package in ("package0", "package1"):
+        for placement in ("same_package", "other_package"):
+            assert all(counts[package, placement, number] == 1 for number in range(1, 16))
+        assert counts[package, "both_packages", 30] == 1
+        assert counts[package, "same_package", 0] == 1  # in memory
+
+
+def test_what_the_drives_give_alone_is_measured_over_the_same_sets(points):
+    sets = {
+        role: {
+            (load["initiator"]["name"], load["target"]["name"])
+            for point in points.values()
+            for load in point["loads"]
+            if load["role"] == role and load["target"]["drives"] and not load["levels"]
+        }
+        for role in ("sum", "drives")
+    }
+    assert sets["sum"] == sets["drives"]
+    assert len(sets["sum"]) == 2 * 31
+
+
+def test_an_array_in_memory_names_no_drive_and_the_target_s_nodes(points):
+    [load] = points["sum=node3+node3"]["loads"]
+    assert load["files"]["drives.txt"].strip() == ""
+    assert option(load, "memory-nodes") == "3"
+    assert int(option(load, "array-bytes")) == load["memory_bytes"] > 0
+    assert load["placement"]["memory_nodes"] == [3]
+
+
+def test_an_array_on_drives_names_them_all_and_buffers_on_the_own_nodes(points):
+    [load] = points["sum=package1+package0drives7"]["loads"]
+    listed = load["files"]["drives.txt"].split()
+    assert listed == [f"drives/{drive['component']}" for drive in load["target"]["drives"]]
+    assert len(listed) == 7
+    assert option(load, "array-bytes") == "0"
+    assert option(load, "buffer-nodes") == "4-7"
+    assert load["placement"]["memory_nodes"] == [4, 5, 6, 7]
+    # 7 drives x 32 chunks over 24 threads: ten at most, and one that is summed
+    assert load["memory_bytes"] == 24 * 11 * 2 * 2**20
+
+
+def test_how_chunks_are_read_is_varied_for_the_own_drives(points):
+    varied = [
+        load
+        for point in points.values()
+        for load in point["loads"]
+        if load["levels"]
+    ]  # fmt: skip
+    assert len(varied) == 2 * 16
+    for load in varied:
+        levels = load["levels"]
+        assert option(load, "queue-depth") == str(levels["queue_depth"])
+        assert option(load, "chunk-bytes") == str(levels["chunk_bytes"])
+        assert option(load, "registered-buffers") == levels["registered_buffers"]
+        own = {"package0": "0-3", "package1": "4-7"}[load["initiator"]["name"]]
+        other = {"package0": "4", "package1": "0"}[load["initiator"]["name"]]
+        assert option(load, "buffer-nodes") == (own if levels["buffers"] == "own" else other)
+
+
+def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
+    topology = discover("live")
+    one = replace(topology, nodes=topology.nodes[:1])
+    host = Elements(one, (DriveRef("file0", None, file="/x", size_bytes=2**30),))
+    expansion = Expansion(host, open_benchmarks(config), config)
+    found = expansion.points(load_experiment(NAME))
+    assert all("buffers-other" not in point["point"] for point in found)
+    assert any("buffers other left out" in note for note in expansion.notes)
+    assert {point["factors"]["placement"] for point in found} == {"same_package", "unknown"}
+    assert json.dumps(found)  # all of it can be written down
+
+
+@given(st.sets(st.integers(0, 7), min_size=1), st.sets(st.integers(0, 7), min_size=1))
+def test_packages_of_two_sides_are_the_same_other_or_both(elements, a, b):
+    own, there = elements.memory(a), elements.memory(b)
+    packages = [{node // 4 for node in nodes} for nodes in (a, b)]
+    said = elements.package_relation(own, there)
+    assert (said == "same_package") == (packages[1] <= packages[0])
+    assert (said == "other_package") == (not packages[0] & packages[1])
+    assert said in ("same_package", "other_package", "both_packages")
