@@ -3,6 +3,7 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 namespace {
@@ -45,9 +46,13 @@ class measurement {
     void make_pages(int team) {
         char *part = memory_.start + first_[(size_t)team];
         const size_t bytes = first_[(size_t)team + 1] - first_[(size_t)team];
-        populate(&memory_, part, bytes);
-        for (size_t offset = 0; offset < bytes; offset += memory_.page_bytes)
-            part[offset] = 0;
+        const stretch whole = {part, 1, 0, bytes};
+        fill_stretch(
+            &memory_, whole,
+            [](void *context, size_t from, size_t count) {
+                memset(static_cast<char *>(context) + from, 0, count);
+            },
+            part);
     }
 
     void require_parts_in_place() const {
@@ -81,7 +86,7 @@ class measurement {
         printf("],");
         placement where = asked_.how.placement;
         where.interleave = interleaved();
-        print_placement(&where, &memory_, huge_page_bytes(&memory_));
+        print_placement(&where, &memory_, 1, huge_page_bytes(&memory_));
         print_course(&asked_.how);
         print_build(&asked_.how, nullptr);
         require_written();

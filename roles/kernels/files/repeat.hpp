@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "workload.hpp"
+#include "task_program.hpp"
 
 enum runtime { VANILLA, LOCALITY };
 enum data_place { SPREAD, ONE_NODE };

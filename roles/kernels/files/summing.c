@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "arrays.h"
 #include "barrier.h"
 #include "common.h"
 #include "ring.h"
@@ -43,7 +44,7 @@ struct thread {
 
 struct state {
     const struct summing *summing;
-    struct job job; /* as asked, but its array is what the team is to map */
+    struct arrays arrays; /* the array in memory, or the buffers */
     struct team team;
     struct thread *threads;
     pthread_barrier_t ready; /* sleeps: when all have their first integers */
@@ -53,8 +54,7 @@ struct state {
 
 static bool on_drives(const struct state *state) { return state->summing->stripes.count > 0; }
 
-static void make_integers(struct thread *thread) {
-    const struct part *part = &thread->member->part;
+static void make_integers(struct thread *thread, const struct part *part) {
     thread->words = (uint64_t *)(void *)part->array[0];
     thread->count = part->elements;
     thread->wanted = (uint64_t)part->read_sum;
@@ -121,7 +121,7 @@ static bool is_over(const struct state *state) {
 
 static uint64_t bytes_of_all(const struct state *state) {
     uint64_t sum = 0;
-    for (int i = 0; i < state->job.cpus.count; i++)
+    for (int i = 0; i < state->team.cpus.count; i++)
         sum += atomic_load_explicit(&state->threads[i].bytes, memory_order_relaxed);
     return sum;
 }
@@ -137,7 +137,7 @@ static struct mark mark_now(const struct state *state) {
 /* Warm-up, samples, and the end of all. A sample without anything in it is none: a slow drive may
  * take longer for a chunk. */
 static void lead(struct state *state) {
-    const struct course *course = &state->job.course;
+    const struct course *course = state->team.course;
     uint64_t sample_ns = (uint64_t)(course->sample_seconds * 1e9);
     struct mark from = mark_now(state), now = from;
     uint64_t begin_ns = from.ns + (uint64_t)(state->summing->warmup_seconds * 1e9);
@@ -154,7 +154,7 @@ static void lead(struct state *state) {
         over = now.ns >= limit_ns || is_over(state);
         if (now.bytes == from.bytes || (now.ns - from.ns < sample_ns && !over))
             continue;
-        print_sample(from.ns, now.ns, now.bytes - from.bytes);
+        print_sample(from.ns, now.ns, "bytes", now.bytes - from.bytes);
         from = now;
     }
     state->team.stopped_by = stop_requested() ? "signal" : "time";
@@ -168,12 +168,17 @@ static void follow(struct state *state, struct thread *thread) {
         go_on(state, thread);
 }
 
+static void set_up(void *self, int index) {
+    const struct state *state = self;
+    touch_part(&state->arrays, index);
+}
+
 static void run_thread(void *self, int index) {
     struct state *state = self;
     struct thread *thread = &state->threads[index];
     thread->member = &state->team.members[index];
     if (!on_drives(state))
-        make_integers(thread);
+        make_integers(thread, &state->arrays.parts[index]);
     pthread_barrier_wait(&state->ready);
     if (thread->reader.count > 0)
         start_reading(&thread->reader);
@@ -193,9 +198,9 @@ static void run_thread(void *self, int index) {
  * line. */
 static void open_readers(const struct state *state) {
     const struct summing *summing = state->summing;
-    int threads = state->job.cpus.count;
+    int threads = state->team.cpus.count;
     for (int i = 0; i < threads; i++) {
-        char *buffers = (char *)(void *)state->team.members[i].part.array[0];
+        char *buffers = (char *)(void *)state->arrays.parts[i].array[0];
         open_reader(&state->threads[i].reader, &summing->stripes, buffers, summing->queue_depth,
                     threads, i, summing->registered);
     }
@@ -214,14 +219,14 @@ static void print_ready(const void *self) {
     if (on_drives(state))
         open_readers(state);
     printf("{\"event\":\"ready\",\"kernel\":\"%s\",\"array_bytes\":%" PRIu64 ",",
-           state->job.stream->name,
+           state->arrays.stream->name,
            on_drives(state) ? summing->stripes.chunks * summing->stripes.chunk_bytes
                             : (uint64_t)summing->job.array_bytes);
     print_drives(summing);
     print_team(&state->team);
-    print_course(&state->job.course);
+    print_course(state->team.course);
     printf("\"warmup_seconds\":%g,", summing->warmup_seconds);
-    print_build(&state->job.course, stream_isa);
+    print_build(state->team.course, stream_isa);
 }
 
 /* As many bytes of buffers as the thread with the most reads needs, for each of them. */
@@ -234,7 +239,7 @@ static size_t buffer_bytes(const struct summing *summing) {
 static int end_readers(struct state *state) {
     int kept = 0;
     struct thread *failed = atomic_load(&state->failed);
-    for (int i = 0; i < state->job.cpus.count && on_drives(state); i++) {
+    for (int i = 0; i < state->team.cpus.count && on_drives(state); i++) {
         struct reader *reader = &state->threads[i].reader;
         kept += kept_count(reader);
         if (&state->threads[i] == failed)
@@ -245,19 +250,28 @@ static int end_readers(struct state *state) {
 }
 
 int sum_array(const struct summing *summing) {
-    int threads = summing->job.cpus.count;
+    const struct job *job = &summing->job;
+    int threads = job->cpus.count;
     struct state state = {
         .summing = summing,
-        .job = summing->job,
         .threads = new_apart(threads, sizeof(struct thread)),
+        .arrays = {.stream = job->stream, .bytes = job->array_bytes, .threads = threads},
     };
     if (on_drives(&state))
-        state.job.array_bytes = buffer_bytes(summing);
+        state.arrays.bytes = buffer_bytes(summing);
+    map_arrays(&state.arrays, job->course.placement);
+    state.team = (struct team){
+        .cpus = job->cpus,
+        .course = &job->course,
+        .mappings = &state.arrays.mapping,
+        .mapping_count = 1,
+    };
     pthread_barrier_init(&state.ready, NULL, (unsigned)threads);
-    run_team(&state.team, &state.job, &(struct work_plan){print_ready, run_thread, &state});
-    uint64_t bytes = bytes_of_all(&state);
-    printf("{\"event\":\"done\",\"bytes\":%" PRIu64 ",\"compared_chunks\":%d,", bytes,
-           end_readers(&state));
+    run_team(&state.team, &(struct work_plan){set_up, print_ready, run_thread, &state});
+    printf("{\"event\":\"done\",\"bytes\":%" PRIu64 ",\"compared_chunks\":%d,",
+           bytes_of_all(&state), end_readers(&state));
     free(state.threads);
-    return end_team(&state.team, "gave");
+    int exit_code = end_team(&state.team, job->stream->name, "gave");
+    free_arrays(&state.arrays);
+    return exit_code;
 }

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "workload.hpp"
+#include "task_program.hpp"
 
 static const size_t page = 4096;
 static size_t spread;

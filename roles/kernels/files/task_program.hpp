@@ -4,8 +4,8 @@
  * program; with several, each team works on its own part, in its own node's memory, and reads of
  * others' parts only what the algorithm cannot do without.
  */
-#ifndef CHAOSITY_WORKLOAD_HPP
-#define CHAOSITY_WORKLOAD_HPP
+#ifndef CHAOSITY_TASK_PROGRAM_HPP
+#define CHAOSITY_TASK_PROGRAM_HPP
 
 #include <cstddef>
 #include <cstdint>

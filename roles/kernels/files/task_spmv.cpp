@@ -13,7 +13,7 @@
 #include <cmath>
 #include <tbb/parallel_for.h>
 
-#include "workload.hpp"
+#include "task_program.hpp"
 
 namespace {
 

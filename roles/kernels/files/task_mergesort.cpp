@@ -12,7 +12,7 @@
 #include <tbb/parallel_for.h>
 #include <tbb/parallel_invoke.h>
 
-#include "workload.hpp"
+#include "task_program.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
  */
 #include <tbb/parallel_for.h>
 
-#include "workload.hpp"
+#include "task_program.hpp"
 
 namespace {
 
