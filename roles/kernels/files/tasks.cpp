@@ -3,8 +3,8 @@
  * chaosity-tasks: how much a runtime that knows the nodes gains over one that does not, by one set
  * of task-parallel programs (document 004, there on Cilk).
  *
- * task_stencil.cpp and its like have the programs, teams.cpp the runtimes, ledger.cpp the indicator of locality,
- * repeat.cpp the course of a run.
+ * task_stencil.cpp and its like have the programs, teams.cpp the runtimes, ledger.cpp the indicator
+ * of locality, repeat.cpp the course of a run.
  *
  * Where a program that knows of no nodes has its data is chance: whoever touches a page first.
  * Document 004's lay on one node, written there by one thread; then the share of local accesses is
