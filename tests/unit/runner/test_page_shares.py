@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,10 +87,7 @@ def test_what_settles_is_looked_at_again_before_it_is_stopped(
 ):
     """The first look sees all on node 0, any later one has them moved to node 1."""
     looks = iter([{"0": 4096}] + [{"1": 4096}] * 99)
-    seen = SimpleNamespace(
-        memory_by_node=lambda *_: next(looks), process_threads=process.placement.process_threads
-    )
-    monkeypatch.setattr(process, "placement", seen)
+    monkeypatch.setattr(process.placement, "memory_by_node", lambda *_: next(looks))
     [spec] = make_point()["loads"]
     spec["placement"] |= {"settles": settles}
     load = process.Load(spec, tmp_path)
