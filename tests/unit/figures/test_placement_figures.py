@@ -13,8 +13,9 @@ from chaosity.benchmarks.template import Benchmark
 from chaosity.config import load_experiment, read_config
 from chaosity.design.elements import Elements
 from chaosity.design.expand import Expansion
+from chaosity.design.relative import with_references
 from chaosity.figures import draw
-from chaosity.store.tidy import COLUMNS, Outcome, rows_of_outcome
+from chaosity.store.tidy import COLUMNS, Outcome, rows_of_outcome, rows_of_ratios
 from chaosity.topology import discover
 from chaosity.weights import contended_matrix
 
@@ -54,15 +55,22 @@ def measured(elements):
             {**config, "stopping": stopping},
             lambda _, workers: {node: 2.0 if node in workers else 1.0 for node in range(8)},
         )
-        points = expansion.points(load_experiment(name))
+        document = load_experiment(name)
+        points = with_references(document, expansion.points(document), expansion.choices.notes)
         assert expansion.notes == []
-        rows = []
+        rows, outcomes = [], {}
         for point in points:
             told = {"host": "milan", "configuration": "nps4", **point}
             values = {load["name"]: dict(made_up(load, len(point["loads"])))
                       for load in point["loads"]}  # fmt: skip
+            outcome = Outcome("valid", readings=values)
+            outcomes[name, point["point"]] = [outcome, outcome]
             for replicate in (1, 2):
-                rows += rows_of_outcome(told, replicate, Outcome("valid", values=values))
+                rows += rows_of_outcome(told, replicate, outcome)
+        for point in points:
+            told = {"host": "milan", "configuration": "nps4", **point}
+            for replicate in (1, 2):
+                rows += rows_of_ratios(told, replicate, outcomes)
         return points, pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
     return measure
@@ -71,16 +79,11 @@ def measured(elements):
 def made_up(load, loads):
     """Values by metric: a path gets less of far nodes and the more workers there are."""
     for metric, source in load["metrics"].items():
+        value = 1e9 * (1 + len(load["target"]["nodes"]))
         if "by_node" in source:
-            yield (
-                metric,
-                {
-                    node: 20e9 / place["distance"] / loads
-                    for node, place in load["target"]["by_node"].items()
-                },
-            )
-        else:
-            yield metric, 1e9 * (1 + len(load["target"]["nodes"]))
+            by_node = load["target"]["by_node"].items()
+            value = {node: 20e9 / place["distance"] / loads for node, place in by_node}
+        yield metric, (value, None)
 
 
 def drawn(name, table, folder):
