@@ -43,7 +43,7 @@ struct filling {
     int array;
 };
 
-static void fill(void *context, size_t from, size_t count) {
+static void write_piece(void *context, size_t from, size_t count) {
     const struct filling *filling = context;
     write_contents(filling->arrays->stream, filling->part, filling->array, from, count);
 }
@@ -53,6 +53,6 @@ void touch_part(const struct arrays *arrays, int thread) {
     for (int array = 0; array < arrays->stream->arrays; array++) {
         struct stretch stretch = {part->array[array], sizeof(double), 0, part->elements};
         struct filling filling = {arrays, part, array};
-        fill_stretch(&arrays->mapping, stretch, fill, &filling);
+        fill_stretch(&arrays->mapping, stretch, write_piece, &filling);
     }
 }
