@@ -1,12 +1,13 @@
 """A program whose speed depends on where the kernel has its pages, by a formula, on any machine.
 
-    imagined_machine.py BANDWIDTHS LATENCIES [SECONDS [MEBIBYTES [SCALE]]]
+    imagined_machine.py BANDWIDTHS LATENCIES [SECONDS [MEBIBYTES [SCALE]]] [barrier]
 
 Each pass takes the time of an imagined machine with these bandwidths and latencies by node, both
 lists with a number a node: the slowest node's share over its bandwidth, and the mean latency by
 shares. It asks the kernel for the shares, sleeps so long, and prints a sample. So the best
 placement is known from the formula, and reached only if pages are really moved. Standard library
-alone. SCALE is how many seconds a pass of time 1 by the formula takes.
+alone. SCALE is how many seconds a pass of time 1 by the formula takes. With `barrier` it waits for
+a line once it is ready.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ def say(**what: object) -> None:
 
 
 def main() -> None:
-    bandwidths, latencies = numbers(sys.argv[1]), numbers(sys.argv[2])
-    seconds, mebibytes, scale = map(float, (*sys.argv[3:], *DEFAULTS[len(sys.argv) - 3 :]))
+    waits = sys.argv[-1] == "barrier"
+    given = sys.argv[1 : -1 if waits else None]
+    bandwidths, latencies = numbers(given[0]), numbers(given[1])
+    seconds, mebibytes, scale = map(float, (*given[2:], *DEFAULTS[len(given) - 2 :]))
     size = int(mebibytes) << 20
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_NOHUGEPAGE)  # which also keeps the kernel from joining mappings
@@ -60,6 +63,8 @@ def main() -> None:
         memory[offset] = 1
     address = f"{ctypes.addressof(ctypes.c_char.from_buffer(memory)):x}"
     say(event="ready", mapping=address)
+    if waits and not sys.stdin.readline():
+        return
     until = time.monotonic() + seconds
     passes = 0
     while time.monotonic() < until:

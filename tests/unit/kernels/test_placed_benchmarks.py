@@ -10,7 +10,8 @@ import pytest
 
 from chaosity.benchmarks import Benchmark
 from chaosity.config import load_benchmark
-from chaosity.runner import progress, verify
+from chaosity.runner import progress, values, verify
+from chaosity.runner.extract import ExtractionError, number
 
 pytestmark = pytest.mark.real
 
@@ -68,6 +69,16 @@ def test_pages_elsewhere_than_wanted_show(
 ):
     one = ran(load("chaosity_workload", "triad", cpu, node), workload.parent, report)
     assert failed(one) == ([] if right else ["one: shares of the pages"])
+
+
+def test_where_the_search_ended_is_a_metric_that_may_be_missing(cpu: str, node: int):
+    one = load("chaosity_workload", "triad", cpu, node)
+    assert "--settle" in one["command"]
+    dwp = one["metrics"]["dwp"]
+    assert values.may_be_unmeasured(dwp)
+    assert number(dwp, {"place.json": json.dumps({"dwp": 0.0})}) == 0.0
+    with pytest.raises(ExtractionError, match="gave no value"):
+        number(dwp, {"place.json": json.dumps({"dwp": None})})
 
 
 def test_contended_paths_do_what_their_file_asks(paths: Path, cpus: str, node: int):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -77,6 +78,45 @@ class Kernel:
             timeout=60,
             check=False,
         )
+
+
+def placed_point(command: list[str], seconds: float, **load: Any) -> dict[str, Any]:
+    """A point for the runner with one load, an imagined machine of 16 MiB on node 0.
+
+    Args:
+        command: that places it; its report is to be placed.json.
+        seconds: how long it is measured.
+        load: what is different from a load that is spawned.
+    """
+    whole = {
+        "name": "program",
+        "role": "program",
+        "initiator": {"cpus": "0", "nodes": [0]},
+        "target": {"nodes": [0]},
+        "command": command,
+        "files": {},
+        "environment": {},
+        "needs": {"program": "python3"},
+        "start": "spawn",
+        "stop": {"by": "runner", "signal": "TERM", "exit": [128 + signal.SIGTERM]},
+        "progress": {
+            "event": "sample", "begin": "begin_ns", "end": "end_ns", "amount": "passes",
+            "time_scale": 1e-9,
+        },
+        "metrics": {"passes_per_second": {"progress": True}},
+        "valid": [],
+        "memory_bytes": 16 << 20,
+        "placement": {"cpus": "0", "memory_nodes": [0], "mapping": "mapping"},
+        **load,
+    }  # fmt: skip
+    return {
+        "point": "placed",
+        "experiment": "placed",
+        "orders": [1],
+        "loads": [whole],
+        "stopping": {"relative_precision": None, "min_seconds": seconds, "max_seconds": seconds},
+        "timeout_seconds": 60,
+    }
 
 
 def soon(true: Callable[[], Any], seconds: float = 10.0) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from kernel_files import WEIGHTS, report, soon
+from kernel_files import WEIGHTS, placed_point, report, soon
 
 from chaosity.cli import chaosity
 from chaosity.cli.place import shares, whole_parser
@@ -330,35 +330,8 @@ def test_all_that_is_started_is_on_the_units_asked_for(kernel):
 def test_the_runner_measures_a_program_that_is_placed(kernel):
     """Its threads, its mapping and its samples are the program's own, seen through the placer."""
     program = (sys.executable, IMAGINED, "1", "1", "60", "16")
-    load = {
-        "name": "program",
-        "role": "program",
-        "initiator": {"cpus": "0", "nodes": [0]},
-        "target": {"nodes": [0]},
-        "command": kernel.command("--cpus", "0", "--report", "placed.json", "--", *program),
-        "files": {},
-        "environment": {},
-        "needs": {"program": "python3"},
-        "start": "spawn",
-        "stop": {"by": "runner", "signal": "TERM", "exit": [128 + signal.SIGTERM]},
-        "progress": {
-            "event": "sample", "begin": "begin_ns", "end": "end_ns", "amount": "passes",
-            "time_scale": 1e-9,
-        },
-        "metrics": {"passes_per_second": {"progress": True}},
-        "valid": [],
-        "memory_bytes": 16 << 20,
-        "placement": {"cpus": "0", "memory_nodes": [0], "mapping": "mapping"},
-    }  # fmt: skip
-    point = {
-        "point": "placed",
-        "experiment": "placed",
-        "orders": [1],
-        "loads": [load],
-        "stopping": {"relative_precision": None, "min_seconds": 3, "max_seconds": 3},
-        "timeout_seconds": 60,
-    }
-    record = measured(point, 1)
+    command = kernel.command("--cpus", "0", "--report", "placed.json", "--", *program)
+    record = measured(placed_point(command, seconds=3), 1)
     assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
     seen = {one["name"]: one["passed"] for one in record["verdict"]["checks"]}
     assert seen["program: threads"] is True

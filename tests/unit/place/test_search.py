@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from chaosity.place.search import Rate, Search
+from chaosity.place.search import Rate, Search, TimeUpError
 from chaosity.place.shares import towards_workers
 from imagined_machine import pass_time
 
@@ -116,3 +116,16 @@ def test_a_program_that_ends_leaves_what_was_measured():
         search.run()
     assert not search.settled
     assert search.best.dwp == pytest.approx(0.3)
+
+
+def test_without_time_for_more_it_stays_at_the_best_so_far():
+    machine = Machine({dwp: 1.0 + dwp for dwp in GRID}, 0.001, 1)
+
+    def runs_out() -> Rate:
+        if machine.now > 0.35:
+            raise TimeUpError
+        return machine.rate()
+
+    search = Search(runs_out, machine.move_to)
+    assert search.run() == machine.now == pytest.approx(0.3)
+    assert not search.settled

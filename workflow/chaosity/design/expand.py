@@ -22,6 +22,8 @@ from chaosity.topology.model import OpenclDevice
 SETUP_BYTES_PER_SECOND = 4e9
 # Starting tools, reading back placement, writing the record.
 SETUP_SECONDS = 0.3
+# A search of the best placement takes some ten seconds before its load counts as ready, 60 at most.
+SETTLING_SECONDS = 10.0
 # A point that takes this much longer than its stopping rule allows hangs.
 TIMEOUT_SECONDS = 120.0
 # Arrays are whole huge pages, so that none shares a page with another.
@@ -137,7 +139,8 @@ class Expansion:
                 "cpus": format_cpu_list(cpus_of(one)),
                 **placement_facts(target),
             },
-            "seconds": benchmark.seconds(rule, context),
+            "seconds": benchmark.seconds(rule, context)
+            + (SETTLING_SECONDS if target.settles else 0.0),
         }
 
     def by_node(self, benchmark: Benchmark, initiator: Initiator, target: Target) -> dict[str, Any]:

@@ -26,7 +26,8 @@ class Policy:
     Attributes:
         over_all: whether pages may lie on every memory node; else on the workers' own alone.
         shares: "uniform", the name of measured weights, or None where the kernel decides.
-        settles: whether pages are moved while the program runs.
+        settles: whether pages are moved while the program runs, so that where they end is not known
+            beforehand.
     """
 
     over_all: bool
@@ -44,8 +45,8 @@ POLICIES = {
     # What the slowest worker gets from each node alone, and with all workers at once.
     "canonical": Policy(over_all=True, shares="canonical"),
     "canonical_contended": Policy(over_all=True, shares="canonical_contended"),
-    # BWAP: from the canonical weights the search goes on while the program runs; and the same
-    # without them.
+    # BWAP: from the canonical weights on, the best place is searched while the program runs, before
+    # it is measured; and the same without them.
     "bwap": Policy(over_all=True, shares="canonical", settles=True),
     "bwap_uniform": Policy(over_all=True, shares=UNIFORM, settles=True),
 }

@@ -37,6 +37,9 @@ def parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
         help="how shares are enforced: by the kernel's weights, or page by page")  # fmt: skip
     add("--search", action="store_true",
         help="move pages towards the workers while it runs, as long as that helps")  # fmt: skip
+    add("--settle", action="store_true",
+        help="PROGRAM says that it is ready and waits for a line: open its barrier, search or let "
+        "the kernel move pages, and only then pass its ready line on")  # fmt: skip
     add("--rate", default="samples", metavar="SOURCE",
         help="for the search: samples[=KEY] (JSON lines), lines=REGEX or instructions")  # fmt: skip
     add("--report", type=Path, metavar="FILE", help="for what was done and seen, as JSON")
@@ -72,6 +75,7 @@ def request(given: argparse.Namespace) -> Request:
         cpus=frozenset(numbers(given.cpus, "--cpus")) if given.cpus is not None else None,
         method=given.method,
         search=given.search,
+        settle=given.settle,
         rate=given.rate,
         report=given.report,
         root=given.root,

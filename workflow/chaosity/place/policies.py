@@ -45,6 +45,8 @@ class Request:
         cpus: processing units; None: all of the workers.
         method: one of `METHODS`.
         search: whether to look for the best data-to-worker proximity while it runs.
+        settle: whether to do that, or wait for the kernel's moves, before others hear that the
+            program is ready, which waits at a barrier.
         rate: where its rate is read, see `rates.source`.
         report: file for what was done and seen.
         root: folder that holds `proc` and `sys`.
@@ -57,6 +59,7 @@ class Request:
     cpus: frozenset[int] | None = None
     method: str = AUTO
     search: bool = False
+    settle: bool = False
     rate: str = "samples"
     report: Path | None = None
     root: Path = settings.ROOT
@@ -74,6 +77,7 @@ class Plan:
         cpus: on which the program runs.
         settings: of the kernel, see `runner.settings`.
         search: whether to look for the best data-to-worker proximity while it runs.
+        settle: whether the program's placement settles before others hear that it is ready.
         moves: whether pages that lie elsewhere are moved.
     """
 
@@ -84,6 +88,7 @@ class Plan:
     cpus: frozenset[int]
     settings: dict[str, str]
     search: bool
+    settle: bool
     moves: bool
 
 
@@ -115,6 +120,7 @@ def plan(request: Request) -> Plan:
             )
     return Plan(
         wanted, method, mode, nodes, cpus, kernel_settings(request, wanted, method), search,
+        settle=request.settle and (search or request.policy == AUTONUMA),
         moves=wanted is not None and (search or request.method != WEIGHTED),
     )  # fmt: skip
 

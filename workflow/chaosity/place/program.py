@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pty
 import selectors
@@ -18,6 +17,8 @@ from typing import Any
 
 from chaosity.errors import UserError
 from chaosity.place import calls
+from chaosity.place.events import ready_event
+from chaosity.place.gate import STANDARD_INPUT, Gate, Phase
 
 # Those that a program may act upon; SIGKILL cannot be passed on, so the program dies with us.
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
@@ -34,6 +35,7 @@ class Program:
         mode: the kernel's memory policy for it, see `calls`.
         nodes: of that policy.
         by_line: have it write each line at once, as C programs do on a terminal alone.
+        gate: for one that waits at a barrier and is to settle before anybody hears of it.
     """
 
     def __init__(
@@ -42,12 +44,13 @@ class Program:
         mode: int,
         nodes: Collection[int],
         by_line: bool,
+        gate: Gate | None = None,
     ) -> None:
-        self.command, self.mode, self.nodes = command, mode, nodes
+        self.command, self.mode, self.nodes, self.gate = command, mode, nodes, gate
         # A terminal's input goes to its foreground group alone, so the program stays in it.
         self.own_group = not sys.stdin.isatty()
         self.by_line = by_line or sys.stdout.isatty()
-        self.at_ready: Callable[[str], None] | None = None
+        self.at_ready: Callable[[str | None], None] | None = None
         self.listeners: list[Callable[[str, float], None]] = []
         self.status: int | None = None
         self._rest = b""
@@ -62,6 +65,7 @@ class Program:
         try:
             self.process = subprocess.Popen(
                 self.command,
+                stdin=self.gate.reading if self.gate else None,
                 stdout=writing,
                 preexec_fn=self._prepare,
                 close_fds=False,  # what we were given, such as a lock, is the program's too
@@ -73,9 +77,13 @@ class Program:
             raise UserError(f"cannot be prepared: {error}", self.command[0]) from None
         finally:
             os.close(writing)
+            if self.gate:
+                os.close(self.gate.reading)
         self.output: int | None = reading
         self.ended = os.pidfd_open(self.process.pid)
-        self.selector = selectors.DefaultSelector()
+        self.selector = selectors.PollSelector()  # epoll refuses files, such as /dev/null as input
+        if self.gate:
+            self.selector.register(STANDARD_INPUT, selectors.EVENT_READ)
         self.selector.register(self.output, selectors.EVENT_READ)
         self.selector.register(self.ended, selectors.EVENT_READ)
         for name in _PASSED_ON:
@@ -100,6 +108,10 @@ class Program:
         calls.set_mempolicy(self.mode, self.nodes)
 
     def _pass_on(self, number: int, _frame: Any) -> None:
+        self.send(number)
+
+    def send(self, number: int) -> None:
+        """Send a signal to the program, and to what it has started where that is possible."""
         with contextlib.suppress(ProcessLookupError):
             if self.own_group:
                 os.killpg(self.process.pid, number)
@@ -111,8 +123,16 @@ class Program:
         """Its process group, None when that is ours."""
         return self.process.pid if self.own_group else None
 
+    @property
+    def at_barrier(self) -> bool:
+        """Whether it waits at a barrier that is ours to open."""
+        return self.gate is not None and self.gate.phase is Phase.REACHED
+
     def pump(self, seconds: float) -> bool:
-        """Pass output on for some time; returns whether the program still runs after it."""
+        """Pass output on for some time; returns whether the program still runs after it.
+
+        It returns early when the program has come to a barrier that is ours to open.
+        """
         limit = time.monotonic() + seconds
         while self.status is None:
             left = limit - time.monotonic()
@@ -122,9 +142,23 @@ class Program:
                 self._relay()
             elif self.ended in ready:
                 self._finish()
-            if left <= 0.0:
+            if self.gate and STANDARD_INPUT in ready and self.status is None:
+                self._hear(self.gate)
+            if left <= 0.0 or self.at_barrier:
                 break
         return self.status is None
+
+    def _hear(self, gate: Gate) -> None:
+        """Listen to whoever is to release the program; end of input means stop."""
+        if gate.hear(time.monotonic_ns()):
+            self.send(signal.SIGTERM)
+        if not gate.listens:
+            self.selector.unregister(STANDARD_INPUT)
+
+    def settled(self) -> None:
+        """Let others hear that it is ready."""
+        if self.gate and self.status is None:
+            self._write(self.gate.settled(time.monotonic_ns()))
 
     def _finish(self) -> None:
         """Collect the status; what is still in the pipe has been passed on."""
@@ -132,7 +166,9 @@ class Program:
         self.status = 128 - code if code < 0 else code  # as shells tell a signal
         if self.output is not None:
             self._pass(self._rest)
-            self._close()
+        if self.gate:
+            self._write(self.gate.ended())
+        self._close()
         self.selector.close()
 
     def _close(self) -> None:
@@ -156,36 +192,29 @@ class Program:
         for line in lines:
             self._line(line.decode(errors="replace"))
             self._pass(line + b"\n")
-        if rest and not rest.startswith(b"{") and not self.listeners:
+        kept = self.listeners or (self.gate and self.gate.keeps)
+        if rest and not rest.startswith(b"{") and not kept:
             self._pass(rest)
             rest = b""
         self._rest = rest
 
     def _line(self, line: str) -> None:
-        mapping = ready_mapping(line) if self.at_ready else None
-        if mapping and self.at_ready:
-            self.at_ready(mapping)
+        ready = ready_event(line) if self.at_ready else None
+        if ready and self.at_ready:
+            self.at_ready(ready.get("mapping"))
         for listener in self.listeners:
             listener(line, time.monotonic())
 
-    def _pass(self, data: bytes) -> None:
+    def _pass(self, line: bytes) -> None:
+        self._write(self.gate.passes(line) if self.gate and line else line)
+
+    def _write(self, data: bytes) -> None:
         """Write to our standard output; when nobody reads it any more, nobody reads the program."""
         try:
             while data:
                 data = data[os.write(1, data) :]
         except OSError:
             self._close()
-
-
-def ready_mapping(line: str) -> str | None:
-    """The address of the memory that a program names in the line that says that it is ready."""
-    if '"ready"' not in line or not line.startswith("{"):
-        return None
-    try:
-        document = json.loads(line)
-    except ValueError:
-        return None
-    return document.get("mapping") if document.get("event") == "ready" else None
 
 
 def refuse_missing(command: Sequence[str]) -> None:

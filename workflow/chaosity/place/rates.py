@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import json
+import math
 import os
 import re
 import time
@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from chaosity.errors import UserError
 from chaosity.place import calls
-from chaosity.place.search import Rate
+from chaosity.place.events import sample_event
+from chaosity.place.search import Rate, TimeUpError
 from chaosity.runner import progress
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
@@ -61,10 +62,10 @@ class Samples:
 
     def line(self, text: str, now: float) -> None:
         """Take a line; `now` does not matter, since samples carry their times."""
-        if '"sample"' not in text or not text.startswith("{"):
+        found = sample_event(text)
+        if found is None:
             return
         try:
-            found = json.loads(text)
             begin, end = (found[name] * 1e-9 for name in _TIMES)
             key = self.key or next(name for name, value in found.items() if _amount(name, value))
             self.series.append((begin, end, float(found[key])))
@@ -171,16 +172,21 @@ class Meter:
     Attributes:
         source: what is read.
         pump: lets the program go on for some seconds; False when it has ended.
+        until: when there is no more time, by CLOCK_MONOTONIC in seconds.
+        gave: whether it has given a rate before.
     """
 
     source: Source
     pump: Callable[[float], bool]
+    until: float = math.inf
+    gave: bool = False
 
     def __call__(self) -> Rate:
         """The rate over a stretch from now that is long enough for its noise.
 
         Raises:
             EndedError: the program ended before.
+            TimeUpError: there is no more time.
             NoRateError: it reports nothing, or too seldom.
         """
         began = time.monotonic()
@@ -190,14 +196,18 @@ class Meter:
             if not self.pump(READ_SECONDS):
                 raise EndedError
             self.source.poll()
-            passed = time.monotonic() - began
+            now = time.monotonic()
+            passed = now - began
             inside = [one for one in self.source.series if one[0] >= began]
             if passed >= SHORTEST and inside:
                 begin, end = progress.span([inside])
                 width = progress.relative_half_width([inside], begin, end)
                 if width is not None and (width <= PRECISION or passed >= LONGEST):
+                    self.gave = True
                     return Rate(progress.rate([inside], begin, end), width, passed)
-            if passed >= HOPELESS_SECONDS:
+            if now >= self.until and self.gave:
+                raise TimeUpError
+            if passed >= HOPELESS_SECONDS or now >= self.until:
                 raise NoRateError(
                     f"the program reported {len(inside)} times in {passed:.0f} s, and a rate with "
                     "an interval takes 20: let it report more often, or take --rate lines=REGEX or "

@@ -24,6 +24,10 @@ SURELY = 2.0
 PATIENCE = 2
 
 
+class TimeUpError(Exception):
+    """There is no time for another rate."""
+
+
 @dataclass(frozen=True)
 class Rate:
     """How fast the program went over a stretch.
@@ -81,7 +85,7 @@ class Search:
     """A search; what it has found so far can be read when it is broken off.
 
     Args:
-        rate: measures the program where it is now.
+        rate: measures the program where it is now; a `TimeUpError` of it ends the search.
         move_to: moves its pages to a data-to-worker proximity.
         step: from one proximity to the next.
     """
@@ -96,7 +100,16 @@ class Search:
         self.settled = False
 
     def run(self) -> float:
-        """Search, and leave the program at the best proximity, which is returned."""
+        """Search, and leave the program at the best proximity found, which is returned."""
+        try:
+            self._climb()
+            self.settled = True
+        except TimeUpError:
+            pass  # the best so far, then, which nobody knows to be the best of all
+        self._go(self.best.dwp if self.best else 0.0)
+        return self.now
+
+    def _climb(self) -> None:
         self.best = self._measure(Step(0.0))
         stale = 0
         for number in range(1, round(1.0 / self.step) + 1):
@@ -108,9 +121,6 @@ class Search:
                 stale += 1
             if found < 0 or stale == PATIENCE:
                 break
-        self._go(self.best.dwp)
-        self.settled = True
-        return self.best.dwp
 
     def _compare(self, tried: Step) -> int:
         """Whether a step is clearly better or worse than the best, measured again in doubt.

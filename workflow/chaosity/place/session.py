@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -10,11 +11,14 @@ from typing import Any
 
 from chaosity.errors import UserError
 from chaosity.place import pages, policies, rates
+from chaosity.place.gate import Gate, Phase
 from chaosity.place.policies import Plan, Request
 from chaosity.place.program import Program, refuse_missing
 from chaosity.place.search import Search
+from chaosity.place.settling import Settling
 from chaosity.place.shares import largest_departure, shares_text, towards_workers
 from chaosity.records import write_atomically
+from chaosity.runner import run as runner
 from chaosity.runner import settings
 
 # A node's share of all pages may be off by this much.
@@ -28,6 +32,9 @@ FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 5.0
 LOOKING_SHARE = 0.02
 # Memory that has grown by less than this between two looks is all there: the search can begin.
 GROWTH = 0.02
+# A search that others wait for ends by then: half of what the runner gives a load for getting
+# ready; the other half is for touching the memory and for moves.
+SETTLE_SECONDS = runner.READY_SECONDS / 2
 # Exit status when the program ended well and its pages were not where they should be.
 NOT_PLACED = 3
 
@@ -44,13 +51,16 @@ class Session:
     def __init__(self, request: Request, plan: Plan, held: settings.Held) -> None:
         self.request, self.plan, self.held = request, plan, held
         by_line = plan.search and request.rate.startswith(rates.LINES)
-        self.program = Program(request.command, plan.mode, plan.nodes, by_line)
+        gate = Gate() if plan.settle else None
+        self.program = Program(request.command, plan.mode, plan.nodes, by_line, gate)
         self.wanted = plan.wanted
         self.mapping: str | None = None
         self.bytes_by_node: dict[int, int] = {}
         self.moved = 0
         self.cost = 0.0  # of the latest look, in seconds of a processor
         self.search: Search | None = None
+        self.search_seconds = 0.0
+        self.settling: Settling | None = None
         self.why_no_search: str | None = None
         self.searchable = True
 
@@ -64,15 +74,17 @@ class Session:
             self.follow(searching=True)
         self.follow()
         if self.plan.search and not self.search:
-            self.why_no_search = "the program ended before its memory was all there"
+            what = "it was ready" if self.plan.settle else "its memory was all there"
+            self.why_no_search = f"the program ended before {what}"
         self.report()
         return self.answer()
 
-    def ready(self, mapping: str) -> None:
+    def ready(self, mapping: str | None) -> None:
         """The program waits with its memory touched: place that before anybody hears of it."""
-        self.mapping = mapping
-        self.look()
-        self.report()
+        if mapping or self.plan.settle:
+            self.mapping = mapping
+            self.look()
+            self.report()
 
     def follow(self, searching: bool = False) -> None:
         """Look after the pages until the program ends, or until they are all there to search."""
@@ -81,16 +93,49 @@ class Session:
             source = rates.source(self.request.rate, self.program.process.pid)
             self.program.listeners.append(source.line)
         while self.program.pump(delay):
+            if self.program.at_barrier:
+                self.settle(source if searching else None)
+                if searching:
+                    return
             if self.mapping and not searching and self.wanted is not None:
                 delay = LONGEST_LOOK_SECONDS  # its memory is all there, and was judged
                 continue
             before = sum(self.bytes_by_node.values())
             self.look()
             now = sum(self.bytes_by_node.values())
-            if searching and now and (self.mapping or now - before <= GROWTH * now):
-                return self.find(source)
+            there = self.mapping or now - before <= GROWTH * now
+            if searching and now and there and self.runs_already(source):
+                self.find(source)
+                return
             delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
-        return None
+
+    def runs_already(self, source: rates.Source) -> bool:
+        """Whether it waits at no barrier of ours, so that it is searched as it runs."""
+        gate = self.program.gate
+        if gate is not None and source.series:
+            gate.leave_alone()  # it reports though nobody has heard that it is ready
+        return gate is None or gate.phase is Phase.LEFT_ALONE
+
+    def settle(self, source: rates.Source | None) -> None:
+        """Have the program run until its placement has settled; then others hear that it is ready.
+
+        Args:
+            source: of its rate, for a search; None: the kernel moves the pages.
+        """
+        assert self.program.gate is not None
+        self.program.gate.open()
+        if source is not None:
+            self.find(source, time.monotonic() + SETTLE_SECONDS)
+        else:
+            self.settling = Settling()
+            self.settling.wait(self.program.pump, self.look_again)
+            self.report()
+        self.program.settled()
+
+    def look_again(self) -> dict[int, float]:
+        """The share of each node now."""
+        self.look()
+        return self.seen
 
     def look(self) -> None:
         """See where the pages are, and move those that must be moved."""
@@ -111,18 +156,27 @@ class Session:
             after = pages.total(pages.areas(self.program.process.pid, self.mapping))
             self.bytes_by_node = after or seen
 
-    def find(self, source: rates.Source) -> None:
-        """Search the best data-to-worker proximity."""
-        meter = rates.Meter(source, self.program.pump)
+    def find(self, source: rates.Source, until: float = math.inf) -> None:
+        """Search the best data-to-worker proximity.
+
+        Args:
+            source: of the program's rate.
+            until: when to stay at the best so far, by CLOCK_MONOTONIC in seconds.
+        """
+        began = time.monotonic()
+        meter = rates.Meter(source, self.program.pump, until)
         self.search = Search(meter, self.move_to)
         try:
             self.search.run()
+            if not self.search.settled:
+                self.why_no_search = f"cut short after {until - began:.0f} s, at the best so far"
         except rates.EndedError:
             self.why_no_search = "the program ended before the search did"
         except (rates.NoRateError, UserError) as error:
             self.why_no_search, self.searchable = str(error), False
         finally:
             self.program.listeners.clear()
+            self.search_seconds = time.monotonic() - began
         self.report()
 
     def move_to(self, dwp: float) -> None:
@@ -194,11 +248,13 @@ class Session:
                 for dwp, rate in steps
             ],
             "search": {
+                "seconds": self.search_seconds,
                 "settled": bool(self.search and self.search.settled),
                 "reason": self.why_no_search,
             }
             if self.plan.search
             else None,
+            "settling": vars(self.settling) if self.settling else None,
             "settings": self.held.report(),
             "exit_status": self.program.status,
         }

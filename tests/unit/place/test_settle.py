@@ -1,0 +1,301 @@
+"""Programs that settle before others hear that they are ready: real ones, in every phase."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernel_files import Kernel, placed_point, report, soon
+
+from chaosity.place import settling
+from chaosity.place.gate import Gate, Phase
+from chaosity.place.session import SETTLE_SECONDS
+from chaosity.place.settling import Settling
+from chaosity.runner import placement, process, values
+from chaosity.runner.run import READY_SECONDS
+from chaosity.runner.run import run as measured
+
+IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
+# Waits at a barrier as the kernels do; the file named first tells when it was passed, and by whom.
+PROGRAM = """
+import json, os, pathlib, signal, sys, time
+def say(**what):
+    print(json.dumps(what), flush=True)
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+keep = b"x" * (8 << 20)
+how = sys.argv[2]
+if how != "unready":
+    say(event="ready")
+    if not sys.stdin.readline():
+        stop.append(1)
+pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()}\\n")
+passes = 0
+while not stop:
+    begin = time.monotonic_ns()
+    time.sleep(0.002)
+    passes += 1
+    if how != "mute":
+        say(event="sample", begin_ns=begin, end_ns=time.monotonic_ns(), passes=1)
+say(event="done", passes=passes)
+"""
+QUICK = "rates.SHORTEST, rates.LONGEST = 0.02, 0.1"
+ENDLESS = "rates.LONGEST, rates.PRECISION = 1e9, 0.0"
+HASTY = "rates.LONGEST, rates.PRECISION, session.SETTLE_SECONDS = 0.2, 0.0, 1.0"
+MAIN = """
+import sys
+from chaosity.place import rates, session, settling
+from chaosity.place.__main__ import main
+{}
+main(sys.argv[1:])
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nodes() -> None:
+    if placement.memory_by_node(os.getpid()) is None:
+        pytest.skip("this kernel has no numa_maps")
+
+
+def command(kernel: Kernel, constants: str, *arguments: str, policy: str = "bwap_uniform"):
+    """The command line of chaosity-place with other constants."""
+    given = kernel.arguments("--settle", *arguments, policy=policy)
+    return [sys.executable, "-c", MAIN.format(constants), *given]
+
+
+class Settles:
+    """A program that waits at a barrier, while chaosity-place runs it."""
+
+    def __init__(self, kernel: Kernel, folder: Path, constants: str, how: str, policy: str) -> None:
+        self.path, self.mark = folder / "report.json", folder / "mark"
+        program = (sys.executable, "-c", PROGRAM, str(self.mark), how)
+        given = ("--report", str(self.path), "--", *program)
+        self.process = subprocess.Popen(
+            command(kernel, constants, *given, policy=policy),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def opened(self) -> int:
+        """Wait until it runs; returns its process."""
+        return int(soon(lambda: self.mark.exists() and self.mark.read_text().endswith("\n")
+                        and self.mark.read_text()))  # fmt: skip
+
+    def event(self) -> dict:
+        return json.loads(self.process.stdout.readline())
+
+    def ended(self) -> tuple[int, list[str], dict]:
+        """End its input; returns exit status, the rest of the events' names, and the report."""
+        self.process.stdin.close()
+        names = [json.loads(line)["event"] for line in self.process.stdout]
+        return self.process.wait(20), names, report(self.path)
+
+
+@pytest.fixture
+def start(kernel, tmp_path):
+    """Starts a program; what is left of it is killed."""
+    started = []
+
+    def settles(constants: str, how: str = "", policy: str = "bwap_uniform") -> Settles:
+        started.append(Settles(kernel, tmp_path, constants, how, policy))
+        return started[-1]
+
+    yield settles
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+
+
+def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
+    """Its barrier is passed by the runner's line alone, though the program ran for a second."""
+    released = []
+    release = process.Load.release
+    monkeypatch.setattr(
+        process.Load, "release",
+        lambda load: (released.append(process.time.monotonic_ns()), release(load)),
+    )  # fmt: skip
+    program = (sys.executable, IMAGINED, "1", "1", "60", "16", "0.001", "barrier")
+    given = ("--cpus", "0", "--report", "place.json", "--", *program)
+    dwp = {"in": "place.json", "json": "dwp", "optional": True, "may_be_zero": True}
+    metrics = {"passes_per_second": {"progress": True}, "dwp": dwp}
+    load = {"start": "barrier", "metrics": metrics}
+    record = measured(placed_point(command(kernel, QUICK, *given), 0.5, **load), 1)
+    assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
+    outputs = record["loads"][0]["outputs"]
+    ready, *rest = [json.loads(line) for line in outputs["stdout"].splitlines()]
+    assert ready["event"] == "ready"
+    assert {line["event"] for line in rest} == {"sample"}
+    assert all(line["begin_ns"] >= released[0] for line in rest)
+    # It ran before, and whoever looks at rates sees none of that.
+    found = json.loads(outputs["place.json"])
+    assert found["search"]["settled"] is True
+    assert 0.1 < found["search"]["seconds"] < READY_SECONDS
+    assert found["exit_status"] == 128 + signal.SIGTERM  # the last report, and it is whole
+    assert values.of_record(record)["program"]["dwp"] == found["dwp"]
+
+
+@pytest.mark.parametrize("how", ["stop", "end of input"])
+def test_what_is_stopped_while_it_is_searched_never_was_ready(start, how):
+    run = start(ENDLESS)
+    run.opened()
+    if how == "stop":
+        run.process.terminate()
+    status, names, found = run.ended()  # which ends its input
+    assert (status, names) == (0, ["done"])
+    assert found["exit_status"] == 0
+    assert found["search"]["settled"] is False
+    assert found["search"]["reason"] == "the program ended before the search did"
+
+
+def test_a_crash_while_it_is_searched_is_the_programs(start):
+    run = start(ENDLESS)
+    os.kill(run.opened(), signal.SIGKILL)
+    run.process.wait(20)
+    status, names, found = run.ended()
+    assert (status, names, found["exit_status"]) == (137, [], 137)
+
+
+@pytest.mark.parametrize("how", ["stop", "end of input"])
+def test_what_is_stopped_before_its_release_has_no_sample(start, how):
+    run = start(QUICK)
+    assert run.event()["event"] == "ready"
+    assert report(run.path)["search"]["settled"] is True
+    if how == "stop":
+        run.process.terminate()
+    assert run.ended()[:2] == (0, ["done"])
+
+
+def test_end_of_input_before_it_is_ready_is_found_at_its_barrier(start):
+    run = start(ENDLESS)
+    status, names, found = run.ended()
+    assert (status, names) == (0, ["ready", "done"])
+    assert found["search"]["settled"] is False
+
+
+def test_a_line_that_comes_early_releases_it_once_it_has_settled(start):
+    run = start(QUICK)
+    run.process.stdin.write("go\n")
+    run.process.stdin.flush()
+    assert run.event()["event"] == "ready"
+    before = report(run.path)["search"]
+    assert before["settled"] is True
+    assert run.event()["event"] == "sample"
+    run.process.terminate()
+    status, names, _ = run.ended()
+    assert (status, names[-1], names.count("ready")) == (0, "done", 0)
+
+
+def test_a_search_is_cut_short_and_stays_at_the_best_so_far(start):
+    run = start(HASTY)
+    assert run.event()["event"] == "ready"
+    run.process.terminate()
+    status, _, found = run.ended()
+    assert status == 0
+    assert found["search"]["settled"] is False
+    assert "cut short after 1 s" in found["search"]["reason"]
+    assert found["dwp"] in [step["dwp"] for step in found["steps"]]
+    assert found["placed"] is True
+
+
+def test_who_waits_is_given_half_of_what_the_runner_allows():
+    assert SETTLE_SECONDS <= READY_SECONDS / 2
+
+
+def test_without_a_rate_it_gets_ready_and_ends_with_status_3(start):
+    run = start(HASTY, "mute")
+    assert run.event()["event"] == "ready"
+    run.process.terminate()
+    status, _, found = run.ended()
+    assert status == 3
+    assert "reported 0 times" in found["search"]["reason"]
+
+
+def test_what_reports_without_a_ready_line_is_searched_as_ever(start):
+    run = start(QUICK, "unready")
+    soon(lambda: run.event()["event"] == "sample" and run.path.exists()
+         and report(run.path)["search"]["settled"])  # fmt: skip
+    run.process.terminate()
+    status, names, _ = run.ended()
+    assert (status, names[-1]) == (0, "done")
+
+
+def test_what_has_nothing_to_settle_keeps_its_own_barrier(start):
+    run = start(ENDLESS, policy="uniform_all")
+    assert run.event()["event"] == "ready"
+    assert not run.mark.exists()
+    assert run.ended()[1] == ["done"]
+
+
+def test_the_kernel_comes_to_rest_before_anybody_hears(start):
+    run = start("settling.LOOK_SECONDS = 0.05", policy="autonuma")
+    assert run.event()["event"] == "ready"
+    assert run.mark.exists()  # it runs
+    found = report(run.path)["settling"]
+    assert found["settled"] is True
+    assert found["seconds"] >= 3 * 0.05
+    assert run.ended()[1] == ["done"]
+
+
+def at_rest(monkeypatch, shares):
+    """What becomes of pages whose shares on node 0 are these, a second apart, and then the last."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(settling, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    left = list(shares)
+
+    def pump(seconds: float) -> bool:
+        clock.now += seconds
+        return True
+
+    def look() -> dict[int, float]:
+        share = left.pop(0) if len(left) > 1 else left[0]
+        return {0: share, 1: 1.0 - share}
+
+    found = Settling()
+    found.wait(pump, look)
+    return found
+
+
+def test_pages_at_rest_are_seen_to_be_after_three_seconds(monkeypatch):
+    assert at_rest(monkeypatch, [0.5]) == Settling(3.0, True)
+    assert at_rest(monkeypatch, [0.5, 0.506, 0.5, 0.498]) == Settling(3.0, True)
+
+
+def test_pages_that_creep_are_not_at_rest(monkeypatch):
+    creeps = [0.5 + 0.004 * n for n in range(30)]  # each look alone would pass
+    assert at_rest(monkeypatch, creeps) == Settling(20.0, False)
+    assert at_rest(monkeypatch, [0.2, 0.5, 0.7, 0.8]) == Settling(6.0, True)
+
+
+def line(begin: int | None) -> bytes:
+    """A sample's, or another line."""
+    event = {"event": "other"} if begin is None else {"event": "sample", "begin_ns": begin}
+    return json.dumps(event).encode() + b"\n"
+
+
+LINES = st.lists(st.none() | st.integers(0, 99), max_size=8)
+
+
+@given(LINES, LINES, LINES)
+def test_every_line_but_early_samples_is_passed_on_once_in_order(kept, awaited, after):
+    gate = Gate()
+    os.close(gate.reading)
+    ready = b'{"event":"ready"}\n'
+    said = gate.passes(b"hello\n") + gate.passes(ready)
+    assert said == b"hello\n"
+    gate.phase = Phase.SETTLING
+    assert b"".join(gate.passes(line(one)) for one in kept) == b""
+    said += gate.settled(0)
+    said += b"".join(gate.passes(line(one)) for one in awaited)
+    gate._release(50)
+    said += b"".join(gate.passes(line(one)) for one in after)
+    others = [one for one in [*kept, *awaited] if one is None]
+    late = [one for one in after if one is None or one >= 50]
+    assert said == b"hello\n" + ready + b"".join(map(line, [*others, *late]))
+    os.close(gate._writing)
