@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import EXPERIMENTS, known_names
-from chaosity.design import POLICIES, Host, parse_point_name
+from chaosity.design import Host, parse_point_name
 from chaosity.design.elements import Elements
 from chaosity.design.expand import Expansion
 from chaosity.design.policies import in_parts, policy_target, worker_memory
 from chaosity.design.sets import sets_of_every_size
 from chaosity.errors import UserError
+from chaosity.place.kinds import POLICIES
 from chaosity.topology import configuration_name, discover, parse_cpu_list
 
 ALL = list(POLICIES)

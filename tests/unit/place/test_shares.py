@@ -9,8 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from chaosity.errors import UserError
-from chaosity.place.pages import apportion, relocations
+from chaosity.place.pages import relocations
 from chaosity.place.shares import (
+    apportion,
     largest_departure,
     parse_shares,
     shares_text,

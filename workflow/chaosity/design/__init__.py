@@ -2,10 +2,9 @@
 
 from chaosity.design.naming import parse_point_name
 from chaosity.design.plan import Host, Plan, plan_host, replicates_of
-from chaosity.design.policies import POLICIES, Weights
+from chaosity.design.policies import Weights
 
 __all__ = [
-    "POLICIES",
     "Host",
     "Plan",
     "Weights",

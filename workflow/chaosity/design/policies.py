@@ -7,9 +7,10 @@ What is weighted needs measurements, which this room does not know: it is told t
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.place.kinds import POLICIES, UNIFORM
+from chaosity.place.shares import apportion
 
 # The shares that were measured for a set of workers, by the name of the weights (canonical,
 # canonical_contended); None where they are not known.
@@ -17,39 +18,6 @@ Weights = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
 # Shares are told in parts of this number, so that texts are short and add up to exactly 1. A part
 # is a two-hundredth of what the check of placement allows.
 PARTS = 10_000
-
-
-@dataclass(frozen=True)
-class Policy:
-    """One way of placing pages.
-
-    Attributes:
-        over_all: whether pages may lie on every memory node; else on the workers' own alone.
-        shares: "uniform", the name of measured weights, or None where the kernel decides.
-        settles: whether pages are moved while the program runs, so that where they end is not known
-            beforehand.
-    """
-
-    over_all: bool
-    shares: str | None
-    settles: bool = False
-
-
-UNIFORM = "uniform"
-POLICIES = {
-    "first_touch": Policy(over_all=False, shares=None),
-    "uniform_workers": Policy(over_all=False, shares=UNIFORM),
-    "uniform_all": Policy(over_all=True, shares=UNIFORM),
-    # First touch, and then the kernel moves pages to whom it sees using them.
-    "autonuma": Policy(over_all=False, shares=None, settles=True),
-    # What the slowest worker gets from each node alone, and with all workers at once.
-    "canonical": Policy(over_all=True, shares="canonical"),
-    "canonical_contended": Policy(over_all=True, shares="canonical_contended"),
-    # BWAP: from the canonical weights on, the best place is searched while the program runs, before
-    # it is measured; and the same without them.
-    "bwap": Policy(over_all=True, shares="canonical", settles=True),
-    "bwap_uniform": Policy(over_all=True, shares=UNIFORM, settles=True),
-}
 
 
 def worker_memory(host: Elements, workers: Initiator) -> tuple[int, ...]:
@@ -113,10 +81,5 @@ def in_parts(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...
     """
     if shares is None:
         return None
-    total = sum(shares.values())
-    exact = {node: share / total * PARTS for node, share in sorted(shares.items())}
-    whole = {node: int(part) for node, part in exact.items()}
-    rest = PARTS - sum(whole.values())
-    for node in sorted(exact, key=lambda node: whole[node] - exact[node])[:rest]:
-        whole[node] += 1
+    whole = apportion(PARTS, dict(sorted(shares.items())))
     return tuple((node, part / PARTS) for node, part in whole.items() if part)

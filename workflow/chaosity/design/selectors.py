@@ -12,9 +12,10 @@ from typing import Any
 
 from chaosity.config import closest
 from chaosity.design.elements import Elements, Initiator, Target
-from chaosity.design.policies import POLICIES, Weights, policy_target
+from chaosity.design.policies import Weights, policy_target
 from chaosity.design.sets import AT_MOST_SETS, evenly, sets_of_every_size
 from chaosity.errors import UserError
+from chaosity.place.kinds import POLICIES
 from chaosity.topology.cpusets import parse_cpu_list
 
 Side = Initiator | Target

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaosity.errors import UserError
-from chaosity.place.policies import AUTO, METHODS, POLICIES, Request
+from chaosity.place.kinds import POLICIES
+from chaosity.place.policies import AUTO, METHODS, Request
 from chaosity.place.session import NOT_PLACED, run
 from chaosity.place.shares import parse_shares
 from chaosity.runner import settings

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.place import calls
+from chaosity.place.shares import apportion
 from chaosity.runner import placement
 
 # 256 pages: less cannot hold shares to half a per cent, and stacks and libraries' data are less.
@@ -161,21 +162,6 @@ def _relocate(area: Area, addresses: Sequence[int], plan: Sequence[tuple[int, in
             begin = addresses[index]
             asked.extend(range(begin, begin + area.block_bytes, area.page_bytes))
         calls.move_pages(area.pid, asked, [node for _, node in some for _ in range(each)])
-
-
-def apportion(count: int, owed: Mapping[int, float]) -> dict[int, int]:
-    """Whole numbers that add up to `count` and are as near to what is owed as can be.
-
-    By largest remainders; what is owed below 0 counts as 0.
-    """
-    positive = {node: max(0.0, value) for node, value in owed.items()}
-    scale = count / (sum(positive.values()) or 1.0)
-    exact = {node: value * scale for node, value in positive.items()}
-    found = {node: int(value) for node, value in exact.items()}
-    first = sorted(exact, key=lambda node: found[node] - exact[node])
-    for node in first[: count - sum(found.values())]:
-        found[node] += 1
-    return found
 
 
 def relocations(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:

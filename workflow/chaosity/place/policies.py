@@ -13,18 +13,10 @@ from pathlib import Path
 
 from chaosity.errors import UserError
 from chaosity.place import calls
+from chaosity.place.kinds import AUTONUMA, POLICIES, UNIFORM
 from chaosity.place.shares import SUM_TOLERANCE, largest_departure, uniform, whole_numbers
 from chaosity.runner import placement, settings
 
-FIRST_TOUCH, AUTONUMA = "first_touch", "autonuma"
-UNIFORM_WORKERS, UNIFORM_ALL = "uniform_workers", "uniform_all"
-SEARCHED = ("bwap", "bwap_uniform")
-POLICIES = (
-    FIRST_TOUCH, UNIFORM_WORKERS, UNIFORM_ALL, AUTONUMA, "canonical", "canonical_contended",
-    *SEARCHED,
-)  # fmt: skip
-# Whose shares follow from the nodes alone; the others' come from measurements.
-_UNIFORM = {UNIFORM_WORKERS, UNIFORM_ALL, "bwap_uniform"}
 # How shares are enforced.
 KERNEL, PLAIN = "kernel", "interleave"
 WEIGHTED, MOVE, AUTO = "weighted_interleave", "move_pages", "auto"
@@ -101,7 +93,7 @@ def plan(request: Request) -> Plan:
     memory = memory_nodes(request.root)
     cpus = worker_cpus(request)
     wanted = wanted_shares(request, memory)
-    search = request.search or request.policy in SEARCHED
+    search = request.search or POLICIES[request.policy].searched
     if wanted is None:
         if search:
             raise UserError(
@@ -164,23 +156,19 @@ def wanted_shares(request: Request, memory: set[int]) -> dict[int, float] | None
     Raises:
         UserError: a node with a share has no memory, or shares are missing or out of place.
     """
-    if request.policy in (FIRST_TOUCH, AUTONUMA):
+    policy = POLICIES[request.policy]
+    if policy.shares is None:
         if request.shares is not None:
             raise UserError(f"{request.policy} leaves pages to the kernel", "--shares",
                             "leave them out")  # fmt: skip
         return None
     if request.shares is not None:
         wanted = dict(request.shares)
-        if (
-            request.policy in _UNIFORM
-            and largest_departure(uniform(wanted), wanted) > SUM_TOLERANCE
-        ):
+        if policy.shares == UNIFORM and largest_departure(uniform(wanted), wanted) > SUM_TOLERANCE:
             raise UserError(f"{request.policy} means equal shares", "--shares",
                             "leave them out, or take policy canonical or bwap")  # fmt: skip
-    elif request.policy == UNIFORM_WORKERS:
-        wanted = uniform(request.workers)
-    elif request.policy in _UNIFORM:
-        wanted = uniform(memory)
+    elif policy.shares == UNIFORM:
+        wanted = uniform(memory if policy.over_all else request.workers)
     else:
         raise UserError(
             f"{request.policy} needs the share of each node", "--shares",

@@ -57,6 +57,21 @@ def shares_text(shares: Mapping[int, float]) -> str:
     return ",".join(f"{node}:{share:.6f}" for node, share in sorted(shares.items()))
 
 
+def apportion(count: int, owed: Mapping[int, float]) -> dict[int, int]:
+    """Whole numbers that add up to `count` and are as near to what is owed as can be.
+
+    By largest remainders; what is owed below 0 counts as 0.
+    """
+    positive = {node: max(0.0, value) for node, value in owed.items()}
+    scale = count / (sum(positive.values()) or 1.0)
+    exact = {node: value * scale for node, value in positive.items()}
+    found = {node: int(value) for node, value in exact.items()}
+    first = sorted(exact, key=lambda node: found[node] - exact[node])
+    for node in first[: count - sum(found.values())]:
+        found[node] += 1
+    return found
+
+
 def towards_workers(
     weights: Mapping[int, float], workers: Collection[int], dwp: float
 ) -> dict[int, float]:

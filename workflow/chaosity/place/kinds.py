@@ -1,0 +1,41 @@
+"""The policies of placement by name, as document 002 compares them; plans and hosts know these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One way of placing pages.
+
+    Attributes:
+        over_all: whether pages may lie on every memory node; else on the workers' own alone.
+        shares: "uniform", the name of measured weights, or None where the kernel decides.
+        settles: whether pages are moved while the program runs, so that where they end is not known
+            beforehand.
+        searched: whether it is a search that moves them.
+    """
+
+    over_all: bool
+    shares: str | None
+    settles: bool = False
+    searched: bool = False
+
+
+UNIFORM = "uniform"
+FIRST_TOUCH, AUTONUMA = "first_touch", "autonuma"
+POLICIES = {
+    FIRST_TOUCH: Policy(over_all=False, shares=None),
+    "uniform_workers": Policy(over_all=False, shares=UNIFORM),
+    "uniform_all": Policy(over_all=True, shares=UNIFORM),
+    # First touch, and then the kernel moves pages to whom it sees using them.
+    AUTONUMA: Policy(over_all=False, shares=None, settles=True),
+    # What the slowest worker gets from each node alone, and with all workers at once.
+    "canonical": Policy(over_all=True, shares="canonical"),
+    "canonical_contended": Policy(over_all=True, shares="canonical_contended"),
+    # BWAP: from the canonical weights on, the best place is searched while the program runs, before
+    # it is measured; and the same without them.
+    "bwap": Policy(over_all=True, shares="canonical", settles=True, searched=True),
+    "bwap_uniform": Policy(over_all=True, shares=UNIFORM, settles=True, searched=True),
+}
