@@ -53,6 +53,7 @@ class Program:
         self.at_ready: Callable[[str | None], None] | None = None
         self.listeners: list[Callable[[str, float], None]] = []
         self.status: int | None = None
+        self.told_to_stop = False
         self._rest = b""
 
     def start(self) -> None:
@@ -112,6 +113,7 @@ class Program:
 
     def send(self, number: int) -> None:
         """Send a signal to the program, and to what it has started where that is possible."""
+        self.told_to_stop |= number == signal.SIGTERM
         with contextlib.suppress(ProcessLookupError):
             if self.own_group:
                 os.killpg(self.process.pid, number)
@@ -150,7 +152,8 @@ class Program:
 
     def _hear(self, gate: Gate) -> None:
         """Listen to whoever is to release the program; end of input means stop."""
-        if gate.hear(time.monotonic_ns()):
+        # Once: a program on its way out, such as a Python that winds up, may die of a second one.
+        if gate.hear(time.monotonic_ns()) and not self.told_to_stop:
             self.send(signal.SIGTERM)
         if not gate.listens:
             self.selector.unregister(STANDARD_INPUT)
