@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from kernels import BINARY, TOTAL_BYTES, own
+from kernels import BINARY, HUGE, TOTAL_BYTES, own
 
 from chaosity.runner.drives import fill
 
@@ -43,14 +43,18 @@ def from_drive(path: Path, cpus: list[int], pages: str) -> float:
     return summed(options, cpus, DRIVE_SECONDS, pages)
 
 
-def fio(path: Path, cpus: list[int]) -> float:
+def fio(path: Path, cpus: list[int], pages: str) -> float:
     """Bytes a second of fio, which reads the same in the same way and looks at none of it."""
+    aligned = ["--iomem_align=2m"] if pages == "thp" else []  # as the sum's buffers are
     command = ["fio", "--name=bench", f"--filename={path}", "--readonly", "--rw=read",
                "--ioengine=io_uring", "--direct=1", f"--bs={CHUNK_BYTES}", "--thread=1",
                f"--iodepth={QUEUE_DEPTH}", "--time_based=1", f"--runtime={DRIVE_SECONDS}",
                f"--cpus_allowed={','.join(map(str, cpus))}", "--ramp_time=0.1",
-               "--output-format=json"]  # fmt: skip
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+               "--output-format=json", *aligned]  # fmt: skip
+    environment = {**os.environ, **(HUGE if pages == "thp" else {})}
+    text = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=environment
+    ).stdout
     return json.loads(text)["jobs"][0]["read"]["bw_bytes"]
 
 
@@ -64,12 +68,17 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # /tmp may be in memory
         path = Path(folder) / "drive"
         fill(path, FILE_BYTES)
-        # fio's buffers are base pages; a chunk in a huge page is fewer pieces for the drive.
-        for cpus, pages in ((every, "base"), (every[:1], "base"), (every, "thp")):
-            ours = partial(from_drive, path, cpus, pages)
-            ratios = in_turn(pairs, ours, partial(fio, path, cpus))
+        # A chunk in a huge page is one piece for the drive. One in base pages is as many as the
+        # kernel happens not to give side by side, 1 to 512, on which the rate of a virtual drive
+        # hangs more than on anything that either side does: no goal is set for it.
+        for cpus, pages, goal in (
+            (every, "thp", "goal: at least 0.95"),
+            (every[:1], "thp", "goal: at least 0.95"),
+            (every, "base", "no goal: hangs on how pages lie"),
+        ):
+            ours, theirs = (partial(way, path, cpus, pages) for way in (from_drive, fio))
             name = f"sum from a file : fio, 2 MiB x {QUEUE_DEPTH}, {len(cpus)} threads, {pages}"
-            yield name, ratios, ".3f", "goal: at least 0.95"
+            yield name, in_turn(pairs, ours, theirs), ".3f", goal
 
 
 def in_turn(pairs: int, ours: Callable[[], float], theirs: Callable[[], float]) -> list[float]:

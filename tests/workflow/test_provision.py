@@ -116,6 +116,33 @@ def test_another_compiler_gets_a_folder_of_its_own(
     assert link.readlink() != before
 
 
+def test_a_program_whose_library_is_not_there_is_left_out_and_said(
+    root: Path, places: dict[str, Any], tmp_path: Path
+) -> None:
+    compiler, kernels = tmp_path / "gcc-without-liburing", tmp_path / "kernels"
+    refusing = 'for word; do [ "$word" = liburing.h ] && exit 1; done'
+    compiler.write_text(f'#!/bin/sh\n{refusing}\nexec {shutil.which("gcc")} "$@"\n')
+    compiler.chmod(0o755)
+    kernels.mkdir()
+    (kernels / "chaosity-sum").symlink_to("built-earlier/chaosity-sum")
+    extra = {
+        **places,
+        "kernels_compiler": str(compiler),
+        "kernels_directory": str(kernels),
+        "kernels_copy_sources": False,
+        "kernels_stream_source": "",
+    }
+    outcome = play(root, *KERNELS, extra=extra)
+    assert outcome.status == 0, outcome.said
+    assert outcome.says("chaosity-sum, since there is no liburing"), outcome.said
+    assert not outcome.says("chaosity-tasks, since"), outcome.said
+    assert {path.name for path in kernels.glob("chaosity-*")} >= {
+        "chaosity-bandwidth",
+        "chaosity-tasks",
+    }
+    assert not (kernels / "chaosity-sum").is_symlink()
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -62,12 +62,41 @@ def test_what_the_drives_give_alone_is_measured_over_the_same_sets(points):
             (load["initiator"]["name"], load["target"]["name"])
             for point in points.values()
             for load in point["loads"]
-            if load["role"] == role and load["target"]["drives"] and not load["levels"]
+            if load["role"] == role
+            and load["target"]["drives"]
+            and "queue_depth" not in load["levels"]
         }
         for role in ("sum", "drives")
     }
     assert sets["sum"] == sets["drives"]
     assert len(sets["sum"]) == 2 * 31
+
+
+def test_what_the_drives_give_alone_is_read_as_the_sum_reads(points):
+    """As much at once, as many at once, into the same kind of pages: else it is no bound."""
+    [summed] = points["sum=package0+package0drives7"]["loads"]
+    [alone] = [
+        load
+        for point in points.values()
+        for load in point["loads"]
+        if load["role"] == "drives"
+        and load["initiator"]["name"] == "package0"
+        and load["target"]["name"] == "package0drives7"
+    ]
+    job = alone["files"]["job.fio"].splitlines()
+    assert f"bs={option(summed, 'chunk-bytes')}" in job
+    assert f"iodepth={option(summed, 'queue-depth')}" in job
+    assert option(summed, "pages") == alone["levels"]["pages"] == "thp"
+    assert alone["environment"] == {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
+
+def test_drives_that_are_not_compared_are_read_into_base_pages_as_ever(elements, config):
+    found = Expansion(elements, open_benchmarks(config), config).points(
+        load_experiment("storage_sample")
+    )
+    [load] = found[0]["loads"]
+    assert load["environment"] == {}
+    assert "iomem_align" not in load["files"]["job.fio"]
 
 
 def test_an_array_in_memory_names_no_drive_and_the_target_s_nodes(points):
@@ -95,8 +124,8 @@ def test_how_chunks_are_read_is_varied_for_the_own_drives(points):
         load
         for point in points.values()
         for load in point["loads"]
-        if load["levels"]
-    ]  # fmt: skip
+        if load["role"] == "sum" and load["levels"]
+    ]
     assert len(varied) == 2 * 16
     for load in varied:
         levels = load["levels"]

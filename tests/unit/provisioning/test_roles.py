@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,22 @@ def test_what_is_required_has_a_package_everywhere() -> None:
     for family in FAMILIES:
         packages = read("toolchain", f"vars/{family}.yml")["__toolchain_packages"]
         assert all(packages[tool] for tool in required), family
+
+
+def test_the_role_knows_the_programs_that_the_makefile_builds_and_leaves_out() -> None:
+    makefile = (ROLES / "kernels/files/Makefile").read_text()
+    listed = dict(re.findall(r"^(PROGRAMS|OPTIONAL) = (.*)$", makefile, re.MULTILINE))
+    variables = read("kernels", "vars/main.yml")
+    assert listed["PROGRAMS"].split() == variables["__kernels_programs"]
+    assert listed["OPTIONAL"].split() == list(variables["__kernels_libraries"])
+
+
+def test_a_benchmark_whose_program_may_be_left_out_does_not_stop_a_host() -> None:
+    left_out = set(read("kernels", "vars/main.yml")["__kernels_libraries"])
+    files = (ROLES.parent / "templates/benchmarks").glob("*.yaml")
+    needs = [yaml.safe_load(file.read_text())["needs"] for file in files]
+    optional = {one["program"] for one in needs if one.get("optional")}
+    assert left_out <= optional
 
 
 def test_the_families_are_those_with_a_file() -> None:

@@ -151,6 +151,8 @@ class Benchmark:
         gather(self.skeleton, templates)
         filled = put_back(self.skeleton, iter(self.fill(templates, context)))
         filled["command"] = [word for word in filled["command"] if word]
+        environment = filled["environment"]
+        filled["environment"] = {name: text for name, text in environment.items() if text}
         bounds = filled.pop("bounds")
         for metric, source in filled["metrics"].items():
             source["at_most"] = self.number(metric, bounds[metric])

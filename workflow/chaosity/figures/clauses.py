@@ -25,7 +25,7 @@ from chaosity.units import Scale, count, grouped, percent, quantity
 
 # Slow initiators that are named; of more only the number is told.
 _MOST_NAMED = 8
-# Of a bound, beyond which it is none. Noise of a few per cent is on both sides.
+# Of a bound, beyond which that is said. Noise of a few per cent is on both sides.
 _MOST_REACHED = 1.1
 
 
@@ -230,7 +230,10 @@ def bounds_clause(cells: Cells) -> str | None:
         ends = list(dict.fromkeys(percent(end) for end in (min(shares), max(shares))))
         said = f"{whose}{told}, of which {' to '.join(ends)} is reached"
         if max(shares) > _MOST_REACHED:
-            said += ", which no bound allows: it was disturbed when it was measured"
+            said += (
+                f"; exceeded by {percent(max(shares) - 1)}: bound and line were not measured under "
+                "the same conditions, or one of them was disturbed"
+            )
         parts.append(said)
     return "; ".join(parts) or None
 

@@ -144,7 +144,7 @@ def place_of(value: Any, nodes: tuple[int, ...] = (), column: str = "") -> Place
         return Place(text, "number", (float(value),), text, text, nodes)
     name = str(value)
     if name in _RELATIONS:
-        words = name.replace("_", " ")
+        words = name.replace("_", " ") if name != "unknown" else "unknown place"
         return Place(name, "relation", (_RELATIONS[name],), words, words, nodes)
     if name in _MODES:
         return Place(name, "text", ((0, _MODES.index(name), ""),), name, name, nodes)

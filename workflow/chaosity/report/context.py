@@ -240,7 +240,11 @@ def _level(column: str, text: str) -> str:
     number = text.replace(".", "", 1).isdigit()
     if number and is_size(column):
         return binary_bytes(float(text))
-    return quantity(column, float(text)) if number and metric_words(column) != column else text
+    measured = number and metric_words(column) != column
+    # A count that was asked for, such as a queue depth, has no unit and is told as it was asked.
+    if measured and text.isdigit() and not scale_of(column, [float(text)]).symbol:
+        return text
+    return quantity(column, float(text)) if measured else text
 
 
 def _failed(

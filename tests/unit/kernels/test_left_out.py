@@ -1,0 +1,76 @@
+"""Programs whose library a host lacks are left out, and all others are built."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from kernel_binary import SOURCES
+
+pytestmark = pytest.mark.real
+
+# Program, the compiler's variable, compiler and the header that it does not find.
+LACKING = [
+    ("chaosity-sum", "CC", "gcc", "liburing.h"),
+    ("chaosity-tasks", "CXX", "g++", "oneapi/tbb/task_arena.h"),
+]
+OF_EACH = pytest.mark.parametrize(
+    ("program", "variable", "compiler", "header"), LACKING, ids=[one[0] for one in LACKING]
+)
+
+
+def without(folder: Path, compiler: str, header: str) -> Path:
+    """A compiler that does not find a header which it is told to include."""
+    program = folder / f"{compiler}-without"
+    program.write_text(
+        f'#!/bin/sh\nfor word; do [ "$word" = {header} ] && exit 1; done\n'
+        f'exec {shutil.which(compiler)} "$@"\n'
+    )
+    program.chmod(0o755)
+    return program
+
+
+def make(folder: Path, *arguments: str) -> str:
+    """What make says, or would do with -n."""
+    command = ["make", "-C", str(SOURCES), f"BUILD={folder}", *arguments]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+def linked(said: str, folder: Path) -> set[str]:
+    """Programs that would be linked."""
+    outputs = (line.partition(" -o ")[2].split(" ")[0] for line in said.splitlines())
+    return {Path(one).name for one in outputs if one.startswith(f"{folder}/chaosity-")}
+
+
+def test_with_all_libraries_nothing_is_left_out(tmp_path: Path):
+    said = make(tmp_path, "-n")
+    assert "left out" not in said
+    assert {one[0] for one in LACKING} < linked(said, tmp_path)
+
+
+@OF_EACH
+def test_without_a_library_its_program_alone_is_left_out(
+    tmp_path: Path, program: str, variable: str, compiler: str, header: str
+):
+    lacking = without(tmp_path, compiler, header)
+    said = make(tmp_path, "-n", f"{variable}={lacking}")
+    everything = linked(make(tmp_path, "-n"), tmp_path)
+    assert linked(said, tmp_path) == everything - {program}
+    [line] = [line for line in said.splitlines() if "left out" in line]
+    assert f"{program} is left out: the compiler does not find {header}" in line
+
+
+@OF_EACH
+def test_one_of_an_earlier_build_goes(
+    tmp_path: Path, program: str, variable: str, compiler: str, header: str
+):
+    earlier = tmp_path / program
+    earlier.touch()
+    lacking = without(tmp_path, compiler, header)
+    said = make(tmp_path, f"{variable}={lacking}", f"without-{program}")
+    assert f"{program} is left out" in said
+    assert not earlier.exists()
