@@ -101,6 +101,12 @@ def test_precision_ends_a_steady_point_early(make_point):
     assert time.monotonic() - began < 5
 
 
+def test_a_pass_that_takes_longer_than_the_rule_is_waited_for(make_point):
+    stopping = {"relative_precision": 0.01, "min_seconds": 0.1, "max_seconds": 0.2}
+    record = run(make_point("slow", point={"stopping": stopping}), 1)
+    assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
+
+
 def test_attempts_are_kept_and_the_newest_is_current(make_point, tmp_path):
     path = tmp_path / "rep1.json"
     for wrong in ("dies", ""):

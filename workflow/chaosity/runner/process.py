@@ -67,9 +67,9 @@ class Load:
         return not self.spec["progress"]
 
     @property
-    def tells_meanwhile(self) -> bool:
-        """Whether its samples can be seen while it runs: lines that it prints, not a log's rows."""
-        return bool((self.spec["progress"] or {}).get("event"))
+    def has_told(self) -> bool:
+        """Whether it has told a sample, if it prints them while it runs and keeps no log of rows."""
+        return bool(self.samples) or not (self.spec["progress"] or {}).get("event")
 
     @property
     def stoppable(self) -> bool:

@@ -183,7 +183,7 @@ def wait_for_samples(loads: list[Load]) -> None:
     """
     limit = time.monotonic() + READY_SECONDS
     for load in loads:
-        while load.tells_meanwhile and not load.samples and load.running():
+        while not load.has_told and load.running():
             if time.monotonic() > limit:
                 return
             time.sleep(POLL_SECONDS)
@@ -206,7 +206,8 @@ def wait(loads: list[Load], began: float, stopping: Mapping[str, Any], timeout: 
     """Wait until the point has been measured, by the stopping rule.
 
     Loads that end by themselves decide where there are any: the first to end ends the window.
-    Otherwise the point ends when its rates are precise enough or its time is up.
+    Otherwise the point ends when its rates are precise enough or its time is up. A load that tells
+    while it runs is given time to tell once, since a pass may take longer on a busy host.
 
     Raises:
         PointError: nothing ended in time.
@@ -222,7 +223,7 @@ def wait(loads: list[Load], began: float, stopping: Mapping[str, Any], timeout: 
         for load in loads:
             load.look_when_due()
         if not own_end:
-            if now - began >= longest:
+            if now - began >= longest and all(load.has_told for load in loads):
                 return
             if wanted is not None and now >= next_look:
                 if precise(loads, wanted):
