@@ -248,9 +248,8 @@ def test_rings_that_are_forbidden_are_said(summing: Path, drives: list[Path], cp
     assert "io_uring is not permitted" in ended.stderr
 
 
-def test_clean_under_the_sanitizers(tmp_path: Path, drives: list[Path], cpus: str):
-    flags = "-g -fsanitize=address,undefined -fno-sanitize-recover=all"
-    program = build(tmp_path, f"EXTRA={flags}").with_name("chaosity-sum")
+def test_clean_under_the_sanitizers(memory_checked: Path, drives: list[Path], cpus: str):
+    program = memory_checked / "chaosity-sum"
     needs_rings(program, drives, cpus[0])
     for options in (["--array-bytes", "64064"], on(drives), on(drives[:1], "--queue-depth", "1")):
         ran = run([program, "--cpus", cpus, *options, *SHORT])

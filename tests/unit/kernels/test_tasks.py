@@ -128,7 +128,7 @@ def test_wrong_results_are_found_out(tmp_path: Path, cpu: str):
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs with nodes that are made up, under the sanitizers."""
-    sources = ["teams", "stencil", "matmul", "mergesort", "spmv"]
+    sources = ["teams", "task_stencil", "task_matmul", "task_mergesort", "task_spmv"]
     shared = ["common.c", "cpus.c"]
     folder = tmp_path_factory.mktemp("tasks")
     names = [*(f"{source}.cpp" for source in sources), *shared]
