@@ -132,7 +132,7 @@ kept = []
 for _ in range(6):
     kept.append(bytearray(b"x" * (8 << 20)))
     time.sleep(0.5)
-time.sleep(12)
+time.sleep(45)  # a look is dear in an emulated machine, so the next one is late
 """
 BIG = """
 import mmap, time
