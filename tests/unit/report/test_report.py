@@ -206,6 +206,7 @@ def test_how_it_was_measured_is_said(report):
     assert "3 failed" in facts["Points"]
     assert "seed 1" in facts["Order"]
     assert "±1.0 %" in facts["Stopping rule, memory bandwidth"]
+    assert "Stopping rule, core to core" not in facts  # of what was measured alone
     assert facts["Precision reached"].startswith("half the cells are known to ±")
     assert facts["Verified in each record"] == "pages (always)"
     assert {fact.name for fact in context.programs} >= {"chaosity", "fio", "gcc"}

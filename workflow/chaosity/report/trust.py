@@ -23,7 +23,10 @@ def trust(tidy: pd.DataFrame, runs: Sequence[Run], config: Mapping[str, Any]) ->
     if notes := config.get("notes"):
         facts.append(Fact("Not measured", "\n".join(notes)))
     facts.append(Fact("Order", _order(tidy, config)))
+    measured = set(tidy["category"].dropna())
     for category, rule in (config.get("stopping") or {}).items():
+        if category not in measured:
+            continue
         words = str(category).replace("_", " ")
         facts.append(Fact(f"Stopping rule, {words}", _rule(rule)))
     if runs:
@@ -70,7 +73,7 @@ def _rule(rule: Mapping[str, Any]) -> str:
     shortest, longest = rule.get("min_seconds"), rule.get("max_seconds")
     wanted = rule.get("relative_precision")
     if wanted is None:
-        return f"always {longest:g} s"
+        return f"for {longest:g} s, unless the tool ends by itself"
     return (
         f"until the 95 % interval of the rate is within ±{percent(wanted)}, "
         f"after {shortest:g} s at the earliest and {longest:g} s at the latest"

@@ -68,7 +68,7 @@ class Load:
 
     @property
     def has_told(self) -> bool:
-        """Whether it has told a sample, if it prints them while it runs and keeps no log of rows."""
+        """Whether it has told a sample, or need not since it prints none while it runs."""
         return bool(self.samples) or not (self.spec["progress"] or {}).get("event")
 
     @property
