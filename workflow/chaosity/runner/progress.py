@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from chaosity.runner.extract import ExtractionError, json_lines, texts
@@ -49,13 +49,23 @@ def read(
     return moved
 
 
-def sample_lines(spec: Mapping[str, Any], text: str) -> Series:
-    """Samples from JSON lines such as ``{"event":"sample","begin_ns":..,"end_ns":..}``."""
+def sample_events(
+    spec: Mapping[str, Any], text: str
+) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
+    """Begin and end of each sample among JSON lines, in seconds, and the whole line.
+
+    A sample is such as ``{"event":"sample","begin_ns":..,"end_ns":..}``.
+    """
     scale = float(spec.get("time_scale", 1))
+    for line in json_lines(text):
+        if line.get("event") == spec["event"]:
+            yield line[spec["begin"]] * scale, line[spec["end"]] * scale, line
+
+
+def sample_lines(spec: Mapping[str, Any], text: str) -> Series:
+    """Samples from JSON lines."""
     return [
-        (line[spec["begin"]] * scale, line[spec["end"]] * scale, float(line[spec["amount"]]))
-        for line in json_lines(text)
-        if line.get("event") == spec["event"]
+        (first, last, float(line[spec["amount"]])) for first, last, line in sample_events(spec, text)
     ]
 
 
@@ -116,12 +126,8 @@ def quantile(
         ExtractionError: no sample lies within the window, or one holds no counts.
     """
     counts: Counter[float] = Counter()
-    scale = float(spec.get("time_scale", 1))
-    for line in json_lines(text):
-        if line.get("event") != spec["event"]:
-            continue
+    for first, last, line in sample_events(spec, text):
         # Half a nanosecond for the rounding of times that were given in whole ones.
-        first, last = line[spec["begin"]] * scale, line[spec["end"]] * scale
         if first < begin - 5e-10 or last > end + 5e-10:
             continue
         for value, number in line.get(source["key"], {}).items():
@@ -164,28 +170,22 @@ def by_node(
     Raises:
         ExtractionError: a node was not reached within the window, or a sample lacks the account.
     """
-    keys = source["by_node"]
-    scale = float(spec.get("time_scale", 1))
-    moved: Counter[str] = Counter()
-    spent: Counter[str] = Counter()
-    for line in json_lines(text):
-        if line.get("event") != spec["event"]:
-            continue
-        first, last = line[spec["begin"]] * scale, line[spec["end"]] * scale
-        inside = min(last, end) - max(first, begin)
-        if inside <= 0 or last <= first:
-            continue
-        if keys["amount"] not in line or keys["time"] not in line:
-            raise ExtractionError(f"a sample has no {keys['amount']} or no {keys['time']}")
-        part = inside / (last - first)
-        for node, amount in line[keys["amount"]].items():
-            moved[node] += part * amount
-        for node, time in line[keys["time"]].items():
-            spent[node] += part * time * scale
-    lacking = [node for node in nodes if not spent[str(node)] > 0]
-    if lacking:
-        raise ExtractionError(f"node {lacking[0]} was not reached within the common window")
-    return {str(node): moved[str(node)] / spent[str(node)] * threads for node in nodes}
+    keys, scale = source["by_node"], float(spec.get("time_scale", 1))
+    inside = [one for one in sample_events(spec, text) if min(one[1], end) > max(one[0], begin)]
+    if any(keys["amount"] not in line or keys["time"] not in line for *_, line in inside):
+        raise ExtractionError(f"a sample has no {keys['amount']} or no {keys['time']}")
+
+    def a_second(key: str, node: str) -> float:
+        series = [(first, last, float(line[key].get(node, 0))) for first, last, line in inside]
+        return rate([series], begin, end)
+
+    found = {}
+    for node in map(str, nodes):
+        spent = a_second(keys["time"], node) * scale
+        if not spent > 0:
+            raise ExtractionError(f"node {node} was not reached within the common window")
+        found[node] = a_second(keys["amount"], node) / spent * threads
+    return found
 
 
 def relative_half_width(series: Sequence[Series], begin: float, end: float) -> float | None:
