@@ -120,7 +120,9 @@ void install_signal_handlers(void) {
     sigset_t blocked;
     stop_signals(&blocked);
     pthread_sigmask(SIG_BLOCK, &blocked, NULL);
-    struct sigaction stop = {.sa_handler = on_stop}; /* no SA_RESTART: poll() must return */
+    /* SA_RESTART: a stop must not break off the write() of a result that a slow reader delays.
+     * Waits that a stop is to end return all the same: ppoll() is never restarted, see signal(7). */
+    struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
     struct sigaction fault = {.sa_handler = on_fault};

@@ -16,7 +16,8 @@ import pytest
 @pytest.fixture(scope="session")
 def bandwidth(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The binary as `make` builds it for this machine."""
-    return kernel_binary.build(tmp_path_factory.mktemp("kernels"))
+    folder = kernel_binary.build_all(tmp_path_factory.mktemp("kernels"))
+    return folder / "chaosity-bandwidth"
 
 
 @pytest.fixture(scope="session")
@@ -63,35 +64,42 @@ def paths(bandwidth: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> kernel_binary.Built:
-    """Builds all programs with EXTRA flags, once for each set of flags, and names their folder."""
+    """Builds a program with EXTRA flags, once, and says where it lies."""
 
     @functools.cache
-    def folder_with(flags: str) -> Path:
-        return kernel_binary.build(tmp_path_factory.mktemp("extra"), f"EXTRA={flags}").parent
+    def folder_of(flags: str) -> Path:
+        return tmp_path_factory.mktemp("extra")
 
-    return folder_with
+    @functools.cache
+    def program_with(program: str, flags: str) -> Path:
+        return kernel_binary.build(folder_of(flags), program, f"EXTRA={flags}")
 
-
-@pytest.fixture(scope="session")
-def memory_checked(built: kernel_binary.Built) -> Path:
-    """The programs' folder, built with the sanitizers of addresses and undefined behaviour."""
-    return built("-g -fsanitize=address,undefined -fno-sanitize-recover=all")
+    return program_with
 
 
 @pytest.fixture(scope="session")
-def threads_checked(built: kernel_binary.Built) -> tuple[tuple[str, ...], Path]:
-    """What to begin a command with, and the programs' folder, built with the thread sanitizer."""
+def memory_checked(built: kernel_binary.Built) -> kernel_binary.Checked:
+    """Built with the sanitizers of addresses and undefined behaviour."""
+    flags = "-g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    return lambda program: [str(built(program, flags))]
+
+
+@pytest.fixture(scope="session")
+def threads_checked(built: kernel_binary.Built) -> kernel_binary.Checked:
+    """Built with the thread sanitizer, where that can run."""
     # without random addresses: GCC 12's sanitizer cannot place its shadow memory with the wide
     # randomisation of newer kernels
     setarch = shutil.which("setarch")
-    prefix = (setarch, "-R") if setarch else ()
-    folder = built("-g -fsanitize=thread")
-    tried = subprocess.run(
-        [*prefix, folder / "chaosity-bandwidth", "--version"], capture_output=True, text=True
-    )
-    if "unexpected memory mapping" in tried.stderr or "Operation not permitted" in tried.stderr:
-        pytest.skip("the thread sanitizer cannot run here")
-    return prefix, folder
+    prefix = [setarch, "-R"] if setarch else []
+
+    def checked(program: str) -> list[str]:
+        command = [*prefix, str(built(program, "-g -fsanitize=thread -fno-sanitize-recover=all"))]
+        tried = subprocess.run([*command, "--version"], capture_output=True, text=True)
+        if "unexpected memory mapping" in tried.stderr or "Operation not permitted" in tried.stderr:
+            pytest.skip("the thread sanitizer cannot run here")
+        return command
+
+    return checked
 
 
 @pytest.fixture(scope="session")

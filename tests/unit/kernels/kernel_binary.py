@@ -20,15 +20,20 @@ DRIVER_FLAGS = [
     *("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
 ]
 Start = Callable[[list[str]], subprocess.Popen]  # what the fixture `start` is
-Built = Callable[[str], Path]  # and `built`: flags to the folder of programs built with them
+Built = Callable[[str, str], Path]  # and `built`: a program, and the flags to build it with
+Checked = Callable[[str], list[str]]  # a program to the begin of a command that runs it
 
 
-def build(folder: Path, *variables: str) -> Path:
-    """Builds into a folder, with make variables such as EXTRA=-g and goals; returns the binary."""
-    command = ["make", "-s", "-j2", "-C", str(SOURCES), f"BUILD={folder}", *variables]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert made.returncode == 0, made.stderr
-    return folder / "chaosity-bandwidth"
+def build(folder: Path, program: str, *variables: str) -> Path:
+    """Builds one program into a folder, with make variables such as EXTRA=-g."""
+    build_all(folder, *variables, str(folder / program))
+    return folder / program
+
+
+def build_all(folder: Path, *variables: str) -> Path:
+    """Builds every program into a folder, which is returned."""
+    make("make", "-s", "-j2", "-C", SOURCES, f"BUILD={folder}", *variables)
+    return folder
 
 
 def build_driver(folder: Path, driver: Path, *sources: str) -> Path:
@@ -45,7 +50,7 @@ def build_driver(folder: Path, driver: Path, *sources: str) -> Path:
 
 
 def make(*command: str | Path) -> None:
-    """Runs a compiler, which has to be content."""
+    """Runs a compiler, or make, which has to be content."""
     made = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr
 
@@ -123,6 +128,11 @@ def catches(process: subprocess.Popen, number: int) -> bool:
     """Whether the process has come to handle this signal."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(status.split("SigCgt:")[1].split()[0], 16) >> (number - 1) & 1 == 1
+
+
+def sleeps(process: subprocess.Popen) -> bool:
+    """Whether the process waits for something: its state in proc(5) is then S."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "S"
 
 
 def processor_ticks(process: subprocess.Popen, ready: dict) -> int:

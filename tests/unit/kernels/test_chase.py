@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_binary import build, build_driver, refusal, run
+from kernel_binary import Built, build, build_driver, refusal, run
 
 pytestmark = pytest.mark.real
 
@@ -182,8 +182,8 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize(("mutant", "says"), MUTANTS.values(), ids=MUTANTS)
-def test_a_wrong_chase_is_found_out(tmp_path: Path, cpu: str, mutant: int, says: str):
-    binary = build(tmp_path, f"EXTRA=-DMUTANT={mutant}").with_name("chaosity-latency")
+def test_a_wrong_chase_is_found_out(built: Built, cpu: str, mutant: int, says: str):
+    binary = built("chaosity-latency", f"-DMUTANT={mutant}")
     ran = run([binary, "--cpu", cpu, "--bytes", "65536", "--max-seconds", "0.02"])
     assert ran.code == 1
     assert ran.done["valid"] is False
@@ -191,8 +191,8 @@ def test_a_wrong_chase_is_found_out(tmp_path: Path, cpu: str, mutant: int, says:
     assert "must not be used" in ran.stderr
 
 
-def test_a_line_left_out_is_found_where_no_turn_is_walked(tmp_path: Path, cpu: str):
-    binary = build(tmp_path, "EXTRA=-DMUTANT=2").with_name("chaosity-latency")
+def test_a_line_left_out_is_found_where_no_turn_is_walked(built: Built, cpu: str):
+    binary = built("chaosity-latency", "-DMUTANT=2")
     options = ["--warmup-bytes", "64", "--max-seconds", "0.02"]
     ran = run([binary, "--cpu", cpu, "--bytes", "65536", *options])
     assert (ran.code, ran.done["valid"]) == (1, False)
@@ -245,7 +245,7 @@ def test_the_loop_is_loads_and_little_else(latency: Path):
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="there is no valgrind")
 def test_clean_under_valgrind(tmp_path: Path, cpu: str):
     # its own processor knows few of this machine's instructions
-    binary = build(tmp_path, "ARCH=", "EXTRA=-g").with_name("chaosity-latency")
+    binary = build(tmp_path, "chaosity-latency", "ARCH=", "EXTRA=-g")
     prefix = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full"]
     options = ["--bytes", "65536", "--max-seconds", "0.1"]
     ran = run([*prefix, str(binary), "--cpu", cpu, *options])

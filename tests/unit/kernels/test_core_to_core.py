@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from kernel_binary import build, refusal, run
+from kernel_binary import Built, refusal, run
 
 pytestmark = pytest.mark.real
 
@@ -45,8 +45,8 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize(("mutant", "says"), MUTANTS.values(), ids=MUTANTS)
-def test_wrong_moves_are_found_out(tmp_path: Path, pair: list[str], mutant: int, says: str):
-    binary = build(tmp_path, f"EXTRA=-DMUTANT={mutant}").with_name("chaosity-core-to-core")
+def test_wrong_moves_are_found_out(built: Built, pair: list[str], mutant: int, says: str):
+    binary = built("chaosity-core-to-core", f"-DMUTANT={mutant}")
     ran = run([binary, *pair, "--max-seconds", "0.1"])
     assert ran.code == 1
     assert ran.done["valid"] is False

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,11 @@ LINE = 64
 
 
 @pytest.fixture(scope="module")
-def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built for addresses that stay, and without AVX-512, which valgrind 3.19 does not have."""
+def binary_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Programs built for addresses that stay, and without AVX-512, which valgrind 3.19 lacks."""
     flags = ["EXTRA=-no-pie -fno-pie", "ARCH=-march=x86-64-v3"]
-    return build(tmp_path_factory.mktemp("plain"), *flags).parent
+    folder = tmp_path_factory.mktemp("plain")
+    return lambda program: build(folder, program, *flags)
 
 
 def code_of(binary: Path, function: str) -> range:
@@ -82,13 +84,13 @@ def lines_of(array: int, array_bytes: int) -> range:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_each_line_of_each_array_is_moved_once_a_pass(
-    binaries: Path, tmp_path: Path, kernel: str, cpu: str
+    binary_of: Callable[[str], Path], tmp_path: Path, kernel: str, cpu: str
 ):
     array_bytes = LINE * 101
     once = ["--warmup-passes", "1", "--sample-seconds", "1e-9", "--max-seconds", "1e-9"]
     options = arguments(kernel, cpu, array_bytes, *once)
     function = "read_sum" if kernel == "read" else kernel
-    binary = binaries / "chaosity-bandwidth"
+    binary = binary_of("chaosity-bandwidth")
     ran, loaded, stored = traced(binary, function, tmp_path / "trace", options)
     passes = ran.done["passes"] + 1  # with the warm-up
     count = ARRAYS[kernel.removesuffix("_nt")]
@@ -103,7 +105,7 @@ def test_each_line_of_each_array_is_moved_once_a_pass(
 
 @pytest.mark.parametrize("kernel", MIXES)
 def test_traffic_counts_the_lines_that_it_moves(
-    binaries: Path, tmp_path: Path, kernel: str, cpu: str
+    binary_of: Callable[[str], Path], tmp_path: Path, kernel: str, cpu: str
 ):
     arrays, reads, writes = MIXES[kernel]
     lines = 16 * 1024 // LINE // arrays
@@ -111,7 +113,7 @@ def test_traffic_counts_the_lines_that_it_moves(
     soon = ["--peak-seconds", "1e-9", "--sample-seconds", "1e-9", "--max-seconds", "1e-9"]
     function = "read_sum" if kernel == "read" else kernel
     options = arguments(kernel, cpu, array_bytes, *soon)
-    binary = binaries / "chaosity-traffic"
+    binary = binary_of("chaosity-traffic")
     ran, loaded, stored = traced(binary, function, tmp_path / "trace", options)
     chunks = ran.done["warmup_chunks"] + ran.done["chunks"]
     # an ordinary store is told twice, for the line is fetched first, which no instruction says

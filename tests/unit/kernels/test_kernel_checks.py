@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from kernel_binary import KERNELS, Built, arguments, run
+from kernel_binary import KERNELS, Built, Checked, arguments, run
 
 pytestmark = pytest.mark.real
 
@@ -19,7 +17,7 @@ MUTANTS = {
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
 def test_a_kernel_that_is_wrong_is_found_out(built: Built, cpus: str, mutant: int):
-    binary = built(f"-DMUTANT={mutant}") / "chaosity-bandwidth"
+    binary = built("chaosity-bandwidth", f"-DMUTANT={mutant}")
     options = ["--max-seconds", "0.02", "--warmup-passes", "9"]  # the mistakes are in pass 3
     for kernel in KERNELS:
         ran = run([binary, *arguments(kernel, cpus, 64 * 1001, *options)])
@@ -29,22 +27,21 @@ def test_a_kernel_that_is_wrong_is_found_out(built: Built, cpus: str, mutant: in
         assert "must not be used" in ran.stderr
 
 
-def run_clean(folder: Path, cpus: str, kernels: list[str], prefix: tuple[str, ...] = ()) -> None:
-    binary = folder / "chaosity-bandwidth"
+def run_clean(checked: Checked, cpus: str, kernels: list[str]) -> None:
     for kernel in kernels:
         for pages in ("base", "thp"):
             options = ["--max-seconds", "0.02", "--barrier", "--pages", pages]
-            command = [*prefix, str(binary), *arguments(kernel, cpus, 64 * 1001, *options)]
-            ran = run(command, stdin=None, input="go\n")
+            words = arguments(kernel, cpus, 64 * 1001, *options)
+            ran = run([*checked("chaosity-bandwidth"), *words], stdin=None, input="go\n")
             if pages == "thp" and ran.code == 2:
                 continue  # this machine has none; what it says then is tested elsewhere
             assert (ran.code, ran.stderr) == (0, ""), (kernel, pages)
 
 
-def test_clean_under_address_and_undefined_behaviour_sanitizer(memory_checked: Path, cpus: str):
+def test_clean_under_address_and_undefined_behaviour_sanitizer(memory_checked: Checked, cpus: str):
     run_clean(memory_checked, cpus, KERNELS)
 
 
-def test_clean_under_thread_sanitizer(threads_checked: tuple, cpus: str):
-    prefix, folder = threads_checked
-    run_clean(folder, cpus, ["read", "triad_nt"], prefix)  # what threads share is the same for all
+def test_clean_under_thread_sanitizer(threads_checked: Checked, cpus: str):
+    # what threads share is the same for all
+    run_clean(threads_checked, cpus, ["read", "triad_nt"])

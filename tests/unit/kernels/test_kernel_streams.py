@@ -67,7 +67,7 @@ def test_ordinary_stores_are_ordinary_and_the_others_are_not(bandwidth: Path):
 
 
 def test_without_non_temporal_stores_their_kernels_are_not_offered(tmp_path: Path, cpu: str):
-    binary = build(tmp_path, "EXTRA=-DWITHOUT_NON_TEMPORAL")
+    binary = build(tmp_path, "chaosity-bandwidth", "EXTRA=-DWITHOUT_NON_TEMPORAL")
     assert offered(binary) == list(ARRAYS)
     assert "triad_nt is not offered" in refusal([binary, *arguments("triad_nt", cpu, 6400)])
 

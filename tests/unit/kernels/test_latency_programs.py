@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from kernel_binary import (
+    Checked,
     Start,
-    build,
     catches,
     last_events,
     next_event,
@@ -24,6 +24,7 @@ from kernel_binary import (
     processor_ticks,
     refusal,
     run,
+    sleeps,
     waiting,
 )
 
@@ -72,6 +73,19 @@ def test_a_signal_stops_it_with_a_valid_result(
     assert (done["valid"], done["stopped_by"]) == (True, "signal")
     assert sum(sample["accesses"] for sample in seen + rest) == done["accesses"]
     assert done["accesses"] > 0 or after == "ready"  # may still find out how long a block is
+
+
+def test_a_signal_does_not_break_off_a_result_that_a_slow_reader_delays(
+    command: list[str], start: Start
+):
+    process = start([*command, "--sample-seconds", "1e-6", *LONG])
+    fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, os.sysconf("SC_PAGESIZE"))
+    while not sleeps(process):  # as it does once the pipe is full
+        time.sleep(0.001)
+    process.terminate()
+    time.sleep(0.1)
+    *_, done = last_events(process)
+    assert (done["valid"], done["stopped_by"], process.returncode) == (True, "signal", 0)
 
 
 def test_a_signal_during_set_up_means_stop(latency: Path, start: Start, cpu: str):
@@ -274,24 +288,16 @@ def test_help_has_an_example_that_names_only_options_there_are(command: list[str
         assert f"  {option} " in described
 
 
-@pytest.fixture(scope="module", params=["address,undefined", "thread"])
-def sanitized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(params=["memory_checked", "threads_checked"])
+def checked(request: pytest.FixtureRequest) -> Checked:
     """A build under sanitizers."""
-    flags = f"-g -fsanitize={request.param} -fno-sanitize-recover=all"
-    return build(tmp_path_factory.mktemp("sanitized"), f"EXTRA={flags}")
+    return request.getfixturevalue(request.param)
 
 
 @pytest.mark.parametrize("pages", ["base", "thp"])
-def test_clean_under_sanitizers(sanitized: Path, command: list[str], pages: str):
-    # without random addresses: GCC 12's thread sanitizer cannot place its shadow memory with the
-    # wide randomisation of newer kernels
-    setarch = shutil.which("setarch")
-    prefix = (setarch, "-R") if setarch else ()
-    command = [*prefix, str(sanitized.with_name(Path(command[0]).name)), *command[1:]]
-    command += ["--max-seconds", "0.1", "--pages", pages, "--barrier"]
-    ran = run(command, stdin=None, input="go\n")
-    if "unexpected memory mapping" in ran.stderr or "Operation not permitted" in ran.stderr:
-        pytest.skip("the thread sanitizer cannot run here")
+def test_clean_under_sanitizers(checked: Checked, program: str, options: list[str], pages: str):
+    more = ["--max-seconds", "0.1", "--pages", pages, "--barrier"]
+    ran = run([*checked(program), *options, *more], stdin=None, input="go\n")
     if pages == "thp" and ran.code == 2:
         return  # this machine has none; what it says then is tested above
     assert (ran.code, ran.stderr) == (0, "")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from kernel_binary import (
     Built,
+    Checked,
     Start,
     last_events,
     next_event,
@@ -35,7 +36,7 @@ def request(cpus: str, nodes: str, size: int, *more: str) -> list[str]:
 @pytest.fixture
 def any_nodes(built: Built) -> Path:
     """The program as on a machine that has every node: it binds nothing."""
-    return built("-DWITHOUT_BINDING") / "chaosity-paths"
+    return built("chaosity-paths", "-DWITHOUT_BINDING")
 
 
 def require_account(samples: list[dict], threads: int) -> None:
@@ -151,24 +152,23 @@ MUTANTS = {
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
 def test_a_chunk_that_is_wrong_is_found_out(built: Built, cpus: str, node: int, mutant: int):
-    binary = built(f"-DMUTANT={mutant}") / "chaosity-paths"
+    binary = built("chaosity-paths", f"-DMUTANT={mutant}")
     ran = run([binary, *request(cpus, str(node), MIB, *SOON)])
     assert (ran.code, ran.done["valid"]) == (1, False)
     assert "must not be used" in ran.stderr
 
 
-def run_clean(folder: Path, cpus: str, node: int, prefix: tuple[str, ...] = ()) -> None:
-    command = [str(folder / "chaosity-paths"), *request(cpus, str(node), 64 * 10001, *SOON)]
-    ran = run([*prefix, *command, "--barrier"], stdin=None, input="go\n")
+def run_clean(checked: Checked, cpus: str, node: int) -> None:
+    command = [*checked("chaosity-paths"), *request(cpus, str(node), 64 * 10001, *SOON)]
+    ran = run([*command, "--barrier"], stdin=None, input="go\n")
     assert (ran.code, ran.stderr) == (0, "")
 
 
 def test_clean_under_address_and_undefined_behaviour_sanitizer(
-    memory_checked: Path, cpus: str, node: int
+    memory_checked: Checked, cpus: str, node: int
 ):
     run_clean(memory_checked, cpus, node)
 
 
-def test_clean_under_thread_sanitizer(threads_checked: tuple, cpus: str, node: int):
-    prefix, folder = threads_checked
-    run_clean(folder, cpus, node, prefix)
+def test_clean_under_thread_sanitizer(threads_checked: Checked, cpus: str, node: int):
+    run_clean(threads_checked, cpus, node)

@@ -13,7 +13,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from kernel_binary import Start, build, build_driver, last_events, next_event, refusal, run, waiting
+from kernel_binary import (
+    Built,
+    Checked,
+    Start,
+    build_driver,
+    last_events,
+    next_event,
+    refusal,
+    run,
+    waiting,
+)
 
 pytestmark = pytest.mark.real
 
@@ -159,9 +169,8 @@ def test_a_read_that_gives_less_than_a_chunk_ends_it(
     assert str(path) in said
 
 
-def test_a_kernel_that_is_wrong_is_found_out(tmp_path: Path, drives: list[Path], cpu: str):
-    build(tmp_path, "EXTRA=-DMUTANT=1")  # leaves out a line
-    wrong = tmp_path / "chaosity-sum"
+def test_a_kernel_that_is_wrong_is_found_out(built: Built, drives: list[Path], cpu: str):
+    wrong = built("chaosity-sum", "-DMUTANT=1")  # leaves out a line
     for options in (["--array-bytes", "6400"], on(drives)):
         ran = run([wrong, "--cpus", cpu, *options, *SHORT])
         if ran.code == 2 and options[0] == "--drive":
@@ -248,8 +257,8 @@ def test_rings_that_are_forbidden_are_said(summing: Path, drives: list[Path], cp
     assert "io_uring is not permitted" in ended.stderr
 
 
-def test_clean_under_the_sanitizers(memory_checked: Path, drives: list[Path], cpus: str):
-    program = memory_checked / "chaosity-sum"
+def test_clean_under_the_sanitizers(memory_checked: Checked, drives: list[Path], cpus: str):
+    [program] = memory_checked("chaosity-sum")
     needs_rings(program, drives, cpus[0])
     for options in (["--array-bytes", "64064"], on(drives), on(drives[:1], "--queue-depth", "1")):
         ran = run([program, "--cpus", cpus, *options, *SHORT])

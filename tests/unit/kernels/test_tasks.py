@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from kernel_binary import (
+    Built,
     Start,
-    build,
     build_driver,
     last_events,
     next_event,
@@ -115,9 +115,8 @@ def test_the_end_of_input_before_the_start_means_that_nothing_ran(tasks: Path, c
     assert (ran.done["valid"], ran.done["stopped_by"]) == (None, "end_of_input")
 
 
-def test_wrong_results_are_found_out(tmp_path: Path, cpu: str):
-    binary = tmp_path / "chaosity-tasks"
-    build(tmp_path, "EXTRA=-DMUTANT=1", str(binary))
+def test_wrong_results_are_found_out(built: Built, cpu: str):
+    binary = built("chaosity-tasks", "-DMUTANT=1")
     for program in PROGRAMS:
         ran = run_to_end([binary, *arguments(program, "vanilla", cpu, *SHORT)])
         assert (ran.code, ran.done["valid"]) == (1, False), program

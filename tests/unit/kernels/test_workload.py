@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from kernel_binary import (
     Built,
+    Checked,
     Start,
     last_events,
     next_event,
@@ -191,7 +192,7 @@ MUTANTS = {
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
 def test_a_pass_that_is_wrong_is_found_out(built: Built, cpus: str, mutant: int, kernel: str):
-    binary = built(f"-DMUTANT={mutant}") / "chaosity-workload"
+    binary = built("chaosity-workload", f"-DMUTANT={mutant}")
     options = ["--max-seconds", "0.02", "--warmup-passes", "9"]  # the mistakes are in pass 3
     ran = run([binary, *request(kernel, cpus, 64 * 1001, *options)])
     assert (ran.code, ran.done["valid"]) == (1, False)
@@ -199,19 +200,18 @@ def test_a_pass_that_is_wrong_is_found_out(built: Built, cpus: str, mutant: int,
     assert f"{kernel} computed wrong values" in ran.stderr
 
 
-def run_clean(folder: Path, cpus: str, prefix: tuple[str, ...] = ()) -> None:
+def run_clean(checked: Checked, cpus: str) -> None:
     for kernel in KERNELS:
         for touch in ("own", "leader"):
             options = ["--max-seconds", "0.02", "--barrier", "--touch", touch]
-            command = [str(folder / "chaosity-workload"), *request(kernel, cpus, 64 * 1001)]
-            ran = run([*prefix, *command, *options], stdin=None, input="go\n")
+            command = [*checked("chaosity-workload"), *request(kernel, cpus, 64 * 1001)]
+            ran = run([*command, *options], stdin=None, input="go\n")
             assert (ran.code, ran.stderr) == (0, ""), (kernel, touch)
 
 
-def test_clean_under_address_and_undefined_behaviour_sanitizer(memory_checked: Path, cpus: str):
+def test_clean_under_address_and_undefined_behaviour_sanitizer(memory_checked: Checked, cpus: str):
     run_clean(memory_checked, cpus)
 
 
-def test_clean_under_thread_sanitizer(threads_checked: tuple, cpus: str):
-    prefix, folder = threads_checked
-    run_clean(folder, cpus, prefix)  # a stencil's threads read what others wrote
+def test_clean_under_thread_sanitizer(threads_checked: Checked, cpus: str):
+    run_clean(threads_checked, cpus)  # a stencil's threads read what others wrote
