@@ -290,6 +290,36 @@ def test_a_matrix_beside_shares_or_one_that_is_not_there_is_refused(tmp_path):
     assert "there is no topology.json" in said("--matrix", str(tmp_path))
 
 
+# Each look takes 0.2 s of a processor, as on a machine with much memory: the next comes after 10 s.
+DEAR_LOOKS = """
+import sys, time
+from chaosity.place import __main__, pages, session
+session.LONGEST_LOOK_SECONDS = 0.1
+cheap = pages.areas
+def dear(*given):
+    until = time.thread_time() + 0.2
+    while time.thread_time() < until: pass
+    return cheap(*given)
+pages.areas = dear
+__main__.main()
+"""
+GROWS = """
+import time
+first = bytearray(8 << 20)
+time.sleep(1)
+second = bytearray(8 << 20)
+time.sleep(5)
+"""
+
+
+def test_memory_that_grows_is_looked_at_soon_though_looks_are_dear(kernel, tmp_path):
+    path = tmp_path / "report.json"
+    given = kernel.arguments("--report", str(path), *python(GROWS))
+    done = subprocess.run([sys.executable, "-c", DEAR_LOOKS, *given], timeout=60, check=False)
+    assert done.returncode == 0
+    assert sum(report(path)["bytes_by_node"].values()) >= 16 << 20
+
+
 def test_signals_are_passed_on_once(kernel, tmp_path):
     marks = tmp_path / "marks"
     code = (

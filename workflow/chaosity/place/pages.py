@@ -23,6 +23,7 @@ SMALLEST_BYTES = 1 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Pages in one call: the kernel works for some tens of milliseconds, then signals are looked at.
 _BATCH = 1 << 14
+_RESIDENT = ("VmRSS", "HugetlbPages")  # the second is not in the first
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 
@@ -104,6 +105,23 @@ def _transparent_bytes() -> int:
         return int(_HUGE.read_text())
     except OSError:
         return PAGE_BYTES
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process and all that it started, whatever it is for; see proc_pid_status(5).
+
+    Far cheaper than `areas`: the kernel keeps these counts.
+    """
+    return sum(_resident(one) for one in placement.descendants(pid))
+
+
+def _resident(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0  # it ended in between
+    counts = dict(line.split(":", 1) for line in lines)
+    return sum(int(counts.get(name, "0 kB").split()[0]) for name in _RESIDENT) << 10
 
 
 def total(found: Sequence[Area]) -> dict[int, int]:

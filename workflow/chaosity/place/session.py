@@ -28,8 +28,9 @@ AIM = 0.005
 # The first look comes soon, since programs may end soon; then each time the time has doubled, since
 # the kernel walks all page tables for one. Pages are touched late too, so the looks go on.
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 5.0
-# Looking may take this share of a processor's time.
-LOOKING_SHARE = 0.02
+# Looking may take this share of a processor's time, and this one where memory has grown: its pages
+# are not where they should be before the next look.
+LOOKING_SHARE, GROWING_SHARE = 0.02, 0.1
 # Memory that has grown by less than this between two looks is all there: the search can begin.
 GROWTH = 0.02
 # A search that others wait for ends by then: half of what the runner gives a load for getting
@@ -58,6 +59,7 @@ class Session:
         self.bytes_by_node: dict[int, int] = {}
         self.moved = 0
         self.cost = 0.0  # of the latest look, in seconds of a processor
+        self.resident = 0  # bytes at the latest look
         self.search: Search | None = None
         self.search_seconds = 0.0
         self.settling: Settling | None = None
@@ -92,7 +94,7 @@ class Session:
         if searching:
             source = rates.source(self.request.rate, self.program.process.pid)
             self.program.listeners.append(source.line)
-        while self.program.pump(delay):
+        while self.pause(delay):
             if self.program.at_barrier:
                 self.settle(source if searching else None)
                 if searching:
@@ -108,6 +110,24 @@ class Session:
                 self.find(source)
                 return
             delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
+
+    def pause(self, seconds: float) -> bool:
+        """Wait for the next look, which is due earlier when the memory has grown.
+
+        Returns whether the program still runs. It returns early at a barrier that is ours to open.
+        """
+        now = time.monotonic()
+        soonest, until = now + self.cost / GROWING_SHARE, now + seconds
+        while self.program.pump(min(until - now, LONGEST_LOOK_SECONDS)):
+            now = time.monotonic()
+            if now >= until or self.program.at_barrier or (now >= soonest and self.has_grown()):
+                return True
+        return False
+
+    def has_grown(self) -> bool:
+        """Whether there is more memory than at the latest look, by what is cheap to ask."""
+        resident = pages.resident_bytes(self.program.process.pid)
+        return resident > (1 + AIM) * self.resident
 
     def runs_already(self, source: rates.Source) -> bool:
         """Whether it waits at no barrier of ours, so that it is searched as it runs."""
@@ -140,6 +160,7 @@ class Session:
     def look(self) -> None:
         """See where the pages are, and move those that must be moved."""
         began = time.thread_time()
+        self.resident = pages.resident_bytes(self.program.process.pid)
         found = pages.areas(self.program.process.pid, self.mapping)
         self.cost = time.thread_time() - began
         seen = pages.total(found)
