@@ -69,37 +69,42 @@ def test_two_hosts_side_by_side_and_a_broken_record_of_none(workflow, server):
     assert len(records(workflow, "far")) == len(records(workflow, "farther")) > 0
 
 
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        ({"ansible_port": 1}, "nothing listens"),
-        ({"ansible_ssh_common_args": "-o UserKnownHostsFile=/dev/null"}, "host key is not known"),
-        # An inventory cannot switch the check off.
-        (
-            {"ansible_ssh_common_args": "-o UserKnownHostsFile=/dev/null"
-             " -o StrictHostKeyChecking=no"},
-            "host key is not known",
-        ),
-        ({"runner_directory": "/nowhere"}, "cannot be described"),
-        ({"ansible_connection": "winrm"}, "cannot carry measurements"),
-    ],
-)  # fmt: skip
-def test_a_host_that_cannot_be_reached_is_named_and_the_others_go_on(
-    workflow, server, variables, message
-):
+UNREACHABLE = {
+    "deaf": ({"ansible_port": 1}, "nothing listens"),
+    "unknown": (
+        {"ansible_ssh_common_args": "-o UserKnownHostsFile=/dev/null"},
+        "host key is not known",
+    ),
+    # An inventory cannot switch the check off.
+    "unchecked": (
+        {"ansible_ssh_common_args": "-o UserKnownHostsFile=/dev/null -o StrictHostKeyChecking=no"},
+        "host key is not known",
+    ),
+    "bare": ({"runner_directory": "/nowhere"}, "cannot be described"),
+    "windows": ({"ansible_connection": "winrm"}, "cannot carry measurements"),
+}
+
+
+def test_hosts_that_cannot_be_reached_are_named_and_the_others_go_on(workflow, server):
+    workflow.config["sample"] = {"memory_bandwidth": 1}
     good = host(workflow, server)
-    workflow.hosts({"far": good, "lost": {**good, **variables}})
+    lost = {name: {**good, **variables} for name, (variables, _) in UNREACHABLE.items()}
+    workflow.hosts({"far": good, **lost})
     done = workflow.snakemake()
     assert done.returncode != 0
-    assert "host lost" in done.stdout
-    assert message in done.stdout
     assert records(workflow, "far")
-    assert not records(workflow, "lost")
-    assert "lost" in (workflow.folder / "results/lost/left_out.json").read_text()
-    workflow.hosts({"far": good, "lost": good})
+    for name, (_, message) in UNREACHABLE.items():
+        assert f"host {name}" in done.stdout
+        assert message in done.stdout
+        note = (workflow.folder / f"results/{name}/left_out.json").read_text()
+        assert name in note
+        assert message in note
+        assert not records(workflow, name)
+    workflow.hosts(dict.fromkeys(["far", *UNREACHABLE], good))
     workflow.run()
-    assert len(records(workflow, "lost")) == len(records(workflow, "far"))
-    assert not (workflow.folder / "results/lost/left_out.json").exists()
+    for name in UNREACHABLE:
+        assert len(records(workflow, name)) == len(records(workflow, "far"))
+        assert not (workflow.folder / f"results/{name}/left_out.json").exists()
 
 
 def test_a_changed_host_key_is_called_that(workflow, server):
