@@ -7,8 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -42,14 +40,6 @@ def command(*words: str, **options) -> subprocess.CompletedProcess[str]:
 def play(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run slurm.yml on this machine as two nodes."""
     return command("ansible-playbook", "-i", str(INVENTORY), "slurm.yml", *arguments, cwd=root)
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
-    """Wait until something has come to pass."""
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it did not come to pass in time"
-        time.sleep(0.1)
 
 
 class Checkout:

@@ -13,7 +13,8 @@ import pytest
 
 from chaosity.config import schema
 from running import SHORT
-from through_slurm import HOSTS, Checkout, command, play, wait_for
+from through_slurm import HOSTS, Checkout, command, play
+from waiting import soon
 
 pytestmark = pytest.mark.slurm
 
@@ -76,7 +77,7 @@ def test_a_cancelled_job_is_tried_again_and_keeps_what_it_had(checkout: Checkout
     long = {"relative_precision": None, "min_seconds": 1, "max_seconds": 1}
     checkout.configure(stopping={**SHORT, "memory_bandwidth": long})
     run = checkout.start()
-    wait_for(lambda: len(checkout.attempts("nodea")) >= 3)
+    soon(lambda: len(checkout.attempts("nodea")) >= 3)
     [number] = running("nodea")
     assert command("scancel", number).returncode == 0
     said, _ = run.communicate(timeout=400)
@@ -115,7 +116,7 @@ def test_a_node_that_is_drained_during_the_run_does_not_hold_it_up(
     checkout.configure(slurm={**short, "partition": None, "account": None}, replicates=2)
     run = checkout.start()
     try:
-        wait_for(lambda: checkout.attempts("nodeb"))
+        soon(lambda: checkout.attempts("nodeb"))
         drain("nodeb", "bad fan")
         said, _ = run.communicate(timeout=450)
     finally:
@@ -130,10 +131,10 @@ def test_a_node_that_is_drained_during_the_run_does_not_hold_it_up(
 
 def test_ctrl_c_leaves_no_job_behind(checkout: Checkout) -> None:
     run = checkout.start()
-    wait_for(lambda: running("nodea") or running("nodeb"))
+    soon(lambda: running("nodea") or running("nodeb"))
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=120)
-    wait_for(lambda: not running("nodea") and not running("nodeb") and not pending())
+    soon(lambda: not running("nodea") and not running("nodeb") and not pending())
 
 
 def test_what_a_jobs_cgroup_withholds_is_discovered_as_such(checkout: Checkout) -> None:

@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
 from chaosity.config import schema
+from waiting import soon
 
 pytestmark = pytest.mark.real
 
@@ -29,17 +29,10 @@ def start(workflow):
     )
 
 
-def wait_for(condition, seconds=60):
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it did not come to pass in time"
-        time.sleep(0.02)
-
-
 def test_kill_in_the_middle_and_go_on(workflow):
     workflow.config["experiments"] = ["memory_bandwidth"]
     run = start(workflow)
-    wait_for(lambda: len(records(workflow)) >= 3)
+    soon(lambda: len(records(workflow)) >= 3)
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     kept = {path: path.read_bytes() for path in records(workflow)}
@@ -58,7 +51,7 @@ def test_two_runs_in_one_folder_do_not_meet(workflow):
     workflow.config["experiments"] = ["memory_bandwidth"]
     run = start(workflow)
     try:
-        wait_for(lambda: len(records(workflow)) >= 1)
+        soon(lambda: len(records(workflow)) >= 1)
         done = workflow.snakemake()
         assert done.returncode != 0
         assert "writes here" in done.stdout

@@ -6,8 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,15 +115,6 @@ def placed_point(command: list[str], seconds: float, **load: Any) -> dict[str, A
         "stopping": {"relative_precision": None, "min_seconds": seconds, "max_seconds": seconds},
         "timeout_seconds": 60,
     }
-
-
-def soon(true: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """Wait until something holds."""
-    limit = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < limit, "it never came true"
-        time.sleep(0.01)
-    return found
 
 
 def report(path: Path) -> dict[str, Any]:

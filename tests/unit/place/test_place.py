@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from kernel_files import WEIGHTS, placed_point, report, soon
+from kernel_files import WEIGHTS, placed_point, report
 
 from chaosity.cli import chaosity
 from chaosity.cli.place import shares, whole_parser
@@ -25,6 +25,7 @@ from chaosity.runner import placement
 from chaosity.runner.__main__ import tools_first
 from chaosity.runner.build import packed
 from chaosity.runner.run import run as measured
+from waiting import soon
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
 ALLOCATES = "import time; x = bytearray(8 << 20); print('allocated', flush=True); time.sleep(1.2)"

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernel_files import WEIGHTS, Kernel, soon
+from kernel_files import WEIGHTS, Kernel
 
 from chaosity.errors import UserError
 from chaosity.runner import settings
+from waiting import soon
 
 SLEEP = ("--", "sleep", "60")
 CRASH = ("--", "sh", "-c", "kill -SEGV $$")

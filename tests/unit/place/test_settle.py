@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_files import Kernel, placed_point, report, soon
+from kernel_files import Kernel, placed_point, report
 
 from chaosity.place import settling
 from chaosity.place.gate import Gate, Phase
@@ -22,6 +22,7 @@ from chaosity.place.settling import Settling
 from chaosity.runner import placement, process, values
 from chaosity.runner.run import READY_SECONDS
 from chaosity.runner.run import run as measured
+from waiting import soon
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
 # Waits at a barrier as the kernels do; the file named first tells when it was passed, and by whom.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -9,12 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from chaosity import records
 from chaosity.runner import process, values
-from chaosity.runner.run import run
+from chaosity.runner.run import LOCK, run
+from waiting import soon
 
 pytestmark = pytest.mark.real
 
@@ -146,28 +149,25 @@ def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point
     command = [sys.executable, "-m", "chaosity.runner", str(point), "--record",
                str(tmp_path / "rep1.json")]  # fmt: skip
     runner = subprocess.Popen(command)
-    time.sleep(4)  # past the barrier, where a load ends with its runner, on a busy machine too
-    children = process.placement.descendants(runner.pid)[1:]
+    children = soon(lambda: has_samples(process.placement.descendants(runner.pid)[1:]))
     runner.kill()
     runner.wait()
     assert not (tmp_path / "rep1.json").exists()
-    assert children
+    lock = os.open(LOCK, os.O_RDONLY)
     try:
-        lock = os.open(process_lock(), os.O_RDONLY)
-        import fcntl
-
         with pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.close(lock)
     finally:
+        os.close(lock)
         for child in children:
             os.kill(child, signal.SIGKILL)
 
 
-def process_lock():
-    from chaosity.runner.run import LOCK
-
-    return LOCK
+def has_samples(pids):
+    """The processes, once they have written more than that they are ready; see proc_pid_io(5)."""
+    said = [(Path("/proc") / str(pid) / "io").read_text().split("\n") for pid in pids]
+    written = [int(line.split()[1]) for lines in said for line in lines if "wchar" in line]
+    return pids if any(count > 100 for count in written) else None
 
 
 @pytest.mark.real
