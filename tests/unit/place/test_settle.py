@@ -142,6 +142,24 @@ def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
     assert values.of_record(record)["program"]["dwp"] == found["dwp"]
 
 
+def test_what_is_beside_it_runs_while_it_is_searched(kernel):
+    """A load that the runner stops; the window of both begins when the search has ended."""
+    program = (sys.executable, IMAGINED, "1", "1", "60", "16", "0.001", "barrier")
+    given = ("--cpus", "0", "--report", "place.json", "--", *program)
+    point = placed_point(command(kernel, QUICK, *given), 0.5, start="barrier")
+    point["loads"][0]["placement"]["settles"] = True
+    stop = {"by": "runner", "signal": "TERM", "exit": [-signal.SIGTERM]}
+    beside = {"name": "beside", "start": "barrier", "stop": stop}
+    point["loads"] += placed_point(["taskset", "-c", "0", *program], 0.5, **beside)["loads"]
+    record = measured(point, 1)
+    assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
+    searched = json.loads(record["loads"][0]["outputs"]["place.json"])["search"]["seconds"]
+    series = values.all_series(record)
+    first = {name: one[0][0][0] for name, one in series.items()}
+    assert first["program"] - first["beside"] >= searched
+    assert values.window(record, series)[0] == first["program"]
+
+
 @pytest.mark.parametrize("how", ["stop", "end of input"])
 def test_what_is_stopped_while_it_is_searched_never_was_ready(start, how):
     run = start(ENDLESS)

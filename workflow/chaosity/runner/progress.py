@@ -65,7 +65,8 @@ def sample_events(
 def sample_lines(spec: Mapping[str, Any], text: str) -> Series:
     """Samples from JSON lines."""
     return [
-        (first, last, float(line[spec["amount"]])) for first, last, line in sample_events(spec, text)
+        (first, last, float(line[spec["amount"]]))
+        for first, last, line in sample_events(spec, text)
     ]
 
 

@@ -152,28 +152,43 @@ def prepare(point: Mapping[str, Any], folder: Path) -> tuple[list[Load], list[di
 def start(loads: list[Load], lock: int) -> float:
     """Start all loads as one: those with a barrier get ready first, then all begin.
 
-    A load that reports no progress begins last, once the others run.
+    A load whose pages are moved while it runs settles before it is ready; those that the runner can
+    stop run beside it meanwhile, since a placement is searched for the company that it will have. A
+    load that reports no progress begins last, once the others run.
 
     Returns:
         Time of the start on the monotonic clock, in seconds.
     """
-    waiting = [load for load in loads if load.barrier]
     silent = [load for load in loads if load.silent]
-    for load in waiting:
-        load.start(lock)
-    for load in waiting:
-        load.wait_ready(READY_SECONDS)
+    settling = [load for load in loads if load.barrier and load.settles]
+    ahead = [
+        load for load in loads if settling and load.stoppable and load not in silent + settling
+    ]
     for load in loads:
-        if load not in waiting and load not in silent:
+        if load.barrier:
             load.start(lock)
-    for load in waiting:
-        load.release()
+    for load in loads:
+        if load.barrier and load not in settling:
+            load.wait_ready(READY_SECONDS)
+    begin(ahead, lock)
+    for load in settling:
+        load.wait_ready(READY_SECONDS)
+    begin([load for load in loads if load not in ahead + silent], lock)
     if silent and len(loads) > len(silent):
         time.sleep(HEAD_START_SECONDS)
         wait_for_samples([load for load in loads if load not in silent])
-    for load in silent:
-        load.start(lock)
+    begin(silent, lock)
     return time.monotonic()
+
+
+def begin(loads: list[Load], lock: int) -> None:
+    """Have loads run; what waits at a barrier needs only a line, and so comes last."""
+    for load in loads:
+        if not load.barrier:
+            load.start(lock)
+    for load in loads:
+        if load.barrier:
+            load.release()
 
 
 def wait_for_samples(loads: list[Load]) -> None:
