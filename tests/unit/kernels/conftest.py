@@ -8,58 +8,36 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import kernel_binary
 import pytest
 
 
 @pytest.fixture(scope="session")
-def bandwidth(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The binary as `make` builds it for this machine."""
-    folder = kernel_binary.build_all(tmp_path_factory.mktemp("kernels"))
-    return folder / "chaosity-bandwidth"
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all programs as `make` builds them for this machine."""
+    return kernel_binary.build_all(tmp_path_factory.mktemp("kernels"))
 
 
-@pytest.fixture(scope="session")
-def latency(bandwidth: Path) -> Path:
-    """The same of the pointer chase."""
-    return bandwidth.with_name("chaosity-latency")
+def program(name: str) -> Any:
+    """A fixture that is the path of one of them."""
+
+    @pytest.fixture(scope="session")
+    def path(programs: Path) -> Path:
+        return programs / name
+
+    return path
 
 
-@pytest.fixture(scope="session")
-def core_to_core(bandwidth: Path) -> Path:
-    """The same of the moves of a line."""
-    return bandwidth.with_name("chaosity-core-to-core")
-
-
-@pytest.fixture(scope="session")
-def traffic(bandwidth: Path) -> Path:
-    """The same of the traffic beside a chase."""
-    return bandwidth.with_name("chaosity-traffic")
-
-
-@pytest.fixture(scope="session")
-def summing(bandwidth: Path) -> Path:
-    """The same of the sum over an array."""
-    return bandwidth.with_name("chaosity-sum")
-
-
-@pytest.fixture(scope="session")
-def tasks(bandwidth: Path) -> Path:
-    """The same of the task-parallel programs."""
-    return bandwidth.with_name("chaosity-tasks")
-
-
-@pytest.fixture(scope="session")
-def workload(bandwidth: Path) -> Path:
-    """The same of the programs whose pages are placed."""
-    return bandwidth.with_name("chaosity-workload")
-
-
-@pytest.fixture(scope="session")
-def paths(bandwidth: Path) -> Path:
-    """The same of the reader of all nodes in turn."""
-    return bandwidth.with_name("chaosity-paths")
+bandwidth = program("chaosity-bandwidth")
+latency = program("chaosity-latency")
+core_to_core = program("chaosity-core-to-core")
+traffic = program("chaosity-traffic")
+workload = program("chaosity-workload")
+paths = program("chaosity-paths")
+summing = program("chaosity-sum")
+tasks = program("chaosity-tasks")
 
 
 @pytest.fixture(scope="session")

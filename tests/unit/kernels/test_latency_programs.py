@@ -52,8 +52,8 @@ def options(program: str, usable_cpus: list[int]) -> list[str]:
 
 
 @pytest.fixture
-def command(bandwidth: Path, program: str, options: list[str]) -> list[str]:
-    return [str(bandwidth.with_name(program)), *options]
+def command(programs: Path, program: str, options: list[str]) -> list[str]:
+    return [str(programs / program), *options]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
