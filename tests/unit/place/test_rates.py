@@ -53,6 +53,12 @@ def test_what_tells_no_rate_is_refused(text):
         rates.check(text)
 
 
+def test_a_refusal_to_count_instructions_keeps_its_reason(monkeypatch):
+    monkeypatch.setattr(rates.counters, "INSTRUCTIONS", {"type": 1, "config": 99})
+    with pytest.raises(UserError, match="has no such counter"):
+        rates.check("instructions")
+
+
 def test_instructions_are_counted_or_refused_with_the_reason():
     try:
         rates.check("instructions")

@@ -19,8 +19,9 @@ from chaosity.runner import counters, values
 from chaosity.runner.extract import ExtractionError
 from chaosity.runner.run import run
 
-# PERF_TYPE_SOFTWARE of perf_event_open(2), and two events that every kernel counts.
+# PERF_TYPE_SOFTWARE of perf_event_open(2), and events that every kernel counts.
 CLOCK = {"event": "cpu-clock", "type": 1, "config": 0}
+TASK_CLOCK = {"event": "task-clock", "type": 1, "config": 1}
 SWITCHES = {"event": "context-switches", "type": 1, "config": 3}
 NOWHERE = {"event": "nowhere", "type": 1, "config": 99}
 
@@ -71,6 +72,19 @@ def test_what_the_kernel_refuses_keeps_its_reason_and_the_others_count():
         with pytest.raises(ExtractionError):
             counters.value(found, name)
     assert counters.share_of_time(found["no"]) is None
+
+
+@pytest.mark.real
+def test_a_process_is_counted_from_the_start_on_with_what_it_starts():
+    handle = counters.open_for_process(TASK_CLOCK, os.getpid())
+    try:
+        used = -time.process_time_ns()
+        subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
+        used += time.process_time_ns()
+        count, _, _ = counters.read_count(handle)
+    finally:
+        os.close(handle)
+    assert count > used + 10e6  # a Python takes longer than that to start
 
 
 @pytest.mark.real

@@ -1,7 +1,7 @@
 """The kernel's calls for memory policies, through ctypes, since the standard library has none.
 
 Numbers: ``unistd_64.h`` of x86-64, and ``asm-generic/unistd.h``, which all later machines share.
-Meanings: set_mempolicy(2), move_pages(2), perf_event_open(2), prctl(2).
+Meanings: set_mempolicy(2), move_pages(2), prctl(2).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ctypes
 import errno
 import os
 import platform
-import struct
 from collections.abc import Collection, Sequence
 
 from chaosity.errors import UserError
@@ -20,9 +19,9 @@ from chaosity.errors import UserError
 DEFAULT, BIND, INTERLEAVE, WEIGHTED_INTERLEAVE = 0, 2, 3, 6
 _MOVE = 1 << 1  # MPOL_MF_MOVE: pages that the process has for itself
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
-_GENERIC = {"set_mempolicy": 237, "move_pages": 239, "perf_event_open": 241}
+_GENERIC = {"set_mempolicy": 237, "move_pages": 239}
 _NUMBERS = {
-    "x86_64": {"set_mempolicy": 238, "move_pages": 279, "perf_event_open": 298},
+    "x86_64": {"set_mempolicy": 238, "move_pages": 279},
     "aarch64": _GENERIC,
     "riscv64": _GENERIC,
     "loongarch64": _GENERIC,
@@ -112,26 +111,3 @@ def _pointer(numbers: array.array) -> ctypes.Array[ctypes.c_char]:
 def die_with_parent() -> None:
     """Have this process killed when the thread that started it ends."""
     _LIBC.prctl(_DEATH_SIGNAL, 9, 0, 0, 0)
-
-
-def count_instructions(pid: int) -> int:
-    """A counter of the instructions of a process and what it starts from now on.
-
-    Returns:
-        A file to read 8 bytes from.
-
-    Raises:
-        OSError: the processor, or the machine that this one is simulated on, has no such counter.
-    """
-    size = 64  # PERF_ATTR_SIZE_VER0
-    hardware, instructions, inherit_and_user = 0, 1, 1 << 1 | 1 << 5 | 1 << 6
-    attributes = struct.pack("IIQQQQQ", hardware, size, instructions, 0, 0, 0, inherit_and_user)
-    everywhere, no_group, close_on_exec = -1, -1, 1 << 3
-    return _call(
-        "perf_event_open",
-        ctypes.create_string_buffer(attributes, size),
-        ctypes.c_long(pid),
-        ctypes.c_long(everywhere),
-        ctypes.c_long(no_group),
-        ctypes.c_ulong(close_on_exec),
-    )

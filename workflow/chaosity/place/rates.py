@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import re
@@ -12,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from chaosity.errors import UserError
-from chaosity.place import calls
 from chaosity.place.events import sample_event
 from chaosity.place.search import Rate, TimeUpError
-from chaosity.runner import progress
+from chaosity.runner import counters, progress
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
 # What a sample says beside the amount.
@@ -111,7 +109,7 @@ class Instructions:
 
     def __init__(self, pid: int) -> None:
         self.series: progress.Series = []
-        self.handle = calls.count_instructions(pid)
+        self.handle = counters.open_for_process(counters.INSTRUCTIONS, pid)
         self.last, self.count = time.monotonic(), 0
 
     def line(self, text: str, now: float) -> None:
@@ -119,7 +117,8 @@ class Instructions:
 
     def poll(self) -> None:
         """Read the counter."""
-        now, count = time.monotonic(), int.from_bytes(os.read(self.handle, 8), "little")
+        now = time.monotonic()
+        count, _, _ = counters.read_count(self.handle)
         self.series.append((self.last, now, float(count - self.count)))
         self.last, self.count = now, count
 
@@ -135,13 +134,10 @@ def check(text: str) -> None:
         Lines(rest)
     elif kind == INSTRUCTIONS and not rest:
         try:
-            os.close(calls.count_instructions(os.getpid()))
-        except OSError as error:
-            why = "this machine has no such counter"
-            if error.errno in (errno.EACCES, errno.EPERM):
-                why = "only root may count here (kernel.perf_event_paranoid)"
+            os.close(counters.open_for_process(counters.INSTRUCTIONS, os.getpid()))
+        except counters.CounterError as error:
             raise UserError(
-                f"instructions cannot be counted, since {why}", "--rate instructions",
+                f"instructions cannot be counted, since {error}", "--rate instructions",
                 "take samples or lines=REGEX",
             ) from None  # fmt: skip
     elif kind != SAMPLES:

@@ -2,7 +2,7 @@
 
 Events are counted on the load's processing units and not for its processes: its threads are pinned
 there, nothing else is measured meanwhile, and what a tool starts later is counted as well. That
-takes root, CAP_PERFMON or a `kernel.perf_event_paranoid` below 1.
+takes root, CAP_PERFMON or a `kernel.perf_event_paranoid` below 1. `place` counts for a process.
 
 A counter is a list of events with signs, since some processors tell what comes from remote caches
 only as a difference. What cannot be counted keeps the kernel's reason, and the point stays valid.
@@ -24,12 +24,17 @@ from chaosity.runner.extract import ExtractionError
 
 # Numbers of the system call by architecture (the kernel's tables of system calls), for Python has
 # no function for it.
-SYSTEM_CALL = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
+SYSTEM_CALL = {
+    "x86_64": 298, "aarch64": 241, "riscv64": 241, "loongarch64": 241, "ppc64le": 319, "s390x": 331,
+}  # fmt: skip
 # From the kernel's include/uapi/linux/perf_event.h.
 RAW = 4  # PERF_TYPE_RAW: an event of the processor, as its manual numbers it
+INSTRUCTIONS = {"type": 0, "config": 1}  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS
+ANY = -1  # processor or process
 CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
 ENABLE, DISABLE, RESET = 0x2400, 0x2401, 0x2403  # PERF_EVENT_IOC_*
-DISABLED, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 0, 1 << 5, 1 << 6
+DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 0, 1 << 1, 1 << 5, 1 << 6
+ONLY_USER = EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR
 TIMES = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING, read behind the value
 READ = struct.Struct("=QQQ")
 # Counts that are subtracted were not read at one instant, so a difference of nothing may come out a
@@ -41,8 +46,8 @@ MEANINGS = {
     errno.ENODEV: "this machine has no such counter",
     errno.EOPNOTSUPP: "this machine has no such counter",
     errno.EINVAL: "the kernel does not know this event",
-    errno.EACCES: "it needs root or kernel.perf_event_paranoid below 1",
-    errno.EPERM: "it needs root or kernel.perf_event_paranoid below 1",
+    errno.EACCES: "it needs root or kernel.perf_event_paranoid below {limit}",
+    errno.EPERM: "it needs root or kernel.perf_event_paranoid below {limit}",
     errno.EMFILE: "too many counters at once for this process",
     errno.EBUSY: "another program holds the counters",
     errno.ENOSYS: "this kernel counts no events",
@@ -120,9 +125,8 @@ class Counters:
             for _, handle in self._open:
                 ioctl(handle, DISABLE, 0)
             for count, handle in self._open:
-                told = READ.unpack(os.read(handle, READ.size))
                 names = ("count", "time_enabled_ns", "time_running_ns")
-                count.update(zip(names, told, strict=True))
+                count.update(zip(names, read_count(handle), strict=True))
         self._running = False
 
     def close(self) -> None:
@@ -148,14 +152,26 @@ def open_event(event: Mapping[str, Any], cpu: int) -> int:
     """
     # What the processor counts is about the load's own accesses. The kernel's events, such as a
     # switch between tasks, happen in the kernel.
-    kind = event.get("type", RAW)
-    only_load = EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR if kind == RAW else 0
+    only_load = ONLY_USER if event.get("type", RAW) == RAW else 0
+    return _open(event, DISABLED | only_load, cpu=cpu)
+
+
+def open_for_process(event: Mapping[str, Any], pid: int) -> int:
+    """A file that counts an event for a process and what it starts from now on; it counts already.
+
+    Raises:
+        CounterError: the kernel does not give it.
+    """
+    return _open(event, INHERIT | ONLY_USER, pid=pid)
+
+
+def _open(event: Mapping[str, Any], flags: int, pid: int = ANY, cpu: int = ANY) -> int:
     attributes = Attributes(
-        type=kind,
+        type=event.get("type", RAW),
         size=ctypes.sizeof(Attributes),
         config=event["config"],
         read_format=TIMES,
-        flags=DISABLED | only_load,
+        flags=flags,
     )
     number = SYSTEM_CALL.get(platform.machine())
     if number is None:
@@ -163,14 +179,22 @@ def open_event(event: Mapping[str, Any], cpu: int) -> int:
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
     handle = call(
-        ctypes.c_long(number), ctypes.byref(attributes), ctypes.c_int(-1), ctypes.c_int(cpu),
+        ctypes.c_long(number), ctypes.byref(attributes), ctypes.c_int(pid), ctypes.c_int(cpu),
         ctypes.c_int(-1), ctypes.c_ulong(CLOSE_ON_EXEC),
     )  # fmt: skip
     if handle < 0:
         code = ctypes.get_errno()
         name = errno.errorcode.get(code, str(code))
-        raise CounterError(f"{MEANINGS.get(code, os.strerror(code))} ({name})")
+        # A unit shows what others do. Of one's own processes all but the kernel's events may be
+        # counted, unless the 3 of some distributions forbids that too.
+        meaning = MEANINGS.get(code, os.strerror(code)).format(limit=1 if pid == ANY else 3)
+        raise CounterError(f"{meaning} ({name})")
     return int(handle)
+
+
+def read_count(handle: int) -> tuple[int, int, int]:
+    """What a file has counted, and for how long it was wanted and did count, in nanoseconds."""
+    return READ.unpack(os.read(handle, READ.size))
 
 
 def value(counted: Mapping[str, Counted], name: str) -> float:
