@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chaosity.errors import UserError
+from chaosity.place.shares import largest_departure
 from chaosity.records import rewrite, utc_now
+from chaosity.runner.shares import SHARE_TOLERANCE
 from chaosity.topology import format_cpu_list
 
 if TYPE_CHECKING:
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
     from chaosity.store import Matrix
 
 FILE = "weights.json"
-# No share may be farther off than this: within it, pages count as placed as they should be
-# (SHARE_TOLERANCE of the runner's checks), so it would be the same placement.
-SAME_SHARES = 0.02
 
 
 class KeptWeights:
@@ -122,7 +121,5 @@ def weights_of(matrix: Matrix | None, workers: Sequence[int]) -> dict[int, float
 
 
 def same(kept: Mapping[int, float], today: Mapping[int, float]) -> bool:
-    """Whether every share is still what it was, within what placement allows."""
-    return set(kept) == set(today) and all(
-        abs(kept[node] - share) <= SAME_SHARES for node, share in today.items()
-    )
+    """Whether every share is still what it was, as near as pages can be placed."""
+    return set(kept) == set(today) and largest_departure(kept, today) <= SHARE_TOLERANCE

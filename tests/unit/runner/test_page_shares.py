@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from chaosity.runner import process, verify
 from chaosity.runner.run import PointError, memory_available, wanted_shares
+from chaosity.runner.shares import SHARE_TOLERANCE
 
 MIB = 2**20
 
@@ -67,7 +68,7 @@ def test_shares_are_right_when_no_node_is_farther_off_than_allowed(wanted, seen)
     total = sum(seen.values())
     off = max(abs(seen.get(node, 0) / total - shares.get(node, 0.0)) for node in {*shares, *seen})
     found = verify.as_shared("pages", shares, seen)
-    assert found["passed"] is (off <= verify.SHARE_TOLERANCE)
+    assert found["passed"] is (off <= SHARE_TOLERANCE)
 
 
 def test_the_room_that_is_needed_follows_the_shares(make_point):

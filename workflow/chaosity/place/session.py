@@ -20,9 +20,8 @@ from chaosity.place.shares import largest_departure, shares_text, towards_worker
 from chaosity.records import write_atomically
 from chaosity.runner import run as runner
 from chaosity.runner import settings
+from chaosity.runner.shares import SHARE_TOLERANCE
 
-# A node's share of all pages may be off by this much.
-TOLERANCE = 0.02
 # Pages are moved beyond this, so that what is touched a little later does not break the tolerance.
 AIM = 0.005
 # The first look comes soon, since programs may end soon; then each time the time has doubled, since
@@ -232,7 +231,7 @@ class Session:
                 "no memory of the program's own was seen (a MiB at least in one mapping)"
                 f"{so}: it allocates nothing, or ended too early"
             )
-        if self.departure is not None and self.departure > TOLERANCE:
+        if self.departure is not None and self.departure > SHARE_TOLERANCE:
             return (
                 f"a node's share of the pages is {100 * self.departure:.1f} % of all pages off: "
                 f"wanted {shares_text(self.wanted or {})}, seen {shares_text(self.seen)}"
@@ -242,7 +241,7 @@ class Session:
     @property
     def held_to(self) -> bool | None:
         """Whether the pages are where they should be; None: nothing to judge."""
-        return None if self.departure is None else self.departure <= TOLERANCE
+        return None if self.departure is None else self.departure <= SHARE_TOLERANCE
 
     def document(self) -> dict[str, Any]:
         """What was done and seen, see docs/placement.md; nodes are texts, as keys in JSON are."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from chaosity.errors import UserError
+from chaosity.runner.shares import departures
 
 # The kernel's weights: it keeps one in a byte, and 0 is its own choice or refused.
 SMALLEST, LARGEST = 1, 255
@@ -147,5 +148,4 @@ def _error(wanted: Mapping[int, float], numbers: Mapping[int, int]) -> float:
 
 def largest_departure(wanted: Mapping[int, float], seen: Mapping[int, float]) -> float:
     """How far the share of any node is from what was wanted, as a part of all pages."""
-    nodes = {*wanted, *seen}
-    return max((abs(wanted.get(n, 0.0) - seen.get(n, 0.0)) for n in nodes), default=0.0)
+    return max(departures(wanted, seen).values(), default=0.0)

@@ -11,12 +11,11 @@ from chaosity.runner import counters, progress, values
 from chaosity.runner.extract import ExtractionError
 from chaosity.runner.extract import values as extract_values
 from chaosity.runner.placement import parse_cpus
+from chaosity.runner.shares import SHARE_TOLERANCE, departures
 
 # Share of a load's private pages that must lie on the nodes asked for. The rest is stacks and
 # library data, some MiB beside working sets of hundreds.
 MEMORY_SHARE = 0.98
-# How far the share of a node may be from the wanted one, of all pages of the load.
-SHARE_TOLERANCE = 0.02
 # Below this much private memory a share says nothing.
 MEMORY_FLOOR_BYTES = 32 * 1024 * 1024
 # A wall clock that was stepped by more than this moves fio's time stamps against the others'.
@@ -110,11 +109,11 @@ def memory_placed(load: Mapping[str, Any]) -> Check:
 def as_shared(name: str, wanted: Mapping[str, float], by_node: Mapping[str, int]) -> Check:
     """Every node has its share of the pages, those that should have none too."""
     total = sum(by_node.values())
-    seen = {node: by_node.get(node, 0) / total for node in {*wanted, *by_node}}
-    off = {node: abs(share - wanted.get(node, 0.0)) for node, share in seen.items()}
-    worst = max(sorted(off, key=int), key=off.__getitem__)
+    seen = {node: size / total for node, size in by_node.items()}
+    off = departures(wanted, seen)
+    worst = max(off, key=off.__getitem__)
     detail = (
-        f"node {worst} has {100 * seen[worst]:.2f} % of {total} bytes,"
+        f"node {worst} has {100 * seen.get(worst, 0.0):.2f} % of {total} bytes,"
         f" {100 * wanted.get(worst, 0.0):.2f} % were wanted; no node is farther off"
     )
     return check(name, off[worst] <= SHARE_TOLERANCE, detail)

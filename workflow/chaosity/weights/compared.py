@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chaosity.place.shares import departures
 from chaosity.store.matrices import Matrix
 from chaosity.weights.canonical import canonical_weights
 from chaosity.weights.placement import placement_bandwidth
@@ -33,11 +34,7 @@ class Comparison:
     @property
     def largest_difference(self) -> tuple[int, float]:
         """The node whose shares differ most, and by how much of all pages."""
-        alone, contended = self.weights[ALONE], self.weights[CONTENDED]
-        off = {
-            node: abs(alone.get(node, 0.0) - contended.get(node, 0.0))
-            for node in sorted({*alone, *contended})
-        }
+        off = departures(self.weights[ALONE], self.weights[CONTENDED])
         worst = max(off, key=off.__getitem__)
         return worst, off[worst]
 
