@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,10 @@ def everything(folder: Path, output: Path) -> None:
         "weights.json": lambda host: _json(weights_export(host, 0.0).to_json()),
         "placement.json": lambda host: _json(placement_document(host)),
     }
+    read = cache(read_host)  # once, and where it cannot be read, each file is left out for it
     for name, make in makers.items():
         try:
-            _put(make(read_host(folder)), output / name, ())
+            _put(make(read(folder)), output / name, ())
         except UserError as error:
             (output / name).unlink(missing_ok=True)  # of an earlier run
             notes.append(f"No {name}: {error}")
