@@ -10,11 +10,11 @@ import click
 
 from chaosity.cli.weights import read_workers
 from chaosity.errors import UserError
-from chaosity.export.measured import node_cells, read_host
+from chaosity.export import bandwidth_cells, read_host
 from chaosity.place.__main__ import parser, request
 from chaosity.place.session import run
 from chaosity.place.shares import shares_text
-from chaosity.store.matrices import BANDWIDTH, Matrix, read_matrix
+from chaosity.store import Matrix, read_matrix
 from chaosity.weights import canonical_weights
 
 
@@ -66,9 +66,4 @@ def bandwidths(path: Path, unit: str | None) -> Matrix:
         )
     if not path.is_dir():
         return read_matrix(path, "bandwidth", unit)
-    found = node_cells(read_host(path), BANDWIDTH)
-    if found is None:
-        raise UserError(
-            "no bandwidth from a node to a node was measured", str(path), "run `make run`"
-        )
-    return found.matrix
+    return bandwidth_cells(read_host(path)).matrix

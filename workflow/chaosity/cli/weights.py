@@ -13,7 +13,7 @@ from rich.text import Text
 
 from chaosity.config import PUBLISHED, known_names
 from chaosity.errors import UserError
-from chaosity.export import node_cells, read_host
+from chaosity.export import bandwidth_cells, read_host
 from chaosity.store import Matrix, read_matrix, read_published
 from chaosity.store.matrices import BANDWIDTH
 from chaosity.topology import format_cpu_list, parse_cpu_list
@@ -105,10 +105,7 @@ def read_matrices(path: Path, unit: str | None, workers: list[int]) -> tuple[Mat
     if unit:
         raise UserError("a tidy table knows its units", "--unit", "leave it out")
     host = read_host(path.parent)
-    found = node_cells(host, BANDWIDTH)
-    if found is None:
-        raise UserError("no bandwidth from a node to a node was measured", str(path))
-    return found.matrix, contended_matrix(host.tidy, workers)
+    return bandwidth_cells(host).matrix, contended_matrix(host.tidy, workers)
 
 
 def side_by_side(both: Comparison) -> Iterator[Table | Text]:

@@ -1,7 +1,7 @@
 """Handing measurements on: to hwloc's programs, to the kernel's interleaving, to schedulers."""
 
 from chaosity.export.hwloc import HwlocExport, hwloc_export
-from chaosity.export.measured import Host, node_cells, read_host
+from chaosity.export.measured import Host, bandwidth_cells, node_cells, read_host
 from chaosity.export.placement import placement_document
 from chaosity.export.weights import WeightsExport, weights_export
 
@@ -9,6 +9,7 @@ __all__ = [
     "Host",
     "HwlocExport",
     "WeightsExport",
+    "bandwidth_cells",
     "hwloc_export",
     "node_cells",
     "placement_document",

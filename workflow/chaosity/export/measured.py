@@ -159,6 +159,20 @@ def node_cells(host: Host, metric: str) -> NodeCells | None:
     return best[1] if best and best[1].matrix.samples else None
 
 
+def bandwidth_cells(host: Host) -> NodeCells:
+    """The bandwidths that weights are computed from.
+
+    Raises:
+        UserError: there are none.
+    """
+    found = node_cells(host, BANDWIDTH)
+    if found is None:
+        raise UserError(
+            "no bandwidth from a node to a node was measured", str(host.folder), "run `make run`"
+        )
+    return found
+
+
 def _sweeps(rows: pd.DataFrame) -> set[str]:
     """Experiments in which the working set has several sizes."""
     working_set = rows["levels"].map(lambda levels: json.loads(levels).get(_WORKING_SET))

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaosity.errors import UserError
-from chaosity.export.measured import Host, node_cells
-from chaosity.store.matrices import BANDWIDTH
+from chaosity.export.measured import Host, bandwidth_cells
 from chaosity.weights import Advice, advise
 
 SCHEMA_VERSION = 1
@@ -50,11 +49,7 @@ def weights_export(host: Host, dwp: float = 0.0) -> WeightsExport:
     Raises:
         UserError: no pair of nodes was measured, or `dwp` is outside 0 to 1.
     """
-    found = node_cells(host, BANDWIDTH)
-    if found is None:
-        raise UserError(
-            "no bandwidth from a node to a node was measured", str(host.folder), "run `make run`"
-        )
+    found = bandwidth_cells(host)
     sets: dict[str, Advice] = {}
     left_out: dict[str, str] = {}
     for name, workers in worker_sets(host).items():
