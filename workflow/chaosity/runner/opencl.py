@@ -73,8 +73,8 @@ def devices(said: str | None) -> list[Device]:
                 "type": _kind(held.get("CL_DEVICE_TYPE", "")),
                 "vendor": held.get("CL_DEVICE_VENDOR"),
                 "driver": held.get("CL_DRIVER_VERSION"),
-                "compute_units": _whole(held.get("CL_DEVICE_MAX_COMPUTE_UNITS")),
-                "memory_bytes": _whole(held.get("CL_DEVICE_GLOBAL_MEM_SIZE")),
+                "compute_units": whole(held.get("CL_DEVICE_MAX_COMPUTE_UNITS")),
+                "memory_bytes": whole(held.get("CL_DEVICE_GLOBAL_MEM_SIZE")),
                 "pci": _pci(held),
                 "uuid": _uuid(held.get("CL_DEVICE_UUID_KHR", "")),
                 "platform_number": platform,
@@ -90,7 +90,8 @@ def _kind(text: str) -> str:
     return next((_KINDS[word] for word in words if word in _KINDS), "other")
 
 
-def _whole(text: str | None) -> int | None:
+def whole(text: str | None) -> int | None:
+    """A text that is a whole number; None for any other."""
     return int(text) if text and text.isdigit() else None
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from chaosity.runner.opencl import devices as printed_devices
-from chaosity.topology.hwloc import HwlocObject, HwlocTree
+from chaosity.runner.opencl import whole
+from chaosity.topology.hwloc import HwlocTree
 from chaosity.topology.model import Gpu, Node, OpenclDevice
 
 # Devices with memory of their own come first, the processor last.
@@ -57,22 +58,15 @@ def _shown(tree: HwlocTree) -> Iterator[OpenclDevice]:
         if item.subtype != "OpenCL":
             continue
         infos, function = item.infos, item.ancestor("PCIDev")
-        size = infos.get("OpenCLGlobalMemorySize", "")  # in KiB
-        units = infos.get("OpenCLComputeUnits", "")
+        size = whole(infos.get("OpenCLGlobalMemorySize"))  # in KiB
         yield OpenclDevice(
             name="",
             platform=infos.get("OpenCLPlatformName", "unknown"),
             device=infos.get("GPUModel", item.name or "unknown"),
             type=_HWLOC_TYPES.get(infos.get("OpenCLDeviceType", ""), "other"),
-            twin=_number(item),
+            twin=whole(infos.get("OpenCLPlatformDeviceIndex")) or 0,
             vendor=infos.get("GPUVendor"),
-            compute_units=int(units) if units.isdigit() else None,
-            memory_bytes=int(size) * 1024 if size.isdigit() else None,
+            compute_units=whole(infos.get("OpenCLComputeUnits")),
+            memory_bytes=None if size is None else size * 1024,
             pci=function.attributes.get("pci_busid") if function else None,
         )
-
-
-def _number(item: HwlocObject) -> int:
-    """The number that hwloc gives a device within its platform."""
-    text = item.infos.get("OpenCLPlatformDeviceIndex", "0")
-    return int(text) if text.isdigit() else 0
