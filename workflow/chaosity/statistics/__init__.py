@@ -19,8 +19,8 @@ from chaosity.statistics.summary import (
     mark_outliers,
     plain,
     summarise,
-    valid,
 )
+from chaosity.store.tidy import valid
 
 __all__ = [
     "CELL",

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from chaosity.statistics.summary import CELL, plain, valid
+from chaosity.statistics.summary import CELL, plain
+from chaosity.store.tidy import valid
 
 LEVEL = 0.05
 

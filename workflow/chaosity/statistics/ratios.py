@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics.summary import CELL, Estimate, estimate, plain, summarise, valid
+from chaosity.statistics.summary import CELL, Estimate, estimate, plain, summarise
+from chaosity.store.tidy import valid
 
 BLOCK = ("host", "configuration", "replicate")
 

@@ -95,15 +95,6 @@ def plain(tidy: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=tidy.index)
 
 
-def valid(tidy: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a positive value that counts; ratios and logarithms need nothing else.
-
-    Args:
-        tidy: in numpy's types, see `plain`.
-    """
-    return tidy[(tidy["status"] == VALID) & (tidy["value"] > 0.0)]
-
-
 @dataclass(frozen=True)
 class _Sample:
     """Values sorted within groups that are numbered 0 to groups - 1."""

@@ -12,7 +12,7 @@ from chaosity.store.places import (
     tables_beside,
 )
 from chaosity.store.published import read_published
-from chaosity.store.tidy import COLUMNS, read_table, tidy, write_table
+from chaosity.store.tidy import COLUMNS, read_table, tidy, valid, write_table
 
 __all__ = [
     "COLUMNS",
@@ -32,5 +32,6 @@ __all__ = [
     "summaries",
     "tables_beside",
     "tidy",
+    "valid",
     "write_table",
 ]

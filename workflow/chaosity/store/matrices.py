@@ -17,7 +17,7 @@ from statistics import median
 import pandas as pd
 
 from chaosity.errors import UserError
-from chaosity.records import VALID
+from chaosity.store.tidy import valid
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
@@ -289,7 +289,7 @@ def node_matrices(tidy: pd.DataFrame) -> Iterator[tuple[dict[str, str | None], M
         What the slice is of (the columns SLICE), and its matrix; slices in which a node has several
         initiators, or that have a single cell, are none.
     """
-    rows = tidy[(tidy["status"] == VALID) & (tidy["value"] > 0.0)]
+    rows = valid(tidy)
     rows = rows[(rows["target_kind"] == "node") & rows["drives"].isna()]
     for column in ("initiator_nodes", "target_nodes"):
         rows = rows[rows[column].astype(str).str.fullmatch(r"\d+")]

@@ -292,6 +292,15 @@ def write_table(table: pd.DataFrame, path: Path, columns: Mapping[str, str] = CO
     part.replace(path)
 
 
+def valid(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows with a positive value that counts; ratios and logarithms need nothing else.
+
+    Args:
+        table: a tidy table in numpy's types, see `statistics.plain`.
+    """
+    return table[(table["status"] == records.VALID) & (table["value"] > 0.0)]
+
+
 def sql(kind: str) -> str:
     """DuckDB's name of a column type."""
     return {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}[kind]

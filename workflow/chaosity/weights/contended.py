@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from chaosity.store.matrices import BANDWIDTH, Matrix, Pair
+from chaosity.store.tidy import valid
 
 # What each worker gets from each node while all of them read from all nodes.
 PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
@@ -22,14 +23,14 @@ def contended_matrix(tidy: pd.DataFrame, workers: Sequence[int]) -> Matrix | Non
     Of several points (kernels, pages) the one with the most cells, then the first by name.
 
     Args:
-        tidy: of one host in one configuration.
+        tidy: of one host in one configuration, in numpy's types.
         workers: nodes whose cores run the program; their order does not matter.
 
     Returns:
         None where it was not measured.
     """
-    rows = tidy[(tidy["metric"] == PATH_BANDWIDTH) & (tidy["status"] == "valid")]
-    rows = rows[(rows["target_kind"] == "node") & (rows["value"] > 0.0)]
+    rows = valid(tidy[tidy["metric"] == PATH_BANDWIDTH])
+    rows = rows[rows["target_kind"] == "node"]
     rows = rows[rows["initiator_nodes"].astype(str).str.fullmatch(r"\d+")]
     found: list[Matrix] = []
     for (experiment, _), own in rows.groupby(["experiment", "point"], sort=True):
