@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -29,11 +29,12 @@ from chaosity.store.profiles import (
 )
 
 # Names of places in a machine, as design/elements.py makes them.
+_GROUP = r"((pu|core|l3_|node|package|kind)\d{1,6}|(efficiency|performance)_cores|machine)"
+_UNITS = rf"({_GROUP}(_(threads|packed|spread)\d{{1,6}})?|nodes?[\d,-]{{1,200}})"
 _PLACE = re.compile(
-    r"(pu|core|l3_|node|package)\d{1,6}(_(threads|packed|spread)\d{1,6})?"
-    r"|(pu|core|l3_|node|package)\d{1,6}(_without_(pu|core|l3_|node|package)\d{1,6})"
-    r"|package\d{1,6}drives\d{0,4}"
-    r"|nodes?[\d,-]{1,200}(drives\d{0,4})?|alldrives|unknowndrives\d{0,4}|file\d{1,3}|machine|none"
+    rf"{_UNITS}|{_GROUP}(_{_GROUP}){{0,20}}_without_{_UNITS}"
+    r"|(package\d{1,6}|nodes?[\d,-]{1,200}|all|unknown)drives\d{0,4}"
+    r"|file\d{1,3}|opencl\d{1,3}|none"
 )
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
 _CONFIGURATION = re.compile(
@@ -47,9 +48,9 @@ _KERNEL = re.compile(r"\d+(\.\d+)*(-\d+(\.\d+)*)?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _RELATIONS = {"same_node", "same_nodes", "same_package", "other_package", "unknown"}
 _KINDS = {
-    *("pu", "core", "l3", "node", "nodes", "package", "machine", "threads", "packed", "spread"),
-    *("others", "interleave", "drive", "first_of_node", "all_of_node", "all_of_nodes", "all"),
-    *("first_of_package", "all_of_package", "none", "file"),
+    *("pu", "core", "l3", "core_kind", "node", "nodes", "package", "machine", "threads", "packed"),
+    *("spread", "others", "interleave", "drive", "first_of_node", "all_of_node", "all_of_nodes"),
+    *("all", "first_of_package", "all_of_package", "none", "file", "opencl", "policy"),
 }
 _STATUS = {"valid", "failed", "missing"}
 _NODE = (
@@ -193,7 +194,7 @@ def _measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.DataFram
     shipped = _shipped()
 
     def place(kind: str) -> Callable[[str], str]:
-        return lambda name: devices.get(name) or _text(name, _PLACE) or places[kind](name)
+        return lambda name: _known(name, devices, shipped["word"]) or places[kind](name)
 
     def known(kind: str) -> Callable[[str], str]:
         return lambda name: name if name in shipped[kind] else own[kind](name)
@@ -241,7 +242,12 @@ def _label(text: str, allowed: Iterable[str]) -> str | None:
     return ", ".join(part for part in text.split(", ") if part in allowed) or None
 
 
-def _levels(text: str, devices: Mapping[str, str], words: Iterable[str]) -> str:
+def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str | None:
+    """What a device, a place or one of the project's own words is called; None of another name."""
+    return devices.get(name) or _text(name, _PLACE) or (name if name in words else None)
+
+
+def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str:
     """Levels that are numbers, places or words of the shipped experiments."""
     found: dict[str, Any] = {}
     try:
@@ -254,8 +260,7 @@ def _levels(text: str, devices: Mapping[str, str], words: Iterable[str]) -> str:
         if isinstance(level, (bool, int, float)):
             found[name] = level
         elif isinstance(level, str):
-            place = devices.get(level) or _text(level, _PLACE)
-            found[name] = place or (level if level in words else "other")
+            found[name] = _known(level, devices, words) or "other"
     return json.dumps(found, sort_keys=True)
 
 
@@ -273,18 +278,19 @@ def _shipped() -> dict[str, frozenset[str]]:
     forms = [read_yaml(PUBLISHED / f"{name}.yaml") for name in known_names(PUBLISHED)]
     columns = [form.get("columns", {}) for form in forms]
     designs = [design for one in experiments for design in one["designs"].values()]
-    loads = {name: load for design in designs for name, load in design["loads"].items()}
+    loads = [load for design in designs for load in design["loads"].items()]
     kernels = {name for one in benchmarks for name in one.get("kernels", {})}
-    used = {name for design in designs for load in design["loads"].values()
-            for name in load.get("kernel", ())}  # fmt: skip
+    used = {name for _, load in loads for name in load.get("kernel", ())}
     # Factors and levels: their names, and the words that they take.
     words = {"bytes", "pages", "share", "mode", "responder", "placement", "alone", "serial",
              "concurrent", "both_packages", *_RELATIONS}  # fmt: skip
-    words |= {name for one in experiments for name in one.get("factors", {})}
-    for design in designs:
-        for load in design["loads"].values():
-            for name, levels in load.get("vary", {}).items():
-                words |= {name, *(level for level in levels if isinstance(level, str))}
+    words |= {name for one in experiments for part in ("factors", "designs")
+              for name in one.get(part, {})}  # fmt: skip
+    for _, load in loads:
+        targets = load["target"] if isinstance(load["target"], list) else [load["target"]]
+        words |= {policy for target in targets for policy in target.get("policies", ())}
+        for name, levels in load.get("vary", {}).items():
+            words |= {name, *(level for level in levels if isinstance(level, str))}
     for form in forms:
         words |= set(form.get("factors", {}))
     return {
@@ -300,7 +306,9 @@ def _shipped() -> dict[str, frozenset[str]]:
             {*(one["category"] for one in benchmarks),
              *(one["category"] for one in columns if "{" not in one.get("category", "{"))}
         ),
-        "load": frozenset({*loads, *(form["load"] for form in forms if form.get("load"))}),
+        "load": frozenset(
+            {*(name for name, _ in loads), *(form["load"] for form in forms if form.get("load"))}
+        ),
         "kernel": frozenset(kernels | used),
         "metric": frozenset({name for one in benchmarks for name in one["metrics"]}),
         "label": frozenset({"file-backed", "published by others",
