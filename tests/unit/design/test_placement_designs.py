@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.benchmarks import open_benchmarks
+from chaosity.benchmarks import Benchmark, open_benchmarks
 from chaosity.config import EXPERIMENTS, known_names
 from chaosity.design import Host, parse_point_name
 from chaosity.design.elements import Elements
@@ -315,6 +315,22 @@ def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
         "relation": "other_package",
         "distance": paper_host.topology.distances.between(1, 7),
     }
+
+
+def test_a_note_is_in_a_point_but_asks_for_no_new_measurement(config, paper_host):
+    benchmarks = open_benchmarks(config)
+    noted = benchmarks["placed_workload"]
+    assert noted.document["notes"]
+    document = {key: part for key, part in noted.document.items() if key != "notes"}
+    without = {**benchmarks, "placed_workload": Benchmark(document, {})}
+    loads = {"work": work(["bwap_uniform"], {"each": "machine"}, category="placed_workload")}
+    experiment = {"experiment": "tried", "designs": {"d": {"loads": loads}}}
+    host = Elements(paper_host.topology, ())
+    [one], [other] = (Expansion(host, used, config).points(experiment)
+                      for used in (benchmarks, without))  # fmt: skip
+    assert one["loads"][0]["notes"] == noted.document["notes"]
+    assert "notes" not in other["loads"][0]
+    assert one["definition"] == other["definition"]
 
 
 def test_weights_are_measured_for_the_sets_that_are_placed():

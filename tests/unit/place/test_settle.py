@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_files import Kernel, placed_point, report
 
+from chaosity.config import load_benchmark
 from chaosity.place import settling
 from chaosity.place.gate import Gate, Phase
 from chaosity.place.session import SETTLE_SECONDS
 from chaosity.place.settling import Settling
-from chaosity.runner import placement, process, values
+from chaosity.runner import placement, process, values, verify
 from chaosity.runner.run import READY_SECONDS
 from chaosity.runner.run import run as measured
 from waiting import soon
@@ -219,6 +220,12 @@ def test_a_search_is_cut_short_and_stays_at_the_best_so_far(start):
     assert status == 0
     assert found["search"]["settled"] is False
     assert "cut short after 1 s" in found["search"]["reason"]
+    notes = load_benchmark("chaosity_workload")["notes"]
+    outputs = {"place.json": run.path.read_text()}
+    [note] = verify.noted({"name": "work", "notes": notes, "outputs": outputs})
+    assert (note["name"], note["passed"]) == ("work: search to its end", False)
+    assert note["detail"] == found["search"]["reason"]
+    assert not note["decisive"]
     assert found["dwp"] in [step["dwp"] for step in found["steps"]]
     assert found["placed"] is True
 

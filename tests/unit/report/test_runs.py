@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from chaosity import records
 from chaosity.report import summarise_records
+from chaosity.report.runs import noted_lines
 
 
 def record(status="valid", started=True):
@@ -37,6 +40,29 @@ def test_what_failed_before_it_began_has_the_command_that_was_planned(tmp_path):
     assert run.reason == "memory: pages: half of them"
     assert run.commands == {"memory": "numactl --membind=0 'a tool'"}
     assert run.programs == {}
+
+
+def noted(folder, *said, target="bwap"):
+    """Runs of which each noted this of its search; None came to its end, "" had none."""
+    for number, words in enumerate(said, start=1):
+        found = record()
+        [load] = found["loads"]
+        load |= {"target": {"name": target}, "notes": [{"name": "search to its end"}]}
+        if words != "":
+            name, detail = "memory: search to its end", words or "nothing was noted"
+            note = records.check(name, words is None, detail, decisive=False)
+            found["verdict"]["checks"].append(note)
+        records.save(found, folder / f"{target}/rep{number}.json")
+    return summarise_records(folder.glob(f"{target}/*.json"))
+
+
+def test_notes_of_tools_are_counted_by_target(tmp_path):
+    short = "cut short after 60 s, at the best so far"
+    runs = noted(tmp_path, short, None, short, "") + noted(tmp_path, None, target="bwap_uniform")
+    assert list(noted_lines(runs)) == [
+        f"search to its end, bwap: not met in 2 of 3 runs: {short}",
+    ]
+    assert not list(noted_lines(replace(run, status="failed") for run in runs))
 
 
 def test_what_is_no_record_is_left_out(tmp_path):

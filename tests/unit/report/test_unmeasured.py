@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
+import synthetic
 from test_report import FIGURES, machine, write
 
+from chaosity import records
 from chaosity.figures import draw
 from chaosity.store import read_table, write_table
 
@@ -124,6 +127,25 @@ def test_the_report_says_what_was_not_measured_and_why(tmp_path):
     assert [c.text for c in context.wrong] == [c.text for c in plain.wrong]
     assert context.resources == plain.resources
     assert len(context.failed) == len(plain.failed)
+
+
+def test_the_report_says_where_a_search_was_cut_short_and_how_often(tmp_path):
+    tidy = machine().tidy()
+    runs = synthetic.runs(tidy)
+    name, short = "search to its end", "cut short after 60 s, at the best so far"
+    for number in range(4):
+        words = short if number else None
+        check = records.check(f"memory: {name}", not words, words or "", decisive=False)
+        runs[number] = replace(runs[number], experiment="memory_bandwidth",
+                               checks=(*runs[number].checks, check),
+                               noted={(name, "bwap"): words})  # fmt: skip
+    context, page = write(tmp_path, machine(), tidy=tidy, runs=runs)
+    sections = {section.name: section.noted for section in context.experiments}
+    assert sections.pop("memory_bandwidth") == (f"{name}, bwap: not met in 3 of 4 runs: {short}",)
+    assert set(sections.values()) <= {()}
+    assert f"Search to its end, bwap: not met in 3 of 4 runs: {short}." in page
+    [check] = [check for check in context.wrong if check.name == "Search to its end"]
+    assert check.text == f"not met in 75 % of 4 records, for example {short}"
 
 
 def test_a_figure_may_leave_the_references_out(tmp_path):

@@ -173,6 +173,7 @@ class Benchmark:
             "start": document["start"],
             "stop": document["stop"],
             "progress": document.get("progress"),
+            **({"notes": document["notes"]} if "notes" in document else {}),
         }
 
     def job_file(self, template: str, context: Mapping[str, Any]) -> str:

@@ -98,9 +98,11 @@ class Expansion:
             "factors": self.factors(experiment.get("factors", {}), design, chosen),
             "components": self.components(present.values()),
         }
+        # Notes decide nothing, so with other ones nothing has to be measured anew.
+        asked = [{key: load[key] for key in load if key != "notes"} for load in loads]
         return {
             **body,
-            "definition": digest(body),
+            "definition": digest({**body, "loads": asked}),
             "estimated_seconds": seconds + SETUP_SECONDS + memory / SETUP_BYTES_PER_SECOND,
         }
 

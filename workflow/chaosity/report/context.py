@@ -30,7 +30,7 @@ from chaosity.report.model import (
 )
 from chaosity.report.repairs import changes
 from chaosity.report.resources import resources
-from chaosity.report.runs import Run
+from chaosity.report.runs import Run, noted_lines
 from chaosity.report.trust import trust
 from chaosity.statistics import plain
 from chaosity.store import LeftOut
@@ -110,7 +110,8 @@ def build_context(
         resources=tuple(resources(table)),
         trust=tuple(trust(table, runs, config)),
         experiments=tuple(
-            _experiment(each, drawn, figures, output, explained, table) for each in experiments
+            _experiment(each, drawn, figures, output, explained, table, runs)
+            for each in experiments
         ),
         drawing=shown,
         drawing_pixels=round(width_of(shown or "") or 0),
@@ -147,17 +148,20 @@ def _experiment(
     output: Path,
     explained: Mapping[str, tuple[AnalysisSection, ...]],
     rows: pd.DataFrame,
+    runs: Iterable[Run],
 ) -> ExperimentSection:
-    own = [figure for figure in drawn if figure.experiment == document["experiment"]]
+    name = document["experiment"]
+    own = [figure for figure in drawn if figure.experiment == name]
     return ExperimentSection(
-        name=document["experiment"],
+        name=name,
         question=document.get("question", ""),
         source=document.get("source"),
         figures=tuple(_figure(figure, folder, output) for figure in own if figure.csv),
         without_points=tuple(f.title for f in own if not f.csv and not f.problem),
         broken=tuple(Fact(f.title, f.problem) for f in own if f.problem),
-        analysis=explained.get(document["experiment"], ()),
-        unmeasured=tuple(_unmeasured(rows[rows["experiment"] == document["experiment"]])),
+        analysis=explained.get(name, ()),
+        unmeasured=tuple(_unmeasured(rows[rows["experiment"] == name])),
+        noted=tuple(noted_lines(run for run in runs if run.experiment == name)),
     )
 
 

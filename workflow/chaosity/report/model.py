@@ -74,7 +74,7 @@ class ExperimentSection:
     """An experiment with its figures, titles of those without points, and those with an error.
 
     `analysis` says what explains the differences between its values, `unmeasured` which metrics
-    have no value, and why.
+    have no value, and why, `noted` what tools said of runs that are valid.
     """
 
     name: str
@@ -85,6 +85,7 @@ class ExperimentSection:
     broken: tuple[Fact, ...]
     analysis: tuple[AnalysisSection, ...] = ()
     unmeasured: tuple[str, ...] = ()
+    noted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

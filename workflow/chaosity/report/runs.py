@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from chaosity import records
+from chaosity.units import count
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Run:
         commands: command line of each load by the load's name.
         checks: every line of the verdict.
         programs: version of each program by its name.
+        noted: what a tool noted of each load, as note and target -> its words; None for none.
     """
 
     experiment: str
@@ -38,6 +41,7 @@ class Run:
     commands: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[Mapping[str, Any], ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
+    noted: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -79,4 +83,25 @@ def run_of(record: Mapping[str, Any]) -> Run:
             for load in loads
             if "program" in load
         },
+        noted=dict(_noted(record["loads"], verdict["checks"])),
     )
+
+
+def _noted(
+    loads: Iterable[Mapping[str, Any]], checks: Iterable[Mapping[str, Any]]
+) -> Iterator[tuple[tuple[str, str], str | None]]:
+    by_name = {check["name"]: check for check in checks}
+    for load in loads:
+        for note in load.get("notes", ()):
+            if check := by_name.get(f"{load['name']}: {note['name']}"):
+                said = None if check["passed"] else check["detail"]
+                yield (note["name"], load["target"]["name"]), said
+
+
+def noted_lines(runs: Iterable[Run]) -> Iterator[str]:
+    """A line for each thing that tools noted of valid runs: against which target, how often."""
+    said = Counter(one for run in runs if run.status == records.VALID for one in run.noted.items())
+    for ((note, target), words), number in said.items():
+        if words is not None:
+            of_all = sum(other for (key, _), other in said.items() if key == (note, target))
+            yield f"{note}, {target}: not met in {number} of {count(of_all, 'run')}: {words}"

@@ -164,6 +164,20 @@ def counters_shared(load: Mapping[str, Any]) -> list[Check]:
     return checks
 
 
+def noted(load: Mapping[str, Any]) -> list[Check]:
+    """What the tool says in words of its own run (a note); null is nothing to say."""
+    checks = []
+    for source in load.get("notes", []):
+        try:
+            seen = extract_values(source, load["outputs"])
+        except ExtractionError:
+            continue  # the tool did nothing that could be noted
+        said = "; ".join(str(one) for one in seen if one is not None)
+        name = f"{load['name']}: {source['name']}"
+        checks.append(check(name, not said, said or "nothing was noted", decisive=False))
+    return checks
+
+
 def precision(record: Mapping[str, Any]) -> list[Check]:
     """Whether each load's rate settled as closely as the stopping rule asks (a note)."""
     wanted = record["stopping"].get("relative_precision")
@@ -217,7 +231,7 @@ def whole(record: Mapping[str, Any]) -> list[Check]:
     checks: list[Check] = []
     for load in record["loads"]:
         checks += [exit_status(load), *did_what_was_asked(load)]
-        checks += [threads_placed(load), memory_placed(load)]
+        checks += [threads_placed(load), memory_placed(load), *noted(load)]
     try:
         found = values.readings(record)
         for load in record["loads"]:
