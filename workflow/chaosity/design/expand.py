@@ -12,6 +12,7 @@ from chaosity.benchmarks import Benchmark, counters_of
 from chaosity.components import gpu_component
 from chaosity.design.choices import Choice, Choices, Chosen, Group
 from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.design.factors import level_of
 from chaosity.design.naming import point_name
 from chaosity.design.policies import Weights, worker_memory
 from chaosity.errors import UserError
@@ -30,8 +31,6 @@ TIMEOUT_SECONDS = 120.0
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 # Of x86-64 and most arm64, for a host that does not tell.
 USUAL_LINE_BYTES = 64
-# In a factor: the load of a point that has no other, whatever it is called.
-ONLY = "only"
 
 Point = dict[str, Any]
 
@@ -95,7 +94,10 @@ class Expansion:
             "loads": loads,
             "stopping": stopping,
             "timeout_seconds": stopping["max_seconds"] + seconds + TIMEOUT_SECONDS,
-            "factors": self.factors(experiment.get("factors", {}), design, chosen),
+            "factors": {
+                name: level_of(spec, design, chosen, self.host)
+                for name, spec in experiment.get("factors", {}).items()
+            },
             "components": self.components(present.values()),
         }
         return {
@@ -266,45 +268,6 @@ class Expansion:
                 "config, benchmarks",
                 "choose a benchmark with progress for one of the categories",
             )
-
-    def factors(self, wanted: Mapping[str, Any], design: str, chosen: Chosen) -> dict[str, Any]:
-        """The levels of an experiment's factors at a point; "alone" where a load is missing."""
-
-        def side(reference: str) -> Initiator | Target | None:
-            role, _, part = reference.partition(".")
-            if role == ONLY and len(chosen) == 1:
-                role = next(iter(chosen))
-            return chosen[role].sides.get(part) if role in chosen else None
-
-        levels: dict[str, Any] = {}
-        for name, spec in wanted.items():
-            if "relation" in spec:
-                a, b = (side(reference) for reference in spec["relation"])
-                by_package = spec.get("by") == "package"
-                relation = self.host.package_relation if by_package else self.host.relation
-                levels[name] = relation(a, b) if a and b else "alone"
-            elif "count" in spec:
-                one = side(spec["count"])
-                levels[name] = len(one.drives) if isinstance(one, Target) else 0
-            elif "design" in spec:
-                levels[name] = design
-            elif "mode" in spec:
-                together = spec["mode"] in chosen and len(chosen[spec["mode"]].members) > 1
-                levels[name] = "concurrent" if together else "serial"
-            else:
-                levels[name] = self.level(spec["level"], chosen)
-        return levels
-
-    def level(self, reference: str, chosen: Chosen) -> str:
-        """Name of a side; of several initiators together what the point calls them."""
-        role, _, part = reference.partition(".")
-        group = chosen.get(role)
-        if group is None:
-            return "alone"
-        if part == "initiator":
-            return group.initiator
-        one = group.sides.get(part)
-        return one.name if one and one.kind != "none" else "alone"
 
     def components(self, present: Iterable[Group]) -> list[str]:
         """The components that a point touches; when one changes, the point is measured again."""
