@@ -10,10 +10,11 @@ from typing import Any
 from chaosity.benchmarks import Benchmark
 from chaosity.config import closest
 from chaosity.design import selectors
-from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.design.elements import Elements
 from chaosity.design.levels import Levels, Notes, level_text
 from chaosity.design.naming import LoadName
 from chaosity.design.policies import Weights, lacking_weights
+from chaosity.design.sides import Initiator, Side, Target
 from chaosity.errors import UserError
 
 
@@ -49,7 +50,7 @@ class Group:
         return self.members[0].target.kind == "none"
 
     @property
-    def sides(self) -> dict[str, Initiator | Target]:
+    def sides(self) -> dict[str, Side]:
         """Initiator and target, for selectors that refer to them; none of several together."""
         if len(self.members) > 1:
             return {}

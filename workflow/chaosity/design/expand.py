@@ -11,10 +11,11 @@ from typing import Any
 from chaosity.benchmarks import Benchmark, counters_of
 from chaosity.components import gpu_component
 from chaosity.design.choices import Choice, Choices, Chosen, Group
-from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.design.elements import Elements
 from chaosity.design.factors import level_of
 from chaosity.design.naming import point_name
 from chaosity.design.policies import Weights, worker_memory
+from chaosity.design.sides import Initiator, Target, placement_facts, side_facts
 from chaosity.errors import UserError
 from chaosity.topology.cpusets import format_cpu_list
 from chaosity.topology.model import OpenclDevice
@@ -317,22 +318,6 @@ def only_destructive(benchmark: Benchmark, target: Target) -> None:
                 "name the drive in chaosity_destructive_drives of its host, or choose a benchmark "
                 "that reads",
             )
-
-
-def side_facts(side: Initiator | Target) -> dict[str, Any]:
-    """Name, kind and nodes of an initiator or target, for records and the tidy table."""
-    facts: dict[str, Any] = {"name": side.name, "kind": side.kind, "nodes": list(side.nodes)}
-    if isinstance(side, Initiator):
-        facts |= {"cpus": format_cpu_list(side.cpus), "threads": len(side.cpus)}
-    return facts
-
-
-def placement_facts(target: Target) -> dict[str, Any]:
-    """Shares of the pages by node, and whether they are moved; nothing of other targets."""
-    if target.kind != "policy":
-        return {}
-    shares = {str(node): share for node, share in target.shares} if target.shares else None
-    return {"shares": shares, "settles": target.settles}
 
 
 def combine(rules: list[Mapping[str, Any]]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from chaosity.design.choices import Chosen, Group
-from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.design.elements import Elements
+from chaosity.design.sides import Side, Target
 
 # In a reference: the load of a point that has no other, whatever it is called.
 ONLY = "only"
@@ -47,7 +48,7 @@ def _name(reference: str, chosen: Chosen) -> str:
     return one.name if one and one.kind != "none" else ALONE
 
 
-def _side(reference: str, chosen: Chosen) -> Initiator | Target | None:
+def _side(reference: str, chosen: Chosen) -> Side | None:
     """The side itself; None where its load is missing, and of several loads together."""
     group, part = _referred(reference, chosen)
     return group.sides.get(part) if group else None

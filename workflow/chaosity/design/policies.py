@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
-from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.design.elements import Elements
+from chaosity.design.sides import Initiator, Target
 from chaosity.place.kinds import POLICIES, UNIFORM
 from chaosity.place.shares import apportion
 
