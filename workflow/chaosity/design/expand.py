@@ -242,7 +242,7 @@ class Expansion:
 
     def bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
         """Size of a buffer on each node of a target, of which so many loads have one each."""
-        if target.is_drive_set:
+        if not target.is_memory:
             return 0
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
         return self._beyond_caches(initiator, min(sizes, default=0), together)
