@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chaosity.place.kinds import CANONICAL, CONTENDED
 from chaosity.store.matrices import Matrix
 from chaosity.weights.canonical import canonical_weights
 from chaosity.weights.placement import placement_bandwidth
-
-ALONE, CONTENDED = "canonical", "canonical_contended"
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Comparison:
     @property
     def largest_difference(self) -> tuple[int, float]:
         """The node whose shares differ most, and by how much of all pages."""
-        alone, contended = self.weights[ALONE], self.weights[CONTENDED]
+        alone, contended = self.weights[CANONICAL], self.weights[CONTENDED]
         off = {
             node: abs(alone.get(node, 0.0) - contended.get(node, 0.0))
             for node in sorted({*alone, *contended})
@@ -68,7 +67,7 @@ def compare_weights(alone: Matrix, contended: Matrix, workers: Sequence[int]) ->
     Raises:
         UserError: as `canonical_weights`.
     """
-    matrices = {ALONE: alone, CONTENDED: contended}
+    matrices = {CANONICAL: alone, CONTENDED: contended}
     weights = {name: canonical_weights(matrix, workers) for name, matrix in matrices.items()}
     return Comparison(
         workers=tuple(sorted(workers)),
