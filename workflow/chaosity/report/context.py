@@ -32,7 +32,7 @@ from chaosity.report.repairs import changes
 from chaosity.report.resources import resources
 from chaosity.report.runs import Run
 from chaosity.report.trust import trust
-from chaosity.statistics import plain
+from chaosity.statistics import POINT, plain
 from chaosity.store import LeftOut
 from chaosity.units import binary_bytes, count, metric_words, quantity, scale_of
 
@@ -254,8 +254,7 @@ def _failed(
     attempts = {(run.experiment, run.point, run.replicate): run for run in runs}
     failed = tidy[tidy["status"] == "failed"]
     points = []
-    keys = ["host", "configuration", "experiment", "point"]
-    for key, rows in failed.groupby(keys, sort=False):
+    for key, rows in failed.groupby(list(POINT), sort=False):
         host, configuration, experiment, point = key
         replicates = sorted({int(number) for number in rows["replicate"]})
         run = attempts.get((experiment, point, replicates[0]))
