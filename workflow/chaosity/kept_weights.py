@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chaosity.errors import UserError
+from chaosity.place.kinds import CONTENDED
 from chaosity.place.shares import largest_departure
 from chaosity.records import rewrite, utc_now
 from chaosity.runner.shares import SHARE_TOLERANCE
@@ -33,8 +34,8 @@ FILE = "weights.json"
 class KeptWeights:
     """The weights of one host in one configuration, by their name and the workers.
 
-    It is called with `canonical` (each path measured alone) or `canonical_contended` (all workers
-    at once) and the workers' nodes, and answers with a share for each node or None.
+    It is called with CANONICAL (each path measured alone) or CONTENDED (all workers at once) and
+    the workers' nodes, and answers with a share for each node or None.
 
     Args:
         folder: of the host and configuration.
@@ -79,7 +80,7 @@ class KeptWeights:
     def _matrix(self, name: str, workers: Sequence[int]) -> Matrix | None:
         if self._measured is None:
             return None
-        if name == "canonical_contended":
+        if name == CONTENDED:
             from chaosity.weights import contended_matrix
 
             return contended_matrix(self._measured.tidy, workers)

@@ -7,7 +7,7 @@ from math import comb
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks import Benchmark, open_benchmarks
@@ -80,6 +80,7 @@ def test_the_more_sets_of_a_size_there_are_the_more_are_taken(count, at_most):
 
 
 @given(st.dictionaries(st.integers(0, 200), st.floats(0.0, 1e12), min_size=1))
+@example({0: 1e-308})
 def test_shares_are_whole_parts_that_add_up_to_one(shares):
     if not sum(shares.values()) > 0:
         return

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import load_experiment
-from chaosity.design.elements import DriveRef, Elements
+from chaosity.design.elements import Elements
 from chaosity.design.expand import Expansion
+from chaosity.design.sides import DriveRef
 from chaosity.topology import discover
 
 NAME = "streaming_compute"

@@ -116,6 +116,19 @@ def test_factors_say_alone(paper_host, config):
     assert "opencl0" not in points[1]["components"]
 
 
+def test_the_only_load_is_meant_whatever_it_is_called(paper_host, config):
+    load = {"category": "memory_bandwidth", "initiator": {"each": "machine"},
+            "target": {"names": ["node3"]}, "kernel": ["triad"]}  # fmt: skip
+    sides = {side: {"level": f"only.{side}"} for side in ("initiator", "target")}
+    designs = {"a": {"loads": {"a": load}}, "b": {"loads": {"b": load}},
+               "both": {"loads": {"a": load, "b": load}}}  # fmt: skip
+    document = {"experiment": "tried", "designs": designs, "factors": sides}
+    expansion = Expansion(Elements(paper_host.topology, ()), open_benchmarks(config), config)
+    one, other, both = (point["factors"] for point in expansion.points(document))
+    assert one == other == {"initiator": "machine", "target": "node3"}
+    assert both == {"initiator": "alone", "target": "alone"}
+
+
 def test_a_gpu_is_a_component_by_its_slot_too(config):
     topology = discover(str(MACHINES / "devices.xml"))
     for point in plan_host(Host("h", "c", topology), config, ["gpu_bandwidth"]).points:

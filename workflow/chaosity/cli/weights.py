@@ -14,6 +14,7 @@ from rich.text import Text
 from chaosity.config import PUBLISHED, known_names
 from chaosity.errors import UserError
 from chaosity.export import bandwidth_cells, read_host
+from chaosity.place.kinds import CANONICAL, CONTENDED
 from chaosity.store import Matrix, read_matrix, read_published
 from chaosity.store.matrices import BANDWIDTH
 from chaosity.topology import format_cpu_list, parse_cpu_list
@@ -33,7 +34,7 @@ _PLACEMENTS = {
     "uniform_all": "equal shares on all nodes",
     "uniform_workers": "equal shares on the workers",
 }
-_WEIGHTS = {"canonical": "each path alone", "canonical_contended": "all workers at once"}
+_WEIGHTS = {CANONICAL: "each path alone", CONTENDED: "all workers at once"}
 _NOT_CONTENDED = "The paths of just these workers were not measured with all of them at once."
 
 

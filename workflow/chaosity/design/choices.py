@@ -10,10 +10,11 @@ from typing import Any
 from chaosity.benchmarks import Benchmark
 from chaosity.config import closest
 from chaosity.design import selectors
-from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.design.elements import Elements
 from chaosity.design.levels import Levels, Notes, level_text
 from chaosity.design.naming import LoadName
 from chaosity.design.policies import Weights, lacking_weights
+from chaosity.design.sides import Initiator, Side, Target
 from chaosity.errors import UserError
 
 
@@ -49,7 +50,7 @@ class Group:
         return self.members[0].target.kind == "none"
 
     @property
-    def sides(self) -> dict[str, Initiator | Target]:
+    def sides(self) -> dict[str, Side]:
         """Initiator and target, for selectors that refer to them; none of several together."""
         if len(self.members) > 1:
             return {}
@@ -73,6 +74,29 @@ class Group:
 
 
 Chosen = Mapping[str, Group]
+
+
+@dataclass(frozen=True)
+class _Load:
+    """One load of an experiment's file, and what of it is varied.
+
+    `sides` are those of the loads before it; `where` is its place in the file, for errors, and
+    `told` the load in a few words, for notes that people read in the report.
+    """
+
+    role: str
+    spec: Mapping[str, Any]
+    sides: selectors.Chosen
+    kernels: Sequence[str | None]
+    levels: Levels
+    where: str
+    told: str
+
+    def varied(self, name: str, members: Sequence[Choice]) -> Iterator[Group]:
+        """A group of these members for every kernel and all levels."""
+        for kernel, levels in product(self.kernels, self.levels.of(self.spec, members)):
+            chosen = tuple(replace(one, kernel=kernel, levels=levels) for one in members)
+            yield Group(self.role, name, chosen)
 
 
 class Choices:
@@ -109,76 +133,79 @@ class Choices:
         if role is None:
             yield chosen
             return
-        place = f"{where}.loads.{role}"
-        for group in self._groups(experiment, role, loads[role], chosen, place):
+        load = self._load(experiment, role, loads[role], chosen, f"{where}.loads.{role}")
+        for group in self._groups(load):
             yield from self.of(experiment, loads, where, {**chosen, role: group})
 
-    def _groups(
+    def _load(
         self, experiment: str, role: str, spec: Mapping[str, Any], chosen: Chosen, where: str
-    ) -> Iterator[Group]:
+    ) -> _Load:
         benchmark = self.benchmark(spec["category"], where)
         fewer = self.config["levels"].get(experiment, {})
+        told = f"{experiment}, {role}"
         found = self._kernels(spec, benchmark, where)
-        kernels = self.notes.fewer(found, fewer.get("kernel"), f"{experiment}, {role}: kernels")
-        sides = {name: group.sides for name, group in chosen.items()}
-        sets = selectors.in_each_set(spec["initiator"], self.host, where)
-        told = f"{experiment}, {role}"  # in notes, which people read in the report
-        self._tell_missing(spec, told)
-        levels = Levels(self.host, benchmark, self.config, fewer, self.notes, where, told)
-        if sets is None:
-            initiators = selectors.initiators(spec["initiator"], self.host, sides, where)
-            if not spec.get("together"):
-                for initiator in initiators:
-                    yield from self._alone(
-                        role, spec, initiator, sides, kernels, levels, where, told
-                    )
-                return
-            if len(initiators) < 2:
-                self.notes.add(f"{told}: nothing together, since fewer than two could run at once")
-                return
-            sets = [(selectors.group_name(spec["initiator"], self.host), initiators)]
-        elif not spec.get("together"):
-            raise UserError("in_each_set_of means loads that run together", where, "add together")
-        for name, initiators in sets:
-            members = [
-                one.members[0]
-                for initiator in initiators
-                for one in self._alone(role, spec, initiator, sides, [None], None, where, told)
-            ]
-            if len(members) != len(initiators):
-                raise UserError("loads that run together have one target each", f"{where}.target")
-            for kernel, varied in product(kernels, levels.of(spec, members)):
-                yield Group(
-                    role, name, tuple(replace(one, kernel=kernel, levels=varied) for one in members)
-                )
+        return _Load(
+            role,
+            spec,
+            sides={name: group.sides for name, group in chosen.items()},
+            kernels=self.notes.fewer(found, fewer.get("kernel"), f"{told}: kernels"),
+            levels=Levels(self.host, benchmark, self.config, fewer, self.notes, where, told),
+            where=where,
+            told=told,
+        )
 
-    def _alone(
-        self,
-        role: str,
-        spec: Mapping[str, Any],
-        initiator: Initiator,
-        sides: Mapping[str, Any],
-        kernels: Sequence[str | None],
-        levels: Levels | None,
-        where: str,
-        told: str,
-    ) -> Iterator[Group]:
-        """One load at a time: targets, responders, kernels and levels of an initiator."""
-        own = {**sides, role: {"initiator": initiator}}
+    def _groups(self, load: _Load) -> Iterator[Group]:
+        """All that a load may be: one at a time, or several that run together."""
+        spec, where = load.spec, load.where
+        sets = selectors.in_each_set(spec["initiator"], self.host, where)
+        self._tell_missing(spec, load.told)
+        if spec.get("together"):
+            for name, initiators in self._all_at_once(load) if sets is None else sets:
+                yield from self._together(load, name, initiators)
+        elif sets is not None:
+            raise UserError("in_each_set_of means loads that run together", where, "add together")
+        else:
+            for initiator in selectors.initiators(spec["initiator"], self.host, load.sides, where):
+                yield from self._alone(load, initiator)
+
+    def _all_at_once(self, load: _Load) -> list[tuple[str, list[Initiator]]]:
+        """All initiators of a load as one set with its name; no set where there are not two."""
+        selector = load.spec["initiator"]
+        found = selectors.initiators(selector, self.host, load.sides, load.where)
+        if len(found) < 2:
+            self.notes.add(f"{load.told}: nothing together, since fewer than two could run at once")
+            return []
+        return [(selectors.group_name(selector, self.host), found)]
+
+    def _together(self, load: _Load, name: str, initiators: Sequence[Initiator]) -> Iterator[Group]:
+        """A load for each initiator of a set, which run at the same time."""
+        members = [one for initiator in initiators for one in self._choices(load, initiator)]
+        if len(members) != len(initiators):
+            raise UserError("loads that run together have one target each", f"{load.where}.target")
+        yield from load.varied(name, members)
+
+    def _alone(self, load: _Load, initiator: Initiator) -> Iterator[Group]:
+        """One load at a time of an initiator."""
+        for one in self._choices(load, initiator):
+            if one.target.kind == "none":
+                yield Group(load.role, initiator.name, (one,))
+            else:
+                yield from load.varied(initiator.name, [one])
+
+    def _choices(self, load: _Load, initiator: Initiator) -> Iterator[Choice]:
+        """Every target of an initiator, with every responder."""
+        spec, where = load.spec, load.where
+        own = {**load.sides, load.role: {"initiator": initiator}}
         targets = selectors.targets(spec["target"], initiator, self.host, own, where, self.weights)
-        self._say_lacking_policies(spec, targets, told)
+        self._say_lacking_policies(spec, targets, load.told)
         for target in targets:
             if not self._served(spec["category"], target, where):
                 continue
             if target.kind == "none":
-                yield Group(role, initiator.name, (Choice(initiator, target),))
+                yield Choice(initiator, target)
                 continue
             for responder in self._responders(spec, initiator, own, where):
-                choice = Choice(initiator, target, responder=responder)
-                varied = levels.of(spec, [choice]) if levels else [()]
-                for kernel, level in product(kernels, varied):
-                    one = replace(choice, kernel=kernel, levels=level)
-                    yield Group(role, initiator.name, (one,))
+                yield Choice(initiator, target, responder=responder)
 
     def _say_lacking_policies(
         self, spec: Mapping[str, Any], found: Sequence[Target], told: str

@@ -1,4 +1,4 @@
-"""What a load can be run on and against: initiators, memory targets and drive sets, by name."""
+"""The initiators, memory targets and drive sets of a host, by name, and how they lie."""
 
 from __future__ import annotations
 
@@ -6,76 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any
 
+from chaosity.design.sides import DriveRef, Initiator, Side, Target
 from chaosity.topology.cpusets import CpuSet, format_cpu_list
 from chaosity.topology.model import UNKNOWN, Core, CoreKind, OpenclDevice, Topology
-
-
-@dataclass(frozen=True)
-class Initiator:
-    """Processing units that issue accesses; `nodes` are those they belong to."""
-
-    name: str
-    kind: str
-    cpus: CpuSet
-    nodes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class DriveRef:
-    """A drive as a point names it: by component (slot), never by its kernel name."""
-
-    component: str
-    node: int | None
-    pci: str | None = None
-    serial: str | None = None
-    path: str | None = None
-    file: str | None = None
-    size_bytes: int | None = None
-    link_bytes_per_second: int | None = None
-    destructive: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values without those that are not set."""
-        # By identity: node 0 equals False.
-        given = {k: v for k, v in vars(self).items() if v is not None and v is not False}
-        return {"node": None, **given}
-
-
-@dataclass(frozen=True)
-class Target:
-    """What a load's accesses go to: memory nodes, drives or a device.
-
-    A target of the kind none is a load left out. A placement of pages (`kind` policy) has `shares`,
-    node and share of the pages, or None where the kernel decides; `settles` where pages are moved
-    while the load runs.
-    """
-
-    name: str
-    kind: str
-    nodes: tuple[int, ...]
-    drives: tuple[DriveRef, ...] = ()
-    is_drive_set: bool = False
-    shares: tuple[tuple[int, float], ...] | None = None
-    settles: bool = False
-    device: OpenclDevice | None = None
-
-    @property
-    def is_memory(self) -> bool:
-        """Whether its nodes are what is accessed, and not only where drives or a device hang."""
-        return not self.is_drive_set and self.device is None
-
-    @property
-    def shares_text(self) -> str:
-        """The shares as commands take them, such as 0:0.25,1:0.75; empty without any."""
-        return ",".join(f"{node}:{share:g}" for node, share in self.shares or ())
-
-    @property
-    def link_bytes_per_second(self) -> int | None:
-        """Sum of the drives' links, None when one of them is unknown."""
-        links = [drive.link_bytes_per_second for drive in self.drives]
-        return None if not links or None in links else sum(filter(None, links))
 
 
 @dataclass
@@ -386,7 +320,7 @@ class Elements:
         nodes = () if device.node is None else (device.node,)
         return Target(device.name, "opencl", nodes, device=device)
 
-    def relation(self, a: Initiator | Target, b: Initiator | Target) -> str:
+    def relation(self, a: Side, b: Side) -> str:
         """How two sides lie to each other: the farthest pair of their nodes decides."""
         if not a.nodes or not b.nodes:
             return UNKNOWN
@@ -396,7 +330,7 @@ class Elements:
         pairs = {self.topology.relation(x, y) for x in a.nodes for y in b.nodes}
         return max(pairs, key=order.index)
 
-    def package_relation(self, a: Initiator | Target, b: Initiator | Target) -> str:
+    def package_relation(self, a: Side, b: Side) -> str:
         """Whether the second of two sides is in the first one's packages, in others, or in both."""
         own, there = ({self._package_of(node) for node in one.nodes} for one in (a, b))
         if not own or not there or None in own | there:

@@ -11,9 +11,11 @@ from typing import Any
 from chaosity.benchmarks import Benchmark, counters_of
 from chaosity.components import gpu_component
 from chaosity.design.choices import Choice, Choices, Chosen, Group
-from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.design.elements import Elements
+from chaosity.design.factors import level_of
 from chaosity.design.naming import point_name
 from chaosity.design.policies import Weights, worker_memory
+from chaosity.design.sides import Initiator, Target, placement_facts, side_facts
 from chaosity.errors import UserError
 from chaosity.topology.cpusets import format_cpu_list
 from chaosity.topology.model import OpenclDevice
@@ -30,8 +32,6 @@ TIMEOUT_SECONDS = 120.0
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 # Of x86-64 and most arm64, for a host that does not tell.
 USUAL_LINE_BYTES = 64
-# In a factor: the load of a point that has no other, whatever it is called.
-ONLY = "only"
 
 Point = dict[str, Any]
 
@@ -95,7 +95,10 @@ class Expansion:
             "loads": loads,
             "stopping": stopping,
             "timeout_seconds": stopping["max_seconds"] + seconds + TIMEOUT_SECONDS,
-            "factors": self.factors(experiment.get("factors", {}), design, chosen),
+            "factors": {
+                name: level_of(spec, design, chosen, self.host)
+                for name, spec in experiment.get("factors", {}).items()
+            },
             "components": self.components(present.values()),
         }
         # Notes decide nothing, so with other ones nothing has to be measured anew.
@@ -241,7 +244,7 @@ class Expansion:
 
     def bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
         """Size of a buffer on each node of a target, of which so many loads have one each."""
-        if target.is_drive_set:
+        if not target.is_memory:
             return 0
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
         return self._beyond_caches(initiator, min(sizes, default=0), together)
@@ -268,45 +271,6 @@ class Expansion:
                 "config, benchmarks",
                 "choose a benchmark with progress for one of the categories",
             )
-
-    def factors(self, wanted: Mapping[str, Any], design: str, chosen: Chosen) -> dict[str, Any]:
-        """The levels of an experiment's factors at a point; "alone" where a load is missing."""
-
-        def side(reference: str) -> Initiator | Target | None:
-            role, _, part = reference.partition(".")
-            if role == ONLY and len(chosen) == 1:
-                role = next(iter(chosen))
-            return chosen[role].sides.get(part) if role in chosen else None
-
-        levels: dict[str, Any] = {}
-        for name, spec in wanted.items():
-            if "relation" in spec:
-                a, b = (side(reference) for reference in spec["relation"])
-                by_package = spec.get("by") == "package"
-                relation = self.host.package_relation if by_package else self.host.relation
-                levels[name] = relation(a, b) if a and b else "alone"
-            elif "count" in spec:
-                one = side(spec["count"])
-                levels[name] = len(one.drives) if isinstance(one, Target) else 0
-            elif "design" in spec:
-                levels[name] = design
-            elif "mode" in spec:
-                together = spec["mode"] in chosen and len(chosen[spec["mode"]].members) > 1
-                levels[name] = "concurrent" if together else "serial"
-            else:
-                levels[name] = self.level(spec["level"], chosen)
-        return levels
-
-    def level(self, reference: str, chosen: Chosen) -> str:
-        """Name of a side; of several initiators together what the point calls them."""
-        role, _, part = reference.partition(".")
-        group = chosen.get(role)
-        if group is None:
-            return "alone"
-        if part == "initiator":
-            return group.initiator
-        one = group.sides.get(part)
-        return one.name if one and one.kind != "none" else "alone"
 
     def components(self, present: Iterable[Group]) -> list[str]:
         """The components that a point touches; when one changes, the point is measured again."""
@@ -356,22 +320,6 @@ def only_destructive(benchmark: Benchmark, target: Target) -> None:
                 "name the drive in chaosity_destructive_drives of its host, or choose a benchmark "
                 "that reads",
             )
-
-
-def side_facts(side: Initiator | Target) -> dict[str, Any]:
-    """Name, kind and nodes of an initiator or target, for records and the tidy table."""
-    facts: dict[str, Any] = {"name": side.name, "kind": side.kind, "nodes": list(side.nodes)}
-    if isinstance(side, Initiator):
-        facts |= {"cpus": format_cpu_list(side.cpus), "threads": len(side.cpus)}
-    return facts
-
-
-def placement_facts(target: Target) -> dict[str, Any]:
-    """Shares of the pages by node, and whether they are moved; nothing of other targets."""
-    if target.kind != "policy":
-        return {}
-    shares = {str(node): share for node, share in target.shares} if target.shares else None
-    return {"shares": shares, "settles": target.settles}
 
 
 def combine(rules: list[Mapping[str, Any]]) -> dict[str, Any]:

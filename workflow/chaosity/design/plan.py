@@ -15,11 +15,12 @@ from typing import Any
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import drive_component
 from chaosity.config import closest, load_experiment
-from chaosity.design.elements import DriveRef, Elements
+from chaosity.design.elements import Elements
 from chaosity.design.expand import Expansion, Point
 from chaosity.design.policies import Weights
 from chaosity.design.relative import with_references
 from chaosity.design.sets import evenly
+from chaosity.design.sides import DriveRef
 from chaosity.errors import UserError
 from chaosity.records import rewrite
 from chaosity.topology.model import Topology

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
-from chaosity.design.elements import Elements, Initiator, Target
+from chaosity.design.elements import Elements
+from chaosity.design.sides import Initiator, Target
 from chaosity.place.kinds import POLICIES, UNIFORM
 from chaosity.place.shares import apportion
 
-# The shares that were measured for a set of workers, by the name of the weights (canonical,
-# canonical_contended); None where they are not known.
+# The shares that were measured for a set of workers, by the name of the weights (CANONICAL or
+# CONTENDED); None where they are not known.
 Weights = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
 # Shares are told in parts of this number, so that texts are short and add up to exactly 1. A part
 # is a two-hundredth of what the check of placement allows.

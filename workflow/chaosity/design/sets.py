@@ -7,6 +7,8 @@ from itertools import combinations, islice
 from math import comb
 from typing import TypeVar
 
+from chaosity.place.shares import apportion
+
 T = TypeVar("T")
 # All sets of 8 nodes are 255; beyond, the number doubles with each node and sets are left out.
 AT_MOST_SETS = 255
@@ -37,16 +39,9 @@ def sets_of_every_size(things: Sequence[T], at_most: int = AT_MOST_SETS) -> list
     """
     count = len(things)
     sizes = evenly(range(1, count + 1), at_most)
-    quotas = dict.fromkeys(sizes, 1)
     left = {size: comb(count, size) - 1 for size in sizes}
-    more = min(at_most - len(sizes), sum(left.values()))
-    if more > 0:
-        exact = {size: more * left[size] / sum(left.values()) for size in sizes}
-        quotas = {size: 1 + int(exact[size]) for size in sizes}
-        rest = more - sum(map(int, exact.values()))
-        for size in sorted(sizes, key=lambda size: int(exact[size]) - exact[size])[:rest]:
-            quotas[size] += 1
-    return [one for size in sizes for one in _sets_of_size(things, size, quotas[size])]
+    more = apportion(min(at_most - len(sizes), sum(left.values())), left)
+    return [one for size in sizes for one in _sets_of_size(things, size, 1 + more[size])]
 
 
 def _sets_of_size(things: Sequence[T], size: int, wanted: int) -> list[tuple[T, ...]]:

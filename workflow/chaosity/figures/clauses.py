@@ -154,16 +154,13 @@ def loss_clause(cells: Cells) -> str | None:
 
 def _loss(ratio: Estimate, less: bool) -> str:
     """A ratio as what was lost, with its interval where there is one."""
-    verb, kept = ("takes", "more") if less else ("has", "less")
-    change = (ratio.median - 1.0) * (1.0 if less else -1.0)
-    gained = {"more": "less", "less": "more"}[kept]
-    text = f"{verb} {percent(abs(change))} {kept if change >= 0.0 else gained}"
+    verb, change = "takes" if less else "has", ratio.median - 1.0
+    text = f"{verb} {percent(abs(change))} {'more' if change > 0.0 else 'less'}"
     if ratio.low is None or ratio.high is None:
         return text
-    interval = f"95 % interval of the ratio {ratio.low:.2f} to {ratio.high:.2f}"
-    if ratio.low <= 1.0 <= ratio.high:
-        return f"{text}, which is no difference at n = {ratio.n} ({interval})"
-    return f"{text} ({interval})"
+    within = ratio.low <= 1.0 <= ratio.high
+    noise = f", which is no difference at n = {ratio.n}" if within else ""
+    return f"{text}{noise} (95 % interval of the ratio {ratio.low:.2f} to {ratio.high:.2f})"
 
 
 def compare_clause(cells: Cells) -> str:

@@ -216,9 +216,19 @@ def failures(cells: Cells) -> list[str]:
 def unmeasured(cells: Cells) -> list[str]:
     """One line a reason for which marks have no value, with how many these are of how many."""
     without = cells.cells[cells.cells["status"] == UNMEASURED]
-    reasons = without["reason"].fillna("no reason recorded").value_counts(sort=False)
-    total = len(cells.cells)
+    return each_reason(without["reason"], len(cells.cells), "mark")
+
+
+def each_reason(reasons: pd.Series, total: int, what: str) -> list[str]:
+    """Each reason once, with how many of how many things have it unless all of them do.
+
+    Args:
+        reasons: of all things without a value.
+        total: number of things, those with a value among them.
+        what: one of them is, such as "mark".
+    """
+    numbers = reasons.fillna("no reason recorded").value_counts(sort=False)
     return [
-        reason if number == total else f"{reason} ({number} of {count(total, 'mark')})"
-        for reason, number in reasons.items()
+        reason if number == total else f"{reason} ({number} of {count(total, what)})"
+        for reason, number in numbers.items()
     ]

@@ -24,6 +24,9 @@ class Policy:
 
 
 UNIFORM = "uniform"
+# Weights that were measured, each a policy too: by what the slowest worker gets from each node
+# alone, and with all workers at once.
+CANONICAL, CONTENDED = "canonical", "canonical_contended"
 FIRST_TOUCH, AUTONUMA = "first_touch", "autonuma"
 POLICIES = {
     FIRST_TOUCH: Policy(over_all=False, shares=None),
@@ -31,11 +34,10 @@ POLICIES = {
     "uniform_all": Policy(over_all=True, shares=UNIFORM),
     # First touch, and then the kernel moves pages to whom it sees using them.
     AUTONUMA: Policy(over_all=False, shares=None, settles=True),
-    # What the slowest worker gets from each node alone, and with all workers at once.
-    "canonical": Policy(over_all=True, shares="canonical"),
-    "canonical_contended": Policy(over_all=True, shares="canonical_contended"),
+    CANONICAL: Policy(over_all=True, shares=CANONICAL),
+    CONTENDED: Policy(over_all=True, shares=CONTENDED),
     # BWAP: from the canonical weights on, the best place is searched while the program runs, before
     # it is measured; and the same without them.
-    "bwap": Policy(over_all=True, shares="canonical", settles=True, searched=True),
+    "bwap": Policy(over_all=True, shares=CANONICAL, settles=True, searched=True),
     "bwap_uniform": Policy(over_all=True, shares=UNIFORM, settles=True, searched=True),
 }

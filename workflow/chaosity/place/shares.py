@@ -64,8 +64,8 @@ def apportion(count: int, owed: Mapping[int, float]) -> dict[int, int]:
     By largest remainders; what is owed below 0 counts as 0.
     """
     positive = {node: max(0.0, value) for node, value in owed.items()}
-    scale = count / (sum(positive.values()) or 1.0)
-    exact = {node: value * scale for node, value in positive.items()}
+    total = sum(positive.values()) or 1.0
+    exact = {node: count * value / total for node, value in positive.items()}
     found = {node: int(value) for node, value in exact.items()}
     first = sorted(exact, key=lambda node: found[node] - exact[node])
     for node in first[: count - sum(found.values())]:

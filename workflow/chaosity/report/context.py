@@ -15,6 +15,7 @@ from chaosity import __version__
 from chaosity.anomalies import Findings, analyse_table, machine_of
 from chaosity.components import State
 from chaosity.figures import FigureFile, is_size, read_figures
+from chaosity.figures.values import each_reason
 from chaosity.report.analysis import AnalysisSection, analysis_sections
 from chaosity.report.beside import side_by_side
 from chaosity.report.checks import OK, check_results
@@ -32,9 +33,9 @@ from chaosity.report.repairs import changes
 from chaosity.report.resources import resources
 from chaosity.report.runs import Run, noted_lines
 from chaosity.report.trust import trust
-from chaosity.statistics import plain
+from chaosity.statistics import POINT, plain
 from chaosity.store import LeftOut
-from chaosity.units import binary_bytes, count, metric_words, quantity, scale_of
+from chaosity.units import binary_bytes, metric_words, quantity, scale_of
 
 # A longer table is better read from the CSV than from the page.
 _MOST_ROWS = 320
@@ -170,9 +171,8 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
     without = rows[(rows["status"] == "valid") & rows["value"].isna()]
     for (load, metric), own in without.groupby(["load", "metric"], sort=False):
         of_all = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
-        for reason, number in own["reason"].value_counts(sort=False).items():
-            part = "" if number == of_all else f" ({number} of {count(int(of_all), 'value')})"
-            yield f"{metric_words(metric)} of {load}: not measured: {reason}{part}"
+        for told in each_reason(own["reason"], int(of_all), "value"):
+            yield f"{metric_words(metric)} of {load}: not measured: {told}"
 
 
 def _figure(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
@@ -258,8 +258,7 @@ def _failed(
     attempts = {(run.experiment, run.point, run.replicate): run for run in runs}
     failed = tidy[tidy["status"] == "failed"]
     points = []
-    keys = ["host", "configuration", "experiment", "point"]
-    for key, rows in failed.groupby(keys, sort=False):
+    for key, rows in failed.groupby(list(POINT), sort=False):
         host, configuration, experiment, point = key
         replicates = sorted({int(number) for number in rows["replicate"]})
         run = attempts.get((experiment, point, replicates[0]))

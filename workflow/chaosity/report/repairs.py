@@ -11,7 +11,7 @@ import pandas as pd
 
 from chaosity.components import State
 from chaosity.report.machine import Fact, shown, words
-from chaosity.statistics import LOAD, before_and_after
+from chaosity.statistics import LOAD, POINT, before_and_after
 from chaosity.units import count, grouped, scale_of
 
 # The newest changes of a host; all of them stand in the components' history.
@@ -19,7 +19,6 @@ _MOST_CHANGES = 4
 # Of each change as many of the points that lost most, and as many of those that gained most.
 _MOST_POINTS = 6
 _LONGEST_VALUE = 90
-_POINT = ["host", "configuration", "experiment", "point"]
 Histories = Mapping[str, Sequence[State]]
 
 
@@ -91,8 +90,8 @@ def changes(history: pd.DataFrame, components: Histories) -> tuple[list[Change],
 
 def _with_company(cells: pd.DataFrame) -> pd.DataFrame:
     """Cells with the number of loads of their point, and of those that have the load's name."""
-    loads = cells[[*_POINT, *LOAD]].drop_duplicates()
-    for column, keys in (("loads", _POINT), ("namesakes", [*_POINT, "load"])):
+    loads = cells[[*POINT, *LOAD]].drop_duplicates()
+    for column, keys in (("loads", [*POINT]), ("namesakes", [*POINT, "load"])):
         sizes = loads.groupby(keys, dropna=False).size()
         cells[column] = sizes.reindex(pd.MultiIndex.from_frame(cells[keys])).to_numpy()
     return cells

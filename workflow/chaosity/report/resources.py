@@ -13,6 +13,7 @@ import pandas as pd
 from chaosity.figures.places import place_of
 from chaosity.statistics import (
     LOAD,
+    POINT,
     asked,
     cells_differ,
     cost_of_company,
@@ -45,7 +46,6 @@ DRIVES = {
 OWN, OTHER = "own node", "other nodes"
 _OWN = ("same_node", "same_nodes")
 # The tail of a distribution is in the figures; the table has one line a resource.
-_POINT = ["host", "configuration", "experiment", "point"]
 _TAIL = re.compile(r"_p\d+_")
 
 
@@ -295,8 +295,8 @@ def _company(tidy: pd.DataFrame) -> list[Resource]:
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:
         return []
-    loads = tidy[[*_POINT, *LOAD]].drop_duplicates().groupby([*_POINT, "load"]).size()
-    keys = pd.MultiIndex.from_frame(ratios[[*_POINT, "load"]])
+    loads = tidy[[*POINT, *LOAD]].drop_duplicates().groupby([*POINT, "load"]).size()
+    keys = pd.MultiIndex.from_frame(ratios[[*POINT, "load"]])
     ratios = ratios.assign(several=loads.reindex(keys).to_numpy() > 1)
     lines = []
     for (category, metric), cells in ratios.groupby(["category", "metric"], sort=False):

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chaosity.place.kinds import CANONICAL, CONTENDED
 from chaosity.place.shares import departures
 from chaosity.store.matrices import Matrix
 from chaosity.weights.canonical import canonical_weights
 from chaosity.weights.placement import placement_bandwidth
-
-ALONE, CONTENDED = "canonical", "canonical_contended"
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Comparison:
     @property
     def largest_difference(self) -> tuple[int, float]:
         """The node whose shares differ most, and by how much of all pages."""
-        off = departures(self.weights[ALONE], self.weights[CONTENDED])
+        off = departures(self.weights[CANONICAL], self.weights[CONTENDED])
         worst = max(off, key=off.__getitem__)
         return worst, off[worst]
 
@@ -65,7 +64,7 @@ def compare_weights(alone: Matrix, contended: Matrix, workers: Sequence[int]) ->
     Raises:
         UserError: as `canonical_weights`.
     """
-    matrices = {ALONE: alone, CONTENDED: contended}
+    matrices = {CANONICAL: alone, CONTENDED: contended}
     weights = {name: canonical_weights(matrix, workers) for name, matrix in matrices.items()}
     return Comparison(
         workers=tuple(sorted(workers)),
