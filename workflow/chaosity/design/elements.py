@@ -208,8 +208,11 @@ class Elements:
         """Size of all L3 caches that an initiator's units reach, together."""
         cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
         reached = {core.l3 for core in cores if core}
-        domains = self.topology.l3_domains
-        return sum(one.size_bytes or 0 for one in domains if one.index in reached)
+        return sum(self._l3_bytes.get(index, 0) for index in reached)
+
+    @cached_property
+    def _l3_bytes(self) -> dict[int | None, int]:
+        return {one.index: one.size_bytes or 0 for one in self.topology.l3_domains}
 
     def cache_bytes(self, initiator: Initiator, level: int) -> int | None:
         """Size of the data cache of a level that the initiator's first unit has, None unknown."""
