@@ -62,6 +62,15 @@ class Program:
         Raises:
             UserError: it is not there or cannot be run.
         """
+        # Until there are handlers a signal would end this process, and nobody would pass it on.
+        numbers = {signal.Signals[name] for name in _PASSED_ON}
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+        try:
+            self._start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+
+    def _start(self) -> None:
         reading, writing = self._output()
         try:
             self.process = subprocess.Popen(
@@ -105,6 +114,7 @@ class Program:
 
     def _prepare(self) -> None:
         """In the child, before the program: threads and all that it starts inherit these."""
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         calls.die_with_parent()
         calls.set_mempolicy(self.mode, self.nodes)
 
