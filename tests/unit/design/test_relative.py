@@ -40,6 +40,7 @@ def planned(config, paper_host, monkeypatch):
     return plan
 
 
+THROUGHPUT = "processing_throughput_bytes_per_second"
 PLAIN = {"levels": {}}
 
 
@@ -116,6 +117,16 @@ def test_what_has_no_reference_is_said(planned):
 def test_what_there_is_not_is_refused_when_the_host_is_planned(planned, to, metric, words):
     with pytest.raises(UserError, match=words):
         planned("bandwidth_scaling", "memory", to, metric)
+
+
+def test_what_the_name_of_a_design_stands_for_has_to_be_named(planned):
+    with pytest.raises(UserError, match="cores is the name of the design, .*; name what is"):
+        planned("numa_runtime", "task", {"cores": "one_core"}, "runs_per_second")
+
+
+def test_a_relation_of_the_only_load_by_package_frees_both_its_sides(planned):
+    with pytest.raises(UserError, match="could be relative to 40 points"):
+        planned("streaming_compute", "sum", {"placement": "same_package"}, THROUGHPUT)
 
 
 def test_a_changed_reference_changes_the_plan_and_no_point(planned):

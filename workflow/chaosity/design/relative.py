@@ -17,6 +17,7 @@ from typing import Any
 
 from chaosity.config import closest
 from chaosity.design.expand import Point
+from chaosity.design.factors import ONLY
 from chaosity.design.levels import Notes, level_text
 from chaosity.errors import UserError
 
@@ -178,6 +179,12 @@ class _Pairs:
     def _freed_by(self, name: str, level: Any) -> set[str]:
         """What a named column says something of."""
         factors = self.experiment.get("factors", {})
+        if "design" in factors.get(name, {}):
+            raise UserError(
+                f"{name} is the name of the design, which does not say in what loads may differ",
+                f"{self.where}, to",
+                "name what is different there, such as threads or initiator_kind",
+            )
         if name in factors:
             return set(_of_factor(factors[name], level, self.role))
         levels = {name for _, load in self.loads for name in load["levels"]}
@@ -194,8 +201,11 @@ def _of_factor(spec: Mapping[str, Any], level: Any, own: str) -> Iterator[str]:
     if "mode" in spec:
         yield f"{spec['mode']}.together" if spec["mode"] == own else f"{spec['mode']}.*"
         return
-    [told] = spec.values()  # one side of a load, or several
-    sides = [told] if isinstance(told, str) else told
+    # one side of a load, or several
+    told = next(spec[key] for key in ("level", "count", "relation") if key in spec)
+    named = [told] if isinstance(told, str) else told
+    sides = [f"{own}.{side.partition('.')[2]}" if side.startswith(f"{ONLY}.") else side
+             for side in named]  # fmt: skip
     others = [side.partition(".")[0] for side in sides if side.partition(".")[0] != own]
     yield from (f"{role}.*" for role in others) if level in _ABSENT else sides
 
