@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from measured_paths import NODES, alone, table, together
 
 from chaosity.cli import chaosity
+from chaosity.cli.place import shares, whole_parser
 from chaosity.errors import UserError
 from chaosity.kept_weights import KeptWeights, same
+from chaosity.place.kinds import CONTENDED
 from chaosity.statistics import load_counts
 from chaosity.store import write_table
 from chaosity.topology import discover
@@ -48,6 +50,18 @@ def test_a_set_of_workers_has_the_matrix_of_its_own_point():
 
 def test_what_failed_is_not_measured():
     assert contended_matrix(table(together([0, 1], status="failed")), [0, 1]) is None
+
+
+def test_chaosity_place_takes_the_paths_of_all_workers_at_once(folder):
+    measured(folder, together([0, 1], lambda i, t: 1e9 * (1 + i + t)), alone())
+
+    def shares_of(workers):
+        given = ["--policy", CONTENDED, "--workers", workers, "--matrix", str(folder), "true"]
+        return shares(whole_parser().parse_args(given))
+
+    assert shares_of("0-1")[0] == pytest.approx(1 / 36)
+    with pytest.raises(UserError, match="the paths of workers 0,2 were not measured with all"):
+        shares_of("0,2")
 
 
 def test_a_load_that_is_told_by_node_is_one_load():

@@ -12,10 +12,12 @@ from chaosity.cli.weights import read_workers
 from chaosity.errors import UserError
 from chaosity.export import bandwidth_cells, read_host
 from chaosity.place.__main__ import parser, request
+from chaosity.place.kinds import CONTENDED
 from chaosity.place.session import run
 from chaosity.place.shares import shares_text
 from chaosity.store import Matrix, read_matrix
-from chaosity.weights import canonical_weights
+from chaosity.topology import format_cpu_list
+from chaosity.weights import canonical_weights, contended_matrix
 
 
 @click.command(
@@ -51,11 +53,19 @@ def shares(given: argparse.Namespace) -> dict[int, float]:
     """
     if given.shares is not None:
         raise UserError("shares are given already", "--matrix", "leave out one of the two")
-    return canonical_weights(bandwidths(given.matrix, given.unit), read_workers(given.workers))
+    workers = read_workers(given.workers)
+    contended = given.policy == CONTENDED
+    return canonical_weights(bandwidths(given.matrix, given.unit, workers, contended), workers)
 
 
-def bandwidths(path: Path, unit: str | None) -> Matrix:
+def bandwidths(path: Path, unit: str | None, workers: list[int], contended: bool) -> Matrix:
     """The matrix in a CSV file, or that of a folder of results.
+
+    Args:
+        path: of either.
+        unit: of the file's numbers.
+        workers: the nodes whose paths count.
+        contended: of results, the paths of all workers at once; a file says nothing of that.
 
     Raises:
         UserError: there is none.
@@ -66,4 +76,13 @@ def bandwidths(path: Path, unit: str | None) -> Matrix:
         )
     if not path.is_dir():
         return read_matrix(path, "bandwidth", unit)
-    return bandwidth_cells(read_host(path)).matrix
+    host = read_host(path)
+    if not contended:
+        return bandwidth_cells(host).matrix
+    found = contended_matrix(host.tidy, workers)
+    if found is None:
+        raise UserError(
+            f"the paths of workers {format_cpu_list(workers)} were not measured with all of them at"
+            " once", str(path), "measure them so, or take --policy canonical",
+        )  # fmt: skip
+    return found
