@@ -17,7 +17,7 @@ def four_drives(root, tmp_path_factory):
     workflow = Workflow(root, tmp_path_factory.mktemp("four"))
     workflow.host(chaosity_storage_file=files(workflow, count=4))
     workflow.config["experiments"] = ["storage_bandwidth"]
-    workflow.run()
+    workflow.measure()
     return workflow
 
 
@@ -41,7 +41,7 @@ def test_a_replaced_drive_selects_the_points_that_touch_it(four_drives):
         "storage=node0+unknowndrives3",
         "storage=node0+unknowndrives",
     }
-    four_drives.run()
+    four_drives.measure()
     assert four_drives.selected() == set()
 
 
@@ -80,7 +80,7 @@ def test_a_failed_point_is_tried_again_and_kept(workflow):
     assert "cannot be made" in record["verdict"]["reason"]
     assert len(workflow.selected()) == 1
     blocked.unlink()
-    workflow.run()
+    workflow.measure()
     record = json.loads(workflow.path("localhost/*/storage_bandwidth/*/rep1.json").read_text())
     assert record["verdict"]["status"] == "valid"
     assert workflow.selected() == set()

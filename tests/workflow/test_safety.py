@@ -47,7 +47,7 @@ def test_a_named_drive_with_a_file_system_is_refused_even_so(workflow, tmp_path)
         workflow.host(chaosity_extra_drives=[name], chaosity_destructive_drives=[name])
         workflow.config["experiments"] = ["storage_bandwidth"]
         workflow.config["benchmarks"] = {"storage_bandwidth": "fio_sequential_write"}
-        workflow.run()
+        workflow.measure()
         assert "bears a signature (TYPE=ext4)" in record(workflow)["verdict"]["reason"]
         assert checksum(image) == before
 
@@ -60,6 +60,6 @@ def test_a_named_blank_drive_is_written(workflow, tmp_path):
         workflow.host(chaosity_extra_drives=[name], chaosity_destructive_drives=[name])
         workflow.config["experiments"] = ["storage_bandwidth"]
         workflow.config["benchmarks"] = {"storage_bandwidth": "fio_sequential_write"}
-        workflow.run()
+        workflow.measure()
         assert record(workflow)["verdict"]["status"] == "valid", record(workflow)["verdict"]
         assert checksum(image) != before

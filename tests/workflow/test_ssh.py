@@ -65,7 +65,7 @@ def test_a_host_is_measured_over_one_kept_connection(workflow, server):
 
 def test_two_hosts_side_by_side_and_a_broken_record_of_none(workflow, server):
     workflow.hosts({name: host(workflow, server) for name in ("far", "farther")})
-    workflow.run()
+    workflow.measure()
     assert len(records(workflow, "far")) == len(records(workflow, "farther")) > 0
 
 
@@ -101,7 +101,7 @@ def test_hosts_that_cannot_be_reached_are_named_and_the_others_go_on(workflow, s
         assert message in note
         assert not records(workflow, name)
     workflow.hosts(dict.fromkeys(["far", *UNREACHABLE], good))
-    workflow.run()
+    workflow.measure()
     for name in UNREACHABLE:
         assert len(records(workflow, name)) == len(records(workflow, "far"))
         assert not (workflow.folder / f"results/{name}/left_out.json").exists()
@@ -153,5 +153,5 @@ def test_a_host_that_dies_in_the_middle_leaves_whole_records_and_the_next_run_go
     for path in survived:
         assert list(schema("record").iter_errors(json.loads(path.read_text()))) == []
     server.start()
-    workflow.run()
+    workflow.measure()
     assert len(records(workflow, "far")) == len(records(workflow, "localhost"))
