@@ -118,6 +118,32 @@ def test_small_pages_make_up_for_huge_ones(wanted):
         assert largest_departure(wanted, memory.shares) <= 1 / 18
 
 
+@given(SHARES, st.integers(0, 511), st.integers(0, 5000))
+def test_a_mapping_of_huge_and_single_pages_is_moved_as_both(wanted, before, after):
+    """As where a program has grown: single pages stand around huge ones, on any nodes."""
+    memory = Memory([(HUGE, PAGE, [0] * 18)])
+    begin, end = memory.begin(0), memory.begin(0) + 18 * HUGE
+    first, last = begin - before * PAGE, end + after * PAGE
+    for number, address in enumerate((*range(first, begin, PAGE), *range(end, last, PAGE))):
+        memory.node[address], memory.block[address] = number % 3, address
+
+    def by_node():
+        sizes = Counter()
+        for address, node in memory.node.items():
+            sizes[node] += HUGE if begin <= address < end else PAGE
+        return sizes
+
+    def found():
+        return [Area(77, first, last, HUGE, PAGE, by_node(), mixed=True)]
+
+    with playing(memory):
+        pages.move(found(), wanted)
+        single = (before + after) * PAGE
+        # The single pages make up for half a huge page too much or too little on any node.
+        coarse = 0 if single >= 18 * HUGE else HUGE / (single + 18 * HUGE)
+        assert largest_departure(wanted, pages.shares(by_node())) <= coarse + 0.001
+
+
 def test_a_few_steps_towards_the_workers_move_only_what_must_move():
     memory = Memory([small([number % 8 for number in range(4000)])])
     with playing(memory):

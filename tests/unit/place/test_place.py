@@ -248,15 +248,33 @@ def test_a_program_without_samples_is_not_searched_and_says_what_to_do(kernel):
     assert "--rate lines=REGEX" in done.stderr
 
 
+def there(area: pages.Area) -> int:
+    """Bytes of the blocks that are on a node."""
+    return sum(
+        part.block_bytes * sum(1 for node in part.where if node >= 0) for part in pages.blocks(area)
+    )
+
+
+def test_huge_and_single_pages_of_one_mapping_are_told_apart():
+    memory = mmap.mmap(-1, 5 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    memory[:] = b"x" * len(memory)  # 5 MiB are no whole number of huge pages
+    mixed = [area for area in pages.areas(os.getpid()) if area.mixed]
+    if not mixed:
+        pytest.skip("this kernel gave no transparent huge pages")
+    for area in mixed:
+        sizes = {part.block_bytes for part in pages.blocks(area) if len(part.where)}
+        assert sizes == {pages.PAGE_BYTES, area.block_bytes}
+        assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
+
+
 def test_pages_of_this_process_are_found_and_stay():
     memory = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory[:] = b"x" * len(memory)
     found = pages.areas(os.getpid())
     assert sum(pages.total(found).values()) >= 4 << 20
     for area in found:
-        _, where = pages.blocks(area)
-        there = sum(1 for node in where if node >= 0)
-        assert there * area.block_bytes >= 0.9 * sum(area.bytes_by_node.values())
+        assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
     node = next(iter(pages.total(found)))
     if set(pages.total(found)) == {node}:
         assert pages.move(found, {node: 1.0}) == 0

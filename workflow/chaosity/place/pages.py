@@ -38,6 +38,7 @@ class Area:
         block_bytes: what is moved as one: a page, of whichever size.
         page_bytes: what a call names: a huge page has one address, a transparent one many.
         bytes_by_node: where it is.
+        mixed: whether some of it is not in such blocks but in single pages.
     """
 
     pid: int
@@ -46,6 +47,24 @@ class Area:
     block_bytes: int
     page_bytes: int
     bytes_by_node: Mapping[int, int]
+    mixed: bool = False
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of one size.
+
+    Attributes:
+        area: of which they are.
+        block_bytes: of each.
+        addresses: of each.
+        where: node of each; below 0: it is on none.
+    """
+
+    area: Area
+    block_bytes: int
+    addresses: Sequence[int]
+    where: array.array
 
 
 def areas(pid: int, mapping: str | None = None) -> list[Area]:
@@ -63,7 +82,7 @@ def _of_process(pid: int, mapping: str | None) -> Iterator[Area]:
         text = Path(f"/proc/{pid}/numa_maps").read_text()
         found = [one for one in placement.mappings(text) if _counts(one, mapping)]
         ends = _ends(pid) if found else {}
-        merged = _transparent(pid) if found else set()
+        merged = _transparent(pid) if found else {}
     except OSError:
         return  # it ended in between
     for one in found:
@@ -71,8 +90,10 @@ def _of_process(pid: int, mapping: str | None) -> Iterator[Area]:
         if begin not in ends:
             continue  # it was unmapped in between
         whole = one.page_bytes
-        block = _transparent_bytes() if begin in merged and whole == PAGE_BYTES else whole
-        yield Area(pid, begin, ends[begin], block, whole, one.bytes_by_node)
+        huge = merged.get(begin, 0) if whole == PAGE_BYTES else 0
+        block = _transparent_bytes() if huge else whole
+        mixed = 0 < huge < sum(one.bytes_by_node.values())
+        yield Area(pid, begin, ends[begin], block, whole, one.bytes_by_node, mixed)
 
 
 def _counts(one: placement.Mapping, mapping: str | None) -> bool:
@@ -88,15 +109,15 @@ def _ends(pid: int) -> dict[int, int]:
     return {int(begin, 16): int(end, 16) for begin, end in ranges}
 
 
-def _transparent(pid: int) -> set[int]:
-    """Where mappings begin that have transparent huge pages."""
-    found, begin = set(), 0
+def _transparent(pid: int) -> dict[int, int]:
+    """Where mappings begin that have transparent huge pages, and how many bytes are in such."""
+    found, begin = {}, 0
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         first = line.split(" ", 1)[0]
         if "-" in first:
             begin = int(first.split("-")[0], 16)
         elif first == "AnonHugePages:" and line.split()[1] != "0":
-            found.add(begin)
+            found[begin] = int(line.split()[1]) << 10
     return found
 
 
@@ -141,45 +162,71 @@ def shares(by_node: Mapping[int, int]) -> dict[int, float]:
 def move(found: Sequence[Area], wanted: Mapping[int, float]) -> int:
     """Move the pages that must be moved for each node to have its share; returns how many blocks.
 
-    Small areas come first: what their blocks are too coarse for, the larger ones make up.
+    Large blocks come first: what they are too coarse for, the smaller ones make up. Of equal ones
+    the fewer come first.
     """
     done: Counter[int] = Counter()
     seen = moved = 0
-    for area in sorted(found, key=lambda area: sum(area.bytes_by_node.values())):
-        addresses, where = blocks(area)
-        there = sum(1 for node in where if node >= 0)
-        seen += there * area.block_bytes
-        owed = {n: (s * seen - done[n]) / area.block_bytes for n, s in wanted.items()}
+    parts = [part for area in found for part in blocks(area)]
+    for part in sorted(parts, key=lambda part: (-part.block_bytes, len(part.where))):
+        there = sum(1 for node in part.where if node >= 0)
+        seen += there * part.block_bytes
+        owed = {n: (s * seen - done[n]) / part.block_bytes for n, s in wanted.items()}
         goal = apportion(there, owed)
-        plan = relocations(where, goal)
-        _relocate(area, addresses, plan)
+        plan = relocations(part.where, goal)
+        _relocate(part, plan)
         moved += len(plan)
         for node, count in goal.items():
-            done[node] += count * area.block_bytes
+            done[node] += count * part.block_bytes
     return moved
 
 
-def blocks(area: Area) -> tuple[range, array.array]:
-    """Addresses of an area's blocks, and the node on which each is; below 0: it is on none."""
-    begin = -(-area.begin // area.block_bytes) * area.block_bytes
-    addresses = range(begin, area.end, area.block_bytes)
+def blocks(area: Area) -> list[Blocks]:
+    """The blocks of an area, those of each size by themselves.
+
+    In a mixed area a huge page's place with pages on several nodes, or with some that are not
+    there, is no huge page.
+    """
+    whole = range(-(-area.begin // area.block_bytes) * area.block_bytes, area.end, area.block_bytes)
+    if not area.mixed:
+        return [Blocks(area, area.block_bytes, whole, _nodes(area, whole))]
+    addresses = range(area.begin, area.end, area.page_bytes)
+    where = _nodes(area, addresses)
+    each = area.block_bytes // area.page_bytes
+    huge, single = ([], array.array("i")), ([], array.array("i"))
+    first = (whole.start - area.begin) // area.page_bytes
+    for start in (0, *range(first, len(where), each)) if first else range(0, len(where), each):
+        stop = first if start < first else start + each
+        part = where[start:stop]
+        if len(part) == each and part[0] >= 0 and part.count(part[0]) == each:
+            huge[0].append(addresses[start])
+            huge[1].append(part[0])
+        else:
+            single[0].extend(addresses[start:stop])
+            single[1].extend(part)
+    return [Blocks(area, area.block_bytes, *huge), Blocks(area, area.page_bytes, *single)]
+
+
+def _nodes(area: Area, addresses: Sequence[int]) -> array.array:
+    """The node of what is at each address; below 0: it is on none."""
     where = array.array("i")
     for first in range(0, len(addresses), _BATCH):
         asked = array.array("Q", addresses[first : first + _BATCH])
         where.extend(calls.move_pages(area.pid, asked, None))
-    return addresses, where
+    return where
 
 
-def _relocate(area: Area, addresses: Sequence[int], plan: Sequence[tuple[int, int]]) -> None:
-    each = area.block_bytes // area.page_bytes
+def _relocate(part: Blocks, plan: Sequence[tuple[int, int]]) -> None:
+    page_bytes = part.area.page_bytes
+    each = part.block_bytes // page_bytes
     step = max(1, _BATCH // each)
     for first in range(0, len(plan), step):
         some = plan[first : first + step]
         asked = array.array("Q")
         for index, _ in some:
-            begin = addresses[index]
-            asked.extend(range(begin, begin + area.block_bytes, area.page_bytes))
-        calls.move_pages(area.pid, asked, [node for _, node in some for _ in range(each)])
+            begin = part.addresses[index]
+            asked.extend(range(begin, begin + part.block_bytes, page_bytes))
+        calls.move_pages(part.area.pid, asked, [node for _, node in some for _ in range(each)])
 
 
 def relocations(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
