@@ -118,14 +118,15 @@ def test_small_pages_make_up_for_huge_ones(wanted):
         assert largest_departure(wanted, memory.shares) <= 1 / 18
 
 
-@given(SHARES, st.integers(0, 511), st.integers(0, 5000))
-def test_a_mapping_of_huge_and_single_pages_is_moved_as_both(wanted, before, after):
+@given(SHARES, st.integers(0, 511), st.integers(0, 5000), st.integers(0, 3000))
+def test_a_mapping_of_huge_and_single_pages_is_moved_as_both(wanted, before, after, untouched):
     """As where a program has grown: single pages stand around huge ones, on any nodes."""
     memory = Memory([(HUGE, PAGE, [0] * 18)])
     begin, end = memory.begin(0), memory.begin(0) + 18 * HUGE
     first, last = begin - before * PAGE, end + after * PAGE
     for number, address in enumerate((*range(first, begin, PAGE), *range(end, last, PAGE))):
         memory.node[address], memory.block[address] = number % 3, address
+    single = (before + after) * PAGE
 
     def by_node():
         sizes = Counter()
@@ -134,11 +135,13 @@ def test_a_mapping_of_huge_and_single_pages_is_moved_as_both(wanted, before, aft
         return sizes
 
     def found():
-        return [Area(77, first, last, HUGE, PAGE, by_node(), mixed=True)]
+        return [Area(77, first, last + untouched * PAGE, HUGE, PAGE, by_node(), single)]
 
     with playing(memory):
+        parts = pages.blocks(found()[0])
+        there = [part.block_bytes * sum(node >= 0 for node in part.where) for part in parts]
+        assert sum(there) == 18 * HUGE + single
         pages.move(found(), wanted)
-        single = (before + after) * PAGE
         # The single pages make up for half a huge page too much or too little on any node.
         coarse = 0 if single >= 18 * HUGE else HUGE / (single + 18 * HUGE)
         assert largest_departure(wanted, pages.shares(by_node())) <= coarse + 0.001

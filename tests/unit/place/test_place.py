@@ -259,7 +259,7 @@ def test_huge_and_single_pages_of_one_mapping_are_told_apart():
     memory = mmap.mmap(-1, 5 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
     memory[:] = b"x" * len(memory)  # 5 MiB are no whole number of huge pages
-    mixed = [area for area in pages.areas(os.getpid()) if area.mixed]
+    mixed = [area for area in pages.areas(os.getpid()) if area.single_bytes]
     if not mixed:
         pytest.skip("this kernel gave no transparent huge pages")
     for area in mixed:

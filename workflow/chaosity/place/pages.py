@@ -38,7 +38,7 @@ class Area:
         block_bytes: what is moved as one: a page, of whichever size.
         page_bytes: what a call names: a huge page has one address, a transparent one many.
         bytes_by_node: where it is.
-        mixed: whether some of it is not in such blocks but in single pages.
+        single_bytes: what is not in such blocks but in single pages.
     """
 
     pid: int
@@ -47,7 +47,7 @@ class Area:
     block_bytes: int
     page_bytes: int
     bytes_by_node: Mapping[int, int]
-    mixed: bool = False
+    single_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def _of_process(pid: int, mapping: str | None) -> Iterator[Area]:
         whole = one.page_bytes
         huge = merged.get(begin, 0) if whole == PAGE_BYTES else 0
         block = _transparent_bytes() if huge else whole
-        mixed = 0 < huge < sum(one.bytes_by_node.values())
-        yield Area(pid, begin, ends[begin], block, whole, one.bytes_by_node, mixed)
+        single = sum(one.bytes_by_node.values()) - huge if huge else 0
+        yield Area(pid, begin, ends[begin], block, whole, one.bytes_by_node, single)
 
 
 def _counts(one: placement.Mapping, mapping: str | None) -> bool:
@@ -184,27 +184,41 @@ def move(found: Sequence[Area], wanted: Mapping[int, float]) -> int:
 def blocks(area: Area) -> list[Blocks]:
     """The blocks of an area, those of each size by themselves.
 
-    In a mixed area a huge page's place with pages on several nodes, or with some that are not
-    there, is no huge page.
+    Mostly only the ends of an area that fit no huge page are in single pages. Where there are more,
+    every page is asked for, which takes seconds for some 10 GiB.
     """
-    whole = range(-(-area.begin // area.block_bytes) * area.block_bytes, area.end, area.block_bytes)
-    if not area.mixed:
-        return [Blocks(area, area.block_bytes, whole, _nodes(area, whole))]
-    addresses = range(area.begin, area.end, area.page_bytes)
-    where = _nodes(area, addresses)
+    size, page = area.block_bytes, area.page_bytes
+    begin = min(-(-area.begin // size) * size, area.end)
+    whole = range(begin, area.end, size)
+    if not area.single_bytes:
+        return [Blocks(area, size, whole, _nodes(area, whole))]
+    end = begin + (area.end - begin) // size * size
+    ends = [*range(area.begin, begin, page), *range(end, area.end, page)]
+    single = Blocks(area, page, ends, _nodes(area, ends))
+    whole = range(begin, end, size)
+    if page * sum(1 for node in single.where if node >= 0) == area.single_bytes:
+        return [Blocks(area, size, whole, _nodes(area, whole)), single]
+    return _told_apart(area, whole, single)
+
+
+def _told_apart(area: Area, whole: range, single: Blocks) -> list[Blocks]:
+    """Huge pages and single ones, by all their pages.
+
+    A huge page's place with pages on several nodes, or with some that are not there, is none.
+    """
     each = area.block_bytes // area.page_bytes
-    huge, single = ([], array.array("i")), ([], array.array("i"))
-    first = (whole.start - area.begin) // area.page_bytes
-    for start in (0, *range(first, len(where), each)) if first else range(0, len(where), each):
-        stop = first if start < first else start + each
-        part = where[start:stop]
-        if len(part) == each and part[0] >= 0 and part.count(part[0]) == each:
-            huge[0].append(addresses[start])
+    pages = range(whole.start, whole.stop, area.page_bytes)
+    where = _nodes(area, pages)
+    huge, alone = ([], array.array("i")), (list(single.addresses), single.where[:])
+    for number, address in enumerate(whole):
+        part = where[number * each : (number + 1) * each]
+        if part[0] >= 0 and part.count(part[0]) == each:
+            huge[0].append(address)
             huge[1].append(part[0])
         else:
-            single[0].extend(addresses[start:stop])
-            single[1].extend(part)
-    return [Blocks(area, area.block_bytes, *huge), Blocks(area, area.page_bytes, *single)]
+            alone[0].extend(pages[number * each : (number + 1) * each])
+            alone[1].extend(part)
+    return [Blocks(area, area.block_bytes, *huge), Blocks(area, area.page_bytes, *alone)]
 
 
 def _nodes(area: Area, addresses: Sequence[int]) -> array.array:
