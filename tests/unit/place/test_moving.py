@@ -138,9 +138,8 @@ def test_a_mapping_of_huge_and_single_pages_is_moved_as_both(wanted, before, aft
         return [Area(77, first, last + untouched * PAGE, HUGE, PAGE, by_node(), single)]
 
     with playing(memory):
-        parts = pages.blocks(found()[0])
-        there = [part.block_bytes * sum(node >= 0 for node in part.where) for part in parts]
-        assert sum(there) == 18 * HUGE + single
+        there = sum(part.block_bytes * part.there for part in pages.blocks(found()[0]))
+        assert there == 18 * HUGE + single
         pages.move(found(), wanted)
         # The single pages make up for half a huge page too much or too little on any node.
         coarse = 0 if single >= 18 * HUGE else HUGE / (single + 18 * HUGE)

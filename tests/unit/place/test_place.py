@@ -250,9 +250,7 @@ def test_a_program_without_samples_is_not_searched_and_says_what_to_do(kernel):
 
 def there(area: pages.Area) -> int:
     """Bytes of the blocks that are on a node."""
-    return sum(
-        part.block_bytes * sum(1 for node in part.where if node >= 0) for part in pages.blocks(area)
-    )
+    return sum(part.block_bytes * part.there for part in pages.blocks(area))
 
 
 def test_huge_and_single_pages_of_one_mapping_are_told_apart():

@@ -66,6 +66,11 @@ class Blocks:
     addresses: Sequence[int]
     where: array.array
 
+    @property
+    def there(self) -> int:
+        """How many of them are on a node."""
+        return sum(1 for node in self.where if node >= 0)
+
 
 def areas(pid: int, mapping: str | None = None) -> list[Area]:
     """The mappings of a process and all that it started whose pages count.
@@ -169,7 +174,7 @@ def move(found: Sequence[Area], wanted: Mapping[int, float]) -> int:
     seen = moved = 0
     parts = [part for area in found for part in blocks(area)]
     for part in sorted(parts, key=lambda part: (-part.block_bytes, len(part.where))):
-        there = sum(1 for node in part.where if node >= 0)
+        there = part.there
         seen += there * part.block_bytes
         owed = {n: (s * seen - done[n]) / part.block_bytes for n, s in wanted.items()}
         goal = apportion(there, owed)
@@ -189,14 +194,14 @@ def blocks(area: Area) -> list[Blocks]:
     """
     size, page = area.block_bytes, area.page_bytes
     begin = min(-(-area.begin // size) * size, area.end)
-    whole = range(begin, area.end, size)
     if not area.single_bytes:
+        whole = range(begin, area.end, size)
         return [Blocks(area, size, whole, _nodes(area, whole))]
     end = begin + (area.end - begin) // size * size
     ends = [*range(area.begin, begin, page), *range(end, area.end, page)]
     single = Blocks(area, page, ends, _nodes(area, ends))
     whole = range(begin, end, size)
-    if page * sum(1 for node in single.where if node >= 0) == area.single_bytes:
+    if page * single.there == area.single_bytes:
         return [Blocks(area, size, whole, _nodes(area, whole)), single]
     return _told_apart(area, whole, single)
 
