@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from chaosity import records
 from chaosity.runner import process, values
-from chaosity.runner.run import LOCK, run
+from chaosity.runner.run import LOCK, precise, run
 from waiting import soon
 
 pytestmark = pytest.mark.real
@@ -102,6 +103,17 @@ def test_precision_ends_a_steady_point_early(make_point):
     stopping = {"relative_precision": 0.5, "min_seconds": 0.2, "max_seconds": 20.0}
     run(make_point(point={"stopping": stopping}), 1)
     assert time.monotonic() - began < 5
+
+
+def test_precision_is_that_of_the_time_in_which_all_run():
+    """A load that ran before the others, and steadily, is not steady beside them."""
+    steady = [(n / 100, (n + 1) / 100, 1.0) for n in range(2000)]
+    unsteady = [(20 + n / 100, 20 + (n + 1) / 100, 1.0 + n // 20 % 2) for n in range(200)]
+    ahead = SimpleNamespace(samples=steady + unsteady)
+    later = SimpleNamespace(samples=[(first, last, 1.0) for first, last, _ in unsteady])
+    assert precise([ahead], 0.1)
+    assert precise([later], 0.1)
+    assert not precise([ahead, later], 0.1)
 
 
 def test_a_pass_that_takes_longer_than_the_rule_is_waited_for(make_point):

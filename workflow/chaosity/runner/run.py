@@ -205,16 +205,13 @@ def wait_for_samples(loads: list[Load]) -> None:
 
 
 def precise(loads: list[Load], wanted: float) -> bool:
-    """Whether the rate of every load that reports while it runs has settled closely enough."""
-    for load in loads:
-        series = [list(load.samples)]
-        if not series[0]:
-            return False
-        begin, end = progress.span(series)
-        width = progress.relative_half_width(series, begin, end)
-        if width is None or width > wanted:
-            return False
-    return True
+    """Whether the rate of every load has settled closely enough since all of them run."""
+    series = [list(load.samples) for load in loads]
+    if not all(series):
+        return False
+    begin, end = progress.span(series)
+    widths = [progress.relative_half_width([one], begin, end) for one in series]
+    return all(width is not None and width <= wanted for width in widths)
 
 
 def wait(loads: list[Load], began: float, stopping: Mapping[str, Any], timeout: float) -> None:
