@@ -12,6 +12,7 @@ from chaosity.errors import UserError
 from chaosity.place.pages import relocations
 from chaosity.place.shares import (
     apportion,
+    attainable,
     largest_departure,
     parse_shares,
     shares_text,
@@ -106,3 +107,15 @@ def test_moved_pages_are_spread_over_the_whole_area(nodes, count):
 def test_a_departure_counts_nodes_that_only_one_side_has():
     assert largest_departure({0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}) == pytest.approx(0.5)
     assert largest_departure({}, {}) == 0.0
+
+
+@given(st.lists(st.floats(-50.0, 50.0), min_size=1, max_size=8), st.integers(1, 100))
+def test_where_not_all_can_be_given_each_gets_the_same_less(owed, count):
+    more = (count - sum(owed)) / len(owed)  # so that they add up to what there is
+    owed = {node: value + more for node, value in enumerate(owed)}
+    given = attainable(count, owed)
+    assert sum(given.values()) == pytest.approx(count)
+    less = max(owed[node] - given[node] for node in owed)
+    assert less >= -1e-9
+    for node, value in given.items():
+        assert value == pytest.approx(max(0.0, owed[node] - less), abs=1e-9)

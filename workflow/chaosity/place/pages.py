@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.place import calls
-from chaosity.place.shares import apportion
+from chaosity.place.shares import apportion, attainable
 from chaosity.runner import placement
 
 # 256 pages: less cannot hold shares to half a per cent, and stacks and libraries' data are less.
@@ -177,7 +177,7 @@ def move(found: Sequence[Area], wanted: Mapping[int, float]) -> int:
         there = part.there
         seen += there * part.block_bytes
         owed = {n: (s * seen - done[n]) / part.block_bytes for n, s in wanted.items()}
-        goal = apportion(there, owed)
+        goal = apportion(there, attainable(there, owed))
         plan = relocations(part.where, goal)
         _relocate(part, plan)
         moved += len(plan)

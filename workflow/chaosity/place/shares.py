@@ -73,6 +73,25 @@ def apportion(count: int, owed: Mapping[int, float]) -> dict[int, int]:
     return found
 
 
+def attainable(count: int, owed: Mapping[int, float]) -> dict[int, float]:
+    """What is owed where some nodes have more than they should, so that it cannot all be given.
+
+    Each node gets the same less than it is owed, and none below 0: so the largest that any node is
+    left short of is as small as it can be (the projection onto a simplex; Duchi et al. 2008).
+
+    Args:
+        count: what there is to give; what is owed adds up to it, amounts below 0 included.
+        owed: by node; below 0 where there is too much already.
+    """
+    total = less = 0.0
+    for number, value in enumerate(sorted(owed.values(), reverse=True), 1):
+        total += value
+        if (total - count) / number >= value:
+            break
+        less = (total - count) / number
+    return {node: max(0.0, value - less) for node, value in owed.items()}
+
+
 def towards_workers(
     weights: Mapping[int, float], workers: Collection[int], dwp: float
 ) -> dict[int, float]:
