@@ -198,7 +198,10 @@ def read_count(handle: int) -> tuple[int, int, int]:
 
 
 def value(counted: Mapping[str, Counted], name: str) -> float:
-    """The count of a counter, summed over units and events and scaled for the time it took turns.
+    """The count of a counter, summed over units and events.
+
+    Each is scaled to the longest time that one of them was wanted: for the time it took turns, and
+    because a busy host may hold up this process between the start of one and that of the next.
 
     Raises:
         ExtractionError: it did not count; the text says why.
@@ -208,13 +211,14 @@ def value(counted: Mapping[str, Counted], name: str) -> float:
         raise ExtractionError(f"nothing was counted as {name}")
     if "reason" in one:
         raise ExtractionError(one["reason"])
+    if any("count" not in count for count in one["counts"]):
+        raise ExtractionError("the load never began")
+    wanted_ns = max((count["time_enabled_ns"] for count in one["counts"]), default=0)
     total = added = 0.0
     for count in one["counts"]:
-        if "count" not in count:
-            raise ExtractionError("the load never began")
         if not count["time_running_ns"]:
             raise ExtractionError(f"it never got its turn on PU {count['cpu']}")
-        scaled = count["count"] * count["time_enabled_ns"] / count["time_running_ns"]
+        scaled = count["count"] * wanted_ns / count["time_running_ns"]
         total += count.get("sign", 1) * scaled
         added += scaled if count.get("sign", 1) > 0 else 0.0
     if total < -CONTRADICTION * added:
