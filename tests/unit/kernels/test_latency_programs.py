@@ -80,6 +80,8 @@ def test_a_signal_does_not_break_off_a_result_that_a_slow_reader_delays(
 ):
     process = start([*command, "--sample-seconds", "1e-6", *LONG])
     fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, os.sysconf("SC_PAGESIZE"))
+    while next_event(process)["event"] != "sample":  # it may sleep while it is set up
+        pass
     while not sleeps(process):  # as it does once the pipe is full
         time.sleep(0.001)
     process.terminate()
