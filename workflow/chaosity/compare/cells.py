@@ -46,9 +46,10 @@ _WHERE = {
     PLACE: ("initiator", "target"),
     CLASS: ("initiator_kind", "part", "target_kind", "drives", "context"),
 }
-# Names of places within factors: node3, pu12, l3_4, package0, nodes0-1drives, drive-0000-41-00-0.
+# Names of places within factors: node3, l3_4, nodes0-1drives, drive-0000-41-00-0, and those that
+# lack some of their cores, such as machine_without_node0.
 _PLACE_NAME = re.compile(
-    r"(pu|core|l3_|nodes?|package|drive-?|file)\d.*|drive-.+|alldrives|machine"
+    r"(pu|core|l3_|nodes?|package|drive-?|file)\d.*|drive-.+|alldrives|machine(_.+)?"
 )
 # What of a cell's first row describes it, beside its key.
 _TOLD = (
