@@ -58,8 +58,8 @@ format: .venv/requirements-test.installed ## bring Python and Snakemake files in
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow/rules
 
-bench: .venv/requirements.installed ## compare kernels, overhead and planning with their bare counterparts; simulate intervals and faults
-	$(BIN)/python tests/bench/run.py
+bench: .venv/requirements.installed ## compare kernels, overhead and planning with their bare counterparts; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
+	$(BIN)/python tests/bench/run.py $(BENCH_ARGUMENTS)
 
 lock: ## bring the lock files in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions
 	@$(or $(PYTHON),python3) -m venv build/lock

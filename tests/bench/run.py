@@ -6,13 +6,13 @@ printed are the median, its 95 % interval from the order of the pairs, and their
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import click
 import coverage
 import faults
 import kernels
@@ -50,17 +50,14 @@ def line(name: str, values: Sequence[float], form: str, goal: str) -> str:
     return f"{text}  n = {len(values)}  ({goal})"
 
 
-def main() -> None:
+@click.command(help=__doc__, epilog=f"Parts: {', '.join(PARTS)}.")
+@click.argument("parts", nargs=-1, type=click.Choice(list(PARTS)), metavar="[PART]...")
+@click.option("--pairs", default=9, show_default=True, help="Pairs a figure.")
+def main(parts: tuple[str, ...], pairs: int) -> None:
     """Run the parts that were asked for; all of them by default."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "parts", nargs="*", choices=list(PARTS), default=list(PARTS), help="default: all"
-    )
-    parser.add_argument("--pairs", type=int, default=9, help="pairs a figure (default 9)")
-    given = parser.parse_args()
-    for part in given.parts:
+    for part in parts or PARTS:
         print(f"{part}:", flush=True)
-        for figure in PARTS[part](given.pairs):
+        for figure in PARTS[part](pairs):
             # What is no ratio of pairs brings its own line.
             text = figure if isinstance(figure, str) else line(*figure)
             print(f"  {text}", flush=True)

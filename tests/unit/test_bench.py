@@ -1,0 +1,41 @@
+"""The command line of `make bench`; what it measures is no test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[1] / "bench"
+# Each part says its name and number of pairs instead of measuring.
+PLAYED = """
+import run
+run.PARTS.update({part: lambda pairs, part=part: [f"{part} {pairs}"] for part in run.PARTS})
+run.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ([], ["kernels 9", "latency 9", "traffic 9", "streaming 9", "repeat 9", "points 9",
+              "planning 9", "coverage 9", "faults 9"]),
+        (["faults", "kernels", "--pairs=3"], ["faults 3", "kernels 3"]),
+    ],
+)  # fmt: skip
+def test_all_parts_run_unless_some_are_named(given, expected):
+    ran = subprocess.run(
+        [sys.executable, "-c", PLAYED, *given], cwd=BENCH, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert [one.strip() for one in ran.stdout.splitlines() if one.startswith("  ")] == expected
+
+
+def test_a_part_that_is_not_there_is_refused_with_those_that_are():
+    ran = subprocess.run(
+        [sys.executable, str(BENCH / "run.py"), "kernel"], capture_output=True, text=True
+    )
+    assert ran.returncode == 2
+    assert "'kernel' is not one of" in ran.stderr and "'kernels'" in ran.stderr
