@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import yaml
+from snakemake.utils import update_config
 
 from running import SHORT, SMALL
 
@@ -69,9 +70,11 @@ class Checkout:
         )
 
     def configure(self, **keys) -> None:
-        """Change keys of the checkout's config."""
+        """Change keys of the checkout's config, within tables those that are named."""
         path = self.folder / "workflow/config/config.yaml"
-        path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **keys}))
+        config = yaml.safe_load(path.read_text())
+        update_config(config, keys)
+        path.write_text(yaml.safe_dump(config))
 
     def adjust(self, name: str, pattern: str, replacement: str) -> None:
         """Change one place of a file."""

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from chaosity.config import schema
-from running import SHORT
 from through_slurm import HOSTS, Checkout, command, play
 from waiting import soon
 
@@ -75,7 +74,7 @@ def test_both_hosts_are_measured_as_a_local_one_would_be(checkout: Checkout) -> 
 
 def test_a_cancelled_job_is_tried_again_and_keeps_what_it_had(checkout: Checkout) -> None:
     long = {"relative_precision": None, "min_seconds": 1, "max_seconds": 1}
-    checkout.configure(stopping={**SHORT, "memory_bandwidth": long})
+    checkout.configure(stopping={"memory_bandwidth": long})
     run = checkout.start()
     soon(lambda: len(checkout.attempts("nodea")) >= 3)
     [number] = running("nodea")
