@@ -17,6 +17,7 @@ from chaosity.design.relative import with_references
 from chaosity.figures import draw
 from chaosity.store.tidy import COLUMNS, Outcome, rows_of_outcome, rows_of_ratios
 from chaosity.topology import discover
+from chaosity.topology.cpusets import format_cpu_list
 from chaosity.weights import contended_matrix
 
 MACHINE = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
@@ -63,7 +64,9 @@ def measured(elements):
             told = {"host": "milan", "configuration": "nps4", **point}
             values = {load["name"]: dict(made_up(load, len(point["loads"])))
                       for load in point["loads"]}  # fmt: skip
-            outcome = Outcome("valid", readings=values)
+            seen = {load["name"]: format_cpu_list(load["target"]["nodes"])
+                    for load in point["loads"]}  # fmt: skip
+            outcome = Outcome("valid", readings=values, seen_nodes=seen)
             outcomes[name, point["point"]] = [outcome, outcome]
             for replicate in (1, 2):
                 rows += rows_of_outcome(told, replicate, outcome)
@@ -102,6 +105,17 @@ def test_contended_paths_are_drawn_and_give_weights(measured, tmp_path):
         matrix = contended_matrix(table, workers)
         assert matrix.initiators == tuple(workers)
         assert len(matrix.samples) == 8 * len(workers)
+
+
+def test_contended_paths_are_matrices_of_workers_and_memory_nodes(measured, tmp_path):
+    points, table = measured("contended_paths")
+    tables = drawn("contended_paths", table, tmp_path)["contended_paths"].tables
+    assert sorted(len(one.rows) for one in tables) == sorted(len(p["loads"]) for p in points)
+    for one in tables:
+        assert one.columns[2:] == ("Memory node", "Pages seen on", *map(str, range(8)))
+        for row in one.rows:
+            assert [cell.text for cell in row[2:4]] == ["0-7", "0-7"]
+            assert all(cell.text and cell.state == "valid" for cell in row)
 
 
 def test_placements_are_drawn_by_policy_and_workers(measured, tmp_path):

@@ -96,19 +96,22 @@ def _place_tables(cells: Cells) -> Iterator[TextTable]:
 def _place_table(
     cells: Cells, panel: str | None, stretch: slice, scale: Scale, caption: str
 ) -> TextTable:
-    """A row an initiator and target, a column a place of the axis "columns"."""
+    """A row an initiator and target, a column a place of the axis "columns".
+
+    Where columns are targets, a row is an initiator with all its memory.
+    """
     table, sources = cells.cells, cells.rows
     if panel is not None:
         table, sources = (each[each["panels"] == panel] for each in (table, sources))
     down, across = cells.axes["rows"], cells.axes["columns"]
-    keys = list(dict.fromkeys(["rows", "initiator", "target"]))
+    keys = ["rows", "initiator"] if across.column == "target" else ["rows", "initiator", "target"]
     order = {name: number for number, name in enumerate(down.names)}
     rows = table.sort_values("rows", key=lambda names: names.map(order), kind="stable")
     shown = []
     for key, own in rows.groupby(keys, sort=False):
         by_column = {cell["columns"]: cell for cell in own.to_dict("records")}
         seen = _seen(sources[(sources[keys] == list(key)).all(axis=1)])
-        lead = _lead(key[0], own.iloc[0], seen, down)
+        lead = _lead(key[0], own, seen, down)
         values = [_value(by_column.get(name), scale) for name in across.names[stretch]]
         shown.append((*lead, *values))
     heads = (
@@ -118,10 +121,10 @@ def _place_table(
     return TextTable(caption, heads, 4, tuple(shown))
 
 
-def _lead(row: str, first: pd.Series, seen: str | None, axis: Axis) -> tuple[TextCell, ...]:
+def _lead(row: str, own: pd.DataFrame, seen: str | None, axis: Axis) -> tuple[TextCell, ...]:
     """What a row is: who, on which node, and where its memory was asked for and seen."""
     place = next(place for place in axis.places if place.name == row)
-    asked = first["target_nodes"] or "unknown"
+    asked = _nodes(own["target_nodes"]) or "unknown"
     where = TextCell("unknown", "the kernel did not say where the pages are", "odd")
     if seen is not None:
         where = TextCell(seen)
@@ -129,7 +132,7 @@ def _lead(row: str, first: pd.Series, seen: str | None, axis: Axis) -> tuple[Tex
             where = TextCell(f"{seen} (asked for {asked})", "not where it was asked for", "odd")
     return (
         TextCell(tick_label(place, axis)),
-        TextCell(first["initiator_nodes"] or "unknown"),
+        TextCell(_nodes(own["initiator_nodes"]) or "unknown"),
         TextCell(asked),
         where,
     )
@@ -137,9 +140,12 @@ def _lead(row: str, first: pd.Series, seen: str | None, axis: Axis) -> tuple[Tex
 
 def _seen(rows: pd.DataFrame) -> str | None:
     """Nodes that the pages of any of these rows were seen on, as a Linux list; None unknown."""
-    if "seen_nodes" not in rows:
-        return None
-    nodes = {node for text in rows["seen_nodes"].dropna() for node in parse_cpu_list(text)}
+    return _nodes(rows["seen_nodes"]) if "seen_nodes" in rows else None
+
+
+def _nodes(lists: pd.Series) -> str | None:
+    """All nodes of several Linux lists as one; None without any."""
+    nodes = {node for text in lists.dropna() for node in parse_cpu_list(text)}
     return format_cpu_list(nodes) or None
 
 
