@@ -19,6 +19,7 @@ _BINARY = ((2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (
 _SCALES: Mapping[str, tuple[tuple[float, str], ...]] = {
     "_bytes_per_second": tuple((factor, f"{prefix}B/s") for factor, prefix in _SI),
     "_operations_per_second": tuple((factor, f"{prefix}op/s") for factor, prefix in _SI),
+    "elements_per_second": tuple((factor, f"{prefix}elem/s") for factor, prefix in _SI),
     "_bits_per_second": tuple((factor, f"{prefix}bit/s") for factor, prefix in _SI),
     "_hertz": tuple((factor, f"{prefix}Hz") for factor, prefix in _SI),
     "_bytes": (*((factor, f"{prefix}B") for factor, prefix in _BINARY), (1.0, "B")),
@@ -99,9 +100,13 @@ def quantity(metric: str, value: float | None) -> str:
 
 
 def metric_words(metric: str) -> str:
-    """A metric's name without its unit, in words: `bandwidth_bytes_per_second` -> "bandwidth"."""
+    """A metric's name without its unit, in words: `bandwidth_bytes_per_second` -> "bandwidth".
+
+    A name that is nothing but its unit, such as `elements_per_second`, is a speed.
+    """
     suffix = _suffix(metric)
-    return (metric.removesuffix(suffix) if suffix else metric).replace("_", " ").strip()
+    words = metric.removesuffix(suffix) if suffix else metric
+    return words.replace("_", " ").strip() or "speed"
 
 
 def binary_bytes(value: float | None) -> str:

@@ -30,6 +30,7 @@ from chaosity.units import (
         ("elapsed_seconds", 0.0042, "4.20 ms"),
         ("frequency_hertz", 3.63e9, "3.63 GHz"),
         ("rate_operations_per_second", 1.2e6, "1.20 Mop/s"),
+        ("elements_per_second", 67680227.0, "67.7 Melem/s"),
         ("loss_percent", 33.0, "33.0 %"),
         ("bandwidth_bytes_per_second", 0.0, "0 B/s"),
         ("speedup", 1.25, "1.25"),
@@ -78,6 +79,7 @@ def test_words_around_numbers():
     assert count(2040, "point") == "2\N{THIN SPACE}040 points"
     assert metric_words("bandwidth_bytes_per_second") == "bandwidth"
     assert metric_words("latency_ns") == "latency"
+    assert metric_words("elements_per_second") == "speed"
     assert percent(0.034) == "3.4 %"
     assert percent(0.33) == "33 %"
     assert percent(0.0) == "0 %"
