@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from chaosity.figures.cells import Axis, Cells
+from chaosity.figures.columns import nodes_of
 from chaosity.figures.places import place_of
 from chaosity.figures.values import numbers_of, panel_title, replicates, tick_label, value_title
 from chaosity.statistics import QUANTITIES, curve_numbers, with_unloaded
-from chaosity.topology.cpusets import format_cpu_list, parse_cpu_list
+from chaosity.topology.cpusets import format_cpu_list
 from chaosity.units import Scale, metric_words, quantity, scale_of
 
 # Columns of values that a page of A4 takes at a legible size; more go on below.
@@ -145,7 +146,7 @@ def _seen(rows: pd.DataFrame) -> str | None:
 
 def _nodes(lists: pd.Series) -> str | None:
     """All nodes of several Linux lists as one; None without any."""
-    nodes = {node for text in lists.dropna() for node in parse_cpu_list(text)}
+    nodes = {node for text in lists for node in nodes_of(text)}
     return format_cpu_list(nodes) or None
 
 

@@ -59,13 +59,12 @@ def shares_text(shares: Mapping[int, float]) -> str:
 
 
 def apportion(count: int, owed: Mapping[int, float]) -> dict[int, int]:
-    """Whole numbers that add up to `count` and are as near to what is owed as can be.
+    """Whole numbers that add up to `count`, in the proportions of what is owed as near as can be.
 
-    By largest remainders; what is owed below 0 counts as 0.
+    By largest remainders; nothing that is owed may be below 0, see `attainable`.
     """
-    positive = {node: max(0.0, value) for node, value in owed.items()}
-    total = sum(positive.values()) or 1.0
-    exact = {node: count * value / total for node, value in positive.items()}
+    total = sum(owed.values()) or 1.0
+    exact = {node: count * value / total for node, value in owed.items()}
     found = {node: int(value) for node, value in exact.items()}
     first = sorted(exact, key=lambda node: found[node] - exact[node])
     for node in first[: count - sum(found.values())]:
