@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 
 # What the zipapp holds besides the rooms that it runs.
-ROOMS = ("runner", "place")
-SHARED = ("__init__.py", "errors.py", "records.py")
+ROOMS = ("records", "runner", "place")
+SHARED = ("__init__.py", "errors.py")
 # One file holds both programs: with `--place` as its first word it is chaosity-place.
 START = """import sys
 

@@ -1,12 +1,4 @@
-"""The record: what one measurement of one point left behind.
-
-One file per point and replicate holds what was asked, the exact command lines, the tools' raw
-output, versions and hashes, the placement the kernel saw, the environment before and after, time
-stamps and a verdict with every check. It holds no derived number: values are computed from it
-each time, so a better computation never needs a new measurement.
-
-This module and the runner use the standard library alone, because both are copied to hosts.
-"""
+"""Reads and writes records, and writes any file whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,11 +8,10 @@ import os
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+
+from chaosity.records.record_types import Record
 
 SCHEMA_VERSION = 1
-VALID = "valid"
-FAILED = "failed"
 
 
 def utc_now() -> str:
@@ -31,25 +22,6 @@ def utc_now() -> str:
 def utc_text(moment: datetime) -> str:
     """A time in UTC as ISO 8601, to the millisecond."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> dict[str, Any]:
-    """One line of a verdict.
-
-    Args:
-        name: what was checked, e.g. ``placement: memory``.
-        passed: None when it could not be checked here; the detail says why.
-        detail: what was seen, in words with figures.
-        decisive: False for a note that does not make the record invalid.
-    """
-    return {"name": name, "passed": passed, "detail": detail, "decisive": decisive}
-
-
-def verdict(checks: list[dict[str, Any]]) -> dict[str, Any]:
-    """The verdict that follows from checks: failed when a decisive one did not pass."""
-    broken = [c for c in checks if c["decisive"] and c["passed"] is False]
-    reason = "; ".join(f"{c['name']}: {c['detail']}" for c in broken) or None
-    return {"status": FAILED if broken else VALID, "reason": reason, "checks": checks}
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -90,7 +62,7 @@ def attempt_name(replicate: int, finished_at: str, status: str) -> str:
     return f"rep{replicate}.{stamp}.{status}.json"
 
 
-def save(record: dict[str, Any], path: Path) -> None:
+def save(record: Record, path: Path) -> None:
     """Keep a record for good and make it the current one.
 
     The attempt is written below ``attempts/`` next to `path` and never touched again; `path`
@@ -112,7 +84,7 @@ def make_current(attempt: Path, path: Path) -> None:
     link.replace(path)
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path) -> Record:
     """Read a record back.
 
     Raises:

@@ -1,0 +1,139 @@
+"""Types of a record, exactly as its JSON is, and the verdict that follows from its checks."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+from chaosity.records.point_types import CounterEvent, Load, Point, StoppingRule
+
+VALID = "valid"
+FAILED = "failed"
+
+
+class ThreadPlacement(TypedDict):
+    """The units that a thread may use (a Linux list) and the unit it last ran on."""
+
+    tid: int
+    cpus_allowed: str | None
+    last_cpu: int
+
+
+class SeenPlacement(TypedDict):
+    """Where the kernel reported a load's threads and pages.
+
+    `memory_bytes_by_node_at_first` is the first look at pages that move while the load runs.
+    """
+
+    threads: list[ThreadPlacement]
+    memory_bytes_by_node: dict[str, int] | None
+    memory_bytes_by_node_at_first: NotRequired[dict[str, int] | None]
+
+
+class ProgramFacts(TypedDict):
+    """The program that ran: name, path, and the version that it reports."""
+
+    name: str
+    path: str | None
+    version: str | None
+
+
+class EventCount(CounterEvent):
+    """The count of an event on one unit; the kernel may have counted for a part of the time."""
+
+    cpu: int
+    count: NotRequired[int]
+    time_enabled_ns: NotRequired[int]
+    time_running_ns: NotRequired[int]
+
+
+class CounterResult(TypedDict, total=False):
+    """The raw `counts` of a counter, or the `reason` for none."""
+
+    counts: list[EventCount]
+    reason: str
+
+
+class LoadRecord(Load):
+    """A load with what it left behind; times are on the host's monotonic clock, in seconds.
+
+    `signalled` is the signal that ended it, such as TERM. `outputs` holds the raw output by name.
+    """
+
+    program: ProgramFacts
+    began_monotonic_seconds: float
+    ended_monotonic_seconds: float
+    processor_seconds: float
+    exit_status: int | None
+    signalled: str | None
+    placement_seen: SeenPlacement | None
+    counted: NotRequired[dict[str, CounterResult]]
+    outputs: dict[str, str]
+
+
+class HostState(TypedDict):
+    """The state of a host at one time, see `runner.host_state`."""
+
+    taken_monotonic_seconds: float
+    realtime_minus_monotonic_seconds: float
+    processor_seconds: dict[str, float]
+    facts: dict[str, str | None]
+    kernel: str
+
+
+class Check(TypedDict):
+    """One line of a verdict, see `check`."""
+
+    name: str
+    passed: bool | None
+    detail: str
+    decisive: bool
+
+
+class Verdict(TypedDict):
+    """`VALID` or `FAILED`, why it failed, and every check."""
+
+    status: str
+    reason: str | None
+    checks: list[Check]
+
+
+class Measurement(TypedDict):
+    """A record while the point is being measured; a failure may leave parts of it out."""
+
+    schema_version: int
+    point: Point
+    replicate: int
+    order: int
+    stopping: StoppingRule
+    began_at: str
+    measured_on: str
+    loads: list[LoadRecord]
+    environment_before: NotRequired[HostState]
+    environment_after: NotRequired[HostState]
+    runner_seconds: NotRequired[float]
+
+
+class Record(Measurement):
+    """What one measurement of one point left behind; one file per point and replicate."""
+
+    finished_at: str
+    verdict: Verdict
+
+
+def check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
+    """One line of a verdict.
+
+    Args:
+        name: what was checked, e.g. ``placement: memory``.
+        passed: None when it could not be checked here; the detail says why.
+        detail: what was seen, in words with figures.
+        decisive: False for a note that does not make the record invalid.
+    """
+    return {"name": name, "passed": passed, "detail": detail, "decisive": decisive}
+
+
+def verdict(checks: list[Check]) -> Verdict:
+    """The verdict that follows from checks: failed when a decisive one did not pass."""
+    broken = [c for c in checks if c["decisive"] and c["passed"] is False]
+    reason = "; ".join(f"{c['name']}: {c['detail']}" for c in broken) or None
+    return {"status": FAILED if broken else VALID, "reason": reason, "checks": checks}
