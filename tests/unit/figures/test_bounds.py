@@ -14,10 +14,10 @@ from chaosity.config import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures import draw
 from chaosity.figures.bounds import bounds_of, lowest
-from chaosity.figures.cells import select
-from chaosity.figures.sentences import sentence
-from chaosity.figures.spec import FigureSpec
-from chaosity.figures.values import limits_of
+from chaosity.figures.captions import caption_of
+from chaosity.figures.figure_data import select_data
+from chaosity.figures.figure_spec import FigureSpec
+from chaosity.figures.mark_texts import limits_of
 
 GB = 1e9
 EXPERIMENT = load_experiment("streaming_compute")
@@ -62,8 +62,8 @@ def test_one_drive_alone_says_what_limits_it():
     tidy = streaming.tidy()
     small = tidy["target"].isin(["package0drives1", "node0"]) | tidy["target"].str.contains("x")
     one = tidy[(tidy["initiator"] == "node0") & small]
-    cells = select(spec_of(), one, streaming.machine().topology())
-    said = sentence(cells, limits_of(streaming.THROUGHPUT, [cells]).scale)
+    cells = select_data(spec_of(), one, streaming.machine().topology())
+    said = caption_of(cells, limits_of(streaming.THROUGHPUT, [cells]).scale)
     assert said.startswith("One value: ")
     assert "everywhere the lowest bound is the drives alone" in said
 
@@ -105,7 +105,7 @@ def test_a_wrong_bound_is_said(change):
 
 def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_path):
     tidy = streaming.tidy(memory=200 * GB)
-    cells = select(spec_of(), tidy, streaming.machine().topology())
+    cells = select_data(spec_of(), tidy, streaming.machine().topology())
     assert limits_of(streaming.THROUGHPUT, [cells]).high >= 190 * GB
     file = drawn(tmp_path, tidy)
     with (tmp_path / file.csv).open() as text:
@@ -118,7 +118,7 @@ def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_p
 
 def test_a_figure_without_bounds_is_as_it_was(tmp_path):
     entry = {key: value for key, value in ENTRY.items() if key != "bounds"}
-    cells = select(FigureSpec.of("e", entry), streaming.tidy().assign(experiment="e"),
+    cells = select_data(FigureSpec.of("e", entry), streaming.tidy().assign(experiment="e"),
                    streaming.machine().topology())  # fmt: skip
     assert cells.bounds == ()
     assert isinstance(cells.cells, pd.DataFrame)

@@ -13,7 +13,7 @@ import synthetic_latency as latency
 from lxml import etree
 
 from chaosity.figures import draw, is_size, read_figures
-from chaosity.figures.places import place_of
+from chaosity.figures.axis_values import axis_value_of
 
 SWEEP = (
     Path(__file__).resolve().parents[4]
@@ -63,11 +63,11 @@ def rows(folder, name):
 
 
 def test_numbers_of_bytes_are_sizes():
-    assert place_of(2**30 + 2**20, column="bytes").name == "1074790400"
-    assert place_of(32 * 2**10, column="chase.bytes").long == "32 KiB"
-    assert place_of(2**30, column="array_bytes").kind == "size"
+    assert axis_value_of(2**30 + 2**20, column="bytes").name == "1074790400"
+    assert axis_value_of(32 * 2**10, column="chase.bytes").long == "32 KiB"
+    assert axis_value_of(2**30, column="array_bytes").kind == "size"
     assert not is_size("traffic_bytes_per_second")
-    assert place_of(4096).short == "4096"
+    assert axis_value_of(4096).short == "4096"
 
 
 def test_sizes_read_as_sizes_in_marks_and_sentences(large):
@@ -208,7 +208,7 @@ def test_failed_and_unmeasured_values_of_a_table_are_told(tmp_path):
 
 
 def test_more_sizes_than_a_page_is_wide_go_on_below(tmp_path, monkeypatch):
-    monkeypatch.setattr("chaosity.figures.numbers.MOST_COLUMNS", 10)
+    monkeypatch.setattr("chaosity.figures.text_tables.MOST_COLUMNS", 10)
     _, files = drawn_of(latency.small(), tmp_path)
     tables = files["latency_by_core"].tables
     assert [len(table.columns) - 4 for table in tables] == [10, 9, 10, 9]

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaosity.errors import UserError
-from chaosity.figures.residuals import write_residuals
+from chaosity.figures.residual_plots import write_residuals
 from chaosity.statistics.anova import TRANSFORMS, Analysis, analyse
 from chaosity.statistics.contrasts import Interval
 from chaosity.statistics.terms import p_text, percent_text

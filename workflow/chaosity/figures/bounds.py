@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.figures.columns import Columns, chosen
-from chaosity.figures.places import place_of
-from chaosity.figures.spec import FigureSpec
+from chaosity.figures.axis_values import axis_value_of
+from chaosity.figures.column_values import ColumnValues, chosen
+from chaosity.figures.figure_spec import FigureSpec
 from chaosity.statistics import valid
 
 # Roles by which a bound that changes along x is told apart; one that does not is the same for all
@@ -59,7 +59,7 @@ def _bound(spec: FigureSpec, entry: Mapping[str, Any], tidy: pd.DataFrame) -> Bo
     rows = valid(tidy[(tidy["load"] == entry["load"]) & (tidy["metric"] == entry["metric"])])
     if rows.empty:
         return Bound(entry["title"], along_x, {})
-    columns = Columns(spec, rows, tidy)
+    columns = ColumnValues(spec, rows, tidy)
     keep = pd.Series(True, rows.index)
     for column, wanted in entry.get("where", {}).items():
         keep &= chosen(columns.get(column), wanted)
@@ -82,7 +82,7 @@ def _name(value: Any) -> str | None:
     """Name of the place that a value has on an axis."""
     if value is None or value is pd.NA or value != value:  # NaN is not itself
         return None
-    return place_of(value.item() if isinstance(value, np.generic) else value).name
+    return axis_value_of(value.item() if isinstance(value, np.generic) else value).name
 
 
 def lowest(bounds: Iterable[Bound], place: tuple[str | None, ...]) -> tuple[str, float] | None:

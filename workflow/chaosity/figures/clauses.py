@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
+from chaosity.figures.axis_values import NUMERIC, AxisValue, axis_value_of, natural_sort_key
 from chaosity.figures.bounds import lowest
-from chaosity.figures.cells import Cells
-from chaosity.figures.numbers import curve_table
-from chaosity.figures.places import NUMERIC, Place, natural, place_of
-from chaosity.figures.values import words_of
+from chaosity.figures.figure_data import FigureData
+from chaosity.figures.mark_texts import words_of
+from chaosity.figures.text_tables import curve_table
 from chaosity.statistics import (
     DIVERGES,
     Divergence,
@@ -29,7 +29,7 @@ _MOST_NAMED = 8
 _MOST_REACHED = 1.1
 
 
-def curve_clause(cells: Cells) -> str | None:
+def curve_clause(cells: FigureData) -> str | None:
     """What is to be had of each curve: latency without load, and where it doubles."""
     numbers = curve_table(cells)
     known = numbers[numbers["median"].notna()]
@@ -61,7 +61,7 @@ def _span(metric: str, values: pd.Series) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _knee(row: pd.Series, numbers: pd.DataFrame, cells: Cells, several: bool) -> str:
+def _knee(row: pd.Series, numbers: pd.DataFrame, cells: FigureData, several: bool) -> str:
     """Where a curve's latency has doubled, as a share of its peak, and which curve that is."""
     roles = list(cells.axes)
     same = numbers["quantity"] == "peak"
@@ -74,7 +74,7 @@ def _knee(row: pd.Series, numbers: pd.DataFrame, cells: Cells, several: bool) ->
     return f"{quantity(str(cells.x_metric), row['median'])} ({', '.join(notes)})"
 
 
-def _long(cells: Cells, role: str, name: str) -> str:
+def _long(cells: FigureData, role: str, name: str) -> str:
     return next(place.long for place in cells.axes[role].places if place.name == name)
 
 
@@ -132,7 +132,7 @@ def _pair(cell: dict[str, object], by: str, metric: str, words: str) -> str:
     return f"{cell['initiator']} -> {cell['target']} ({words} {number:g}, {value})"
 
 
-def loss_clause(cells: Cells) -> str | None:
+def loss_clause(cells: FigureData) -> str | None:
     """What each bar of a group loses against the group's bar that stands alone, by its blocks.
 
     None when no group has both.
@@ -163,7 +163,7 @@ def _loss(ratio: Estimate, less: bool) -> str:
     return f"{text}{noise} (95 % interval of the ratio {ratio.low:.2f} to {ratio.high:.2f})"
 
 
-def compare_clause(cells: Cells) -> str:
+def compare_clause(cells: FigureData) -> str:
     """From which size on two levels differ, and for whom most."""
     compare = dict(cells.spec.compare or {})
     role = "x" if "x" in cells.axes else "columns"
@@ -196,7 +196,7 @@ def compare_clause(cells: Cells) -> str:
     return f"{text}; {_slow(found, level, to)}" if found.compared else text
 
 
-def bounds_clause(cells: Cells) -> str | None:
+def bounds_clause(cells: FigureData) -> str | None:
     """Which bound is the lowest from which x on, and how near the marks come to it."""
     found: dict[str, tuple[list[dict[str, Any]], list[float]]] = {}
     valid = cells.cells[cells.cells["status"] == "valid"]
@@ -235,13 +235,13 @@ def bounds_clause(cells: Cells) -> str | None:
     return "; ".join(parts) or None
 
 
-def _line_name(cells: Cells, roles: list[str], names: dict[str, Any]) -> str:
+def _line_name(cells: FigureData, roles: list[str], names: dict[str, Any]) -> str:
     """The places that a line has, of the nulls none."""
     known = {role: names[role] for role in roles if isinstance(names.get(role), str)}
     return ", ".join(_long(cells, role, name) for role, name in known.items())
 
 
-def _which_limit(sequence: list[tuple[Place, str]], axis: str) -> str:
+def _which_limit(sequence: list[tuple[AxisValue, str]], axis: str) -> str:
     """From where on the last place's bound is the lowest: before, others are, or it and others."""
     last = sequence[-1][1]
     start = len(sequence)
@@ -270,8 +270,8 @@ def _slow(found: Divergence, level: str, to: str) -> str:
     """Who is slower than others of its node."""
     if not found.slow:
         return f"no initiator is slower than others of its node when {level}"
-    ordered = sorted(found.slow, key=lambda one: natural(one.initiator))
-    names = [place_of(one.initiator).long for one in ordered]
+    ordered = sorted(found.slow, key=lambda one: natural_sort_key(one.initiator))
+    names = [axis_value_of(one.initiator).long for one in ordered]
     listed = _listed(names) if len(names) <= _MOST_NAMED else f"{len(names)} initiators"
     alone = [one.alone for one in ordered if not math.isnan(one.alone)]
     text = (
@@ -292,7 +292,7 @@ def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def scatter_clause(cells: Cells, valid: pd.DataFrame, scale: Scale) -> str:
+def scatter_clause(cells: FigureData, valid: pd.DataFrame, scale: Scale) -> str:
     """Whether the order of x is the order of the values."""
     words = (cells.spec.x_title or str(cells.spec.x).split(".")[-1].replace("_", " ")).lower()
     words = "distance" if cells.spec.x == "distance" else words

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.figures.residuals import MOST_MARKS, residuals_svg
+from chaosity.figures.residual_plots import MOST_MARKS, residuals_svg
 from chaosity.statistics.anova import Analysis
 from chaosity.statistics.contrasts import MOST_LEVELS_IN_PAIRS, Interval
 from chaosity.statistics.study import REMOTE, Study, analyses

@@ -15,7 +15,7 @@ from chaosity import __version__
 from chaosity.anomalies import Findings, analyse_table, machine_of
 from chaosity.components import State
 from chaosity.figures import FigureFile, is_size, read_figures
-from chaosity.figures.values import each_reason
+from chaosity.figures.mark_texts import each_reason
 from chaosity.report.analysis import AnalysisSection, analysis_sections
 from chaosity.report.beside import side_by_side
 from chaosity.report.checks import OK, check_results

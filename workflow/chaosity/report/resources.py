@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.figures.places import place_of
+from chaosity.figures.axis_values import axis_value_of
 from chaosity.statistics import (
     LOAD,
     POINT,
@@ -261,7 +261,7 @@ def details_of(rows: pd.DataFrame) -> str:
         parts.append(f"{levels['share']} % of its peak")
     others = {name: levels[name] for name in levels if name not in ("bytes", "pages", "share")}
     for name, value in others.items():
-        parts.append(f"{name.replace('_', ' ')} {place_of(value, column=name).short}")
+        parts.append(f"{name.replace('_', ' ')} {axis_value_of(value, column=name).short}")
     return ", ".join(part for part in parts if isinstance(part, str))
 
 

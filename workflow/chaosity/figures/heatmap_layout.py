@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 
 from chaosity.figures import style
-from chaosity.figures.cells import Axis
-from chaosity.figures.places import Group, Place
-from chaosity.figures.sheet import MARGIN
-from chaosity.figures.values import tick_label
+from chaosity.figures.axis_values import AxisGroup, AxisValue
+from chaosity.figures.drawing_sheet import MARGIN
+from chaosity.figures.figure_data import Axis
+from chaosity.figures.mark_texts import tick_label
 
 # A map with more columns than this is turned when that makes it narrower.
 MOST_COLUMNS = 32
@@ -36,7 +36,7 @@ _TITLE = 0.2  # width of the title of the axis that runs down, written upright
 class Block:
     """A stretch of the axis that runs down, in one column of the page."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[AxisGroup, ...]
 
     @property
     def rows(self) -> int:
@@ -67,7 +67,7 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Layout:
+class HeatmapLayout:
     """A heat map's sheet.
 
     Attributes:
@@ -149,7 +149,7 @@ class Layout:
         return position * self.cell_width + self.gap * before
 
 
-def lay_out(rows: Axis, columns: Axis, top: float, *, noted: bool = False) -> Layout:
+def lay_out(rows: Axis, columns: Axis, top: float, *, noted: bool = False) -> HeatmapLayout:
     """Lay out a map of these axes below a header of that height; `noted` for two lines a cell."""
     turned = len(columns.places) > MOST_COLUMNS and len(columns.places) > len(rows.places)
     down, across = (columns, rows) if turned else (rows, columns)
@@ -180,18 +180,18 @@ def lay_out(rows: Axis, columns: Axis, top: float, *, noted: bool = False) -> La
     column_labels = _column_labels(across, width)
     repeated = len(blocks) > 1 and not column_labels.upright
     top += LINE * (named + title_above) + (0.14 if repeated else 0.0)
-    return Layout(
+    return HeatmapLayout(
         turned, down, across, blocks, width, height, row_labels, column_labels, headed, bracket,
         named, title_above, repeated, top, gap,
     )  # fmt: skip
 
 
-def down_title(layout: Layout) -> str:
+def down_title(layout: HeatmapLayout) -> str:
     """Title of the axis that runs down."""
     return _title(layout.down, bool(layout.bracket) or layout.headed)
 
 
-def across_title(layout: Layout) -> str:
+def across_title(layout: HeatmapLayout) -> str:
     """Title of the axis that runs across."""
     return _title(layout.across, layout.named)
 
@@ -207,13 +207,13 @@ def _blocks(axis: Axis) -> tuple[Block, ...]:
     """Cut an axis into page-high stretches, between groups where that is possible."""
     if len(axis.places) <= MOST_ROWS:
         return (Block(axis.groups),)
-    pieces: list[Group] = []
+    pieces: list[AxisGroup] = []
     for group in axis.groups:
         parts = math.ceil((group.stop - group.start) / MOST_ROWS)
         size = math.ceil((group.stop - group.start) / parts)
         for start in range(group.start, group.stop, size):
-            pieces.append(Group(group.label, start, min(group.stop, start + size)))
-    blocks: list[list[Group]] = [[]]
+            pieces.append(AxisGroup(group.label, start, min(group.stop, start + size)))
+    blocks: list[list[AxisGroup]] = [[]]
     for piece in pieces:
         held = sum(other.stop - other.start for other in blocks[-1])
         if blocks[-1] and held + piece.stop - piece.start > MOST_ROWS:
@@ -230,7 +230,7 @@ def _membership(axis: Axis) -> tuple[str, ...] | None:
     if nodes and nodes[-1] > 9:
         return None
 
-    def label(place: Place) -> str:
+    def label(place: AxisValue) -> str:
         return "".join(str(node) if node in place.nodes else "·" for node in nodes)
 
     return tuple(label(place) for place in axis.places)

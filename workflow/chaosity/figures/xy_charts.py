@@ -14,8 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from chaosity.figures import style
-from chaosity.figures.cells import Cells
-from chaosity.figures.panels import (
+from chaosity.figures.axis_values import axis_title
+from chaosity.figures.figure_data import FigureData
+from chaosity.figures.mark_texts import Limits, hover
+from chaosity.figures.panel_grid import (
     Look,
     Panel,
     draw_panels,
@@ -24,9 +26,7 @@ from chaosity.figures.panels import (
     series_legend,
     series_names,
 )
-from chaosity.figures.places import axis_title
-from chaosity.figures.svg import IGNORE
-from chaosity.figures.values import Limits, hover
+from chaosity.figures.svg_marks import IGNORE
 from chaosity.units import Scale, count, metric_words, scale_of
 
 _MOST_TICKS = 10
@@ -34,7 +34,7 @@ _MOST_TICKS = 10
 _WIDEST_SPREAD, _SHARE_OF_GAP = 0.12, 0.8
 
 
-def draw_curve(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
+def draw_curve(cells: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]:
     """Draw a curve or a scatter.
 
     Args:
@@ -53,12 +53,12 @@ def draw_curve(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
     return figure, texts
 
 
-def x_scale_of(cells: Cells) -> Scale:
+def x_scale_of(cells: FigureData) -> Scale:
     """The unit in which positions are shown."""
     return scale_of(str(cells.x_metric), cells.cells[["x", "x_high"]].to_numpy(float).ravel())
 
 
-def x_title(cells: Cells, scale: Scale) -> str:
+def x_title(cells: FigureData, scale: Scale) -> str:
     """Title of the axis across: "Traffic (GB/s)"."""
     metric, column = str(cells.x_metric), str(cells.spec.x)
     words = cells.spec.x_title
@@ -71,7 +71,7 @@ def x_title(cells: Cells, scale: Scale) -> str:
     return f"{words} ({scale.symbol})" if scale.symbol else words
 
 
-def _legend(cells: Cells) -> list[tuple[str, Look]]:
+def _legend(cells: FigureData) -> list[tuple[str, Look]]:
     entries = series_legend(cells)
     if cells.spec.kind == "scatter":
         entries = [(words, _point_look(look)) for words, look in entries]
@@ -90,7 +90,9 @@ def _idle_look() -> dict[str, Any]:
     return {"color": style.GREY, "marker": "o", "linestyle": "none", "mfc": "white"}
 
 
-def _fill(panel: Panel, cells: Cells, limits: Limits, across: Scale, texts: dict[str, str]) -> None:
+def _fill(
+    panel: Panel, cells: FigureData, limits: Limits, across: Scale, texts: dict[str, str]
+) -> None:
     """All series of one panel."""
     axes, table = panel.axes, panel.of(cells.cells)
     _place_axis(panel, cells, across)
@@ -152,7 +154,7 @@ def _marks(table: pd.DataFrame, across: Scale) -> list[tuple[float, dict[str, An
 
 def _hovers(
     marks: list[tuple[float, dict[str, Any]]],
-    cells: Cells,
+    cells: FigureData,
     limits: Limits,
     across: Scale,
     identity: str,
@@ -169,7 +171,7 @@ def _hovers(
     return texts
 
 
-def _place_axis(panel: Panel, cells: Cells, across: Scale) -> None:
+def _place_axis(panel: Panel, cells: FigureData, across: Scale) -> None:
     """The axis across: from zero for what was measured, else around the values."""
     axes = panel.axes
     shown = ["x", "x_high"] if across.symbol else ["x"]

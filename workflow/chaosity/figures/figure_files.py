@@ -15,23 +15,23 @@ from matplotlib.figure import Figure
 
 from chaosity.errors import UserError
 from chaosity.figures import style
-from chaosity.figures.bars import draw_bars
-from chaosity.figures.cells import Axis, Cells, select
-from chaosity.figures.curve import draw_curve
-from chaosity.figures.heatmap import draw_heatmap
-from chaosity.figures.lines import draw_lines
-from chaosity.figures.numbers import TextTable, curve_table, metric_of, tables_of
-from chaosity.figures.places import text_place
-from chaosity.figures.sentences import sentence
-from chaosity.figures.spec import FigureSpec, specs_of
-from chaosity.figures.svg import annotate
-from chaosity.figures.values import Limits, failures, limits_of, unmeasured
+from chaosity.figures.axis_values import text_value
+from chaosity.figures.bar_charts import draw_bars
+from chaosity.figures.captions import caption_of
+from chaosity.figures.figure_data import Axis, FigureData, select_data
+from chaosity.figures.figure_spec import FigureSpec, read_figure_specs
+from chaosity.figures.heatmaps import draw_heatmap
+from chaosity.figures.line_charts import draw_lines
+from chaosity.figures.mark_texts import Limits, failures, limits_of, unmeasured
+from chaosity.figures.svg_marks import annotate
+from chaosity.figures.text_tables import TextTable, curve_table, metric_of, tables_of
+from chaosity.figures.xy_charts import draw_curve
 from chaosity.records import write_atomically
 from chaosity.statistics import UNMEASURED
 
 MANIFEST = "figures.json"
 _PNG_DOTS_PER_INCH = 200
-_DRAW: Mapping[str, Callable[[Cells, Limits], tuple[Figure, dict[str, str]]]] = {
+_DRAW: Mapping[str, Callable[[FigureData, Limits], tuple[Figure, dict[str, str]]]] = {
     "heatmap": draw_heatmap,
     "lines": draw_lines,
     "bars": draw_bars,
@@ -106,13 +106,13 @@ def draw(
             "figures",
             "draw one host in one configuration at a time",
         )
-    chosen = [(spec, _select(spec, tidy, topology)) for spec in specs_of(experiments)]
-    limits = _shared_limits([found for _, found in chosen if isinstance(found, Cells)])
+    chosen = [(spec, _select(spec, tidy, topology)) for spec in read_figure_specs(experiments)]
+    limits = _shared_limits([found for _, found in chosen if isinstance(found, FigureData)])
     directory.mkdir(parents=True, exist_ok=True)
     files = []
     with style.look():
         for spec, found in chosen:
-            if isinstance(found, Cells):
+            if isinstance(found, FigureData):
                 files.append(_try(found, limits[spec.name], directory))
             else:
                 files.append(_not_drawn(spec, found))
@@ -136,9 +136,9 @@ def read_figures(directory: Path) -> list[FigureFile]:
     ]
 
 
-def _shared_limits(figures: Sequence[Cells]) -> dict[str, Limits]:
+def _shared_limits(figures: Sequence[FigureData]) -> dict[str, Limits]:
     """Each figure's limits by its name; figures with one scale get the same ones."""
-    together: dict[Any, list[Cells]] = defaultdict(list)
+    together: dict[Any, list[FigureData]] = defaultdict(list)
     for cells in figures:
         spec = cells.spec
         own = spec.colour_scale is None
@@ -153,19 +153,19 @@ def _shared_limits(figures: Sequence[Cells]) -> dict[str, Limits]:
 
 def _select(
     spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]
-) -> Cells | str | None:
+) -> FigureData | str | None:
     """What a figure shows, None without data, or what is wrong with its description.
 
     Whether several points fall on one mark shows only when there are points. Hours of measuring
     are not to end without a report for that, so it becomes a line in it.
     """
     try:
-        return select(spec, tidy, topology)
+        return select_data(spec, tidy, topology)
     except UserError as error:
         return str(error)
 
 
-def _try(cells: Cells, limits: Limits, directory: Path) -> FigureFile:
+def _try(cells: FigureData, limits: Limits, directory: Path) -> FigureFile:
     """Write a figure, unless its description does not fit what it shows."""
     try:
         return _write(cells, limits, directory)
@@ -191,10 +191,12 @@ def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
     )
 
 
-def _write(cells: Cells, limits: Limits, directory: Path, said: str | None = None) -> FigureFile:
+def _write(
+    cells: FigureData, limits: Limits, directory: Path, said: str | None = None
+) -> FigureFile:
     """Draw one figure and write its three files; without a sentence, one is computed."""
     spec = cells.spec
-    said = said or sentence(cells, limits.scale)
+    said = said or caption_of(cells, limits.scale)
     drawn = spec.kind in _DRAW and not (cells.cells["status"] == UNMEASURED).all()
     if drawn:
         _write_drawing(cells, limits, directory, said)
@@ -223,7 +225,7 @@ def _write(cells: Cells, limits: Limits, directory: Path, said: str | None = Non
     )
 
 
-def _write_drawing(cells: Cells, limits: Limits, directory: Path, said: str) -> None:
+def _write_drawing(cells: FigureData, limits: Limits, directory: Path, said: str) -> None:
     """Draw a figure as SVG and PNG."""
     spec = cells.spec
     figure, texts = _DRAW[spec.kind](cells, limits)
@@ -266,16 +268,16 @@ def write_bars(
     spec = FigureSpec("", name, "bars", title, load, first["metric"], x="Resource",
                       series=series_title)  # fmt: skip
     axes = {
-        role: Axis(column, column, tuple(map(text_place, dict.fromkeys(cells[role]))), ())
+        role: Axis(column, column, tuple(map(text_value, dict.fromkeys(cells[role]))), ())
         for role, column in (("x", "Resource"), ("series", series_title))
     }
-    drawn = Cells(spec, axes, cells, rows)
+    drawn = FigureData(spec, axes, cells, rows)
     with style.look():
         limits = limits_of(spec.metric, [drawn], with_intervals=True)
         return _write(drawn, limits, directory, said)
 
 
-def figure_data(cells: Cells) -> pd.DataFrame:
+def figure_data(cells: FigureData) -> pd.DataFrame:
     """What a figure shows as a table: where, median, interval, n and status, in SI units.
 
     A heat map has a row for every cell; those that no point is meant for have the status "absent".
@@ -323,7 +325,7 @@ def figure_data(cells: Cells) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _curve_data(cells: Cells) -> pd.DataFrame:
+def _curve_data(cells: FigureData) -> pd.DataFrame:
     """The numbers of a figure's curves as a table, in SI units."""
     table = curve_table(cells)
     roles = {role: axis.column for role, axis in cells.axes.items()}

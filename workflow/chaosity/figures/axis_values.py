@@ -76,7 +76,7 @@ _PCI = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-9a-f])", re.
 
 
 @dataclass(frozen=True)
-class Place:
+class AxisValue:
     """One value on an axis.
 
     Attributes:
@@ -100,7 +100,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Group:
+class AxisGroup:
     """Neighbours on an axis: places[start:stop]."""
 
     label: str
@@ -108,15 +108,15 @@ class Group:
     stop: int
 
 
-def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+def natural_sort_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """Sort key in which numbers inside a text count as numbers."""
     parts = re.split(r"(\d+)", text)
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part)
 
 
-def text_place(text: str) -> Place:
+def text_value(text: str) -> AxisValue:
     """Words that stand as they are, in the order in which they come."""
-    return Place(text, "text", (text,), text, text)
+    return AxisValue(text, "text", (text,), text, text)
 
 
 def is_size(column: str) -> bool:
@@ -125,7 +125,7 @@ def is_size(column: str) -> bool:
     return name == "bytes" or name.endswith("_bytes")
 
 
-def place_of(value: Any, nodes: tuple[int, ...] = (), column: str = "") -> Place:
+def axis_value_of(value: Any, nodes: tuple[int, ...] = (), column: str = "") -> AxisValue:
     """What a value of a column is.
 
     Args:
@@ -134,59 +134,61 @@ def place_of(value: Any, nodes: tuple[int, ...] = (), column: str = "") -> Place
         column: that holds it; numbers of a column of sizes are sizes.
     """
     if isinstance(value, bool):
-        return Place(str(value), "text", (value,), "yes" if value else "no", str(value), nodes)
+        return AxisValue(str(value), "text", (value,), "yes" if value else "no", str(value), nodes)
     if isinstance(value, int | float):
         # Sizes are long numbers that may differ in the last digit.
         text = str(int(value)) if float(value).is_integer() else f"{value:g}"
         if is_size(column):
             words = binary_bytes(float(value))
-            return Place(text, "size", (float(value),), words, words, nodes)
-        return Place(text, "number", (float(value),), text, text, nodes)
+            return AxisValue(text, "size", (float(value),), words, words, nodes)
+        return AxisValue(text, "number", (float(value),), text, text, nodes)
     name = str(value)
     if name in _RELATIONS:
         words = name.replace("_", " ") if name != "unknown" else "unknown place"
-        return Place(name, "relation", (_RELATIONS[name],), words, words, nodes)
+        return AxisValue(name, "relation", (_RELATIONS[name],), words, words, nodes)
     if name in _MODES:
-        return Place(name, "text", ((0, _MODES.index(name), ""),), name, name, nodes)
+        return AxisValue(name, "text", ((0, _MODES.index(name), ""),), name, name, nodes)
     if name in _LEVELS and name != "machine":
         words = _LEVELS[name]
-        return Place(name, "level", (list(_LEVELS).index(name),), words, words, nodes)
+        return AxisValue(name, "level", (list(_LEVELS).index(name),), words, words, nodes)
     for kind, pattern in _PATTERNS:
         if match := pattern.fullmatch(name):
             return _known(name, kind, match.groups(), nodes)
     words = name.replace("_", " ")
-    return Place(name, "text", natural(name), words, words, nodes)
+    return AxisValue(name, "text", natural_sort_key(name), words, words, nodes)
 
 
-def _known(name: str, kind: str, parts: tuple[str, ...], nodes: tuple[int, ...]) -> Place:
+def _known(name: str, kind: str, parts: tuple[str, ...], nodes: tuple[int, ...]) -> AxisValue:
     """A place whose name follows the naming rules."""
     if kind == "machine":
-        return Place(name, kind, (0,), "machine", "machine", nodes)
+        return AxisValue(name, kind, (0,), "machine", "machine", nodes)
     if kind == "all":
-        return Place(name, kind, (0,), "all", "all drives", nodes)
+        return AxisValue(name, kind, (0,), "all", "all drives", nodes)
     if kind == "drive":
-        return Place(name, kind, natural(parts[0]), *_drive_labels(parts[0]), nodes)
+        return AxisValue(name, kind, natural_sort_key(parts[0]), *_drive_labels(parts[0]), nodes)
     if kind == "first":
         word, index, number = parts[0], int(parts[1]), int(parts[2])
         many = f"first {number}" if number > 1 else "first"
         own = nodes or ((index,) if word == "node" else ())
-        return Place(name, kind, (index, number), str(number), f"{many} of {word} {index}", own)
+        return AxisValue(name, kind, (index, number), str(number), f"{many} of {word} {index}", own)
     if kind == "packageset":
-        return Place(name, kind, (int(parts[0]),), parts[0], f"drives of package {parts[0]}", nodes)
+        return AxisValue(
+            name, kind, (int(parts[0]),), parts[0], f"drives of package {parts[0]}", nodes
+        )
     if kind == "unlocated":
         words = f"{parts[0] or 'all'} drives of unknown node"
-        return Place(name, kind, (int(parts[0] or 10**6),), parts[0] or "all", words, nodes)
+        return AxisValue(name, kind, (int(parts[0] or 10**6),), parts[0] or "all", words, nodes)
     if kind in ("nodes", "nodeset"):
         members = tuple(parse_cpu_list(parts[0]))
         long = f"{'node' if len(members) == 1 else 'nodes'} {parts[0]}"
-        return Place(name, kind, (len(members), members), parts[0], long, members)
+        return AxisValue(name, kind, (len(members), members), parts[0], long, members)
     if kind == "core_kind":
         words = name.replace("_", " ")
-        return Place(name, kind, natural(name), words, words, nodes)
+        return AxisValue(name, kind, natural_sort_key(name), words, words, nodes)
     index = int(parts[0])
     word = {"pu": "PU", "l3": "L3", "opencl": "OpenCL device"}.get(kind, kind)
     own = (index,) if kind == "node" else nodes
-    return Place(name, kind, (index,), str(index), f"{word} {index}", own)
+    return AxisValue(name, kind, (index,), str(index), f"{word} {index}", own)
 
 
 def _drive_labels(rest: str) -> tuple[str, str]:
@@ -200,7 +202,7 @@ def _drive_labels(rest: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Map:
+class MachineOrder:
     """Where things are on a machine, for the order in which they stand on an axis.
 
     Attributes:
@@ -213,7 +215,7 @@ class Map:
     nodes: Mapping[int, int]
     domains: Mapping[int, int]
 
-    def placed(self, place: Place) -> Place:
+    def placed(self, place: AxisValue) -> AxisValue:
         """A processing unit with its node, and sorted by it and its L3 domain."""
         if place.kind != "pu":
             return place
@@ -223,7 +225,7 @@ class Map:
         return replace(place, nodes=nodes, sort=(self.domains.get(index, -1), index))
 
 
-def map_of(topology: Mapping[str, Any]) -> Map:
+def machine_order(topology: Mapping[str, Any]) -> MachineOrder:
     """The map of a machine, as far as the topology's JSON says."""
     nodes = {
         pu: int(node["os_index"])
@@ -235,7 +237,7 @@ def map_of(topology: Mapping[str, Any]) -> Map:
         for number, domain in enumerate(topology.get("l3_domains") or ())
         for pu in parse_cpu_list(domain.get("cpus") or "")
     }
-    return Map(packages_of_nodes(topology), nodes, domains)
+    return MachineOrder(packages_of_nodes(topology), nodes, domains)
 
 
 def packages_of_nodes(topology: Mapping[str, Any]) -> dict[int, int]:
@@ -251,10 +253,10 @@ def packages_of_nodes(topology: Mapping[str, Any]) -> dict[int, int]:
     return owner
 
 
-def arrange(
-    places: Iterable[Place], packages: Mapping[int, int]
-) -> tuple[list[Place], list[Group]]:
-    """Places in their natural order, and the groups that a gap separates.
+def sort_and_group(
+    places: Iterable[AxisValue], packages: Mapping[int, int]
+) -> tuple[list[AxisValue], list[AxisGroup]]:
+    """Places in their natural_sort_key order, and the groups that a gap separates.
 
     Args:
         places: each once.
@@ -271,25 +273,25 @@ def arrange(
     keyed = [(_group_key(place, packages, mixed), place) for place in found]
     keyed.sort(key=lambda pair: (_KINDS.index(pair[1].kind), pair[0][0], pair[1].sort))
     ordered = [place for _, place in keyed]
-    groups: list[Group] = []
+    groups: list[AxisGroup] = []
     for position, ((_, label), _) in enumerate(keyed):
         if groups and groups[-1].label == label:
             groups[-1] = replace(groups[-1], stop=position + 1)
         else:
-            groups.append(Group(label, position, position + 1))
+            groups.append(AxisGroup(label, position, position + 1))
     if len(groups) < 2 or all(group.stop - group.start == 1 for group in groups):
-        groups = [Group("", 0, len(ordered))] if ordered else []
+        groups = [AxisGroup("", 0, len(ordered))] if ordered else []
     return ordered, groups
 
 
-def _as_node_set(place: Place) -> Place:
+def _as_node_set(place: AxisValue) -> AxisValue:
     """The set of all drives, seen as all drives of all their nodes."""
     if place.kind == "nodeset":
         return place
     return replace(place, kind="nodeset", sort=(len(place.nodes), place.nodes))
 
 
-def _group_key(place: Place, packages: Mapping[int, int], mixed: bool) -> tuple[Any, str]:
+def _group_key(place: AxisValue, packages: Mapping[int, int], mixed: bool) -> tuple[Any, str]:
     """What places of one group share (sortable) and the group's label."""
     if mixed:
         return 0, _PLURALS.get(place.kind, f"{place.kind}s")
@@ -309,7 +311,7 @@ def _group_key(place: Place, packages: Mapping[int, int], mixed: bool) -> tuple[
     return 0, ""
 
 
-def axis_title(column: str, places: Iterable[Place]) -> str:
+def axis_title(column: str, places: Iterable[AxisValue]) -> str:
     """Title of an axis from the column it shows and what is on it."""
     kinds = {place.kind for place in places}
     role = column.split(".")[-1]

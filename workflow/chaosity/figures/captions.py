@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.figures.cells import Cells
 from chaosity.figures.clauses import (
     bounds_clause,
     compare_clause,
@@ -15,7 +14,8 @@ from chaosity.figures.clauses import (
     order_clause,
     scatter_clause,
 )
-from chaosity.figures.values import numbers_of, panel_title, unmeasured, words_of
+from chaosity.figures.figure_data import FigureData
+from chaosity.figures.mark_texts import numbers_of, panel_title, unmeasured, words_of
 from chaosity.statistics import (
     UNMEASURED,
     Estimate,
@@ -35,7 +35,7 @@ _RELATIONS = {
 }
 
 
-def sentence(cells: Cells, scale: Scale) -> str:
+def caption_of(cells: FigureData, scale: Scale) -> str:
     """What to see in a figure; says so when there is nothing to compare or to be told from noise.
 
     Args:
@@ -76,7 +76,7 @@ def sentence(cells: Cells, scale: Scale) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _special(cells: Cells, valid: pd.DataFrame, scale: Scale) -> str | None:
+def _special(cells: FigureData, valid: pd.DataFrame, scale: Scale) -> str | None:
     """What the kind of figure asks for beside best and worst; None where nothing."""
     if cells.spec.loss_to is not None:
         return loss_clause(cells)
@@ -87,19 +87,19 @@ def _special(cells: Cells, valid: pd.DataFrame, scale: Scale) -> str | None:
     return scatter_clause(cells, valid, scale) if cells.spec.kind == "scatter" else None
 
 
-def _mark(cells: Cells) -> list[str]:
-    """Columns of the rows that make a mark."""
+def _mark(cells: FigureData) -> list[str]:
+    """ColumnValues of the rows that make a mark."""
     if cells.spec.plotted or cells.spec.kind == "table":
         return [*cells.axes, "point", "initiator", "target"]
     return list(cells.axes)
 
 
-def _has_numbers(cells: Cells) -> bool:
+def _has_numbers(cells: FigureData) -> bool:
     """Whether the axis x is a number, so that first and last mean something."""
     return "x" in cells.axes and cells.axes["x"].numeric
 
 
-def _range(valid: pd.DataFrame, cells: Cells, scale: Scale, differ: bool | None) -> str:
+def _range(valid: pd.DataFrame, cells: FigureData, scale: Scale, differ: bool | None) -> str:
     """The best and the worst mark and how far they are apart, if that is more than noise."""
     more = not less_is_better(cells.spec.metric)
     ordered = valid.sort_values("median", ascending=not more, kind="stable")
@@ -123,7 +123,7 @@ def _range(valid: pd.DataFrame, cells: Cells, scale: Scale, differ: bool | None)
     )
 
 
-def _by_relation(cells: Cells) -> tuple[str, list[tuple[str, Estimate]]]:
+def _by_relation(cells: FigureData) -> tuple[str, list[tuple[str, Estimate]]]:
     """The nearest relation of initiator and target, and how the farther ones compare with it.
 
     Nothing unless most targets are seen from every relation: else the targets are compared too.
@@ -157,7 +157,7 @@ def _ratio(ratio: Estimate, less: bool) -> str:
     return f"{ratio.median:.2f} times {as_much} ({interval})"
 
 
-def _over_a_factor(cells: Cells) -> str | None:
+def _over_a_factor(cells: FigureData) -> str | None:
     """How each series changes from the first to the last value of x; of panels the worst."""
     changes = _changes(cells)
     if not changes:
@@ -192,7 +192,7 @@ class _Change:
     stop: float
 
 
-def _clause(change: _Change, cells: Cells, same_span: bool) -> str:
+def _clause(change: _Change, cells: FigureData, same_span: bool) -> str:
     """One line's change, and which line that is."""
     ratio, notes = change.ratio, []
     if change.series is not None:
@@ -217,16 +217,16 @@ def _number_of_times(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
 
 
-def _number(cells: Cells, value: float) -> str:
+def _number(cells: FigureData, value: float) -> str:
     """A value of x as its axis shows it."""
     return next(place.short for place in cells.axes["x"].places if place.sort[0] == value)
 
 
-def _place(cells: Cells, role: str, name: str) -> str:
+def _place(cells: FigureData, role: str, name: str) -> str:
     return next(place.long for place in cells.axes[role].places if place.name == name)
 
 
-def _changes(cells: Cells) -> list[_Change]:
+def _changes(cells: FigureData) -> list[_Change]:
     """The change of every line that has two ends."""
     rows = cells.rows[cells.rows["status"] == "valid"]
     order = {place.name: float(place.sort[0]) for place in cells.axes["x"].places}

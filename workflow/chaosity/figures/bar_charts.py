@@ -13,8 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from chaosity.figures import style
-from chaosity.figures.cells import Cells
-from chaosity.figures.sheet import (
+from chaosity.figures.drawing_sheet import (
     MARGIN,
     cross,
     empty_look,
@@ -24,8 +23,9 @@ from chaosity.figures.sheet import (
     new_sheet,
     write_header,
 )
-from chaosity.figures.svg import IGNORE
-from chaosity.figures.values import Limits, hover, provenance, tick_label, value_title
+from chaosity.figures.figure_data import FigureData
+from chaosity.figures.mark_texts import Limits, hover, provenance, tick_label, value_title
+from chaosity.figures.svg_marks import IGNORE
 
 _WIDTH = 6.6
 _GAP = 0.12  # between groups of bars, inches
@@ -42,7 +42,7 @@ class _Bar:
     row: Row
 
 
-def draw_bars(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
+def draw_bars(cells: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]:
     """Draw bars with intervals.
 
     Args:
@@ -96,7 +96,7 @@ def draw_bars(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
     return figure, texts
 
 
-def _arrange(cells: Cells) -> tuple[list[_Bar], list[float], float]:
+def _arrange(cells: FigureData) -> tuple[list[_Bar], list[float], float]:
     """The bars, the middle of each group, and the height of all, in inches."""
     series = cells.axes["series"].names if "series" in cells.axes else [None]
     found = {(row["x"], row.get("series")): row for row in cells.cells.to_dict("records")}
@@ -124,7 +124,7 @@ def _number_room(bars: list[_Bar], limits: Limits) -> float:
     return widest + 0.1
 
 
-def _legend_entries(cells: Cells) -> list[tuple[str, int]]:
+def _legend_entries(cells: FigureData) -> list[tuple[str, int]]:
     """Words and number of each series; nothing for a single series."""
     if "series" not in cells.axes or len(cells.axes["series"].places) < 2:
         return []

@@ -69,7 +69,7 @@ class FigureSpec:
         return cls(experiment, **given)
 
 
-def specs_of(experiments: Iterable[Mapping[str, Any]]) -> list[FigureSpec]:
+def read_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureSpec]:
     """All figures of the experiments' YAML documents, in their order.
 
     Raises:

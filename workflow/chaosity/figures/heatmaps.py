@@ -16,18 +16,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from chaosity.figures import style
-from chaosity.figures.cells import Cells
-from chaosity.figures.layout import (
-    GAP,
-    LINE,
-    PAD,
-    Block,
-    Layout,
-    across_title,
-    down_title,
-    lay_out,
-)
-from chaosity.figures.sheet import (
+from chaosity.figures.drawing_sheet import (
     MARGIN,
     cross,
     empty_look,
@@ -36,8 +25,19 @@ from chaosity.figures.sheet import (
     new_sheet,
     write_header,
 )
-from chaosity.figures.svg import IGNORE
-from chaosity.figures.values import Limits, hover, note_words, provenance, value_title, words_of
+from chaosity.figures.figure_data import FigureData
+from chaosity.figures.heatmap_layout import (
+    GAP,
+    LINE,
+    PAD,
+    Block,
+    HeatmapLayout,
+    across_title,
+    down_title,
+    lay_out,
+)
+from chaosity.figures.mark_texts import Limits, hover, note_words, provenance, value_title, words_of
+from chaosity.figures.svg_marks import IGNORE
 from chaosity.units import Scale
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_ROOM = 2.4, 0.11, 0.52
@@ -54,7 +54,7 @@ _EVEN_LUMINANCE = 0.18
 Cell = Mapping[str, Any]
 
 
-def draw_heatmap(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
+def draw_heatmap(cells: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]:
     """Draw a heat map.
 
     Args:
@@ -114,8 +114,8 @@ class _Painter:
 
     def __init__(
         self,
-        cells: Cells,
-        layout: Layout,
+        cells: FigureData,
+        layout: HeatmapLayout,
         limits: Limits,
         sheet: Axes,
         found: Mapping[tuple[str, str], Cell],

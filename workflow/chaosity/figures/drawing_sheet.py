@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from chaosity.figures import style
-from chaosity.figures.svg import IGNORE
+from chaosity.figures.svg_marks import IGNORE
 
 MARGIN = 0.1  # inches
 _TITLE_LINE, _LINE = 0.185, 0.135

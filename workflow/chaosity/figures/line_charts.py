@@ -12,8 +12,9 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from chaosity.errors import UserError
 from chaosity.figures import style
-from chaosity.figures.cells import Axis, Cells
-from chaosity.figures.panels import (
+from chaosity.figures.figure_data import Axis, FigureData
+from chaosity.figures.mark_texts import Limits, hover, tick_label
+from chaosity.figures.panel_grid import (
     Look,
     Panel,
     draw_panels,
@@ -23,7 +24,6 @@ from chaosity.figures.panels import (
     series_legend,
     series_names,
 )
-from chaosity.figures.values import Limits, hover, tick_label
 from chaosity.units import binary_bytes
 
 _MOST_TICKS = 12
@@ -31,7 +31,7 @@ _MOST_TICKS = 12
 _LABEL_ROOM = 0.12
 
 
-def draw_lines(cells: Cells, limits: Limits) -> tuple[Figure, dict[str, str]]:
+def draw_lines(cells: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]:
     """Draw lines with intervals.
 
     Args:
@@ -70,7 +70,7 @@ def _upright(axis: Axis, width: float) -> float:
     return 0.0 if plain or widest * len(labels) < 0.9 * width else widest
 
 
-def _legend(cells: Cells) -> list[tuple[str, Look]]:
+def _legend(cells: FigureData) -> list[tuple[str, Look]]:
     """What stands in the legend: the series, what was measured alone, and failures."""
     entries = series_legend(cells)
     if entries and cells.cells["series"].isna().any():
@@ -87,7 +87,9 @@ def _bound_look(index: int) -> Look:
     return {"color": style.GREY, "marker": "", "dashes": dashes[index % len(dashes)]}
 
 
-def _draw_bounds(panel: Panel, cells: Cells, factor: float, positions: dict[str, float]) -> None:
+def _draw_bounds(
+    panel: Panel, cells: FigureData, factor: float, positions: dict[str, float]
+) -> None:
     """Bounds as dashed lines; one that changes along x in the colour of its series."""
     names = series_names(cells)
     for index, bound in enumerate(cells.bounds):
@@ -106,7 +108,7 @@ def _draw_bounds(panel: Panel, cells: Cells, factor: float, positions: dict[str,
 
 def _fill(
     panel: Panel,
-    cells: Cells,
+    cells: FigureData,
     limits: Limits,
     positions: dict[str, float],
     texts: dict[str, str],
@@ -138,7 +140,7 @@ def _fill(
         texts[f"mark-{number}-alone-{place}"] = hover(row, cells, limits.scale)
 
 
-def _positions(cells: Cells) -> dict[str, float]:
+def _positions(cells: FigureData) -> dict[str, float]:
     """Where each value stands: at its number or that number's power of two or ten, else in turn."""
     axis, scale = cells.axes["x"], cells.spec.x_scale
     if scale == "linear":
@@ -154,7 +156,7 @@ def _positions(cells: Cells) -> dict[str, float]:
     return {place.name: power(place.sort[0]) for place in axis.places}
 
 
-def _in_twos(cells: Cells) -> bool:
+def _in_twos(cells: FigureData) -> bool:
     """Whether the axis is in powers of two; sizes always are."""
     sizes = any(place.kind == "size" for place in cells.axes["x"].places)
     return sizes or cells.spec.x_scale == "log2"
@@ -180,7 +182,9 @@ def _label_places(panel: Panel, axis: Axis, positions: dict[str, float], upright
         axes.set_xticks(ticks, [labels[tick] for tick in ticks], rotation=90 if upright else 0)
 
 
-def _label_powers(panel: Panel, cells: Cells, positions: dict[str, float], width: float) -> None:
+def _label_powers(
+    panel: Panel, cells: FigureData, positions: dict[str, float], width: float
+) -> None:
     """Ticks at whole powers, as many of them with a label as fit."""
     sizes = any(place.kind == "size" for place in cells.axes["x"].places)
     base = 2.0 if _in_twos(cells) else 10.0

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.errors import UserError
-from chaosity.figures.spec import FigureSpec
+from chaosity.figures.figure_spec import FigureSpec
 from chaosity.statistics import LOAD, load_counts
 from chaosity.topology.cpusets import parse_cpu_list
 
@@ -20,7 +20,7 @@ DERIVED = ("target_node_count", "load_count")
 _ADDING = ("threads", "drives")
 
 
-class Columns:
+class ColumnValues:
     """Columns of the tidy table, factors, those of another load of the point, and derived ones."""
 
     def __init__(self, spec: FigureSpec, rows: pd.DataFrame, others: pd.DataFrame) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from chaosity.figures import style
-from chaosity.figures.svg import annotate
+from chaosity.figures.svg_marks import annotate
 from chaosity.records import write_atomically
 from chaosity.statistics.anova import Analysis
 from chaosity.units import scale_of

@@ -15,9 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from chaosity.figures import style
-from chaosity.figures.cells import Cells
-from chaosity.figures.sheet import MARGIN, header_height, in_rows, new_sheet, write_header
-from chaosity.figures.values import Limits, panel_title, provenance, value_title
+from chaosity.figures.drawing_sheet import MARGIN, header_height, in_rows, new_sheet, write_header
+from chaosity.figures.figure_data import FigureData
+from chaosity.figures.mark_texts import Limits, panel_title, provenance, value_title
 
 _LEFT = 0.62  # inches for the value axis, its numbers and its title
 _GAP = 0.16  # inches between panels
@@ -50,7 +50,7 @@ class Panel:
         return table if self.name is None else table[table["panels"] == self.name]
 
 
-def panel_width(cells: Cells) -> float:
+def panel_width(cells: FigureData) -> float:
     """Width of one panel in inches."""
     across = _across(len(_panels(cells)))
     width = _sheet_width(across)
@@ -58,7 +58,7 @@ def panel_width(cells: Cells) -> float:
 
 
 def draw_panels(
-    cells: Cells,
+    cells: FigureData,
     limits: Limits,
     *,
     x_title: str,
@@ -117,7 +117,7 @@ def draw_panels(
     return figure
 
 
-def _panels(cells: Cells) -> list[str | None]:
+def _panels(cells: FigureData) -> list[str | None]:
     return list(cells.axes["panels"].names) if "panels" in cells.axes else [None]
 
 
@@ -132,7 +132,7 @@ def _sheet_width(across: int) -> float:
     return 6.2 if across == 1 else style.WIDTH
 
 
-def _value_axis(axes: Axes, cells: Cells, limits: Limits) -> None:
+def _value_axis(axes: Axes, cells: FigureData, limits: Limits) -> None:
     """From zero up, or logarithmic around the values."""
     factor = limits.scale.factor
     if cells.spec.value_scale == "log" and limits.least > 0.0:
@@ -151,12 +151,12 @@ def _value_axis(axes: Axes, cells: Cells, limits: Limits) -> None:
     axes.set_axisbelow(True)
 
 
-def series_names(cells: Cells) -> list[str | None]:
+def series_names(cells: FigureData) -> list[str | None]:
     """Names of the series in order; None when there is just one without a name."""
     return list(cells.axes["series"].names) if "series" in cells.axes else [None]
 
 
-def series_legend(cells: Cells) -> list[tuple[str, Look]]:
+def series_legend(cells: FigureData) -> list[tuple[str, Look]]:
     """Words and look of each series; nothing for a single unnamed one."""
     if "series" not in cells.axes:
         return []

@@ -5,13 +5,13 @@ import itertools
 import pytest
 
 from chaosity.figures import style
-from chaosity.figures.cells import Axis
-from chaosity.figures.layout import MOST_ROWS, lay_out
-from chaosity.figures.places import arrange, axis_title, place_of
+from chaosity.figures.axis_values import axis_title, axis_value_of, sort_and_group
+from chaosity.figures.figure_data import Axis
+from chaosity.figures.heatmap_layout import MOST_ROWS, lay_out
 
 
 def axis(column, names, packages=None):
-    ordered, groups = arrange(map(place_of, names), packages or {})
+    ordered, groups = sort_and_group(map(axis_value_of, names), packages or {})
     return Axis(column, axis_title(column, ordered), tuple(ordered), tuple(groups))
 
 

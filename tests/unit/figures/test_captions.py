@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 import synthetic
 
-from chaosity.figures.cells import select
-from chaosity.figures.sentences import sentence
-from chaosity.figures.spec import FigureSpec
-from chaosity.figures.values import limits_of
+from chaosity.figures.captions import caption_of
+from chaosity.figures.figure_data import select_data
+from chaosity.figures.figure_spec import FigureSpec
+from chaosity.figures.mark_texts import limits_of
 from chaosity.units import scale_of
 
 NODES = {
@@ -28,8 +28,8 @@ def machine(**keys):
 
 
 def said(entry, found, experiment="memory_bandwidth"):
-    cells = select(FigureSpec.of(experiment, entry), found.tidy(), found.topology())
-    return sentence(cells, scale_of(entry["metric"], cells.cells["median"]))
+    cells = select_data(FigureSpec.of(experiment, entry), found.tidy(), found.topology())
+    return caption_of(cells, scale_of(entry["metric"], cells.cells["median"]))
 
 
 def test_a_map_says_best_worst_and_what_distance_costs():
@@ -69,7 +69,7 @@ def test_nothing_valid_is_said():
 def test_colour_limits_are_round_and_wide_enough_to_keep_noise_quiet():
     found = machine(noise=0.01)
     found.memory_rate = lambda initiator, target, share=1.0: 40e9 * share
-    cells = select(FigureSpec.of("memory_bandwidth", NODES), found.tidy(), found.topology())
+    cells = select_data(FigureSpec.of("memory_bandwidth", NODES), found.tidy(), found.topology())
     limits = limits_of(synthetic.BANDWIDTH, [cells])
     values = cells.cells["median"].to_numpy()
     assert limits.low <= 0.75 * values.max()
@@ -90,8 +90,8 @@ def loss_of(device_rate, **keys):
         "name": "loss", "kind": "bars", "title": "t", "load": "memory",
         "metric": synthetic.BANDWIDTH, "x": "initiator", "series": "target", "loss_to": "node0",
     }  # fmt: skip
-    cells = select(FigureSpec.of("memory_bandwidth", entry), both, found.topology())
-    return sentence(cells, scale_of(entry["metric"], cells.cells["median"]))
+    cells = select_data(FigureSpec.of("memory_bandwidth", entry), both, found.topology())
+    return caption_of(cells, scale_of(entry["metric"], cells.cells["median"]))
 
 
 def test_bars_tell_what_is_lost_beside_another():

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.figures.cells import Axis, Cells
-from chaosity.figures.places import Place, place_of
+from chaosity.figures.axis_values import AxisValue, axis_value_of
+from chaosity.figures.figure_data import Axis, FigureData
 from chaosity.statistics import UNMEASURED
 from chaosity.units import Scale, count, metric_words, scale_of
 
@@ -37,7 +37,9 @@ class Limits:
     least: float = math.nan
 
 
-def limits_of(metric: str, figures: Sequence[Cells], *, with_intervals: bool = False) -> Limits:
+def limits_of(
+    metric: str, figures: Sequence[FigureData], *, with_intervals: bool = False
+) -> Limits:
     """Round limits that hold every value of these figures.
 
     Args:
@@ -69,7 +71,7 @@ def _round_step(width: float) -> float:
     return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= width * 0.999)
 
 
-def value_title(cells: Cells, scale: Scale) -> str:
+def value_title(cells: FigureData, scale: Scale) -> str:
     """Title of the axis or colour bar, with its unit: "Memory bandwidth (GB/s)"."""
     words = cells.spec.value_title or " ".join(
         [*(cells.spec.load if len(cells.spec.load) == 1 else ()), metric_words(cells.spec.metric)]
@@ -78,7 +80,7 @@ def value_title(cells: Cells, scale: Scale) -> str:
     return f"{words} ({scale.symbol})" if scale.symbol else words
 
 
-def replicates(cells: Cells) -> str:
+def replicates(cells: FigureData) -> str:
     """How many replicates stand behind the marks: "median of 2 to 3 replicates"."""
     numbers = sorted(set(cells.cells.loc[cells.cells["n"] > 0, "n"]))
     if not numbers:
@@ -90,7 +92,7 @@ def replicates(cells: Cells) -> str:
     return f"median of {numbers[0]} to {numbers[-1]} replicates"
 
 
-def provenance(cells: Cells) -> str:
+def provenance(cells: FigureData) -> str:
     """One line below the title: host, configuration, benchmark, kernel, replicates, labels."""
     first = cells.cells.iloc[0]
     configurations = ", ".join(cells.cells["configuration"].drop_duplicates())
@@ -154,7 +156,7 @@ def numbers_of(cell: Mapping[str, Any], scale: Scale) -> str:
     return text
 
 
-def hover(cell: Mapping[str, Any], cells: Cells, scale: Scale, where: str = "") -> str:
+def hover(cell: Mapping[str, Any], cells: FigureData, scale: Scale, where: str = "") -> str:
     """The whole text that hovers over a mark.
 
     Args:
@@ -185,10 +187,10 @@ def hover(cell: Mapping[str, Any], cells: Cells, scale: Scale, where: str = "") 
 def note_words(column: str, value: Any) -> str:
     """A further value of a cell in few letters: "SLIT 21" for a distance of firmware's table."""
     words = {"distance": "SLIT"}.get(column, column.split(".")[-1].replace("_", " "))
-    return f"{words} {place_of(value, column=column).short}"
+    return f"{words} {axis_value_of(value, column=column).short}"
 
 
-def panel_title(cells: Cells, panel: str) -> str:
+def panel_title(cells: FigureData, panel: str) -> str:
     """What stands above a panel; with a title of its own: "Drives of node 3"."""
     axis = cells.axes["panels"]
     place = next(place for place in axis.places if place.name == panel)
@@ -197,12 +199,12 @@ def panel_title(cells: Cells, panel: str) -> str:
     return place.long
 
 
-def tick_label(place: Place, axis: Axis) -> str:
+def tick_label(place: AxisValue, axis: Axis) -> str:
     """A place's label on its axis: short where the title says the kind, else in full."""
     return place.long if axis.mixed or place.kind in ("all", "file") else place.short
 
 
-def failures(cells: Cells) -> list[str]:
+def failures(cells: FigureData) -> list[str]:
     """One line a failed mark: where and why."""
     failed = cells.cells[cells.cells["status"] == "failed"].to_dict("records")
     # Without a value there is no place on a measured axis, so the point's name tells which it is.
@@ -213,7 +215,7 @@ def failures(cells: Cells) -> list[str]:
     ]
 
 
-def unmeasured(cells: Cells) -> list[str]:
+def unmeasured(cells: FigureData) -> list[str]:
     """One line a reason for which marks have no value, with how many these are of how many."""
     without = cells.cells[cells.cells["status"] == UNMEASURED]
     return each_reason(without["reason"], len(cells.cells), "mark")

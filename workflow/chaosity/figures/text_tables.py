@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.figures.cells import Axis, Cells
-from chaosity.figures.columns import nodes_of
-from chaosity.figures.places import place_of
-from chaosity.figures.values import numbers_of, panel_title, replicates, tick_label, value_title
+from chaosity.figures.axis_values import axis_value_of
+from chaosity.figures.column_values import nodes_of
+from chaosity.figures.figure_data import Axis, FigureData
+from chaosity.figures.mark_texts import numbers_of, panel_title, replicates, tick_label, value_title
 from chaosity.statistics import QUANTITIES, curve_numbers, with_unloaded
 from chaosity.topology.cpusets import format_cpu_list
 from chaosity.units import Scale, metric_words, quantity, scale_of
 
-# Columns of values that a page of A4 takes at a legible size; more go on below.
+# ColumnValues of values that a page of A4 takes at a legible size; more go on below.
 MOST_COLUMNS = 24
 _LATENCIES = ("unloaded", *(name for name in QUANTITIES if name.startswith("latency_at_")))
 
@@ -66,7 +66,7 @@ class TextTable:
         return cls(**{**stored, "rows": rows, **listed})
 
 
-def tables_of(cells: Cells) -> tuple[TextTable, ...]:
+def tables_of(cells: FigureData) -> tuple[TextTable, ...]:
     """What a figure says as text: the tables of kind "table", the numbers of a curve."""
     if cells.spec.kind == "table":
         return tuple(_place_tables(cells))
@@ -75,7 +75,7 @@ def tables_of(cells: Cells) -> tuple[TextTable, ...]:
     return ()
 
 
-def _place_tables(cells: Cells) -> Iterator[TextTable]:
+def _place_tables(cells: FigureData) -> Iterator[TextTable]:
     """One table a panel, and where there are many columns one below the other."""
     values = cells.cells.loc[cells.cells["status"] == "valid", "median"]
     typical = float(np.median(values)) if len(values) else 1.0
@@ -95,7 +95,7 @@ def _place_tables(cells: Cells) -> Iterator[TextTable]:
 
 
 def _place_table(
-    cells: Cells, panel: str | None, stretch: slice, scale: Scale, caption: str
+    cells: FigureData, panel: str | None, stretch: slice, scale: Scale, caption: str
 ) -> TextTable:
     """A row an initiator and target, a column a place of the axis "columns".
 
@@ -162,7 +162,7 @@ def _value(cell: Mapping[str, Any] | None, scale: Scale) -> TextCell:
     return TextCell(text, numbers_of(cell, scale), cell["status"])
 
 
-def curve_table(cells: Cells) -> pd.DataFrame:
+def curve_table(cells: FigureData) -> pd.DataFrame:
     """The numbers of each of a figure's curves, see `statistics.curve_numbers`.
 
     The columns that tell curves apart are those of the figure's axes, with names of places.
@@ -188,12 +188,12 @@ def quantity_words(name: str, metric: str) -> str:
     return f"{metric_words(metric).capitalize()} at {name.rsplit('_', 1)[1]} % of the peak"
 
 
-def metric_of(quantity_name: str, cells: Cells) -> str:
+def metric_of(quantity_name: str, cells: FigureData) -> str:
     """What a quantity of a curve is measured in."""
     return cells.spec.metric if quantity_name in _LATENCIES else str(cells.x_metric)
 
 
-def _curve_numbers(cells: Cells) -> TextTable:
+def _curve_numbers(cells: FigureData) -> TextTable:
     """A row a curve, a column a quantity, with intervals in the cells and reasons below."""
     found = curve_table(cells)
     roles = list(cells.axes)
@@ -216,11 +216,11 @@ def _curve_numbers(cells: Cells) -> TextTable:
     return TextTable(caption, tuple(heads), len(roles), tuple(rows), True, tuple(notes))
 
 
-def _curve_name(cells: Cells, role: str, name: Any) -> str:
+def _curve_name(cells: FigureData, role: str, name: Any) -> str:
     if not isinstance(name, str):
         return "nothing beside it"
     known = {place.name: place.long for place in cells.axes[role].places}
-    return known.get(name, place_of(name).long)
+    return known.get(name, axis_value_of(name).long)
 
 
 def _curve_cell(row: Mapping[str, Any], metric: str) -> TextCell:

@@ -10,19 +10,19 @@ import numpy as np
 import pandas as pd
 
 from chaosity.errors import UserError
-from chaosity.figures.bounds import Bound, bounds_of
-from chaosity.figures.columns import Columns, chosen, nodes_of
-from chaosity.figures.places import (
+from chaosity.figures.axis_values import (
     NUMERIC,
-    Group,
-    Map,
-    Place,
-    arrange,
+    AxisGroup,
+    AxisValue,
+    MachineOrder,
     axis_title,
-    map_of,
-    place_of,
+    axis_value_of,
+    machine_order,
+    sort_and_group,
 )
-from chaosity.figures.spec import FigureSpec
+from chaosity.figures.bounds import Bound, bounds_of
+from chaosity.figures.column_values import ColumnValues, chosen, nodes_of
+from chaosity.figures.figure_spec import FigureSpec
 from chaosity.statistics import CELL, LOAD, plain, summarise
 
 ALONE = "alone"  # level of a factor that relates two loads, where one of them is missing
@@ -41,8 +41,8 @@ class Axis:
 
     column: str
     title: str
-    places: tuple[Place, ...]
-    groups: tuple[Group, ...]
+    places: tuple[AxisValue, ...]
+    groups: tuple[AxisGroup, ...]
 
     @property
     def names(self) -> list[str]:
@@ -61,7 +61,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Cells:
+class FigureData:
     """What one figure shows.
 
     Attributes:
@@ -100,7 +100,9 @@ class Cells:
         return f"{self.spec.title} (file-backed)" if self.file_backed else self.spec.title
 
 
-def select(spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]) -> Cells | None:
+def select_data(
+    spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]
+) -> FigureData | None:
     """The rows of the tidy table that a figure shows, summarised.
 
     Returns:
@@ -113,14 +115,14 @@ def select(spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]) ->
     rows = plain(tidy[tidy["experiment"] == spec.experiment])
     others = rows
     rows = rows[rows["load"].isin(spec.load) & (rows["metric"] == spec.metric)]
-    columns = Columns(spec, rows, others)
+    columns = ColumnValues(spec, rows, others)
     for column, wanted in spec.where.items():
         values = columns.get(column)
         rows = rows[chosen(values.loc[rows.index], wanted)]
     if rows.empty:
         return None
     rows = rows.copy()
-    machine = map_of(topology)
+    machine = machine_order(topology)
     axes: dict[str, Axis] = {}
     for role in _roles(spec):
         column = getattr(spec, role)
@@ -150,7 +152,7 @@ def select(spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]) ->
     marks = [*axes, "initiator", "target"] if spec.kind == "table" else list(axes)
     by = list(dict.fromkeys(["host", "configuration", *marks]))
     shown = summarise(_combined(spec, rows, marks), by)
-    return Cells(spec, axes, shown, rows, bounds=bounds_of(spec, others))
+    return FigureData(spec, axes, shown, rows, bounds=bounds_of(spec, others))
 
 
 def _roles(spec: FigureSpec) -> tuple[str, ...]:
@@ -159,8 +161,8 @@ def _roles(spec: FigureSpec) -> tuple[str, ...]:
 
 
 def _plotted(
-    spec: FigureSpec, axes: dict[str, Axis], rows: pd.DataFrame, columns: Columns
-) -> Cells | None:
+    spec: FigureSpec, axes: dict[str, Axis], rows: pd.DataFrame, columns: ColumnValues
+) -> FigureData | None:
     """A figure whose marks stand at a measured x: a mark a load of a point.
 
     The columns `x`, `x_low`, `x_high` of its cells are as median, low and high of the values.
@@ -180,7 +182,7 @@ def _plotted(
         cells[name] = across[source].to_numpy()
     if spec.kind == "curve":
         _check_lines(spec, rows, [role for role in axes if rows[role].notna().any()])
-    return Cells(spec, axes, cells, rows, metric or str(spec.x))
+    return FigureData(spec, axes, cells, rows, metric or str(spec.x))
 
 
 def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: list[str]) -> None:
@@ -207,7 +209,7 @@ def _axis(
     column: str,
     values: pd.Series,
     rows: pd.DataFrame,
-    machine: Map,
+    machine: MachineOrder,
     title: str | None,
     order: list[str],
 ) -> tuple[Axis, pd.Series]:
@@ -218,7 +220,7 @@ def _axis(
     role = column.split(".")[-1]
     nodes = rows[f"{role}_nodes"] if role in ("initiator", "target") and "." not in column else None
     pairs = zip(values, nodes if nodes is not None else [""] * len(values), strict=True)
-    places: dict[Any, Place] = {}
+    places: dict[Any, AxisValue] = {}
     names: list[str | None] = []
     for value, listed in pairs:
         if value is None or value is pd.NA or value != value:  # NaN is not itself
@@ -226,13 +228,13 @@ def _axis(
             continue
         if value not in places:
             plain = value.item() if isinstance(value, np.generic) else value
-            place = machine.placed(place_of(plain, nodes_of(listed), column))
+            place = machine.placed(axis_value_of(plain, nodes_of(listed), column))
             if place.kind == "text" and place.name in order:
                 place = replace(place, sort=(order.index(place.name),))
             places[value] = place
         names.append(places[value].name)
     found = {place.name: place for place in places.values()}.values()
-    ordered, groups = arrange(found, machine.packages)
+    ordered, groups = sort_and_group(found, machine.packages)
     axis = Axis(column, title or axis_title(column, ordered), tuple(ordered), tuple(groups))
     return axis, pd.Series(names, rows.index, dtype=object)
 
@@ -244,13 +246,13 @@ def _without_reference(axis: Axis, rows: pd.DataFrame) -> tuple[Axis, pd.Series]
         return axis, rows["series"]
     left = tuple(place for place in axis.places if place.name != ALONE)
     series = rows["series"].where(~alone, None)
-    return replace(axis, places=left, groups=(Group("", 0, len(left)),)), series
+    return replace(axis, places=left, groups=(AxisGroup("", 0, len(left)),)), series
 
 
 def _first(axis: Axis, name: str) -> Axis:
     """The axis with one place before all others: what they are compared with."""
     places = tuple(sorted(axis.places, key=lambda place: place.name != name))
-    return replace(axis, places=places, groups=(Group("", 0, len(places)),))
+    return replace(axis, places=places, groups=(AxisGroup("", 0, len(places)),))
 
 
 def _in_every_series(
@@ -262,7 +264,7 @@ def _in_every_series(
         return axis, rows
     shared = rows["series"].isin(names)
     copies = [rows[shared].assign(series=place.name) for place in others]
-    left = replace(axis, places=others, groups=(Group("", 0, len(others)),))
+    left = replace(axis, places=others, groups=(AxisGroup("", 0, len(others)),))
     return left, pd.concat([rows[~shared], *copies], ignore_index=True)
 
 
