@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from chaosity.cpusets import format_cpu_list
 from chaosity.report import Run
 from chaosity.store.tidy import COLUMNS
-from chaosity.topology.cpusets import format_cpu_list
 
 BANDWIDTH = "bandwidth_bytes_per_second"
 KERNELS = ("copy", "scale", "add", "triad", "read", "copy_nt", "scale_nt", "add_nt", "triad_nt")

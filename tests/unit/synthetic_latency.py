@@ -15,8 +15,8 @@ import pandas as pd
 import synthetic
 from synthetic import GB, Machine
 
+from chaosity.cpusets import format_cpu_list
 from chaosity.store.tidy import COLUMNS
-from chaosity.topology.cpusets import format_cpu_list
 
 LATENCY = "latency_ns"
 TRAFFIC = "traffic_bytes_per_second"

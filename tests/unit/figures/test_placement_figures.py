@@ -11,13 +11,13 @@ import pytest
 from chaosity.benchmarks import open_benchmarks
 from chaosity.benchmarks.template import Benchmark
 from chaosity.config import load_experiment, read_config
+from chaosity.cpusets import format_cpu_list
 from chaosity.design.elements import Elements
 from chaosity.design.expand import Expansion
 from chaosity.design.relative import with_references
 from chaosity.figures import draw
 from chaosity.store.tidy import COLUMNS, Outcome, rows_of_outcome, rows_of_ratios
 from chaosity.topology import discover
-from chaosity.topology.cpusets import format_cpu_list
 from chaosity.weights import contended_matrix
 
 MACHINE = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"

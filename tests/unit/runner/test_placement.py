@@ -7,8 +7,8 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaosity.cpusets import format_cpu_list
 from chaosity.runner import placement, verify
-from chaosity.topology.cpusets import format_cpu_list
 
 NUMA_MAPS = """562f0eac8000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
 7f2c00000000 bind:1 anon=1024 dirty=1024 active=0 N1=1000 N3=24 kernelpagesize_kB=4

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 
+from chaosity.cpusets import CpuSet, format_cpu_list
 from chaosity.design.sides import DriveRef, Initiator, Side, Target
-from chaosity.topology.cpusets import CpuSet, format_cpu_list
 from chaosity.topology.model import UNKNOWN, Core, CoreKind, OpenclDevice, Topology
 
 

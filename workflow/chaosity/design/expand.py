@@ -10,6 +10,7 @@ from typing import Any
 
 from chaosity.benchmarks import Benchmark, counters_of
 from chaosity.components import gpu_component
+from chaosity.cpusets import format_cpu_list
 from chaosity.design.choices import Choice, Choices, Chosen, Group
 from chaosity.design.elements import Elements
 from chaosity.design.factors import level_of
@@ -17,7 +18,6 @@ from chaosity.design.naming import point_name
 from chaosity.design.policies import Weights, worker_memory
 from chaosity.design.sides import Initiator, Target, placement_facts, side_facts
 from chaosity.errors import UserError
-from chaosity.topology.cpusets import format_cpu_list
 from chaosity.topology.model import OpenclDevice
 
 # First touch of fresh pages, with zeroing by the kernel: measured at 3 to 8 GB/s on one thread.

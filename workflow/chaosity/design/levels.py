@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from chaosity.benchmarks import Benchmark
 from chaosity.config import closest
+from chaosity.cpusets import format_cpu_list
 from chaosity.design.elements import Elements
 from chaosity.design.sets import evenly
 from chaosity.design.sides import Initiator
 from chaosity.errors import UserError
-from chaosity.topology.cpusets import format_cpu_list
 from chaosity.topology.model import Topology
 from chaosity.units import binary_bytes, exact_bytes
 

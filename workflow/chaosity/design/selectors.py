@@ -11,13 +11,13 @@ from itertools import combinations
 from typing import Any
 
 from chaosity.config import closest
+from chaosity.cpusets import parse_cpu_list
 from chaosity.design.elements import Elements
 from chaosity.design.policies import Weights, policy_target
 from chaosity.design.sets import AT_MOST_SETS, evenly, sets_of_every_size
 from chaosity.design.sides import Initiator, Side, Target
 from chaosity.errors import UserError
 from chaosity.place.kinds import POLICIES
-from chaosity.topology.cpusets import parse_cpu_list
 
 Chosen = Mapping[str, Mapping[str, Side]]
 # What a selector of initiators may say beside its kind.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from chaosity.topology.cpusets import CpuSet, format_cpu_list
+from chaosity.cpusets import CpuSet, format_cpu_list
 from chaosity.topology.model import OpenclDevice
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chaosity.topology.cpusets import parse_cpu_list
+from chaosity.cpusets import parse_cpu_list
 from chaosity.units import binary_bytes
 
 # Kinds in the order in which they follow one another on an axis: small to large, near to far.

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.figures.figure_spec import FigureSpec
 from chaosity.statistics import LOAD, load_counts
-from chaosity.topology.cpusets import parse_cpu_list
 
 POINT = ["host", "configuration", "experiment", "point", "replicate"]
 DERIVED = ("target_node_count", "load_count")

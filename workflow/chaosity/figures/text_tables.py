@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from chaosity.cpusets import format_cpu_list
 from chaosity.figures.axis_values import axis_value_of
 from chaosity.figures.column_values import nodes_of
 from chaosity.figures.figure_data import Axis, FigureData
 from chaosity.figures.mark_texts import numbers_of, panel_title, replicates, tick_label, value_title
 from chaosity.statistics import QUANTITIES, curve_numbers, with_unloaded
-from chaosity.topology.cpusets import format_cpu_list
 from chaosity.units import Scale, metric_words, quantity, scale_of
 
 # ColumnValues of values that a page of A4 takes at a legible size; more go on below.

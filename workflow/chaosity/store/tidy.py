@@ -16,10 +16,10 @@ import duckdb
 import pandas as pd
 
 from chaosity import records
+from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.runner import values
 from chaosity.runner.extract import ExtractionError
-from chaosity.topology.cpusets import format_cpu_list
 
 # Columns and their types; what each means is said in docs/design.md, section 6.
 COLUMNS = {

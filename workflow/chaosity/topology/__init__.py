@@ -1,7 +1,6 @@
 """What a host is: one frozen model, from the live machine, an hwloc XML file or a captured /sys."""
 
-from chaosity.topology.configuration import configuration_name
-from chaosity.topology.cpusets import (
+from chaosity.cpusets import (
     CpuSet,
     cpu_set,
     format_cpu_list,
@@ -9,6 +8,7 @@ from chaosity.topology.cpusets import (
     parse_cpu_list,
     parse_mask,
 )
+from chaosity.topology.configuration import configuration_name
 from chaosity.topology.discovery import discover, discover_with_xml, topology_xml
 from chaosity.topology.model import (
     Accelerator,

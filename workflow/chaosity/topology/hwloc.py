@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from lxml import etree
 
-from chaosity.topology.cpusets import CpuSet, parse_mask
+from chaosity.cpusets import CpuSet, parse_mask
 from chaosity.topology.model import Distances, MemoryAttribute
 
 IO_TYPES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})

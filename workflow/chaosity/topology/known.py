@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from chaosity.topology.cpusets import CpuSet, cpu_set
+from chaosity.cpusets import CpuSet, cpu_set
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
 from chaosity.topology.sysfs import SysfsNode, SysTree
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from chaosity.topology.cpusets import CpuSet
+from chaosity.cpusets import CpuSet
 
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE, UNKNOWN = (
     "same_node",

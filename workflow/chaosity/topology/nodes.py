@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaosity.topology.cpusets import CpuSet, cpu_set
+from chaosity.cpusets import CpuSet, cpu_set
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
 from chaosity.topology.known import KnownNode, in_cgroup
 from chaosity.topology.model import Node, Restrictions

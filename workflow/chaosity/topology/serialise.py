@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.topology import model
 from chaosity.topology.configuration import configuration_name
-from chaosity.topology.cpusets import format_cpu_list, parse_cpu_list
 
 _RESTRICTED = ("missing_cpus", "offline_cpus", "disallowed_cpus", "disallowed_nodes")
 _T = TypeVar("_T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from chaosity.topology.cpusets import CpuSet, cpu_set
+from chaosity.cpusets import CpuSet, cpu_set
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
 from chaosity.topology.model import Cache, Core, CoreKind, Counts, Die, L3Domain, Package
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaosity.topology.cpusets import CpuSet, parse_cpu_list, parse_mask
+from chaosity.cpusets import CpuSet, parse_cpu_list, parse_mask
 
 _KIB = 1024
 # Linux counts block devices in sectors of this size whatever the device's own (block/blk.h).

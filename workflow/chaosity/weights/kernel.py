@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from chaosity.cpusets import format_cpu_list
 from chaosity.place.shares import whole_numbers
-from chaosity.topology.cpusets import format_cpu_list
 
 SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
 GLOBAL_NOTE = (

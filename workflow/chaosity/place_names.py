@@ -1,0 +1,196 @@
+"""Names of places in a machine: makes and parses the names of initiators, targets and drive sets.
+
+| kind | names | place |
+|---|---|---|
+| `pu`, `core`, `l3`, `node`, `package` | `pu17`, `core3`, `l3_4`, `node3`, `package1` | a group |
+| `core_kind` | `efficiency_cores`, `performance_cores`, `kind0` | all cores of one kind |
+| `machine` | `machine` | all processing units |
+| `nodes` | `nodes0-3` | several nodes |
+| `threads`, `packed`, `spread` | `node0_threads4`, `package0_packed6` | some cores of a group |
+| `others` | `node0_node1_without_pu5`, `machine_without_node0` | groups, less these cores |
+| `drive`, `disk`, `gpu` | `drive-0000-41-00-0`, `disk-sdb`, `gpu-0000-06-00-0` | a device |
+| `file`, `opencl` | `file0`, `opencl0` | a file in place of a drive; an OpenCL device |
+| `node_drives`, `package_drives` | `node3drives`, `node3drives2` | all its drives; the first two |
+| `unknown_drives` | `unknowndrives`, `unknowndrives2` | drives whose node is unknown |
+| `nodes_drives`, `all_drives` | `nodes0-1drives`, `alldrives` | drives of these nodes; all drives |
+
+No other module has a pattern for these names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, get_args
+
+from chaosity.cpusets import cpu_set, format_cpu_list, parse_cpu_list
+
+GroupKind = Literal["pu", "core", "l3", "node", "package", "core_kind", "machine"]
+InitiatorKind = Literal[GroupKind, "nodes", "threads", "packed", "spread", "others"]
+DeviceKind = Literal["drive", "disk", "gpu", "file", "opencl"]
+DriveSetKind = Literal[
+    "node_drives", "package_drives", "unknown_drives", "nodes_drives", "all_drives"
+]
+PlaceKind = Literal[InitiatorKind, DeviceKind, DriveSetKind]
+
+# The limits keep a serial number from passing as the index of a place.
+_FIELDS = {
+    "index": r"(?P<index>\d{1,6})",
+    "indices": r"(?P<indices>\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*)",
+    "count": r"(?P<count>\d{1,6})",
+    "word": r"(?P<word>efficiency|performance)",
+    "address": r"(?P<address>[^\s+=]+)",
+    "groups": r"(?P<groups>[a-z0-9_]+?)",
+    "without": r"(?P<without>\w[\w,-]*)",
+}
+# The forms of each kind. A name is written in the first form whose fields are all known.
+_FORMS: tuple[tuple[PlaceKind, str], ...] = (
+    ("pu", "pu{index}"),
+    ("core", "core{index}"),
+    ("l3", "l3_{index}"),
+    ("node", "node{index}"),
+    ("package", "package{index}"),
+    ("core_kind", "{word}_cores"),
+    ("core_kind", "kind{index}"),
+    ("machine", "machine"),
+    ("nodes", "nodes{indices}"),
+    ("nodes", "node{indices}"),
+    ("threads", "{groups}_threads{count}"),
+    ("packed", "{groups}_packed{count}"),
+    ("spread", "{groups}_spread{count}"),
+    ("others", "{groups}_without_{without}"),
+    ("drive", "drive-{address}"),
+    ("drive", "drive{index}"),
+    ("disk", "disk-{address}"),
+    ("gpu", "gpu-{address}"),
+    ("gpu", "gpu{index}"),
+    ("file", "file{index}"),
+    ("opencl", "opencl{index}"),
+    ("node_drives", "node{index}drives{count}"),
+    ("node_drives", "node{index}drives"),
+    ("package_drives", "package{index}drives{count}"),
+    ("package_drives", "package{index}drives"),
+    ("unknown_drives", "unknowndrives{count}"),
+    ("unknown_drives", "unknowndrives"),
+    ("nodes_drives", "nodes{indices}drives"),
+    ("nodes_drives", "node{indices}drives"),
+    ("all_drives", "alldrives"),
+)
+_PATTERNS = [(kind, re.compile(form.format_map(_FIELDS), re.ASCII)) for kind, form in _FORMS]
+_GROUP = r"(?:(?:pu|core|l3_|node|package|kind)\d{1,6}|(?:efficiency|performance)_cores|machine)"
+_GROUPS = re.compile(f"{_GROUP}(?:_{_GROUP})*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class PlaceName:
+    """The parts of a place's name; `str()` gives the name.
+
+    Attributes:
+        kind: which form the name has, see the table at the top of this module.
+        indices: the index of the place; the nodes of a set of nodes.
+        count: number of threads (`threads`, `packed`, `spread`) or of drives; None for all drives.
+        word: `efficiency` or `performance`, of a core kind.
+        address: slot, serial number or path of a device, as in `drive-0000-41-00-0`. A device of
+            anonymous data has an index instead: `drive1`.
+        groups: the groups that `threads`, `packed`, `spread` and `others` are a part of.
+        without: the initiator whose cores are missing from `others`.
+    """
+
+    kind: PlaceKind
+    indices: tuple[int, ...] = ()
+    count: int | None = None
+    word: str | None = None
+    address: str | None = None
+    groups: tuple[PlaceName, ...] = ()
+    without: PlaceName | None = None
+
+    def __str__(self) -> str:
+        fields = {
+            "index": self.indices[0] if len(self.indices) == 1 else None,
+            "indices": format_cpu_list(self.indices) or None,
+            "count": self.count,
+            "word": self.word,
+            "address": self.address,
+            "groups": "_".join(map(str, self.groups)) or None,
+            "without": self.without,
+        }
+        known = {name: value for name, value in fields.items() if value is not None}
+        for kind, form in _FORMS:
+            if kind == self.kind and set(re.findall(r"{(\w+)}", form)) <= set(known):
+                return form.format_map(known)
+        raise ValueError(f"{self!r} has no name: a part is missing")
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes in a name such as `node3`, `nodes0-3`, `node3drives2` or `nodes0-1drives`."""
+        named = self.kind in ("node", "nodes", "node_drives", "nodes_drives")
+        return self.indices if named else ()
+
+    @property
+    def is_drive_set(self) -> bool:
+        """Whether the name means a set of drives, such as `node3drives` or `alldrives`."""
+        return self.kind.endswith("_drives")
+
+    @property
+    def is_identifying(self) -> bool:
+        """Whether the name may hold a slot, serial number or path and so identify the host.
+
+        Such a name never leaves the site in anonymous data.
+        """
+        return self.kind in ("drive", "disk", "gpu")
+
+
+@lru_cache(maxsize=1 << 16)
+def parse_place_name(text: str) -> PlaceName | None:
+    """Returns the parts of a place's name, or None for any other text."""
+    for kind, pattern in _PATTERNS:
+        if match := pattern.fullmatch(text):
+            found = match.groupdict()
+            try:
+                indices = parse_cpu_list(found.get("indices", found.get("index", "")))
+            except ValueError:  # a range that runs backwards
+                return None
+            groups = parse_groups(found.get("groups", ""))
+            without = parse_place_name(found.get("without", ""))
+            if without and without.kind not in get_args(InitiatorKind):
+                return None
+            if ("groups" in found and not groups) or ("without" in found and not without):
+                continue
+            count = int(found["count"]) if "count" in found else None
+            word, address = found.get("word"), found.get("address")
+            return PlaceName(kind, indices, count, word, address, groups, without)
+    return None
+
+
+def parse_groups(text: str) -> tuple[PlaceName, ...]:
+    """The groups of a joined name such as `node0_node1`; empty where it has any other part."""
+    names = re.findall(_GROUP, text) if _GROUPS.fullmatch(text) else []
+    return tuple(name for name in map(parse_place_name, names) if name)
+
+
+def pu_name(index: int) -> str:
+    """The name of a processing unit: `pu17`."""
+    return str(PlaceName("pu", (index,)))
+
+
+def node_name(index: int) -> str:
+    """The name of a node: `node3`."""
+    return str(PlaceName("node", (index,)))
+
+
+def nodes_name(indices: Iterable[int]) -> str:
+    """The name of one node or of several: `node3`, `nodes0-3`."""
+    nodes = cpu_set(indices)
+    return str(PlaceName("node" if len(nodes) == 1 else "nodes", nodes))
+
+
+def package_name(index: int) -> str:
+    """The name of a package: `package1`."""
+    return str(PlaceName("package", (index,)))
+
+
+def path_name(initiator: str, target: str) -> str:
+    """The name of the path from an initiator to a target: `node0->node3`."""
+    return f"{initiator}->{target}"
