@@ -33,7 +33,7 @@ else:
             [f"{CAMPAIGN.folder(host)}/exports/notes.txt" for host in CAMPAIGN.hosts],
             # For a single host in a single configuration the report is all there is to see.
             [f"{RESULTS}/index.html"]
-            if several_places(Path(RESULTS), map(CAMPAIGN.folder, CAMPAIGN.hosts))
+            if several_configurations(Path(RESULTS), map(CAMPAIGN.folder, CAMPAIGN.hosts))
             else [],
             # The records stand here too, so that a lost one is noticed though the report is there.
             [CAMPAIGN.records(host) for host in CAMPAIGN.hosts],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chaosity.store import Matrix
+from chaosity.store import NodeMatrix
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 Pair = tuple[int, int]
@@ -166,7 +166,7 @@ def measure(
     noise: float = 0.02,
     metric: str = BANDWIDTH,
     local: float = 40e9,
-) -> Matrix:
+) -> NodeMatrix:
     """A matrix with n replicates, each a block that drifts as a whole.
 
     Latency is taken to be inverse to bandwidth, from 100 ns locally.
@@ -185,4 +185,4 @@ def measure(
             samples[i, j] = tuple(float(value) for value in values)
             blocks[i, j] = tuple(range(1, n + 1))
     nodes = tuple(range(layout.nodes))
-    return Matrix(metric, nodes, nodes, samples, blocks, "synthetic")
+    return NodeMatrix(metric, nodes, nodes, samples, blocks, "synthetic")

@@ -26,7 +26,7 @@ from chaosity.topology import format_cpu_list
 
 if TYPE_CHECKING:
     from chaosity.export import Host
-    from chaosity.store import Matrix
+    from chaosity.store import NodeMatrix
 
 FILE = "weights.json"
 
@@ -77,7 +77,7 @@ class KeptWeights:
         if known:
             rewrite(self.path, json.dumps({"weights": known}, indent=1, sort_keys=True) + "\n")
 
-    def _matrix(self, name: str, workers: Sequence[int]) -> Matrix | None:
+    def _matrix(self, name: str, workers: Sequence[int]) -> NodeMatrix | None:
         if self._measured is None:
             return None
         if name == CONTENDED:
@@ -97,19 +97,19 @@ class KeptWeights:
             return None
 
     @cached_property
-    def _alone(self) -> Matrix | None:
+    def _alone(self) -> NodeMatrix | None:
         """The matrix that also the exports take: triad where several kernels say as much.
 
         It reads and writes, as programs do; and other kernels are measured on local memory alone.
         """
         from chaosity.export import node_cells
-        from chaosity.store.matrices import BANDWIDTH
+        from chaosity.store.node_matrix import BANDWIDTH
 
         found = node_cells(self._measured, BANDWIDTH) if self._measured else None
         return replace(found.matrix, source=found.words) if found else None
 
 
-def weights_of(matrix: Matrix | None, workers: Sequence[int]) -> dict[int, float] | None:
+def weights_of(matrix: NodeMatrix | None, workers: Sequence[int]) -> dict[int, float] | None:
     """Canonical weights, or None where a path of the workers was not measured."""
     if matrix is None:
         return None

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from chaosity.campaign import Campaign, checked_or_exit
 from chaosity.cluster import Cluster
-from chaosity.store import tables_beside
+from chaosity.store import other_configuration_tables
 
 # Discovery belongs to the process that a person started; jobs that run elsewhere (Slurm) read what
 # it wrote down.
@@ -79,4 +79,4 @@ def records_of(wildcards):
 
 def beside_of(wildcards):
     """Tables of a host's other configurations, as far as they were measured."""
-    return tables_beside(Path(RESULTS), wildcards.host, wildcards.configuration)
+    return other_configuration_tables(Path(RESULTS), wildcards.host, wildcards.configuration)

@@ -1,11 +1,11 @@
 # What a person looks at: the topology as hwloc draws it, figures, the report, all hosts on a page.
 from chaosity.store import (
-    changed_at,
-    left_out_hosts,
-    read_left_out,
-    several_places,
-    summaries,
-    tables_beside,
+    modification_times,
+    skipped_hosts,
+    read_skipped_host,
+    several_configurations,
+    summary_files,
+    other_configuration_tables,
 )
 
 
@@ -40,8 +40,8 @@ rule report:
         # then measure what is missing there, on a host that is in another configuration now.
         beside=lambda wildcards: [f"--beside={table}" for table in beside_of(wildcards)],
         # Asks for a new report when one of these changes.
-        beside_changed=lambda wildcards: changed_at(beside_of(wildcards)),
-        left_out=lambda wildcards: str(read_left_out(Path(RESULTS) / wildcards.host)),
+        beside_changed=lambda wildcards: modification_times(beside_of(wildcards)),
+        left_out=lambda wildcards: str(read_skipped_host(Path(RESULTS) / wildcards.host)),
     shell:
         "chaosity report {input.plan:q} --table {input.table:q} --history {input.history:q}"
         " --findings {input.findings:q} --drawing {input.drawing:q} {params.beside:q} --output {output.html:q}"
@@ -58,12 +58,12 @@ rule overview:
     params:
         # Hosts and configurations that this run is not about; no inputs, as above.
         others=lambda wildcards, input: [
-            str(path) for path in summaries(Path(RESULTS)) if str(path) not in input
+            str(path) for path in summary_files(Path(RESULTS)) if str(path) not in input
         ],
-        others_changed=lambda wildcards, input: changed_at(
-            path for path in summaries(Path(RESULTS)) if str(path) not in input
+        others_changed=lambda wildcards, input: modification_times(
+            path for path in summary_files(Path(RESULTS)) if str(path) not in input
         ),
-        left_out=[str(one) for one in left_out_hosts(Path(RESULTS))],
+        left_out=[str(one) for one in skipped_hosts(Path(RESULTS))],
     shell:
         "chaosity overview {input:q} {params.others:q} --output {output:q} > {log:q} 2>&1"
 
@@ -76,9 +76,9 @@ onerror:
         plan = f"{CAMPAIGN.folder(host)}/plan.json"
         html = f"{CAMPAIGN.folder(host)}/report.html"
         terminal = f"{CAMPAIGN.folder(host)}/summary.txt"
-        others = tables_beside(Path(RESULTS), host, CAMPAIGN.folder(host).name)
+        others = other_configuration_tables(Path(RESULTS), host, CAMPAIGN.folder(host).name)
         beside = [f"--beside={table}" for table in others]
         shell("chaosity report {plan:q} {beside:q} --output {html:q} | tee {terminal:q} >&2")
-    if several_places(Path(RESULTS), map(CAMPAIGN.folder, CAMPAIGN.hosts)):
-        found = summaries(Path(RESULTS))
+    if several_configurations(Path(RESULTS), map(CAMPAIGN.folder, CAMPAIGN.hosts)):
+        found = summary_files(Path(RESULTS))
         shell("chaosity overview {found:q} --output {RESULTS:q}/index.html >&2")

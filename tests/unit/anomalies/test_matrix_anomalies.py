@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import faulty
 from chaosity.anomalies import KINDS, analyse_matrix
-from chaosity.store import Matrix, read_matrix
+from chaosity.store import NodeMatrix, read_matrix
 from faulty import BANDWIDTH, LATENCY, measure
 
 REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]
@@ -214,7 +214,7 @@ def test_equal_replicates_are_no_infinite_confidence():
     rows[1, 1] = 32e9
     samples = {(i, j): (float(rows[i, j]),) * 3 for i in range(4) for j in range(4)}
     (one,) = analyse_matrix(
-        Matrix(BANDWIDTH, (0, 1, 2, 3), (0, 1, 2, 3), samples, {}, "x")
+        NodeMatrix(BANDWIDTH, (0, 1, 2, 3), (0, 1, 2, 3), samples, {}, "x")
     ).anomalies
     assert one.confidence == 0.9999
     assert one.loss_percent == pytest.approx(20.0)
@@ -255,7 +255,9 @@ def key(found, of=lambda node: node):
 def test_the_unit_does_not_matter(fault, seed, factor):
     measured = measure(faulty.two_packages(2), rng(seed), fault)
     samples = {pair: tuple(factor * v for v in values) for pair, values in measured.samples.items()}
-    scaled = Matrix(BANDWIDTH, measured.initiators, measured.targets, samples, measured.blocks, "x")
+    scaled = NodeMatrix(
+        BANDWIDTH, measured.initiators, measured.targets, samples, measured.blocks, "x"
+    )
     assert key(analyse_matrix(scaled)) == key(analyse_matrix(measured))
 
 
@@ -267,7 +269,7 @@ def test_nodes_may_have_any_ascending_numbers(fault, seed):
     samples = {(other[i], other[j]): v for (i, j), v in measured.samples.items()}
     blocks = {(other[i], other[j]): v for (i, j), v in measured.blocks.items()}
     nodes = tuple(other.values())
-    renamed = analyse_matrix(Matrix(BANDWIDTH, nodes, nodes, samples, blocks, "x"))
+    renamed = analyse_matrix(NodeMatrix(BANDWIDTH, nodes, nodes, samples, blocks, "x"))
     assert key(renamed) == key(analyse_matrix(measured), other.__getitem__)
 
 
@@ -278,7 +280,7 @@ def test_nodes_that_are_alike_may_change_numbers(seed, order, slow):
     measured = measure(layout, rng(seed), faulty.slow_memory(layout, slow, 0.25))
     samples = {(order[i], order[j]): v for (i, j), v in measured.samples.items()}
     blocks = {(order[i], order[j]): v for (i, j), v in measured.blocks.items()}
-    renamed = Matrix(BANDWIDTH, measured.initiators, measured.targets, samples, blocks, "x")
+    renamed = NodeMatrix(BANDWIDTH, measured.initiators, measured.targets, samples, blocks, "x")
     found = key(analyse_matrix(measured), order.__getitem__)
     assert found
     assert key(analyse_matrix(renamed)) == found
@@ -288,7 +290,9 @@ def test_nodes_that_are_alike_may_change_numbers(seed, order, slow):
 @given(faults, seeds, st.permutations(range(4)), st.permutations(range(4)))
 def test_the_order_of_rows_and_columns_does_not_matter(fault, seed, rows, columns):
     measured = measure(faulty.two_packages(2), rng(seed), fault)
-    turned = Matrix(BANDWIDTH, tuple(rows), tuple(columns), measured.samples, measured.blocks, "x")
+    turned = NodeMatrix(
+        BANDWIDTH, tuple(rows), tuple(columns), measured.samples, measured.blocks, "x"
+    )
     assert key(analyse_matrix(turned)) == key(analyse_matrix(measured))
 
 

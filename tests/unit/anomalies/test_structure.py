@@ -7,7 +7,7 @@ import pytest
 
 import faulty
 from chaosity.anomalies import analyse_matrix
-from chaosity.store import Matrix
+from chaosity.store import NodeMatrix
 from faulty import BANDWIDTH, LATENCY
 
 PACKAGES = ("local", "same package", "other package")
@@ -44,14 +44,14 @@ def matrix(rows, initiators=None, targets=None, metric=BANDWIDTH):
         for j, sink in enumerate(targets)
         if not np.isnan(table[i, j])
     }
-    return Matrix(metric, initiators, targets, samples, {}, "synthetic")
+    return NodeMatrix(metric, initiators, targets, samples, {}, "synthetic")
 
 
 def renumbered(found, numbers):
     """The same machine with other node numbers."""
     samples = {(numbers[i], numbers[j]): values for (i, j), values in found.samples.items()}
     blocks = {(numbers[i], numbers[j]): values for (i, j), values in found.blocks.items()}
-    return Matrix(found.metric, numbers, numbers, samples, blocks, found.source)
+    return NodeMatrix(found.metric, numbers, numbers, samples, blocks, found.source)
 
 
 def test_every_layout_has_an_expectation():

@@ -16,7 +16,7 @@ from chaosity.design.elements import Elements
 from chaosity.design.expand import Expansion
 from chaosity.design.relative import with_references
 from chaosity.figures import draw
-from chaosity.store.tidy import COLUMNS, Outcome, rows_of_outcome, rows_of_ratios
+from chaosity.store.tidy_table import COLUMNS, Outcome, rows_of_outcome, rows_of_ratios
 from chaosity.topology import discover
 from chaosity.weights import contended_matrix
 

@@ -16,7 +16,7 @@ from chaosity.errors import UserError
 from chaosity.figures import draw
 from chaosity.report import summary_of, write_overview
 from chaosity.report.fleets import Place, fleets, processor_of
-from chaosity.store import LeftOut, write_table
+from chaosity.store import SkippedHost, write_table
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_broken_summary_is_said(tmp_path):
 
 
 def test_the_report_of_a_host_that_was_left_out_says_so(tmp_path, figures):
-    away = LeftOut("lab", "2026-11-21T09:15:00.000Z", "no route to <host>.")
+    away = SkippedHost("lab", "2026-11-21T09:15:00.000Z", "no route to <host>.")
     _, html = write(tmp_path, synthetic.small(), figures, left_out=away)
     assert "2026-11-21 09:15 UTC: no route to &lt;host&gt;." in html
     assert "The last run left this host out" in html

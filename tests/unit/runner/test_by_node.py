@@ -13,7 +13,7 @@ from chaosity import records
 from chaosity.runner import progress, values, verify
 from chaosity.runner.extract import ExtractionError
 from chaosity.runner.run import run
-from chaosity.store.tidy import Outcome, rows_of_outcome
+from chaosity.store.tidy_table import Outcome, rows_of_outcome
 
 SPEC = {"event": "sample", "begin": "begin_ns", "end": "end_ns", "amount": "bytes",
         "time_scale": 1e-9}  # fmt: skip

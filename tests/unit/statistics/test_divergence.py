@@ -8,11 +8,11 @@ import synthetic
 import synthetic_latency
 
 from chaosity.statistics import (
-    asked,
-    cost_of_company,
+    corun_slowdown,
     divergence,
     less_is_better,
     load_counts,
+    load_parameters,
     plain,
     summarise,
 )
@@ -126,7 +126,7 @@ def test_each_of_them_is_a_cell(tidy):
 
 
 def test_company_is_compared_with_the_same_core_and_size_alone(tidy):
-    cost = cost_of_company(tidy[tidy["experiment"] == "latency_by_size"])
+    cost = corun_slowdown(tidy[tidy["experiment"] == "latency_by_size"])
     largest = cost[cost["point"] == f"together+{2**30}"].set_index("initiator")["median"]
     assert largest.to_dict() == pytest.approx(
         {"pu0": 1.5, "pu2": 1.01, "pu4": 1.5, "pu6": 1.01}, rel=0.08
@@ -136,9 +136,9 @@ def test_company_is_compared_with_the_same_core_and_size_alone(tidy):
 
 
 def test_what_was_asked_of_a_load(tidy):
-    texts = asked(tidy[tidy["load"] == "load"])
+    texts = load_parameters(tidy[tidy["load"] == "load"])
     assert '{"share": 100}' in set(texts)
-    assert set(asked(tidy.drop(columns="levels"))) == {"{}"}
+    assert set(load_parameters(tidy.drop(columns="levels"))) == {"{}"}
 
 
 def test_times_are_better_when_they_are_short():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import synthetic
 
-from chaosity.statistics import block_ratio, cells_differ, cost_of_company, paired_ratios
+from chaosity.statistics import block_ratio, cells_differ, corun_slowdown, paired_ratios
 
 
 def rows(values, point="p", **columns):
@@ -56,7 +56,7 @@ def test_pairs_by_hand():
 
 def test_a_load_in_company_is_compared_with_the_same_load_alone():
     machine = synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, noise=0.0)
-    found = cost_of_company(machine.tidy())
+    found = corun_slowdown(machine.tidy())
     memory = found[found["load"] == "memory"].set_index("point")["median"]
     # Two drives of 6.9 GB/s take 90 % of that from the 41.2 GB/s of their own node.
     assert memory["memory=node1+node1+triad.storage=node1+node1drives2"] == pytest.approx(
@@ -67,8 +67,8 @@ def test_a_load_in_company_is_compared_with_the_same_load_alone():
 
 
 def test_without_company_there_is_no_cost():
-    assert cost_of_company(rows([1.0], benchmark="b", kernel=None)).empty
-    assert cost_of_company(synthetic.small().tidy().iloc[:0]).empty
+    assert corun_slowdown(rows([1.0], benchmark="b", kernel=None)).empty
+    assert corun_slowdown(synthetic.small().tidy().iloc[:0]).empty
 
 
 def test_whether_cells_differ_is_told_from_their_noise():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.statistics import estimate, mark_outliers, summarise
-from chaosity.store.tidy import COLUMNS
+from chaosity.store.tidy_table import COLUMNS
 
 POSITIVE = st.floats(min_value=1e-3, max_value=1e12)
 

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from chaosity.store import left_out_hosts, read_left_out, several_places, summaries, tables_beside
+from chaosity.store import (
+    other_configuration_tables,
+    read_skipped_host,
+    several_configurations,
+    skipped_hosts,
+    summary_files,
+)
 
 
 def touch(path):
@@ -16,30 +22,32 @@ def test_other_configurations_are_those_that_were_measured(tmp_path):
     for name in ("h/nps4", "h/nps1", "g/nps2"):
         touch(tmp_path / name / "measurements.parquet")
     touch(tmp_path / "h/nps8/plan.json")
-    assert [path.parent.name for path in tables_beside(tmp_path, "h", "nps4")] == ["nps1"]
-    assert tables_beside(tmp_path, "new", "nps1") == []
+    assert [path.parent.name for path in other_configuration_tables(tmp_path, "h", "nps4")] == [
+        "nps1"
+    ]
+    assert other_configuration_tables(tmp_path, "new", "nps1") == []
 
 
 def test_there_are_several_with_another_host_configuration_or_one_left_out(tmp_path):
     own = tmp_path / "h/nps4"
-    assert not several_places(tmp_path, [own])
+    assert not several_configurations(tmp_path, [own])
     touch(own / "summary.json")
-    assert not several_places(tmp_path, [own])
-    assert several_places(tmp_path, [own, tmp_path / "g/nps1"])
-    assert several_places(tmp_path, [tmp_path / "h/nps1"])
+    assert not several_configurations(tmp_path, [own])
+    assert several_configurations(tmp_path, [own, tmp_path / "g/nps1"])
+    assert several_configurations(tmp_path, [tmp_path / "h/nps1"])
     touch(tmp_path / "h/left_out.json")
-    assert not several_places(tmp_path, [own])  # it is the same host
+    assert not several_configurations(tmp_path, [own])  # it is the same host
     touch(tmp_path / "away/left_out.json")
-    assert several_places(tmp_path, [own])
-    assert summaries(tmp_path) == [own / "summary.json"]
+    assert several_configurations(tmp_path, [own])
+    assert summary_files(tmp_path) == [own / "summary.json"]
 
 
 def test_who_was_left_out_and_why(tmp_path):
     (tmp_path / "h").mkdir()
-    assert read_left_out(tmp_path / "h") is None
+    assert read_skipped_host(tmp_path / "h") is None
     entry = {"host": "h", "at": "2026-11-21T09:15:00.000Z", "reason": "no route to host"}
     (tmp_path / "h/left_out.json").write_text(json.dumps(entry))
-    [found] = left_out_hosts(tmp_path)
+    [found] = skipped_hosts(tmp_path)
     assert (found.host, found.minute, found.reason) == (
         "h", "2026-11-21 09:15 UTC", "no route to host",
     )  # fmt: skip
@@ -49,4 +57,4 @@ def test_who_was_left_out_and_why(tmp_path):
 def test_a_broken_file_still_says_that_the_host_was_left_out(tmp_path, text):
     (tmp_path / "h").mkdir()
     (tmp_path / "h/left_out.json").write_text(text)
-    assert "cannot be read" in read_left_out(tmp_path / "h").reason
+    assert "cannot be read" in read_skipped_host(tmp_path / "h").reason

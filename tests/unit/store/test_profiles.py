@@ -16,11 +16,11 @@ from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.store import COLUMNS, bundles, read_table, write_table
-from chaosity.store.anonymous import public_topology
-from chaosity.store.bundles import import_bundle, publish, read_bundle
-from chaosity.store.collecting import collect
-from chaosity.store.profiles import TABLES, find_profiles, is_database, table_of
+from chaosity.store import COLUMNS, profile_bundles, read_table, write_table
+from chaosity.store.anonymisation import public_topology
+from chaosity.store.profile_building import collect
+from chaosity.store.profile_bundles import import_bundle, publish, read_bundle
+from chaosity.store.profile_database import TABLES, find_profiles, is_database, table_of
 
 HOST = "db-prod-17.acme.example"
 SERIAL = "S6XPNX0T412345"
@@ -394,7 +394,7 @@ def test_a_part_that_was_changed_is_refused(bundle, tmp_path):
 
 
 def test_a_part_that_is_too_large_is_refused(bundle, tmp_path, monkeypatch):
-    monkeypatch.setattr(bundles, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(profile_bundles, "_MOST_BYTES", 1000)
     refused(bundle, tmp_path, "larger than")
 
 

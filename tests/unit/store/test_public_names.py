@@ -12,9 +12,9 @@ import pytest
 from chaosity.config import EXPERIMENTS, known_names, read_config
 from chaosity.design import Host, plan_host
 from chaosity.store import COLUMNS
-from chaosity.store.anonymous import anonymous
-from chaosity.store.profiles import COMPONENT_COLUMNS, PROFILE_COLUMNS, Parts, frame
-from chaosity.store.tidy import Outcome, rows_of_outcome
+from chaosity.store.anonymisation import anonymous
+from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS, Parts, frame
+from chaosity.store.tidy_table import Outcome, rows_of_outcome
 from chaosity.topology import CoreKind, OpenclDevice, discover
 
 SERVER = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 from chaosity.cli import chaosity
 from chaosity.compare import compare, odd_one_out
 from chaosity.errors import UserError
-from chaosity.statistics import cost_of_company
+from chaosity.statistics import corun_slowdown
 from chaosity.store import read_published
-from chaosity.store.published import prefixed
+from chaosity.store.published_data import prefixed
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_cpu_and_gpu_lose_what_the_paper_says(published, tmp_path):
     assert "8P+2E loses 56 % beside 16GPU" in output
     assert "16GPU loses 33 % beside 8P:" in output
     assert "16GPU loses 35 % beside 8P+2E" in output
-    costs = cost_of_company(read_published(file, "table_1", "m1pro"))
+    costs = corun_slowdown(read_published(file, "table_1", "m1pro"))
     kept = dict(zip(zip(costs["load"], costs["point"], strict=True), costs["median"], strict=True))
     assert kept[("gpu", "16GPU with 8P")] == pytest.approx(118.9 / 176.3)
     assert all(0.32 < 1 - share < 0.35 for (load, _), share in kept.items() if load == "gpu")

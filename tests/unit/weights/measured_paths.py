@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from chaosity.store.matrices import BANDWIDTH
-from chaosity.store.tidy import COLUMNS
+from chaosity.store.node_matrix import BANDWIDTH
+from chaosity.store.tidy_table import COLUMNS
 from chaosity.weights.contended import PATH_BANDWIDTH
 
 NODES = range(8)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.store import Matrix, read_matrix, read_published
+from chaosity.store import NodeMatrix, read_matrix, read_published
 from chaosity.weights import (
     advise,
     canonical_weights,
@@ -34,10 +34,10 @@ PLACEMENTS = PUBLISHED / "nes_penguin_stream_16t_placement_long.csv"
 published = pytest.mark.skipif(not PENGUIN.exists(), reason="../shared is not here")
 
 
-def matrix(rows: list[list[float | None]], metric: str = BANDWIDTH) -> Matrix:
+def matrix(rows: list[list[float | None]], metric: str = BANDWIDTH) -> NodeMatrix:
     """A matrix in GB/s whose initiators and targets are numbered from 0."""
     cells = {(i, j): v for i, row in enumerate(rows) for j, v in enumerate(row)}
-    return Matrix(
+    return NodeMatrix(
         metric=metric,
         initiators=tuple(range(len(rows))),
         targets=tuple(range(len(rows[0]))),

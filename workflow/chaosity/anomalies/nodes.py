@@ -15,14 +15,14 @@ from chaosity.anomalies.layout import table_anomalies
 from chaosity.anomalies.model import Anomaly, CellClass, Findings
 from chaosity.anomalies.pairs import asymmetries, remote_better
 from chaosity.anomalies.structure import NONE, Packages, Structure, learn
-from chaosity.store import Matrix
+from chaosity.store import NodeMatrix
 
 # So many cells are named in a note.
 _MOST_NAMED = 8
 
 
 def analyse_matrix(
-    matrix: Matrix,
+    matrix: NodeMatrix,
     packages: Packages | None = None,
     distances: Mapping[tuple[int, int], float] | None = None,
     looks: int = 1,

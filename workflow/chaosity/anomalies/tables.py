@@ -16,7 +16,7 @@ from chaosity.anomalies.cells import Cells, cells_of, loss_percent
 from chaosity.anomalies.departures import Departure, Group, detectable, numbers, scatter
 from chaosity.anomalies.model import Anomaly
 from chaosity.anomalies.structure import centres
-from chaosity.store.matrices import SLICE
+from chaosity.store.node_matrix import SLICE
 
 # One sibling could as well be the one that is wrong.
 FEWEST_SIBLINGS = 2

@@ -20,7 +20,7 @@ from chaosity.anomalies import (
 )
 from chaosity.components import read_components
 from chaosity.errors import UserError
-from chaosity.store import Matrix, read_distances, read_matrix, read_table
+from chaosity.store import NodeMatrix, read_distances, read_matrix, read_table
 from chaosity.topology import parse_cpu_list
 from chaosity.units import quantity
 
@@ -102,7 +102,7 @@ def of_results(path: Path) -> Findings:
     )
 
 
-def parse_packages(text: str, matrix: Matrix) -> Packages:
+def parse_packages(text: str, matrix: NodeMatrix) -> Packages:
     """Nodes of each package: "0,1;2,3", or ranges as "0-3;4-7".
 
     Raises:
@@ -135,7 +135,7 @@ def parse_packages(text: str, matrix: Matrix) -> Packages:
     return tuple(found)
 
 
-def _distances(path: Path, matrix: Matrix) -> dict[tuple[int, int], float]:
+def _distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int], float]:
     """The table, which has to have the matrix' nodes.
 
     Raises:

@@ -15,8 +15,8 @@ from rich.table import Table
 from chaosity.errors import UserError
 from chaosity.figures.residual_plots import write_residuals
 from chaosity.statistics.anova import TRANSFORMS, Analysis, analyse
+from chaosity.statistics.anova_terms import p_text, percent_text
 from chaosity.statistics.contrasts import Interval
-from chaosity.statistics.terms import p_text, percent_text
 
 
 @click.command()

@@ -15,7 +15,7 @@ from chaosity.place.__main__ import parser, request
 from chaosity.place.kinds import CONTENDED
 from chaosity.place.session import run
 from chaosity.place.shares import shares_text
-from chaosity.store import Matrix, read_matrix
+from chaosity.store import NodeMatrix, read_matrix
 from chaosity.topology import format_cpu_list
 from chaosity.weights import canonical_weights, contended_matrix
 
@@ -58,7 +58,7 @@ def shares(given: argparse.Namespace) -> dict[int, float]:
     return canonical_weights(bandwidths(given.matrix, given.unit, workers, contended), workers)
 
 
-def bandwidths(path: Path, unit: str | None, workers: list[int], contended: bool) -> Matrix:
+def bandwidths(path: Path, unit: str | None, workers: list[int], contended: bool) -> NodeMatrix:
     """The matrix in a CSV file, or that of a folder of results.
 
     Args:

@@ -14,11 +14,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from chaosity.errors import UserError
-from chaosity.store.bundles import import_bundle
-from chaosity.store.bundles import publish as publish_bundle
-from chaosity.store.collecting import collect
-from chaosity.store.matrices import BANDWIDTH
-from chaosity.store.profiles import IMPORTED, find_profiles
+from chaosity.store.node_matrix import BANDWIDTH
+from chaosity.store.profile_building import collect
+from chaosity.store.profile_bundles import import_bundle
+from chaosity.store.profile_bundles import publish as publish_bundle
+from chaosity.store.profile_database import IMPORTED, find_profiles
 from chaosity.units import binary_bytes, count, quantity
 
 FILE = click.Path(dir_okay=False, path_type=Path)

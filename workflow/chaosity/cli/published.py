@@ -10,7 +10,7 @@ import pandas as pd
 
 from chaosity.config import EXPERIMENTS, PUBLISHED, known_names, load_experiment
 from chaosity.figures import draw
-from chaosity.statistics import LOAD, cost_of_company, less_is_better, summarise
+from chaosity.statistics import LOAD, corun_slowdown, less_is_better, summarise
 from chaosity.store import read_published, write_table
 from chaosity.units import count, percent, quantity
 
@@ -46,7 +46,7 @@ def published(file: Path, form: str, host: str, unit: str | None, output: Path) 
 
 def losses(table: pd.DataFrame) -> Iterator[str]:
     """What each load loses beside others, a sentence each."""
-    costs = cost_of_company(table)
+    costs = corun_slowdown(table)
     cells = summarise(table).set_index(["point", *LOAD])["median"]
     for _, cost in costs.iterrows():
         own = table[table["point"] == cost["point"]]

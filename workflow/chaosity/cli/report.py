@@ -26,11 +26,11 @@ from chaosity.report import (
 from chaosity.store import (
     HISTORY_COLUMNS,
     history,
-    left_out_hosts,
-    read_left_out,
+    other_configuration_tables,
+    read_skipped_host,
     read_table,
-    summaries,
-    tables_beside,
+    skipped_hosts,
+    summary_files,
     tidy,
 )
 
@@ -119,7 +119,7 @@ def write_report(
         if former
         else history(folder / "points", folder, folder / "components"),
         states=read_history(folder / "components"),
-        left_out=read_left_out(folder.parent),
+        left_out=read_skipped_host(folder.parent),
     )
     summary = summary_of(context, measured)
     text = json.dumps(summary.to_json(), indent=1, ensure_ascii=False) + "\n"
@@ -186,7 +186,7 @@ def reports(results: Path, anew: tuple[str, ...]) -> None:
     Hosts that the last run left out are told last but for the overview, and the exit status is 1.
     The earlier reports of such a host are made again, so that they say so too.
     """
-    away = [one for one in left_out_hosts(results) if not anew or one.host in anew]
+    away = [one for one in skipped_hosts(results) if not anew or one.host in anew]
     for path in sorted(results.glob("*/host.json")):
         host = path.parent
         if anew and host.name not in anew:
@@ -202,7 +202,7 @@ def reports(results: Path, anew: tuple[str, ...]) -> None:
         click.echo(f"left out: {one.host}, {one.minute}: {one.reason}")
     page = results / "index.html"
     if page.exists():
-        write_overview(summaries(results), page)
+        write_overview(summary_files(results), page)
         click.echo(str(page.absolute()))
     if away:
         sys.exit(1)
@@ -218,7 +218,7 @@ def is_stale(folder: Path) -> bool:
         said = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["left_out"]
     except (OSError, ValueError, KeyError, TypeError):
         said = None
-    away = read_left_out(folder.parent)
+    away = read_skipped_host(folder.parent)
     return said != (away.notice if away else None)
 
 
@@ -235,6 +235,6 @@ def remake(host: Path, *, stale_only: bool) -> None:
             "drawing": folder / "topology.svg",
         }
         there = {name: path for name, path in given.items() if path.exists()}
-        others = tables_beside(host.parent, host.name, folder.name)
+        others = other_configuration_tables(host.parent, host.name, folder.name)
         lines = write_report(folder / "plan.json", html, beside=others, **there)
         write_atomically(folder / "summary.txt", "\n".join(lines) + "\n")

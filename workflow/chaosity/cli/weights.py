@@ -15,8 +15,8 @@ from chaosity.config import PUBLISHED, known_names
 from chaosity.errors import UserError
 from chaosity.export import bandwidth_cells, read_host
 from chaosity.place.kinds import CANONICAL, CONTENDED
-from chaosity.store import Matrix, read_matrix, read_published
-from chaosity.store.matrices import BANDWIDTH
+from chaosity.store import NodeMatrix, read_matrix, read_published
+from chaosity.store.node_matrix import BANDWIDTH
 from chaosity.topology import format_cpu_list, parse_cpu_list
 from chaosity.units import quantity
 from chaosity.weights import (
@@ -95,7 +95,9 @@ def from_table(path: Path) -> bool:
     return path.suffix == ".parquet"
 
 
-def read_matrices(path: Path, unit: str | None, workers: list[int]) -> tuple[Matrix, Matrix | None]:
+def read_matrices(
+    path: Path, unit: str | None, workers: list[int]
+) -> tuple[NodeMatrix, NodeMatrix | None]:
     """Bandwidths of each path alone, and of all workers at once where that was measured.
 
     Raises:

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 from chaosity.statistics import (
     LOAD,
     POINT,
-    asked,
     is_performance,
     less_is_better,
+    load_parameters,
     plain,
     valid,
 )
@@ -95,7 +95,7 @@ def prepared(tidy: pd.DataFrame) -> pd.DataFrame:
     """
     rows = plain(tidy)
     rows = rows[rows["metric"].map(is_performance).astype(bool)]
-    kinds = asked(rows)
+    kinds = load_parameters(rows)
     if "asked" in rows:  # of the history
         kinds = kinds + " " + rows["asked"].fillna("").astype(str)
     rows = rows.assign(asked=kinds, part=rows["relation"].fillna("unknown"))
@@ -272,7 +272,7 @@ def largest_kind(rows: pd.DataFrame, kernels: Collection[object] = ()) -> pd.Dat
     better = -1.0 if less_is_better(str(rows["metric"].iloc[0])) else 1.0
 
     def weight(own: pd.DataFrame) -> tuple[bool, int, float, float]:
-        size = float(json.loads(asked(own).iloc[0]).get("bytes") or 0)
+        size = float(json.loads(load_parameters(own).iloc[0]).get("bytes") or 0)
         places = own[own["target_kind"] == "node"][["initiator", "target"]]
         worth = better * float(own["value"].median())
         known = own["kernel"].iloc[0] in kernels

@@ -12,8 +12,8 @@ from chaosity.config import closest
 from chaosity.errors import UserError
 from chaosity.statistics import plain
 from chaosity.store import COLUMNS, HISTORY_COLUMNS, read_table
-from chaosity.store.places import TABLE
-from chaosity.store.profiles import QUERIES, find_profiles, is_database, table_of
+from chaosity.store.profile_database import QUERIES, find_profiles, is_database, table_of
+from chaosity.store.result_folders import TABLE
 
 _HISTORY = "history.parquet"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from chaosity.export.measured import Host, NodeCells, node_cells
-from chaosity.store.matrices import BANDWIDTH, LATENCY
+from chaosity.store.node_matrix import BANDWIDTH, LATENCY
 from chaosity.topology import CpuSet, format_mask, parse_mask
 from chaosity.topology.lstopo import described_xml
 from chaosity.units import count

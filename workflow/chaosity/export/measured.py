@@ -14,8 +14,8 @@ from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.statistics import load_counts, plain, summarise, valid
 from chaosity.store import read_table
-from chaosity.store.matrices import BANDWIDTH, LATENCY, SLICE, Matrix
-from chaosity.store.places import TABLE
+from chaosity.store.node_matrix import BANDWIDTH, LATENCY, SLICE, NodeMatrix
+from chaosity.store.result_folders import TABLE
 from chaosity.topology import Topology, topology_from_json
 
 # How categories of benchmarks begin that measure memory: moving a line between cores has a latency
@@ -77,7 +77,7 @@ class NodeCells:
 
     said: Mapping[str, str | None]
     cells: pd.DataFrame
-    matrix: Matrix
+    matrix: NodeMatrix
 
     @property
     def valid(self) -> Iterator[tuple[int, int, pd.Series]]:
@@ -192,7 +192,7 @@ def _of_slice(said: dict[str, Any], rows: pd.DataFrame) -> NodeCells:
         (int(row), int(column)): tuple(cell["value"].astype(float))
         for (row, column), cell in valid(rows).groupby(["initiator_node", "target_node"])
     }
-    matrix = Matrix(
+    matrix = NodeMatrix(
         metric=said["metric"],
         initiators=tuple(sorted({row for row, _ in samples})),
         targets=tuple(sorted({column for _, column in samples})),

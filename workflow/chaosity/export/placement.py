@@ -13,13 +13,13 @@ from chaosity.export.measured import Host, interval, node_cells, text
 from chaosity.statistics import (
     LOAD,
     POINT,
-    cost_of_company,
+    corun_slowdown,
     estimate,
     less_is_better,
     summarise,
     valid,
 )
-from chaosity.store.matrices import BANDWIDTH, LATENCY
+from chaosity.store.node_matrix import BANDWIDTH, LATENCY
 from chaosity.topology import Topology, parse_cpu_list
 
 SCHEMA_VERSION = 1
@@ -121,7 +121,7 @@ def _interference(host: Host) -> Iterator[dict[str, Any]]:
     """What each load has left beside loads of another role, as a ratio to the same load alone."""
     loads = host.tidy.drop_duplicates(list(_CELL))
     beside = dict(list(loads.groupby(list(POINT), sort=False)))
-    for _, cell in cost_of_company(host.tidy).iterrows():
+    for _, cell in corun_slowdown(host.tidy).iterrows():
         others = beside[tuple(cell[list(POINT)])]
         others = others[others["load"] != cell["load"]]
         if others.empty or cell["n"] == 0:

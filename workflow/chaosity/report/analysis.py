@@ -12,16 +12,16 @@ import pandas as pd
 
 from chaosity.figures.residual_plots import MOST_MARKS, residuals_svg
 from chaosity.statistics.anova import Analysis
-from chaosity.statistics.contrasts import MOST_LEVELS_IN_PAIRS, Interval
-from chaosity.statistics.study import REMOTE, Study, analyses
-from chaosity.statistics.summary import CONFIDENCE
-from chaosity.statistics.terms import (
+from chaosity.statistics.anova_terms import (
     IMPORTANT_FROM_PERCENT,
     SIGNIFICANT_BELOW,
     Term,
     p_text,
     percent_text,
 )
+from chaosity.statistics.contrasts import MOST_LEVELS_IN_PAIRS, Interval
+from chaosity.statistics.factor_studies import REMOTE, Study, analyses
+from chaosity.statistics.summary import CONFIDENCE
 from chaosity.units import metric_words, quantity
 
 # The widest that residuals are drawn on the page, in pixels.

@@ -34,7 +34,7 @@ from chaosity.report.resources import resources
 from chaosity.report.runs import Run, noted_lines
 from chaosity.report.trust import trust
 from chaosity.statistics import POINT, plain
-from chaosity.store import LeftOut
+from chaosity.store import SkippedHost
 from chaosity.units import binary_bytes, metric_words, quantity, scale_of
 
 # A longer table is better read from the CSV than from the page.
@@ -62,7 +62,7 @@ def build_context(
     beside: Mapping[Path, pd.DataFrame] | None = None,
     history: pd.DataFrame | None = None,
     states: Mapping[str, Sequence[State]] | None = None,
-    left_out: LeftOut | None = None,
+    left_out: SkippedHost | None = None,
 ) -> ReportContext:
     """Gather what the report says.
 
@@ -79,7 +79,7 @@ def build_context(
         found: what the analysis found; without it, it is made here.
         components: documents of the components by name; without, no drive has siblings.
         beside: tidy tables of the host's other configurations by their paths.
-        history: earlier values of points that were measured again, see `store.history`.
+        history: earlier values of points that were measured again, see `store.measurement_history`.
         states: what each component was and since when, see `components.read_history`.
         left_out: that the last run left the host out, and why.
 

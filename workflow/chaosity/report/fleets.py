@@ -19,7 +19,7 @@ from chaosity.components import read_components
 from chaosity.errors import UserError
 from chaosity.report.beside import any_value
 from chaosity.store import read_table
-from chaosity.store.places import TABLE
+from chaosity.store.result_folders import TABLE
 from chaosity.units import count
 
 # Without these a value is of nothing; what else an older table lacks only parts cells.

@@ -16,7 +16,7 @@ from chaosity.report.checks import OK, PROBLEM, SEVERITIES
 from chaosity.report.fleets import Fleet, Place, fleets
 from chaosity.report.render import page
 from chaosity.report.summary import FINDING
-from chaosity.store import LeftOut, left_out_hosts, read_left_out
+from chaosity.store import SkippedHost, read_skipped_host, skipped_hosts
 
 _ORDER = (FINDING, *SEVERITIES)
 
@@ -90,7 +90,7 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     rows = [_marked(_row(path, one, columns, output), alike) for path, one in found.items()]
     known = {row.host for row in rows}
     rows += [_never_measured(one, columns)
-             for one in left_out_hosts(output.parent) if one.host not in known]  # fmt: skip
+             for one in skipped_hosts(output.parent) if one.host not in known]  # fmt: skip
     rows.sort(key=lambda row: (row.host, row.configuration))
     overview = Overview(
         columns, tuple(rows), tuple(alike), len({row.host for row in rows}), _sentence(rows)
@@ -110,7 +110,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _row(path: Path, summary: Mapping[str, Any], columns: tuple[str, ...], output: Path) -> HostRow:
     html = path.with_name("report.html")
     worst = summary["worst"][0]
-    away = read_left_out(path.parent.parent)
+    away = read_skipped_host(path.parent.parent)
     return HostRow(
         host=summary["host"],
         configuration=summary["configuration"],
@@ -133,11 +133,11 @@ def _marked(row: HostRow, alike: Iterable[Fleet]) -> HostRow:
     return row
 
 
-def _left_out(away: LeftOut) -> str:
+def _left_out(away: SkippedHost) -> str:
     return f"left out on {away.minute}: {away.reason}"
 
 
-def _never_measured(away: LeftOut, columns: tuple[str, ...]) -> HostRow:
+def _never_measured(away: SkippedHost, columns: tuple[str, ...]) -> HostRow:
     return HostRow(
         host=away.host, configuration="", measured="never measured", link=None,
         severity=PROBLEM, text="", others=0, valid=0, failed=0, missing=0,

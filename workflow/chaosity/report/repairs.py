@@ -73,7 +73,7 @@ def changes(history: pd.DataFrame, components: Histories) -> tuple[list[Change],
     """The newest changes, the newest first, and the number of older ones that are left out.
 
     Args:
-        history: as `store.history` makes it.
+        history: as `store.measurement_history` makes it.
         components: the states of each component.
     """
     # Not `compare`: which eras face each other, and after which change, is each cell's own matter.

@@ -14,12 +14,12 @@ from chaosity.figures.axis_values import axis_value_of
 from chaosity.statistics import (
     LOAD,
     POINT,
-    asked,
     cells_differ,
-    cost_of_company,
+    corun_slowdown,
     is_performance,
     less_is_better,
     load_counts,
+    load_parameters,
     summarise,
 )
 from chaosity.units import binary_bytes, count, metric_words, percent, scale_of
@@ -131,7 +131,9 @@ def _parts(rows: pd.DataFrame) -> list[str | None]:
     """Times by whose memory it is, where there is both; everything else whole."""
     if rows.empty:
         return []
-    pair = "responder" in asked(rows).iloc[0]  # the line's home is not the distance it goes
+    pair = (
+        "responder" in load_parameters(rows).iloc[0]
+    )  # the line's home is not the distance it goes
     if pair or not less_is_better(rows["metric"].iloc[0]):
         return [None]
     parts = _part_of(rows)
@@ -220,7 +222,7 @@ def _kind_of(rows: pd.DataFrame) -> pd.Series:
         levels = {key: value for key, value in json.loads(text).items() if key != "responder"}
         return json.dumps(levels)
 
-    texts = asked(rows)
+    texts = load_parameters(rows)
     return texts.map({text: kind(text) for text in texts.unique()})
 
 
@@ -291,7 +293,7 @@ def place(cell: pd.Series) -> Place:
 
 def _company(tidy: pd.DataFrame) -> list[Resource]:
     """What each kind of load keeps when others run beside it."""
-    ratios = cost_of_company(tidy)
+    ratios = corun_slowdown(tidy)
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:
         return []

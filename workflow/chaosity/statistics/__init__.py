@@ -1,14 +1,14 @@
 """From replicates to estimates with intervals, and from pairs to ratios."""
 
 from chaosity.statistics.anova import Analysis, analyse
-from chaosity.statistics.company import cost_of_company
-from chaosity.statistics.curves import QUANTITIES, curve_numbers, with_unloaded
 from chaosity.statistics.divergence import DIVERGES, SLOWER, Divergence, divergence
-from chaosity.statistics.loads import LOAD, POINT, asked, load_counts
+from chaosity.statistics.factor_studies import Study, studies
+from chaosity.statistics.interference import corun_slowdown
+from chaosity.statistics.latency_curves import QUANTITIES, curve_numbers, with_unloaded
+from chaosity.statistics.loads import LOAD, POINT, load_counts, load_parameters
 from chaosity.statistics.noise import cells_differ
 from chaosity.statistics.ratios import block_ratio, paired_ratios
 from chaosity.statistics.runs import RunRatio, before_and_after, run_ratio
-from chaosity.statistics.study import Study, studies
 from chaosity.statistics.summary import (
     CELL,
     UNMEASURED,
@@ -20,7 +20,7 @@ from chaosity.statistics.summary import (
     plain,
     summarise,
 )
-from chaosity.store.tidy import valid
+from chaosity.store.tidy_table import valid
 
 __all__ = [
     "CELL",
@@ -36,17 +36,17 @@ __all__ = [
     "RunRatio",
     "Study",
     "analyse",
-    "asked",
     "before_and_after",
     "block_ratio",
     "cells_differ",
-    "cost_of_company",
+    "corun_slowdown",
     "curve_numbers",
     "divergence",
     "estimate",
     "is_performance",
     "less_is_better",
     "load_counts",
+    "load_parameters",
     "mark_outliers",
     "paired_ratios",
     "plain",

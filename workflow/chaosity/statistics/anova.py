@@ -17,10 +17,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.errors import UserError
-from chaosity.statistics import contrasts, residuals, squares
+from chaosity.statistics import contrasts, residual_checks, sums_of_squares
+from chaosity.statistics.anova_design import Design, Members, read_design
+from chaosity.statistics.anova_terms import Term, allocate, conclude
 from chaosity.statistics.contrasts import Contrast, Error, InteractionEffect, LevelEffect
-from chaosity.statistics.design import Design, Members, read_design
-from chaosity.statistics.terms import Term, allocate, conclude
 
 TRANSFORMS = ("auto", "better", "none", "log")
 # An interaction of four factors has hundreds of effects, and nobody can say what it means.
@@ -163,12 +163,15 @@ def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
         notes.append(f"Interactions of more than {order} factors count as error.")
     while order > 1:
         terms = design.terms(order)
-        if not design.balanced and squares.columns_needed(design, terms) > squares.MOST_COLUMNS:
+        if (
+            not design.balanced
+            and sums_of_squares.columns_needed(design, terms) > sums_of_squares.MOST_COLUMNS
+        ):
             notes.append(
                 f"The data are unbalanced and have too many levels for interactions of {order} "
                 "factors: these count as error."
             )
-        elif squares.error_freedom(design, terms) < 1:
+        elif sums_of_squares.error_freedom(design, terms) < 1:
             notes.append(
                 f"Nothing was measured twice, so the interaction of {order} factors serves as "
                 "error: if there is one, tests and intervals are too cautious."
@@ -181,21 +184,23 @@ def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
 
 def _fit_separable(
     design: Design, terms: Sequence[Members], responses: NDArray[np.float64]
-) -> tuple[squares.Model, list[Members]]:
+) -> tuple[sums_of_squares.Model, list[Members]]:
     """The model of those terms that the data can tell from the others, and the terms lost.
 
     Of two that mean the same the one that is named last goes, interactions before factors.
     """
     lost: list[Members] = []
     while True:
-        model = squares.fit(design, [term for term in terms if term not in lost], responses)
+        model = sums_of_squares.fit(design, [term for term in terms if term not in lost], responses)
         nothing = [t for t, df in zip(model.terms, model.freedom, strict=True) if df < 1]
         if not nothing:
             return model, lost
         lost.append(max(nothing, key=lambda term: (len(term), term)))
 
 
-def _without_rounding(model: squares.Model, responses: NDArray[np.float64]) -> NDArray[np.float64]:
+def _without_rounding(
+    model: sums_of_squares.Model, responses: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Residual sums of squares; what is mere rounding becomes zero."""
     rounding = len(responses) * (_ROUNDING * np.abs(responses).max(axis=0)) ** 2
     return np.where(model.error <= rounding, 0.0, model.error)
@@ -220,11 +225,11 @@ def _choose_transform(
         return asked, f"{what}, as asked."
     if not positive:
         return "none", "Values are analysed as they are: some are not above zero."
-    gain = residuals.gain_of_logarithms(values, float(errors[0]), float(errors[1]), freedom)
+    gain = residual_checks.gain_of_logarithms(values, float(errors[0]), float(errors[1]), freedom)
     if gain is None:
         return "none", "Values are analysed as they are: no residual tells of another scale."
-    if gain > (residuals.CLEARLY_BETTER if asked == "auto" else 0.0):
-        sure = "clearly better" if gain > residuals.CLEARLY_BETTER else "somewhat better"
+    if gain > (residual_checks.CLEARLY_BETTER if asked == "auto" else 0.0):
+        sure = "clearly better" if gain > residual_checks.CLEARLY_BETTER else "somewhat better"
         return "log", (
             f"Logarithms are analysed, since their residuals are {sure} (log likelihood "
             f"{gain:.1f} above that of the values, Box and Cox)."
@@ -234,14 +239,14 @@ def _choose_transform(
             "Values are analysed as they are: residuals of logarithms are better, but not clearly "
             f"(log likelihood {gain:.1f} above, Box and Cox)."
         )
-    sure = "clearly better" if -gain > residuals.CLEARLY_BETTER else "no worse"
+    sure = "clearly better" if -gain > residual_checks.CLEARLY_BETTER else "no worse"
     return "none", (
         f"Values are analysed as they are, since their residuals are {sure} than those of "
         f"logarithms (log likelihood {-gain:.1f} above, Box and Cox)."
     )
 
 
-def _notes(design: Design, model: squares.Model, lost: Sequence[Members]) -> list[str]:
+def _notes(design: Design, model: sums_of_squares.Model, lost: Sequence[Members]) -> list[str]:
     """What a reader has to know of incomplete and unbalanced data."""
     notes = []
     if lost:
@@ -273,7 +278,7 @@ def _assemble(
     design: Design,
     response: str,
     values: NDArray[np.float64],
-    model: squares.Model,
+    model: sums_of_squares.Model,
     place: int,
     error_squares: float,
     transform: tuple[str, str],
@@ -323,7 +328,7 @@ def _assemble(
         ),
         fitted=model.fitted[:, place],
         residuals=left,
-        normal_quantiles=residuals.normal_quantiles(left),
+        normal_quantiles=residual_checks.normal_quantiles(left),
         notes=tuple(notes),
         conclusion=conclude(terms),
         design=design,
@@ -334,8 +339,12 @@ def _assemble(
 
 def _trend(fitted: NDArray[np.float64], left: NDArray[np.float64]) -> list[str]:
     """A note when the noise hangs on the value even on the chosen scale."""
-    trend = residuals.spread_follows_fit(fitted, left)
-    if trend is None or trend[1] >= residuals.TREND_LEVEL or abs(trend[0]) < residuals.TREND_LEAST:
+    trend = residual_checks.spread_follows_fit(fitted, left)
+    if (
+        trend is None
+        or trend[1] >= residual_checks.TREND_LEVEL
+        or abs(trend[0]) < residual_checks.TREND_LEAST
+    ):
         return []
     word = "grow" if trend[0] > 0.0 else "shrink"
     return [

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, stats
 
-from chaosity.statistics.design import Design, Members
-from chaosity.statistics.squares import design_columns
+from chaosity.statistics.anova_design import Design, Members
 from chaosity.statistics.summary import CONFIDENCE
+from chaosity.statistics.sums_of_squares import design_columns
 
 # All pairs of twelve levels are 66 lines; of more levels only the extremes are told.
 MOST_LEVELS_IN_PAIRS = 12

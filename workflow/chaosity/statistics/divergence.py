@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.statistics.summary import Estimate, estimate, plain
-from chaosity.store.tidy import valid
+from chaosity.store.tidy_table import valid
 
 # Where cores share little the geometric means of the published sweep (document 003, one run, eight
 # cores, 2 to 64 MB) lie within about 5 % of 1. Half as much again is more than such noise.

@@ -20,7 +20,7 @@ def load_counts(tidy: pd.DataFrame) -> pd.Series:
     return pd.Series(numbers.reindex(keys).to_numpy(), tidy.index, dtype=float)
 
 
-def asked(tidy: pd.DataFrame) -> pd.Series:
+def load_parameters(tidy: pd.DataFrame) -> pd.Series:
     """What was varied of the load of each row, as JSON; "{}" where nothing was.
 
     Values that differ in it are not like with like. Other factors (how many drives, which node)

@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from chaosity.statistics.summary import CELL, plain
-from chaosity.store.tidy import valid
+from chaosity.store.tidy_table import valid
 
 LEVEL = 0.05
 

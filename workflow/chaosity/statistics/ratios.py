@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.statistics.summary import CELL, Estimate, estimate, plain, summarise
-from chaosity.store.tidy import valid
+from chaosity.store.tidy_table import valid
 
 BLOCK = ("host", "configuration", "replicate")
 

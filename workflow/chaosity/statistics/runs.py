@@ -69,7 +69,7 @@ def _logs(values: ArrayLike) -> np.ndarray:
 
 
 def before_and_after(history: pd.DataFrame) -> pd.DataFrame:
-    """Each cell of each point in neighbouring eras, see `store.history`.
+    """Each cell of each point in neighbouring eras, see `store.measurement_history`.
 
     Returns:
         One row a cell and change of its components, the newest change last: the cell's columns and

@@ -1,36 +1,36 @@
 """From records to the tidy table: one row a point, replicate, load and metric, in SI units."""
 
-from chaosity.store.history import HISTORY_COLUMNS, history
-from chaosity.store.matrices import Matrix, node_matrices, read_distances, read_matrix
-from chaosity.store.places import (
-    LeftOut,
-    changed_at,
-    left_out_hosts,
-    read_left_out,
-    several_places,
-    summaries,
-    tables_beside,
+from chaosity.store.measurement_history import HISTORY_COLUMNS, history
+from chaosity.store.node_matrix import NodeMatrix, node_matrices, read_distances, read_matrix
+from chaosity.store.published_data import read_published
+from chaosity.store.result_folders import (
+    SkippedHost,
+    modification_times,
+    other_configuration_tables,
+    read_skipped_host,
+    several_configurations,
+    skipped_hosts,
+    summary_files,
 )
-from chaosity.store.published import read_published
-from chaosity.store.tidy import COLUMNS, read_table, tidy, valid, write_table
+from chaosity.store.tidy_table import COLUMNS, read_table, tidy, valid, write_table
 
 __all__ = [
     "COLUMNS",
     "HISTORY_COLUMNS",
-    "LeftOut",
-    "Matrix",
-    "changed_at",
+    "NodeMatrix",
+    "SkippedHost",
     "history",
-    "left_out_hosts",
+    "modification_times",
     "node_matrices",
+    "other_configuration_tables",
     "read_distances",
-    "read_left_out",
     "read_matrix",
     "read_published",
+    "read_skipped_host",
     "read_table",
-    "several_places",
-    "summaries",
-    "tables_beside",
+    "several_configurations",
+    "skipped_hosts",
+    "summary_files",
     "tidy",
     "valid",
     "write_table",

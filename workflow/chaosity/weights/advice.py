@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaosity.place.shares import towards_workers, uniform
-from chaosity.store.matrices import Matrix
+from chaosity.store.node_matrix import NodeMatrix
 from chaosity.weights.canonical import canonical_weights
 from chaosity.weights.kernel import (
     KernelWeights,
@@ -72,7 +72,7 @@ class Advice:
         }
 
 
-def advise(matrix: Matrix, workers: Sequence[int], dwp: float = 0.0) -> Advice:
+def advise(matrix: NodeMatrix, workers: Sequence[int], dwp: float = 0.0) -> Advice:
     """Weights for a set of workers, and what goes with them.
 
     Args:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chaosity.errors import UserError
-from chaosity.store.matrices import BANDWIDTH, Matrix
+from chaosity.store.node_matrix import BANDWIDTH, NodeMatrix
 
 
-def canonical_weights(matrix: Matrix, workers: Sequence[int]) -> dict[int, float]:
+def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, float]:
     """The share of the pages for each target node; the shares add up to 1.
 
     Where every node is as near as every other, or all nodes work and the machine is symmetric, the
@@ -37,7 +37,7 @@ def canonical_weights(matrix: Matrix, workers: Sequence[int]) -> dict[int, float
     return {node: value / total for node, value in sorted(least.items())}
 
 
-def path_bandwidths(matrix: Matrix, workers: Sequence[int], target: int) -> list[float]:
+def path_bandwidths(matrix: NodeMatrix, workers: Sequence[int], target: int) -> list[float]:
     """Bandwidth from each worker to a node, in bytes per second.
 
     Raises:
@@ -57,7 +57,7 @@ def path_bandwidths(matrix: Matrix, workers: Sequence[int], target: int) -> list
     return found
 
 
-def check_workers(matrix: Matrix, workers: Sequence[int]) -> None:
+def check_workers(matrix: NodeMatrix, workers: Sequence[int]) -> None:
     """Refuse workers that the matrix cannot speak for.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 
 from chaosity.place.kinds import CANONICAL, CONTENDED
 from chaosity.place.shares import departures
-from chaosity.store.matrices import Matrix
+from chaosity.store.node_matrix import NodeMatrix
 from chaosity.weights.canonical import canonical_weights
 from chaosity.weights.placement import placement_bandwidth
 
@@ -51,7 +51,7 @@ class Comparison:
         }
 
 
-def compare_weights(alone: Matrix, contended: Matrix, workers: Sequence[int]) -> Comparison:
+def compare_weights(alone: NodeMatrix, contended: NodeMatrix, workers: Sequence[int]) -> Comparison:
     """Both weights side by side.
 
     Both are judged by the paths as they are with all workers at once, which is how they are used.

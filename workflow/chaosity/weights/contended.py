@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from chaosity.store.matrices import BANDWIDTH, Matrix, Pair
-from chaosity.store.tidy import valid
+from chaosity.store.node_matrix import BANDWIDTH, NodeMatrix, Pair
+from chaosity.store.tidy_table import valid
 
 # What each worker gets from each node while all of them read from all nodes.
 PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
 
 
-def contended_matrix(tidy: pd.DataFrame, workers: Sequence[int]) -> Matrix | None:
+def contended_matrix(tidy: pd.DataFrame, workers: Sequence[int]) -> NodeMatrix | None:
     """What each of these workers got from each node when just they were at work together.
 
     Of several points (kernels, pages) the one with the most cells, then the first by name.
@@ -32,7 +32,7 @@ def contended_matrix(tidy: pd.DataFrame, workers: Sequence[int]) -> Matrix | Non
     rows = valid(tidy[tidy["metric"] == PATH_BANDWIDTH])
     rows = rows[rows["target_kind"] == "node"]
     rows = rows[rows["initiator_nodes"].astype(str).str.fullmatch(r"\d+")]
-    found: list[Matrix] = []
+    found: list[NodeMatrix] = []
     for (experiment, _), own in rows.groupby(["experiment", "point"], sort=True):
         initiators = sorted({int(node) for node in own["initiator_nodes"]})
         if initiators != sorted(workers):
@@ -42,7 +42,7 @@ def contended_matrix(tidy: pd.DataFrame, workers: Sequence[int]) -> Matrix | Non
             for (row, column), cell in own.groupby(["initiator_nodes", "target_nodes"])
         }
         found.append(
-            Matrix(
+            NodeMatrix(
                 metric=BANDWIDTH,
                 initiators=tuple(initiators),
                 targets=tuple(sorted({column for _, column in samples})),

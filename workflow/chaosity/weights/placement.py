@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from chaosity.errors import UserError
-from chaosity.store.matrices import Matrix
+from chaosity.store.node_matrix import NodeMatrix
 from chaosity.weights.canonical import check_workers, path_bandwidths
 
 EXPECTED_NOTE = (
@@ -28,7 +28,7 @@ EXPECTED_NOTE = (
 
 
 def placement_bandwidth(
-    matrix: Matrix, workers: Sequence[int], shares: Mapping[int, float]
+    matrix: NodeMatrix, workers: Sequence[int], shares: Mapping[int, float]
 ) -> float:
     """Expected bandwidth of all workers together, in bytes per second.
 
@@ -51,11 +51,11 @@ def placement_bandwidth(
     )
 
 
-def _slowest(matrix: Matrix, workers: Sequence[int], node: int) -> float:
+def _slowest(matrix: NodeMatrix, workers: Sequence[int], node: int) -> float:
     return min(path_bandwidths(matrix, workers, node))
 
 
-def _most(matrix: Matrix, node: int) -> float:
+def _most(matrix: NodeMatrix, node: int) -> float:
     """What a node's memory gave the initiator that got most from it alone."""
     seen = (matrix.median(initiator, node) for initiator in matrix.initiators)
     return max(value for value in seen if value is not None)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from chaosity.errors import UserError
-from chaosity.store.matrices import BANDWIDTH, Matrix
+from chaosity.store.node_matrix import BANDWIDTH, NodeMatrix
 from chaosity.topology import parse_cpu_list
 from chaosity.weights.placement import placement_bandwidth
 
@@ -77,7 +77,7 @@ def _spearman(expected: ArrayLike, measured: ArrayLike) -> float:
 
 
 def expected_and_measured(
-    matrix: Matrix, placements: pd.DataFrame
+    matrix: NodeMatrix, placements: pd.DataFrame
 ) -> list[tuple[bool, float, float]]:
     """Of each placement whether it is interleaved, and its bandwidths in bytes per second.
 
@@ -100,7 +100,7 @@ def expected_and_measured(
     return found
 
 
-def rank_placements(matrix: Matrix, placements: pd.DataFrame) -> dict[str, RankCorrelation]:
+def rank_placements(matrix: NodeMatrix, placements: pd.DataFrame) -> dict[str, RankCorrelation]:
     """The rank correlation of all placements, and of those over several nodes alone.
 
     Raises:

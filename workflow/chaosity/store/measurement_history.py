@@ -19,7 +19,7 @@ import pandas as pd
 
 from chaosity import records
 from chaosity.components import State, read_history
-from chaosity.store.tidy import COLUMNS, Row, outcome_of, point_files, rows_of_outcome
+from chaosity.store.tidy_table import COLUMNS, Row, outcome_of, point_files, rows_of_outcome
 
 # Those of the tidy table, and: which era of its point a row belongs to, counted from the oldest
 # that is in the table; since when each component of the point was what it was then, as a JSON
@@ -109,13 +109,13 @@ def _rows_of_attempt(attempt: _Attempt, era: int) -> Iterator[Row]:
     more = {
         "era": era,
         "components": json.dumps(attempt.since, sort_keys=True),
-        "asked": asked(record["point"]),
+        "asked": request_fingerprint(record["point"]),
     }
     for row in rows_of_outcome(record["point"], attempt.replicate, outcome):
         yield {**row, **more}
 
 
-def asked(point: Mapping[str, Any]) -> str:
+def request_fingerprint(point: Mapping[str, Any]) -> str:
     """A fingerprint of what a point asked for, which a replaced drive does not change.
 
     The point's definition has the drives' serials in it, so it cannot tell whether two values may

@@ -17,7 +17,7 @@ from statistics import median
 import pandas as pd
 
 from chaosity.errors import UserError
-from chaosity.store.tidy import valid
+from chaosity.store.tidy_table import valid
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
@@ -47,7 +47,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Matrix:
+class NodeMatrix:
     """What was measured from each initiator node to each target node.
 
     Attributes:
@@ -79,7 +79,7 @@ class Matrix:
         return len(self.samples) / (len(self.initiators) * len(self.targets))
 
 
-def read_matrix(path: Path, metric: str, unit: str | None = None) -> Matrix:
+def read_matrix(path: Path, metric: str, unit: str | None = None) -> NodeMatrix:
     """Read a CSV file.
 
     Args:
@@ -104,7 +104,7 @@ def read_matrix(path: Path, metric: str, unit: str | None = None) -> Matrix:
     samples: dict[Pair, tuple[float, ...]] = {}
     for where, pair, value in table.cells:
         samples[pair] = (*samples.get(pair, ()), _checked(name, value, taken, where))
-    return Matrix(
+    return NodeMatrix(
         metric=name,
         initiators=table.rows,
         targets=table.columns,
@@ -278,7 +278,7 @@ def _checked(metric: str, value: float, unit: str, where: str) -> float:
 SLICE = ("experiment", "load", "benchmark", "kernel", "metric", "initiator_kind", "levels")
 
 
-def node_matrices(tidy: pd.DataFrame) -> Iterator[tuple[dict[str, str | None], Matrix]]:
+def node_matrices(tidy: pd.DataFrame) -> Iterator[tuple[dict[str, str | None], NodeMatrix]]:
     """Slices of initiator node x target node of the tidy table.
 
     Args:
@@ -306,7 +306,7 @@ def node_matrices(tidy: pd.DataFrame) -> Iterator[tuple[dict[str, str | None], M
         said = dict(zip(SLICE, (None if pd.isna(part) else part for part in key), strict=True))
         yield (
             said,
-            Matrix(
+            NodeMatrix(
                 metric=str(said["metric"]),
                 initiators=tuple(sorted({row for row, _ in samples})),
                 targets=tuple(sorted({column for _, column in samples})),

@@ -14,8 +14,7 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records import VALID
-from chaosity.store.places import TABLE
-from chaosity.store.profiles import (
+from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,
     LOCAL,
     MEASUREMENT_COLUMNS,
@@ -26,7 +25,8 @@ from chaosity.store.profiles import (
     open_database,
     remove,
 )
-from chaosity.store.tidy import read_table
+from chaosity.store.result_folders import TABLE
+from chaosity.store.tidy_table import read_table
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from chaosity.statistics.anova_design import Design
 from chaosity.statistics.contrasts import Error
-from chaosity.statistics.design import Design
-from chaosity.statistics.squares import Model
+from chaosity.statistics.sums_of_squares import Model
 
 SIGNIFICANT_BELOW = 0.05
 # Document 004 calls a factor with 9 % of the variation, and one with 8 %, unimportant.

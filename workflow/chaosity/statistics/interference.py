@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from chaosity.statistics.loads import LOAD, POINT, asked, load_counts
+from chaosity.statistics.loads import LOAD, POINT, load_counts, load_parameters
 from chaosity.statistics.ratios import paired_ratios
 
 _SAME_LOAD = [
@@ -25,7 +25,7 @@ _SAME_LOAD = [
 ]
 
 
-def cost_of_company(tidy: pd.DataFrame) -> pd.DataFrame:
+def corun_slowdown(tidy: pd.DataFrame) -> pd.DataFrame:
     """Each load of each point with several loads, as a ratio to the same load alone.
 
     The partner is measured in the same replicate block, and in the same experiment when that has
@@ -38,7 +38,7 @@ def cost_of_company(tidy: pd.DataFrame) -> pd.DataFrame:
     if tidy.empty:
         tidy = tidy.assign(levels=None)
         return paired_ratios(tidy, tidy, _SAME_LOAD)
-    tidy = tidy.assign(levels=asked(tidy))
+    tidy = tidy.assign(levels=load_parameters(tidy))
     loads = load_counts(tidy)
     alone, company = tidy[loads == 1], tidy[loads > 1]
     near = paired_ratios(company, alone, ["experiment", *_SAME_LOAD])

@@ -21,8 +21,8 @@ from jinja2.sandbox import SandboxedEnvironment
 from chaosity.config import PUBLISHED, named_document
 from chaosity.errors import UserError
 from chaosity.records import VALID
-from chaosity.store.matrices import read_matrix
-from chaosity.store.tidy import COLUMNS
+from chaosity.store.node_matrix import read_matrix
+from chaosity.store.tidy_table import COLUMNS
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")

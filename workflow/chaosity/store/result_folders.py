@@ -14,7 +14,7 @@ SUMMARY = "summary.json"
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class SkippedHost:
     """A host that the last run had to leave out.
 
     Attributes:
@@ -38,18 +38,18 @@ class LeftOut:
         return self.at[:16].replace("T", " ") + " UTC" if self.at else "an unknown time"
 
 
-def tables_beside(results: Path, host: str, configuration: str) -> list[Path]:
+def other_configuration_tables(results: Path, host: str, configuration: str) -> list[Path]:
     """Tidy tables of a host's other configurations that were measured, by name."""
     found = sorted((results / host).glob(f"*/{TABLE}"))
     return [path for path in found if path.parent.name != configuration]
 
 
-def summaries(results: Path) -> list[Path]:
+def summary_files(results: Path) -> list[Path]:
     """What the reports of all hosts and configurations say in short, by name."""
     return sorted(results.glob(f"*/*/{SUMMARY}"))
 
 
-def several_places(results: Path, folders: Iterable[Path]) -> bool:
+def several_configurations(results: Path, folders: Iterable[Path]) -> bool:
     """Whether there is more than one host or configuration to show.
 
     Args:
@@ -57,27 +57,27 @@ def several_places(results: Path, folders: Iterable[Path]) -> bool:
         folders: ``results/<host>/<configuration>`` of those that are about to be measured.
     """
     places = {(folder.parent.name, folder.name) for folder in folders}
-    places |= {(path.parent.parent.name, path.parent.name) for path in summaries(results)}
-    away = {one.host for one in left_out_hosts(results)} - {host for host, _ in places}
+    places |= {(path.parent.parent.name, path.parent.name) for path in summary_files(results)}
+    away = {one.host for one in skipped_hosts(results)} - {host for host, _ in places}
     return len(places) + len(away) > 1
 
 
-def changed_at(paths: Iterable[Path]) -> list[int]:
+def modification_times(paths: Iterable[Path]) -> list[int]:
     """When files were last written, in nanoseconds, for Snakemake to notice that they were."""
     return [path.stat().st_mtime_ns for path in paths]
 
 
-def left_out_hosts(results: Path) -> list[LeftOut]:
+def skipped_hosts(results: Path) -> list[SkippedHost]:
     """All hosts that the last run left out, by name."""
-    found = (read_left_out(path.parent) for path in sorted(results.glob(f"*/{LEFT_OUT}")))
+    found = (read_skipped_host(path.parent) for path in sorted(results.glob(f"*/{LEFT_OUT}")))
     return [one for one in found if one is not None]
 
 
-def read_left_out(host_folder: Path) -> LeftOut | None:
+def read_skipped_host(host_folder: Path) -> SkippedHost | None:
     """Why the last run left a host out; None when it did not.
 
     Args:
         host_folder: ``results/<host>``.
     """
     note = left_out(host_folder)
-    return LeftOut(host_folder.name, note["at"], note["reason"]) if note else None
+    return SkippedHost(host_folder.name, note["at"], note["reason"]) if note else None

@@ -18,7 +18,7 @@ import pandas as pd
 
 from chaosity.errors import UserError
 from chaosity.records import utc_now
-from chaosity.store.tidy import COLUMNS, sql
+from chaosity.store.tidy_table import COLUMNS, sql
 
 SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"

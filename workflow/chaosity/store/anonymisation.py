@@ -20,7 +20,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.config import BENCHMARKS, EXPERIMENTS, PUBLISHED, known_names, read_yaml
-from chaosity.store.profiles import (
+from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,
     MEASUREMENT_COLUMNS,
     PROFILE_COLUMNS,

@@ -24,8 +24,8 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records import VALID, write_bytes
-from chaosity.store.anonymous import anonymous
-from chaosity.store.profiles import (
+from chaosity.store.anonymisation import anonymous
+from chaosity.store.profile_database import (
     IMPORTED,
     LOCAL,
     SCHEMA_VERSION,
@@ -37,7 +37,7 @@ from chaosity.store.profiles import (
     open_database,
     parts_of,
 )
-from chaosity.store.tidy import sql, write_table
+from chaosity.store.tidy_table import sql, write_table
 
 WHAT = "chaosity profiles"
 MANIFEST = "manifest.json"

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from chaosity.statistics.design import Design, Members
+from chaosity.statistics.anova_design import Design, Members
 
 # Columns of a model that is solved by least squares; a model with more takes seconds.
 MOST_COLUMNS = 300
