@@ -89,10 +89,10 @@ class KeptWeights:
     @cached_property
     def _measured(self) -> Host | None:
         """What was measured; None before anything was."""
-        from chaosity.export import read_host
+        from chaosity.export import read_measured_host
 
         try:
-            return read_host(self.folder)
+            return read_measured_host(self.folder)
         except UserError:
             return None
 
@@ -102,10 +102,10 @@ class KeptWeights:
 
         It reads and writes, as programs do; and other kernels are measured on local memory alone.
         """
-        from chaosity.export import node_cells
+        from chaosity.export import select_node_measurements
         from chaosity.store.node_matrix import BANDWIDTH
 
-        found = node_cells(self._measured, BANDWIDTH) if self._measured else None
+        found = select_node_measurements(self._measured, BANDWIDTH) if self._measured else None
         return replace(found.matrix, source=found.words) if found else None
 
 

@@ -13,8 +13,12 @@ from chaosity.errors import UserError
 from chaosity.store import write_table
 
 HEAD = "cpu_node,mem_0,mem_1,mem_2,mem_3"
-ROWS = ["0,40.1,20.2,20.1,20.0", "1,20.1,40.2,19.9,20.1", "2,20.0,20.1,30.0,20.2",
-        "3,20.3,20.0,20.1,40.0"]  # fmt: skip
+ROWS = [
+    "0,40.1,20.2,20.1,20.0",
+    "1,20.1,40.2,19.9,20.1",
+    "2,20.0,20.1,30.0,20.2",
+    "3,20.3,20.0,20.1,40.0",
+]
 DISTANCES = "node,0,1,2,3\n0,10,20,20,20\n1,20,10,20,20\n2,20,20,10,20\n3,20,20,20,10\n"
 BANDWIDTH = ["--metric", "bandwidth"]
 
@@ -46,9 +50,16 @@ def test_programs_get_json(file):
     assert {"anomalies", "classes", "verdict"} <= set(found)
     (one,) = found["anomalies"]
     assert {
-        "kind", "initiator", "target", "components", "observed", "expected", "loss_percent",
-        "confidence", "advice",
-    } <= set(one)  # fmt: skip
+        "kind",
+        "initiator",
+        "target",
+        "components",
+        "observed",
+        "expected",
+        "loss_percent",
+        "confidence",
+        "advice",
+    } <= set(one)
     assert (one["kind"], one["initiator"], one["target"]) == ("slow_component", 2, 2)
     assert one["components"] == ["node2"]
     assert one["observed"] == pytest.approx(30e9)
@@ -57,8 +68,9 @@ def test_programs_get_json(file):
     assert 0.9 < one["confidence"] <= 0.95
     assert "dmidecode" in one["advice"]
     assert [(each["name"], each["n_cells"]) for each in found["classes"]] == [
-        ("local", 4), ("remote", 12)
-    ]  # fmt: skip
+        ("local", 4),
+        ("remote", 12),
+    ]
     assert found["verdict"].startswith("1 anomaly in 4 x 4 nodes; the worst: Node 2 is slow")
 
 
@@ -71,11 +83,17 @@ def test_a_sound_machine_has_an_empty_list(write):
 
 def test_people_get_sentences(file):
     said = run(file, *BANDWIDTH).output
-    for part in ("1 anomaly in 4 x 4 nodes", "1. Node 2 is slow on its own memory: 30.0 GB/s",
-                 "loss 25", "n = 1", "95 % confidence after all comparisons",
-                 "3 other cells of class local",
-                 "Structure: local / remote", "Looked at: slow nodes",
-                 "One run a cell: the noise is not known"):  # fmt: skip
+    for part in (
+        "1 anomaly in 4 x 4 nodes",
+        "1. Node 2 is slow on its own memory: 30.0 GB/s",
+        "loss 25",
+        "n = 1",
+        "95 % confidence after all comparisons",
+        "3 other cells of class local",
+        "Structure: local / remote",
+        "Looked at: slow nodes",
+        "One run a cell: the noise is not known",
+    ):
         assert part in said
 
 
@@ -171,11 +189,13 @@ def test_latencies_are_no_bandwidths(write):
 
 @pytest.mark.parametrize(
     ("table", "said"),
-    [(DISTANCES.replace("3,20,20,20,10\n", ""), "has no distance from node 3 to node 0"),
-     (DISTANCES.replace("0,10,20", "0,10,0"), "row 2, column 1: 0 is no distance"),
-     ("", "is empty")],
+    [
+        (DISTANCES.replace("3,20,20,20,10\n", ""), "has no distance from node 3 to node 0"),
+        (DISTANCES.replace("0,10,20", "0,10,0"), "row 2, column 1: 0 is no distance"),
+        ("", "is empty"),
+    ],
     ids=["incomplete", "zero", "empty"],
-)  # fmt: skip
+)
 def test_a_distance_table_that_is_none(file, write, table, said):
     with pytest.raises(UserError) as error:
         run(file, *BANDWIDTH, "--distances", write(table, "slit.csv"))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from host_results import BANDWIDTH, folder_of, measured, rows, table
 from lxml import etree
-from measured_host import BANDWIDTH, folder_of, measured, rows, table
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.export import hwloc_export, read_host
+from chaosity.export import export_hwloc, read_measured_host
 from chaosity.topology import discover
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -109,8 +109,12 @@ def test_of_the_local_nodes_the_measured_best_is_named(tmp_path, stacked, node):
 def test_lstopo_shows_whole_mib_and_ns(tmp_path):
     xml = synthetic("package:2 [numa] core:2 pu:1", tmp_path / "two.xml")
     near, far = 40.0 * 2**30, 1e9
-    folder = measured(xml, tmp_path / "r", lambda i, j: near if i == j else far,
-                      lambda i, j: 81.4 if i == j else 140.6)  # fmt: skip
+    folder = measured(
+        xml,
+        tmp_path / "r",
+        lambda i, j: near if i == j else far,
+        lambda i, j: 81.4 if i == j else 140.6,
+    )
     said = answer(LSTOPO, "-i", str(exported(folder)), "--memattrs")
     bandwidth, latency = said.partition("`Bandwidth'")[2], said.partition("`Latency'")[2]
     assert "NUMANode L#0 = 40960 from cpuset 0x00000003" in bandwidth
@@ -122,14 +126,20 @@ def test_lstopo_shows_whole_mib_and_ns(tmp_path):
 def claimed(xml: Path, file: Path, *claims: tuple[str, int, str]) -> Path:
     """A machine whose firmware claims bandwidths: units, target's OS index, MiB/s."""
     root = etree.parse(str(xml)).getroot()
-    gp = {item.get("os_index"): item.get("gp_index")
-          for item in root.iterfind(".//object[@type='NUMANode']")}  # fmt: skip
+    gp = {
+        item.get("os_index"): item.get("gp_index")
+        for item in root.iterfind(".//object[@type='NUMANode']")
+    }
     claim = etree.SubElement(root, "memattr", name="Bandwidth", flags="5")
     for cpus, target, value in claims:
         etree.SubElement(
-            claim, "memattr_value", target_obj_type="NUMANode", value=value,
-            target_obj_gp_index=gp[str(target)], initiator_cpuset=cpus,
-        )  # fmt: skip
+            claim,
+            "memattr_value",
+            target_obj_type="NUMANode",
+            value=value,
+            target_obj_gp_index=gp[str(target)],
+            initiator_cpuset=cpus,
+        )
     etree.ElementTree(root).write(str(file))
     return file
 
@@ -139,7 +149,7 @@ def test_firmwares_claims_do_not_compete_with_measurements(tmp_path):
     xml = claimed(two, tmp_path / "hmat.xml", ("0x1", 1, "99999999"), ("0xc", 0, "77"))
     assert best(xml, "bandwidth", 0, "--local-memory-flags", "4") == 1
     only_node_0 = rows(lambda i, j: 30e9, [0], [0], BANDWIDTH)
-    found = hwloc_export(read_host(folder_of(xml, table(only_node_0), tmp_path / "r")))
+    found = export_hwloc(read_measured_host(folder_of(xml, table(only_node_0), tmp_path / "r")))
     (tmp_path / "out.xml").write_text(found.xml)
     assert best(tmp_path / "out.xml", "bandwidth", 0, "--local-memory-flags", "4") == 0
     # Nothing was measured from node 1, so what firmware claims of it stays.
@@ -153,7 +163,7 @@ def test_what_is_left_out_is_said(tmp_path):
     def value(initiator: int, target: int) -> float | None:
         return None if (initiator, target) == (0, 5) else 30e9
 
-    found = hwloc_export(read_host(measured(EPYC, tmp_path / "r", value)))
+    found = export_hwloc(read_measured_host(measured(EPYC, tmp_path / "r", value)))
     assert found.values == 63
     said = "\n".join(found.notes)
     assert "63 values written, medians of triad of memory_bandwidth, tool." in said
@@ -163,7 +173,7 @@ def test_what_is_left_out_is_said(tmp_path):
 
 def test_a_node_that_hwloc_does_not_show_is_left_out(tmp_path):
     folder = folder_of(EPYC, table(rows(lambda i, j: 1e9, [0], [0, 42], BANDWIDTH)), tmp_path / "r")
-    found = hwloc_export(read_host(folder))
+    found = export_hwloc(read_measured_host(folder))
     assert found.values == 1
     assert "0 to 42 (hwloc shows no node 42)" in "\n".join(found.notes)
 
@@ -189,9 +199,9 @@ def test_a_folder_without_results_is_refused(tmp_path, name):
     folder = measured(EPYC, tmp_path / "r", lambda i, j: 30e9)
     (folder / name).unlink()
     with pytest.raises(UserError, match=f"there is no {name}"):
-        read_host(folder)
+        read_measured_host(folder)
 
 
 def test_nothing_measured_yet_is_said(tmp_path):
     with pytest.raises(UserError, match="nothing was measured yet"):
-        read_host(measured(EPYC, tmp_path / "r", lambda i, j: None))
+        read_measured_host(measured(EPYC, tmp_path / "r", lambda i, j: None))

@@ -10,19 +10,19 @@ import pytest
 import synthetic
 import synthetic_latency
 from click.testing import CliRunner
-from measured_host import BANDWIDTH, LATENCY, folder_of, measured
+from host_results import BANDWIDTH, LATENCY, folder_of, measured
 
 from chaosity.cli import chaosity
 from chaosity.config import schema, validate
 from chaosity.errors import UserError
-from chaosity.export import node_cells, placement_document, read_host
+from chaosity.export import placement_document, read_measured_host, select_node_measurements
 from chaosity.store import COLUMNS
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 
 
 def document(tidy: pd.DataFrame, folder: Path) -> dict:
-    return placement_document(read_host(folder_of(EPYC, tidy.astype(COLUMNS), folder)))
+    return placement_document(read_measured_host(folder_of(EPYC, tidy.astype(COLUMNS), folder)))
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,11 @@ def test_placements_that_failed_are_named_with_the_reason(whole):
     left_out = {(o["initiator_node"], o["target_node"]): o for o in whole["memory"]["left_out"]}
     assert "pages are on node 4" in left_out[2, 5]["reason"]
     assert left_out[7, 7]["reason"] == "not measured yet"
-    failed = next(p for p in whole["memory"]["placements"]
-                  if (p["initiator_node"], p["target_node"]) == (2, 5))  # fmt: skip
+    failed = next(
+        p
+        for p in whole["memory"]["placements"]
+        if (p["initiator_node"], p["target_node"]) == (2, 5)
+    )
     assert failed[BANDWIDTH] is None and failed[LATENCY] is not None
 
 
@@ -87,8 +90,10 @@ def test_drive_sets_name_their_best_nodes_first(whole):
 
 
 def test_interference_is_told_by_relation(whole):
-    found = {(one["load"], one["beside"], one["relation"]): one
-             for one in whole["interference"]["by_relation"]}  # fmt: skip
+    found = {
+        (one["load"], one["beside"], one["relation"]): one
+        for one in whole["interference"]["by_relation"]
+    }
     near = found["memory", "storage", "same_node"]
     far = found["memory", "storage", "other_package"]
     assert near["worst"]["ratio_to_alone"]["median"] < 0.6
@@ -131,15 +136,15 @@ def test_a_cache_is_not_taken_for_memory(tmp_path):
     sized = tidy[(tidy["experiment"] == "latency_by_size") & tidy["initiator"].isin(one_a_node)]
     assert not sized.empty
     both = pd.concat([tidy[tidy["experiment"] == "memory_bandwidth"], sized])
-    host = read_host(folder_of(EPYC, both.astype(COLUMNS), tmp_path / "r"))
-    assert node_cells(host, LATENCY) is None
+    host = read_measured_host(folder_of(EPYC, both.astype(COLUMNS), tmp_path / "r"))
+    assert select_node_measurements(host, LATENCY) is None
 
 
 def test_one_thread_is_not_taken_for_a_node(tmp_path):
     tidy = synthetic.epyc().tidy()
     threads = tidy[tidy["initiator_kind"] == "pu"]
-    host = read_host(folder_of(EPYC, threads, tmp_path / "r"))
-    assert node_cells(host, BANDWIDTH) is None
+    host = read_measured_host(folder_of(EPYC, threads, tmp_path / "r"))
+    assert select_node_measurements(host, BANDWIDTH) is None
 
 
 def test_the_command_writes_it(tmp_path):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.anomalies import analyse_table
-from chaosity.compare import compare
+from chaosity.anomalies import analyse_host
+from chaosity.compare import compare_selections
 from chaosity.records import VALID
 from chaosity.statistics import UNMEASURED, plain, studies, summarise
 from chaosity.store import read_table, tidy, write_table
@@ -138,9 +138,9 @@ def test_the_analysis_leaves_the_references_out(table):
 
 
 def test_a_ratio_is_no_second_measurement_of_hardware(table):
-    assert analyse_table(table).checked == analyse_table(table[table["metric"] == RATE]).checked
+    assert analyse_host(table).checked == analyse_host(table[table["metric"] == RATE]).checked
     both = [table.assign(configuration=name) for name in ("nps1", "nps4")]
-    assert {cell["metric"] for cell in compare(*both).cells.to_dict("records")} == {RATE}
+    assert {cell["metric"] for cell in compare_selections(*both).cells.to_dict("records")} == {RATE}
 
 
 def test_a_ratio_has_no_unit():

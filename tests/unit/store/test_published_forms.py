@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.cli import chaosity
-from chaosity.compare import compare, odd_one_out
+from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.errors import UserError
 from chaosity.statistics import corun_slowdown
 from chaosity.store import read_published
@@ -72,10 +72,10 @@ def test_published_machines_are_compared_with_each_other(published):
         read_published(published / f"mlc_vsc_{name}_idle_latency_ns.csv", "latency_matrix", name)
         for name in ("thinking_ivybridge", "thinking_haswell", "genius_skylake")
     )
-    found = compare(skylake, ivy)
+    found = compare_selections(skylake, ivy)
     assert set(found.cells["verdict"]) == {"cannot be said"} and len(found.groups) == 1
     tables = {"a": ivy, "b": haswell, "c": skylake}
-    assert odd_one_out(tables).compared in (2, 4)
+    assert find_outlier_hosts(tables).compared in (2, 4)
 
 
 def test_rows_of_a_matrix_that_are_there_again_are_replicates(tmp_path):

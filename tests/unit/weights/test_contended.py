@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_paths import NODES, alone, table, together
+from path_measurements import NODES, alone, table, together
 
 from chaosity.cli import chaosity
 from chaosity.cli.place import shares, whole_parser
@@ -19,8 +19,8 @@ from chaosity.statistics import load_counts
 from chaosity.store import write_table
 from chaosity.topology import discover
 from chaosity.weights import canonical_weights, compare_weights, contended_matrix, rank_placements
-from chaosity.weights.contended import PATH_BANDWIDTH
-from chaosity.weights.ranking import rank_correlation
+from chaosity.weights.contended_paths import PATH_BANDWIDTH
+from chaosity.weights.placement_ranking import rank_correlation
 
 
 @pytest.fixture

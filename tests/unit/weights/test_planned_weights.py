@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from measured_paths import alone, table, together
+from path_measurements import alone, table, together
 
 from chaosity.campaign import Campaign
 from chaosity.config import read_config

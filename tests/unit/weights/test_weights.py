@@ -16,16 +16,16 @@ from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.store import NodeMatrix, read_matrix, read_published
 from chaosity.weights import (
-    advise,
+    advise_placement,
     canonical_weights,
     expected_and_measured,
+    expected_bandwidth,
     kernel_weights,
-    placement_bandwidth,
     rank_placements,
     towards_workers,
     uniform,
 )
-from chaosity.weights.ranking import rank_correlation
+from chaosity.weights.placement_ranking import rank_correlation
 
 BANDWIDTH = "bandwidth_bytes_per_second"
 PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
@@ -48,10 +48,14 @@ def matrix(rows: list[list[float | None]], metric: str = BANDWIDTH) -> NodeMatri
 
 
 TWO = matrix([[40.0, 10.0], [20.0, 40.0]])
-FOUR = matrix([[40.0, 25.0, 10.0, 10.0],
-               [25.0, 40.0, 10.0, 10.0],
-               [10.0, 10.0, 40.0, 25.0],
-               [10.0, 10.0, 25.0, 40.0]])  # fmt: skip
+FOUR = matrix(
+    [
+        [40.0, 25.0, 10.0, 10.0],
+        [25.0, 40.0, 10.0, 10.0],
+        [10.0, 10.0, 40.0, 25.0],
+        [10.0, 10.0, 25.0, 40.0],
+    ]
+)
 
 bandwidths = st.floats(0.5, 500.0)
 
@@ -120,8 +124,8 @@ def test_no_other_shares_are_expected_to_serve_a_worker_better(problem, data):
     found, worker = matrix(rows), workers[:1]
     nodes = len(rows[0])
     shares = data.draw(st.lists(st.floats(0.01, 1.0), min_size=nodes, max_size=nodes))
-    best = placement_bandwidth(found, worker, canonical_weights(found, worker))
-    assert best * (1 + 1e-9) >= placement_bandwidth(found, worker, dict(enumerate(shares)))
+    best = expected_bandwidth(found, worker, canonical_weights(found, worker))
+    assert best * (1 + 1e-9) >= expected_bandwidth(found, worker, dict(enumerate(shares)))
     assert best == pytest.approx(1e9 * sum(rows[worker[0]]))
 
 
@@ -162,11 +166,14 @@ def test_pages_cannot_move_to_workers_without_memory():
         towards_workers(weights, [2], 0.5)
 
 
-@pytest.mark.parametrize(("workers", "said"), [
-    ([4], r"m\.csv: node 4 is no initiator; these are: 0, 1"),
-    ([0, 0], "worker 0 is named twice"),
-    ([], "there is no worker"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        ([4], r"m\.csv: node 4 is no initiator; these are: 0, 1"),
+        ([0, 0], "worker 0 is named twice"),
+        ([], "there is no worker"),
+    ],
+)
 def test_workers_that_nothing_can_be_said_of(workers, said):
     with pytest.raises(UserError, match=said):
         canonical_weights(TWO, workers)
@@ -185,30 +192,33 @@ def test_latencies_give_no_weights():
 
 
 def test_a_placement_waits_for_its_slowest_path():
-    assert placement_bandwidth(TWO, [0], {1: 1.0}) == pytest.approx(10e9)
-    assert placement_bandwidth(TWO, [0], {0: 1, 1: 1}) == pytest.approx(20e9)
-    assert placement_bandwidth(TWO, [0, 1], {0: 0.5, 1: 0.5}) == pytest.approx(40e9)
+    assert expected_bandwidth(TWO, [0], {1: 1.0}) == pytest.approx(10e9)
+    assert expected_bandwidth(TWO, [0], {0: 1, 1: 1}) == pytest.approx(20e9)
+    assert expected_bandwidth(TWO, [0, 1], {0: 0.5, 1: 0.5}) == pytest.approx(40e9)
 
 
 def test_a_nodes_memory_gives_all_no_more_than_it_gave_one():
     close = matrix([[40.0, 30.0], [30.0, 40.0]])
-    assert placement_bandwidth(close, [0, 1], {0: 1.0}) == pytest.approx(40e9)
+    assert expected_bandwidth(close, [0, 1], {0: 1.0}) == pytest.approx(40e9)
 
 
 @pytest.mark.parametrize("shares", [{}, {0: 0.0}, {0: -1.0, 1: 2.0}, {0: float("nan")}])
 def test_shares_that_are_none(shares):
-    for function in (lambda: placement_bandwidth(TWO, [0], shares), lambda: kernel_weights(shares)):
+    for function in (lambda: expected_bandwidth(TWO, [0], shares), lambda: kernel_weights(shares)):
         with pytest.raises(UserError, match="above 0"):
             function()
 
 
-@pytest.mark.parametrize(("shares", "numbers"), [
-    ({0: 0.25, 1: 0.25, 2: 0.25, 3: 0.25}, {0: 1, 1: 1, 2: 1, 3: 1}),
-    ({0: 0.75, 1: 0.25}, {0: 3, 1: 1}),
-    ({0: 0.4, 5: 0.6}, {0: 2, 5: 3}),
-    ({0: 0.501, 1: 0.499}, {0: 1, 1: 1}),
-    ({0: 0.6, 1: 0.4, 2: 0.0}, {0: 3, 1: 2}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shares", "numbers"),
+    [
+        ({0: 0.25, 1: 0.25, 2: 0.25, 3: 0.25}, {0: 1, 1: 1, 2: 1, 3: 1}),
+        ({0: 0.75, 1: 0.25}, {0: 3, 1: 1}),
+        ({0: 0.4, 5: 0.6}, {0: 2, 5: 3}),
+        ({0: 0.501, 1: 0.499}, {0: 1, 1: 1}),
+        ({0: 0.6, 1: 0.4, 2: 0.0}, {0: 3, 1: 2}),
+    ],
+)
 def test_the_kernel_gets_small_whole_numbers(shares, numbers):
     assert kernel_weights(shares).weights == numbers
 
@@ -223,14 +233,14 @@ def test_the_kernels_numbers_can_be_written_and_say_how_far_off_they_are(shares)
 
 
 def test_a_share_that_255_cannot_say_is_said_to_be_off():
-    found = advise(matrix([[500.0, 0.5]]), [0])
+    found = advise_placement(matrix([[500.0, 0.5]]), [0])
     assert found.kernel.weights[1] == 1 and found.kernel.weights[0] >= 250
     assert found.kernel.error_percent > 100
     assert "far off" in " ".join(found.notes)
 
 
 def test_nodes_without_pages_are_not_told_to_the_kernel():
-    found = advise(FOUR, [0, 1], dwp=1.0)
+    found = advise_placement(FOUR, [0, 1], dwp=1.0)
     assert found.kernel.weights == {0: 1, 1: 1}
     assert found.commands == [
         "echo 1 > /sys/kernel/mm/mempolicy/weighted_interleave/node0",
@@ -238,7 +248,7 @@ def test_nodes_without_pages_are_not_told_to_the_kernel():
         "numactl --cpunodebind=0-1 --weighted-interleave=0-1 PROGRAM",
     ]
     assert "No weight of 0 can be written" in " ".join(found.notes)
-    assert "No weight of 0" not in " ".join(advise(FOUR, [0, 1]).notes)
+    assert "No weight of 0" not in " ".join(advise_placement(FOUR, [0, 1]).notes)
 
 
 def run(*arguments: str) -> str:
@@ -276,9 +286,16 @@ def test_the_command_tells_a_person(file):
     assert "GB/s, by the file's name" in said
 
 
-@pytest.mark.parametrize(("workers", "said"), [
-    ("0,0", "named twice"), ("x", "'x'"), ("5", "node 5"), ("", "no worker"), ("1-0", "backwards"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("workers", "said"),
+    [
+        ("0,0", "named twice"),
+        ("x", "'x'"),
+        ("5", "node 5"),
+        ("", "no worker"),
+        ("1-0", "backwards"),
+    ],
+)
 def test_the_command_refuses_workers(file, workers, said):
     with pytest.raises(UserError, match=said):
         run(file, "--workers", workers)

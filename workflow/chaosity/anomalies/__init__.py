@@ -1,20 +1,25 @@
 """What is wrong with a machine, how sure that is, which component is suspected, what to look at."""
 
-from chaosity.anomalies.model import CONTENTION, KINDS, Anomaly, CellClass, Findings
-from chaosity.anomalies.nodes import analyse_matrix
-from chaosity.anomalies.structure import Packages
-from chaosity.anomalies.table import Machine, analyse_table, machine_of, severity
+from chaosity.anomalies.anomaly_model import CONTENTION, KINDS, Anomaly, CellGroup, Findings
+from chaosity.anomalies.host_analysis import (
+    HostParts,
+    analyse_host,
+    host_parts,
+    relative_loss,
+)
+from chaosity.anomalies.matrix_structure import PackageNodes
+from chaosity.anomalies.node_matrix import analyse_matrix
 
 __all__ = [
     "CONTENTION",
     "KINDS",
     "Anomaly",
-    "CellClass",
+    "CellGroup",
     "Findings",
-    "Machine",
-    "Packages",
+    "HostParts",
+    "PackageNodes",
+    "analyse_host",
     "analyse_matrix",
-    "analyse_table",
-    "machine_of",
-    "severity",
+    "host_parts",
+    "relative_loss",
 ]

@@ -1,4 +1,4 @@
-"""Cells that are clearly and considerably worse than their siblings, and what they share.
+"""ScoredCells that are clearly and considerably worse than their siblings, and what they share.
 
 A departure counts when it is statistically clear, adjusted for all cells that were looked at
 (Bonferroni), and large enough to matter. Departures of several cells that share an initiator, a
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies.cells import ASSUMED_NOISE, NATURAL, Cells, loss_percent
+from chaosity.anomalies.scored_cells import ASSUMED_NOISE, NATURAL, ScoredCells, loss_percent
 
 # Below this nobody would open a server: equal parts differ by a per cent or two, and runs from boot
 # to boot by as much.
@@ -40,10 +40,10 @@ class Scatter:
 
     Attributes:
         error: standard deviation of a departure, of each cell; shape as the cells.
-        own: the same of a cell's goodness by itself.
+        own: the same of a cell's log_score by itself.
         freedom: degrees of freedom of both; infinite where they are assumed.
         natural: what equal parts differ by, as a standard deviation; 0 where it cannot be told
-            from the noise. Cells that share a part share it.
+            from the noise. ScoredCells that share a part share it.
         single: standard deviation of a single value, as a share.
         matters: the least loss that is told, as a share.
     """
@@ -58,7 +58,7 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that share a component.
+    """ScoredCells that share a component.
 
     Attributes:
         name: what it is, for the caller.
@@ -89,7 +89,9 @@ class Departure:
     confidence: float
 
 
-def scatter(cells: Cells, departures: NDArray[np.float64], labels: NDArray[np.int_]) -> Scatter:
+def scatter(
+    cells: ScoredCells, departures: NDArray[np.float64], labels: NDArray[np.int_]
+) -> Scatter:
     """Noise of the replicates, and what equal parts of the machine differ by besides.
 
     Args:
@@ -142,7 +144,7 @@ def critical(freedom: float, chance: float) -> float:
     return float(stats.t.isf(chance, freedom))
 
 
-def detectable(cells: Cells, found: Scatter, power: float = 0.95) -> float:
+def detectable(cells: ScoredCells, found: Scatter, power: float = 0.95) -> float:
     """The loss of one cell, on logarithms, that would be found with a probability.
 
     What is below MATTERS is not reported, so a cell has to lose that much more than its own error.
@@ -154,7 +156,7 @@ def detectable(cells: Cells, found: Scatter, power: float = 0.95) -> float:
 
 
 def find(
-    cells: Cells,
+    cells: ScoredCells,
     departures: NDArray[np.float64],
     found: Scatter,
     groups: Sequence[Group],
@@ -190,7 +192,7 @@ def find(
 
 
 def _best(
-    cells: Cells,
+    cells: ScoredCells,
     departures: NDArray[np.float64],
     found: Scatter,
     groups: Sequence[Group],
@@ -250,7 +252,7 @@ def _if_clear(
 
 
 def gap(
-    cells: Cells,
+    cells: ScoredCells,
     worse: tuple[int, int],
     better: tuple[int, int],
     error: float,
@@ -267,27 +269,27 @@ def gap(
         found: the scatter that `error` comes from.
         comparisons: how many were looked at.
     """
-    loss = float(cells.goodness[better] - cells.goodness[worse])
+    loss = float(cells.log_score[better] - cells.log_score[worse])
     return _if_clear(None, [worse], loss, error, found, comparisons)
 
 
-def told_confidence(cells: Cells, confidence: float) -> float:
+def told_confidence(cells: ScoredCells, confidence: float) -> float:
     """No more than replicates, or their absence, allow."""
     return min(confidence, MOST_CONFIDENCE if cells.freedom else MOST_CONFIDENCE_OF_ONE)
 
 
 def numbers(
-    cells: Cells, one: Departure, expected: float, beside: Sequence[tuple[int, int]] = ()
+    cells: ScoredCells, one: Departure, expected: float, beside: Sequence[tuple[int, int]] = ()
 ) -> dict[str, Any]:
     """The numbers of an anomaly, by the names of its attributes.
 
     Args:
         cells: the table.
         one: the departure.
-        expected: goodness of what it was compared with.
+        expected: log_score of what it was compared with.
         beside: places whose replicates count besides.
     """
-    observed = float(np.median([cells.goodness[place] for place in one.cells]))
+    observed = float(np.median([cells.log_score[place] for place in one.cells]))
     return {
         "metric": cells.metric,
         "observed": cells.value(observed),

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from chaosity.anomalies.cells import NATURAL, Cell, Cells
-from chaosity.anomalies.structure import Packages
+from chaosity.anomalies.matrix_structure import PackageNodes
+from chaosity.anomalies.scored_cells import NATURAL, Cell, ScoredCells
 
 # Steps of the search for all permutations that are tried for one cell. A regular machine needs one
 # step a node, and a search that fails fails early.
@@ -25,10 +25,10 @@ _ALIKE = 0.4
 
 
 def recurs(
-    cells: Cells,
+    cells: ScoredCells,
     departures: NDArray[np.float64],
     at: tuple[int, int],
-    packages: Packages | None,
+    packages: PackageNodes | None,
 ) -> bool:
     """Whether a cell's departure recurs elsewhere on the machine, as structure does.
 
@@ -50,7 +50,7 @@ def recurs(
     sigma = np.hypot(NATURAL, float(np.median(cells.error)))
     # Differences of two cells, three standard deviations of them.
     allowed = 3.0 * np.sqrt(2.0) * sigma
-    search = _Search(cells.goodness, allowed)
+    search = _Search(cells.log_score, allowed)
     places, apart = [at], False
     for twin in _alike(departures, at):
         if not search.maps(at, twin):
@@ -63,10 +63,10 @@ def recurs(
 
 
 def by_position(
-    cells: Cells,
+    cells: ScoredCells,
     departures: NDArray[np.float64],
     labels: NDArray[np.int_],
-    packages: Packages | None,
+    packages: PackageNodes | None,
 ) -> NDArray[np.float64]:
     """What of each departure is explained by where its nodes lie in their packages.
 
@@ -89,7 +89,7 @@ def by_position(
 
 
 def _effects(
-    part: NDArray[np.float64], nodes: tuple[object, ...], packages: Packages
+    part: NDArray[np.float64], nodes: tuple[object, ...], packages: PackageNodes
 ) -> NDArray[np.float64]:
     """Median departure of each line, where a node of every package shares it, else 0."""
     some = ~np.isnan(part).all(axis=1)
@@ -117,7 +117,7 @@ def _alike(departures: NDArray[np.float64], at: tuple[int, int]) -> Iterator[tup
             yield int(row), int(column)
 
 
-def _everywhere(found: Sequence[Cell], packages: Packages | None, size: int) -> bool:
+def _everywhere(found: Sequence[Cell], packages: PackageNodes | None, size: int) -> bool:
     sources, sinks = {source for source, _ in found}, {sink for _, sink in found}
     if packages and len(packages) > 1:
         return all(sources & set(nodes) and sinks & set(nodes) for nodes in packages)
@@ -127,21 +127,21 @@ def _everywhere(found: Sequence[Cell], packages: Packages | None, size: int) -> 
 class _Search:
     """Looks for permutations of the nodes that leave all values alike."""
 
-    def __init__(self, goodness: NDArray[np.float64], allowed: float) -> None:
+    def __init__(self, log_score: NDArray[np.float64], allowed: float) -> None:
         """Say which node can go to the place of which.
 
         Args:
-            goodness: of all cells; square.
+            log_score: of all cells; square.
             allowed: what two values may differ by.
         """
-        self.goodness, self.allowed, self.steps = goodness, allowed, 0
+        self.log_score, self.allowed, self.steps = log_score, allowed, 0
         # A permutation that leaves all values alike leaves them alike in their order too.
         ordered = [
-            np.sort(goodness, axis=1),
-            np.sort(goodness.T, axis=1),
-            np.diag(goodness)[:, None],
+            np.sort(log_score, axis=1),
+            np.sort(log_score.T, axis=1),
+            np.diag(log_score)[:, None],
         ]
-        self.possible = np.ones(goodness.shape, dtype=bool)
+        self.possible = np.ones(log_score.shape, dtype=bool)
         for part in ordered:
             self.possible &= (abs(part[:, None, :] - part[None, :, :]) <= allowed).all(axis=2)
 
@@ -158,7 +158,7 @@ class _Search:
 
     def _chosen(self, left: NDArray[np.bool_], node: int, onto: int) -> NDArray[np.bool_]:
         """What remains possible for the others when a node goes to a place."""
-        values = self.goodness
+        values = self.log_score
         left = left.copy()
         for here, there in ((values[node], values[onto]), (values[:, node], values[:, onto])):
             left &= abs(here[:, None] - there[None, :]) <= self.allowed

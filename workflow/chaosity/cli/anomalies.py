@@ -13,10 +13,10 @@ from rich.text import Text
 
 from chaosity.anomalies import (
     Findings,
-    Packages,
+    PackageNodes,
+    analyse_host,
     analyse_matrix,
-    analyse_table,
-    machine_of,
+    host_parts,
 )
 from chaosity.components import read_components
 from chaosity.errors import UserError
@@ -97,12 +97,12 @@ def of_results(path: Path) -> Findings:
         )
     topology = folder / "topology.json"
     known = json.loads(topology.read_text(encoding="utf-8")) if topology.exists() else None
-    return analyse_table(
-        read_table(table), machine_of(known, read_components(folder / "components"))
+    return analyse_host(
+        read_table(table), host_parts(known, read_components(folder / "components"))
     )
 
 
-def parse_packages(text: str, matrix: NodeMatrix) -> Packages:
+def parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
     """Nodes of each package: "0,1;2,3", or ranges as "0-3;4-7".
 
     Raises:

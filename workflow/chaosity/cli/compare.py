@@ -11,13 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from chaosity.compare import (
-    Comparison,
-    OddOneOut,
+    OutlierHosts,
     Selection,
-    compare,
-    odd_one_out,
+    SelectionComparison,
+    compare_selections,
+    filter_rows,
+    find_outlier_hosts,
     read_selections,
-    where,
 )
 from chaosity.errors import UserError
 from chaosity.units import count, quantity
@@ -55,7 +55,7 @@ def compare_command(
     """
     pinned = dict(_pair(one) for one in conditions)
     found = [
-        Selection(one.name, where(one.rows, pinned, one.name), one.pinned)
+        Selection(one.name, filter_rows(one.rows, pinned, one.name), one.pinned)
         for one in read_selections(selections)
     ]
     if len(found) < 2:
@@ -65,11 +65,11 @@ def compare_command(
         left, right = found
         ignore = {column for column in left.pinned.keys() & right.pinned.keys()
                   if left.pinned[column] != right.pinned[column]}  # fmt: skip
-        result = compare(left.rows, right.rows, names=(left.name, right.name), by=by,
+        result = compare_selections(left.rows, right.rows, names=(left.name, right.name), by=by,
                          ignore=ignore)  # fmt: skip
         shown = show_comparison
     else:
-        result = odd_one_out({one.name: one.rows for one in found}, by=by)
+        result = find_outlier_hosts({one.name: one.rows for one in found}, by=by)
         shown = show_hosts
     if as_json:
         click.echo(json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
@@ -87,7 +87,7 @@ def _pair(text: str) -> tuple[str, str]:
     return column, value
 
 
-def show_comparison(found: Comparison, console: Console, everything: bool) -> None:
+def show_comparison(found: SelectionComparison, console: Console, everything: bool) -> None:
     """Tables of cells by what was measured, those that differ most first."""
     for note in found.notes:
         console.print(f"note: {escape(note)}.")
@@ -124,7 +124,7 @@ def _cells(cell: pd.Series) -> list[str]:
     ]
 
 
-def show_hosts(found: OddOneOut, console: Console, everything: bool) -> None:
+def show_hosts(found: OutlierHosts, console: Console, everything: bool) -> None:
     """The table of hosts, those that differ first."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("host", overflow="fold")

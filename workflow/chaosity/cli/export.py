@@ -12,12 +12,12 @@ import click
 
 from chaosity.errors import UserError
 from chaosity.export import (
-    Host,
+    MeasuredHost,
     WeightsExport,
-    hwloc_export,
+    export_hwloc,
+    export_weights,
     placement_document,
-    read_host,
-    weights_export,
+    read_measured_host,
 )
 from chaosity.records import write_atomically
 
@@ -47,7 +47,7 @@ def hwloc(folder: Path, output: Path | None) -> None:
     """
     if output is not None and output.resolve() == (folder / "topology.xml").resolve():
         raise UserError("is what discovery found", str(output), "name another file")
-    found = hwloc_export(read_host(folder))
+    found = export_hwloc(read_measured_host(folder))
     _put(found.xml, output, found.notes)
 
 
@@ -62,7 +62,7 @@ def weights(folder: Path, output: Path | None, dwp: float, as_json: bool) -> Non
 
     As shares, as the kernel takes them, and as lines for numactl.
     """
-    found = weights_export(read_host(folder), dwp)
+    found = export_weights(read_measured_host(folder), dwp)
     text = _json(found.to_json()) if as_json else "\n".join(_lines(found)) + "\n"
     notes = [f"{name}: {why}, so there are no weights." for name, why in found.left_out.items()]
     _put(text, output, notes)
@@ -76,7 +76,7 @@ def as_json(folder: Path, output: Path | None) -> None:
 
     workflow/schemas/placement.schema.yaml says what each key means.
     """
-    _put(_json(placement_document(read_host(folder))), output, ())
+    _put(_json(placement_document(read_measured_host(folder))), output, ())
 
 
 @export.command(name="all")
@@ -88,17 +88,18 @@ def everything(folder: Path, output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     notes: list[str] = []
 
-    def topology(host: Host) -> str:
-        found = hwloc_export(host)
+    def topology(host: MeasuredHost) -> str:
+        found = export_hwloc(host)
         notes.extend(found.notes)
         return found.xml
 
-    makers: dict[str, Callable[[Host], str]] = {
+    makers: dict[str, Callable[[MeasuredHost], str]] = {
         "topology.xml": topology,
-        "weights.json": lambda host: _json(weights_export(host, 0.0).to_json()),
+        "weights.json": lambda host: _json(export_weights(host, 0.0).to_json()),
         "placement.json": lambda host: _json(placement_document(host)),
     }
-    read = cache(read_host)  # once, and where it cannot be read, each file is left out for it
+    # Once; where it cannot be read, each file is left out for it.
+    read = cache(read_measured_host)
     for name, make in makers.items():
         try:
             _put(make(read(folder)), output / name, ())

@@ -10,7 +10,7 @@ import click
 
 from chaosity.cli.weights import read_workers
 from chaosity.errors import UserError
-from chaosity.export import bandwidth_cells, read_host
+from chaosity.export import read_measured_host, select_node_bandwidths
 from chaosity.place.__main__ import parser, request
 from chaosity.place.kinds import CONTENDED
 from chaosity.place.session import run
@@ -76,9 +76,9 @@ def bandwidths(path: Path, unit: str | None, workers: list[int], contended: bool
         )
     if not path.is_dir():
         return read_matrix(path, "bandwidth", unit)
-    host = read_host(path)
+    host = read_measured_host(path)
     if not contended:
-        return bandwidth_cells(host).matrix
+        return select_node_bandwidths(host).matrix
     found = contended_matrix(host.tidy, workers)
     if found is None:
         raise UserError(

@@ -13,17 +13,17 @@ from rich.text import Text
 
 from chaosity.config import PUBLISHED, known_names
 from chaosity.errors import UserError
-from chaosity.export import bandwidth_cells, read_host
+from chaosity.export import read_measured_host, select_node_bandwidths
 from chaosity.place.kinds import CANONICAL, CONTENDED
 from chaosity.store import NodeMatrix, read_matrix, read_published
 from chaosity.store.node_matrix import BANDWIDTH
 from chaosity.topology import format_cpu_list, parse_cpu_list
 from chaosity.units import quantity
 from chaosity.weights import (
-    Advice,
-    Comparison,
+    PlacementAdvice,
     RankCorrelation,
-    advise,
+    WeightsComparison,
+    advise_placement,
     compare_weights,
     contended_matrix,
     rank_placements,
@@ -68,7 +68,7 @@ def weights(
     """
     on = read_workers(workers)
     alone, contended = read_matrices(matrix, unit, on)
-    found = advise(alone, on, dwp)
+    found = advise_placement(alone, on, dwp)
     both = compare_weights(alone, contended, on) if contended else None
     ranks = rank_placements(alone, read_published(against, form, "published")) if against else {}
     if as_json:
@@ -107,11 +107,11 @@ def read_matrices(
         return read_matrix(path, "bandwidth", unit), None
     if unit:
         raise UserError("a tidy table knows its units", "--unit", "leave it out")
-    host = read_host(path.parent)
-    return bandwidth_cells(host).matrix, contended_matrix(host.tidy, workers)
+    host = read_measured_host(path.parent)
+    return select_node_bandwidths(host).matrix, contended_matrix(host.tidy, workers)
 
 
-def side_by_side(both: Comparison) -> Iterator[Table | Text]:
+def side_by_side(both: WeightsComparison) -> Iterator[Table | Text]:
     """Weights of each path alone and of all workers at once."""
     yield Text("\nMeasured in two ways", style="bold")
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -151,7 +151,7 @@ def read_workers(text: str) -> list[int]:
         raise UserError(str(error), "--workers", "it is a list such as 0,1 or 0-3") from None
 
 
-def summary(found: Advice) -> Iterator[Table | Text]:
+def summary(found: PlacementAdvice) -> Iterator[Table | Text]:
     """What a person reads: weights, what to expect, lines to copy, and what to know of them."""
     near = f", data-to-worker proximity {found.dwp:g}" if found.dwp else ""
     where = f"node{'s' * (len(found.workers) > 1)} {format_cpu_list(found.workers)}"
@@ -168,7 +168,7 @@ def summary(found: Advice) -> Iterator[Table | Text]:
     yield Text("\n".join([*found.notes, f"Bandwidths: {found.source}."]))
 
 
-def _shares(found: Advice) -> Table:
+def _shares(found: PlacementAdvice) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("node", "share", "kernel weight"):
         table.add_column(column, justify="right")

@@ -1,17 +1,17 @@
 """Two selections of the tidy table against each other; which of many equal hosts is not equal."""
 
-from chaosity.compare.comparison import Comparison, GroupVerdict, compare
-from chaosity.compare.selections import Selection, read_selections, where
-from chaosity.compare.twins import HostVerdict, OddOneOut, odd_one_out
+from chaosity.compare.comparison import GroupVerdict, SelectionComparison, compare_selections
+from chaosity.compare.outlier_host import HostVerdict, OutlierHosts, find_outlier_hosts
+from chaosity.compare.table_selections import Selection, filter_rows, read_selections
 
 __all__ = [
-    "Comparison",
     "GroupVerdict",
     "HostVerdict",
-    "OddOneOut",
+    "OutlierHosts",
     "Selection",
-    "compare",
-    "odd_one_out",
+    "SelectionComparison",
+    "compare_selections",
+    "filter_rows",
+    "find_outlier_hosts",
     "read_selections",
-    "where",
 ]

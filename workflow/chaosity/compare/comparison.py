@@ -10,7 +10,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.compare.cells import (
+from chaosity.compare.cell_ratios import (
+    LEVEL,
+    adjusted,
+    matters,
+    paired_ratio_of,
+    ratio_of,
+    typical,
+)
+from chaosity.compare.comparison_text import (
+    BETTER,
+    NOTHING,
+    UNSAID,
+    WORSE,
+    asked_words,
+    group_words,
+    kind_words,
+    place_words,
+    program_words,
+    verdict_sentences,
+)
+from chaosity.compare.matched_cells import (
     ALONE,
     CLASS,
     PLACE,
@@ -23,19 +43,6 @@ from chaosity.compare.cells import (
     largest_kind,
     prepared,
     relations_unknown,
-)
-from chaosity.compare.ratios import LEVEL, adjusted, matters, paired_ratio_of, ratio_of, typical
-from chaosity.compare.words import (
-    BETTER,
-    NOTHING,
-    UNSAID,
-    WORSE,
-    asked_words,
-    group_words,
-    kind_words,
-    place_words,
-    program_words,
-    verdict_sentences,
 )
 from chaosity.errors import UserError
 from chaosity.statistics import less_is_better, valid
@@ -75,7 +82,7 @@ class GroupVerdict:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SelectionComparison:
     """How the left side does against the right one, which is the reference.
 
     Attributes:
@@ -121,14 +128,14 @@ class Comparison:
         }
 
 
-def compare(
+def compare_selections(
     left: pd.DataFrame,
     right: pd.DataFrame,
     *,
     names: tuple[str, str] = ("left", "right"),
     by: str | None = None,
     ignore: Collection[str] = (),
-) -> Comparison:
+) -> SelectionComparison:
     """Compare two selections of the tidy table, or of the history.
 
     Args:
@@ -158,10 +165,8 @@ def compare(
         )
     table = _judged(pd.DataFrame(rows))
     groups = tuple(_group(str(name), own) for name, own in table.groupby("group", sort=False))
-    only = tuple(
-        _only(cells[a], cells[b], sides[b], keys, loose) for a, b in ((0, 1), (1, 0))
-    )  # fmt: skip
-    return Comparison(
+    only = tuple(_only(cells[a], cells[b], sides[b], keys, loose) for a, b in ((0, 1), (1, 0)))
+    return SelectionComparison(
         left=names[0],
         right=names[1],
         matched_by=by,
@@ -274,11 +279,15 @@ def _judged(table: pd.DataFrame) -> pd.DataFrame:
     worse = [-1.0 if less_is_better(metric) else 1.0 for metric in table["metric"]]
     gain = np.log(table["ratio"].to_numpy(dtype=float)) * worse
     verdicts = [
-        UNSAID if p is None or pd.isna(p)
-        else NOTHING if p >= LEVEL or not matters(ratio)
-        else BETTER if more > 0.0 else WORSE
+        UNSAID
+        if p is None or pd.isna(p)
+        else NOTHING
+        if p >= LEVEL or not matters(ratio)
+        else BETTER
+        if more > 0.0
+        else WORSE
         for p, ratio, more in zip(table["p_adjusted"], table["ratio"], gain, strict=True)
-    ]  # fmt: skip
+    ]
     rank = {WORSE: 0, UNSAID: 1, NOTHING: 1, BETTER: 2}
     table = table.assign(verdict=verdicts, _gain=gain, _rank=[rank[one] for one in verdicts])
     table = table.sort_values(["_rank", "_gain"], kind="stable", ignore_index=True)
@@ -333,8 +342,9 @@ def _which_is_at_fault(
     sides: tuple[pd.DataFrame, pd.DataFrame], table: pd.DataFrame
 ) -> Iterator[str]:
     """Of two equal hosts that differ nobody can say which one is not as it should be."""
-    hosts, modes = ([set(side[name].dropna()) for side in sides]
-                    for name in ("host", "configuration"))  # fmt: skip
+    hosts, modes = (
+        [set(side[name].dropna()) for side in sides] for name in ("host", "configuration")
+    )
     if hosts[0] != hosts[1] and modes[0] == modes[1] and {BETTER, WORSE} & set(table["verdict"]):
         yield "if the two should be equal, which is at fault cannot be said; a third decides"
 
@@ -343,6 +353,8 @@ def _had(rows: pd.DataFrame) -> str:
     """What a selection holds, for the error that nothing fits."""
     known = valid(rows)
     kinds = known[["experiment", "metric"]].drop_duplicates()
-    listed = [f"{metric_words(metric)} of {experiment}"
-              for experiment, metric in kinds.itertuples(index=False)]  # fmt: skip
+    listed = [
+        f"{metric_words(metric)} of {experiment}"
+        for experiment, metric in kinds.itertuples(index=False)
+    ]
     return ", ".join(dict.fromkeys(listed)) or "no valid value"

@@ -1,18 +1,23 @@
 """Handing measurements on: to hwloc's programs, to the kernel's interleaving, to schedulers."""
 
-from chaosity.export.hwloc import HwlocExport, hwloc_export
-from chaosity.export.measured import Host, bandwidth_cells, node_cells, read_host
-from chaosity.export.placement import placement_document
-from chaosity.export.weights import WeightsExport, weights_export
+from chaosity.export.hwloc_attributes import HwlocExport, export_hwloc
+from chaosity.export.measured_host import (
+    MeasuredHost,
+    read_measured_host,
+    select_node_bandwidths,
+    select_node_measurements,
+)
+from chaosity.export.scheduler_document import placement_document
+from chaosity.export.weights_document import WeightsExport, export_weights
 
 __all__ = [
-    "Host",
     "HwlocExport",
+    "MeasuredHost",
     "WeightsExport",
-    "bandwidth_cells",
-    "hwloc_export",
-    "node_cells",
+    "export_hwloc",
+    "export_weights",
     "placement_document",
-    "read_host",
-    "weights_export",
+    "read_measured_host",
+    "select_node_bandwidths",
+    "select_node_measurements",
 ]

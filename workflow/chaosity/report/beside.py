@@ -15,9 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.compare import compare
-from chaosity.compare.cells import PLACE
-from chaosity.compare.words import BETTER, NOTHING, WORSE, ratio_words
+from chaosity.compare import compare_selections
+from chaosity.compare.comparison_text import BETTER, NOTHING, WORSE, ratio_words
+from chaosity.compare.matched_cells import PLACE
 from chaosity.errors import UserError
 from chaosity.figures import FigureFile, write_bars
 from chaosity.report.resources import (
@@ -199,7 +199,7 @@ def _union(tables: Sequence[pd.DataFrame]) -> list[Level]:
 def _against(table: pd.DataFrame, own: pd.DataFrame, names: tuple[str, str]) -> Against:
     """A configuration against this one, in compare's words."""
     try:
-        found = compare(table, own, names=names)
+        found = compare_selections(table, own, names=names)
     except UserError as error:
         return Against(f"{names[0]} against {names[1]}: {error}")
     verdict, *others = found.sentences
@@ -232,7 +232,7 @@ def _ratios(lines: Sequence[_Line], number: int) -> _Ratios:
         return {}
     left, right = (pd.concat(side, ignore_index=True) for side in sides)
     try:
-        cells = compare(left, right, by=PLACE, ignore=_SEEN_TO).cells
+        cells = compare_selections(left, right, by=PLACE, ignore=_SEEN_TO).cells
     except UserError:  # no positive value on one side
         return {}
     return {(cell["initiator"], cell["target"]): cell for _, cell in cells.iterrows()}

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity import __version__
-from chaosity.anomalies import Findings, analyse_table, machine_of
+from chaosity.anomalies import Findings, analyse_host, host_parts
 from chaosity.components import State
 from chaosity.figures import FigureFile, is_size, read_figures
 from chaosity.figures.mark_texts import each_reason
@@ -88,7 +88,7 @@ def build_context(
     """
     table = plain(tidy)
     drawn = read_figures(figures)
-    found = found or analyse_table(table, machine_of(topology, components))
+    found = found or analyse_host(table, host_parts(topology, components))
     checks = [*check_results(table, topology, system, runs, drawn), findings_check(found)]
     explained = analysis_sections(table)
     failed = _failed(table, runs, config)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from chaosity.compare import compare, odd_one_out
-from chaosity.compare.words import BETTER, WORSE
+from chaosity.compare import compare_selections, find_outlier_hosts
+from chaosity.compare.comparison_text import BETTER, WORSE
 from chaosity.components import read_components
 from chaosity.errors import UserError
 from chaosity.report.beside import any_value
@@ -116,14 +116,14 @@ def _table(folder: Path) -> pd.DataFrame | str:
 def _verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Said]:
     try:
         if len(tables) > 2:
-            found = odd_one_out(tables)
+            found = find_outlier_hosts(tables)
             odd = [host.host for host in found.hosts if host.differs]
             # The sentences begin with those of the hosts that differ, in the order of the hosts.
             accused = [*odd, *[None] * (len(found.sentences) - len(odd))]
             yield from map(Said, found.sentences, accused)
         elif len(tables) == 2:
             one, other = tables
-            pair = compare(tables[one], tables[other], names=(one, other))
+            pair = compare_selections(tables[one], tables[other], names=(one, other))
             yield Said(pair.sentences[0])
             if {BETTER, WORSE} & set(pair.cells["verdict"]):
                 yield Said("Which of the two is at fault cannot be said; a third host decides.")

@@ -1,0 +1,235 @@
+"""What is wrong with a host, from its tidy table."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+import synthetic
+import synthetic_latency
+
+from chaosity.anomalies import KINDS, HostParts, analyse_host, host_parts, relative_loss
+
+SLOW = "drive-0000-11-00-0"
+
+
+def machine(**keys):
+    return synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, **keys)
+
+
+def analysed(found, tidy=None, components=None):
+    components = found.components() if components is None else components
+    tidy = found.tidy() if tidy is None else tidy
+    return analyse_host(tidy, host_parts(None, components))
+
+
+def about_drives(found):
+    """Anomalies that suspect a drive."""
+    return [
+        one
+        for one in found.anomalies
+        if any(name.startswith(("drive-", "file")) for name in one.components)
+    ]
+
+
+def of_kind(found, kind):
+    assert kind in KINDS
+    return [one for one in found.anomalies if one.kind == kind]
+
+
+def test_a_slow_drive_is_the_worst_and_named_with_model_and_serial():
+    (first, *others) = about_drives(found := analysed(machine(slow={SLOW: 0.2})))
+    assert found.anomalies[0] == first
+    assert (first.kind, first.target, first.components) == ("slow_component", SLOW, (SLOW,))
+    assert first.loss_percent == pytest.approx(80.0, abs=2.0)
+    assert first.loss_low < 80.0 < first.loss_high
+    assert (first.n, first.confidence) == (3, 0.9999)
+    assert first.sentence.startswith(f"{SLOW} is slow: 1.3")
+    assert "Corsair MP600 PRO, serial S10, node 1" in first.also[0]
+    assert "lspci" in first.advice
+    assert found.verdict.endswith(first.sentence)
+    # One slow sibling does not make the others fast, or slow.
+    assert others == []
+    assert any(said.startswith("8 drives among siblings, from") for said in found.checked)
+
+
+def test_healthy_drives_are_clean():
+    assert about_drives(analysed(machine())) == []
+
+
+def test_a_difference_that_does_not_matter_is_not_told():
+    assert about_drives(analysed(machine(slow={SLOW: 0.97}))) == []
+
+
+def test_a_place_that_is_slow_for_all_drives_is_no_fault_of_a_drive():
+    found = machine()
+    tidy = found.tidy()
+    tidy.loc[(tidy["relation"] == "other_package") & (tidy["load"] == "storage"), "value"] *= 0.3
+    assert about_drives(analysed(found, tidy)) == []
+
+
+def test_another_model_is_no_sibling():
+    found = machine(slow={SLOW: 0.2})
+    components = found.components()
+    components[SLOW]["model"] = "another"
+    assert about_drives(analysed(found, components=components)) == []
+
+
+def test_drives_of_unknown_model_have_no_siblings():
+    assert about_drives(analysed(machine(slow={SLOW: 0.2}), components={})) == []
+
+
+def test_two_drives_cannot_tell_which_of_them_is_wrong():
+    found = synthetic.Machine("h", ((0,),), {0: 2}, slow={"drive-0000-01-00-0": 0.2})
+    assert about_drives(analysed(found)) == []
+
+
+def test_a_stand_in_file_is_no_drive():
+    found = analysed(synthetic.small(), components={"file0": {"component": "drive", "model": "f"}})
+    assert about_drives(found) == []
+
+
+def test_a_single_replicate_is_less_sure():
+    first = about_drives(analysed(machine(replicates=1, slow={SLOW: 0.2})))[0]
+    assert (first.components, first.n) == ((SLOW,), 1)
+    assert first.confidence <= 0.95
+
+
+def test_of_thirty_drives_the_slow_one_is_told_and_sets_that_give_less_than_a_part_once():
+    found = synthetic.epyc()
+    found.slow = {"drive-0000-51-01-0": 0.2}
+    told = analysed(found)
+    assert told.anomalies[0].components == ("drive-0000-51-01-0",)
+    (one,) = of_kind(told, "adding_drives_loses_bandwidth")
+    assert one.observed < one.expected
+    assert "a part of it" in one.sentence
+    assert one.also[0].startswith("So do ") and "other sets" in one.also[0]
+    assert len(one.cells) > 1
+
+
+def test_sets_that_add_up_are_clean():
+    found = synthetic.Machine("h", ((0,), (1,)), {0: 2, 1: 2})
+    assert of_kind(analysed(found), "adding_drives_loses_bandwidth") == []
+
+
+# Latency.
+
+
+def latency(tidy, found):
+    return analyse_host(tidy, host_parts(synthetic_latency.topology(found), {}))
+
+
+def test_cores_that_wait_only_when_all_run_are_contention():
+    found = synthetic_latency.epyc()
+    contention = of_kind(latency(synthetic_latency.tidy(found), found), "contention_within_node")
+    assert {one.components for one in contention} == {(f"node{node}",) for node in range(8)}
+    by = {one.components[0]: one for one in contention}
+    assert by["node2"].initiator == "pu12"
+    assert by["node2"].cells == (("pu12", "node2"),)
+    assert by["node2"].loss_percent == pytest.approx(48.0, abs=4.0)
+    assert "from 32 MiB on" in by["node2"].sentence
+    assert "pu15 of the same node" in by["node2"].siblings
+
+
+def test_an_order_that_turns_at_the_largest_size_is_an_inversion():
+    found = synthetic_latency.small()
+    tidy = synthetic_latency.tidy(found)
+    sweep = tidy["experiment"] == "latency_by_size"
+    largest = tidy["factors"].str.contains(f'"bytes": {synthetic_latency.SIZES[-1]}')
+    tidy.loc[sweep & (tidy["initiator"] == "pu0"), "value"] *= 0.8
+    tidy.loc[sweep & largest & (tidy["initiator"] == "pu0"), "value"] *= 2.0
+    (one, *_) = [
+        one
+        for one in of_kind(latency(tidy, found), "inversion_with_size")
+        if one.where["mode"] == "serial"
+    ]
+    assert (one.initiator, one.target, one.components) == ("pu0", "node0", ("node0",))
+    assert "Inversion at 1 GiB on node 0: pu0" in one.sentence
+    assert one.loss_percent == pytest.approx(60.0, abs=5.0)
+
+
+def test_nothing_turns_round_on_a_machine_whose_order_stays():
+    found = synthetic_latency.epyc()
+    assert of_kind(latency(synthetic_latency.tidy(found), found), "inversion_with_size") == []
+
+
+def test_a_lying_distance_table_is_told_from_latency():
+    found = synthetic_latency.epyc()
+    lies = of_kind(latency(synthetic_latency.tidy(found, lies=True), found), "slit_mismatch")
+    assert len(lies) == 1
+    assert lies[0].metric == "latency_ns"
+    assert of_kind(latency(synthetic_latency.tidy(found), found), "slit_mismatch") == []
+
+
+# What is told twice, and in what order.
+
+
+def slow_node(share=0.7, **keys):
+    """A machine of which the memory of node 1 is slow by every kernel."""
+    found = machine(**keys)
+    tidy = found.tidy()
+    tidy.loc[(tidy["load"] == "memory") & (tidy["target"] == "node1"), "value"] *= share
+    return found, tidy
+
+
+def test_the_same_by_other_kernels_is_one_anomaly():
+    told = [one for one in analysed(*slow_node()).anomalies if one.components == ("node1",)]
+    assert [one.kind for one in told] == ["slow_component"]
+    assert told[0].target in (1, "node1")
+    assert any(line.startswith("Also by bandwidth (") for line in told[0].also)
+
+
+def test_the_reverse_direction_is_told_with_the_slow_one():
+    found = machine()
+    tidy = found.tidy()
+    way = (tidy["load"] == "memory") & (tidy["initiator_nodes"] == "0")
+    tidy.loc[way & (tidy["target"] == "node3"), "value"] *= 0.6
+    told = analysed(found, tidy)
+    (one,) = [one for one in told.anomalies if one.components == ("node0->node3",)]
+    assert one.kind == "slow_path"
+    assert of_kind(told, "asymmetry") == []
+    assert any("worse than back" in line for line in one.also)
+
+
+def test_the_worst_comes_first_whatever_its_metric():
+    told = analysed(*slow_node(slow={SLOW: 0.2})).anomalies
+    losses = [relative_loss(one) for one in told]
+    assert losses == sorted(losses, reverse=True)
+    places = [one.components for one in told]
+    assert places.index((SLOW,)) < places.index(("node1",))
+
+
+def test_a_table_without_anything_to_compare_says_so():
+    found = synthetic.small()
+    told = analysed(found)
+    assert told.anomalies == () or about_drives(told) == []
+    empty = analyse_host(found.tidy().iloc[:0], HostParts())
+    assert empty.verdict.startswith("Nothing was measured that could be compared")
+
+
+def test_components_and_topology_say_what_is_known():
+    found = machine()
+    known = host_parts(found.topology(), found.components())
+    assert known.models[SLOW] == "Corsair MP600 PRO"
+    assert known.words[SLOW] == "Corsair MP600 PRO, serial S10, node 1"
+    assert host_parts(None, None) == HostParts()
+
+
+def test_a_sample_of_the_cells_tells_no_layout():
+    machine = synthetic.epyc()
+    tidy = machine.tidy()
+    memory = tidy["load"] == "memory"
+    pairs = (tidy["initiator"] + tidy["target"]).map(lambda name: sum(map(ord, name)) % 7)
+    found = analyse_host(tidy[~memory | (pairs == 0)], host_parts(machine.topology(), {}))
+    assert not [one for one in found.anomalies if one.kind == "slit_mismatch"]
+    assert not [one for one in found.anomalies if one.kind == "slow_path"]
+
+
+def test_drives_of_no_known_node_are_a_part_of_no_nodes_drives():
+    rows = synthetic.epyc().tidy()
+    rows = rows[
+        (rows["target_kind"] == "all_of_node") & (rows["experiment"] == "storage_bandwidth")
+    ]
+    lost = rows[rows["target"] == "node0drives"].assign(
+        target="unknowndrives", target_nodes="", drives=2, value=lambda t: t["value"] * 2.0
+    )
+    assert analyse_host(pd.concat([rows, lost])).anomalies == ()

@@ -1,0 +1,133 @@
+"""Whether the firmware's distances and packages agree with what was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import faulty
+from chaosity.anomalies import analyse_matrix
+from faulty import LATENCY, measure
+
+LIES = "slit_mismatch"
+HONEST = [
+    faulty.two_sockets(),
+    faulty.two_packages(2),
+    faulty.two_packages(4),
+    faulty.ring(4),
+    faulty.ring(8),
+    faulty.full_mesh(8),
+    faulty.mesh(2, 4),
+]
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(monkeypatch):
+    monkeypatch.setattr(faulty, "DISTURBED", 0.0)
+
+
+def analysed(layout, distances=None, packages=None, **keys):
+    return analyse_matrix(measure(layout, np.random.default_rng(4), **keys), packages, distances)
+
+
+@pytest.mark.parametrize("metric", [faulty.BANDWIDTH, LATENCY])
+@pytest.mark.parametrize("layout", HONEST, ids=lambda layout: layout.name)
+def test_an_honest_table_agrees(layout, metric):
+    found = analysed(layout, layout.distances(), layout.packages, metric=metric)
+    assert found.anomalies == ()
+    assert "the distance table" in found.checked
+
+
+@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize("metric", [faulty.BANDWIDTH, LATENCY])
+@pytest.mark.parametrize(
+    ("layout", "one", "other"),
+    [
+        (faulty.two_packages(4), (0, 1), (0, 5)),
+        (faulty.ring(8), (0, 1), (0, 4)),
+        (faulty.mesh(2, 4), (0, 4), (0, 7)),
+    ],
+    ids=["packages", "ring", "mesh"],
+)
+def test_entries_that_changed_places_are_one_lie(layout, one, other, metric, n):
+    fault = faulty.lying_table(layout, one, other)
+    table = {**layout.distances(), **fault.entries}
+    (found,) = analysed(layout, table, n=n, metric=metric).anomalies
+    assert found.kind == LIES
+    assert set(found.cells) <= fault.cells
+    # Of a single run one of the four may depart too far to belong to a class.
+    assert len(found.cells) >= (4 if n > 1 else 3)
+    assert (found.initiator, found.target) in fault.cells
+    assert set(found.components) == {f"node{node}" for pair in fault.cells for node in pair}
+    assert found.sentence.startswith("The distance table lies about ")
+    assert f"{one[0]}->{one[1]}" in found.sentence
+    assert 0.9 < found.confidence <= (0.95 if n == 1 else 0.9999)
+    assert "firmware" in found.advice
+
+
+def test_a_flat_table_on_a_machine_with_near_and_far_nodes():
+    layout = faulty.ring(4)
+    flat = {pair: 10.0 if pair[0] == pair[1] else 20.0 for pair in layout.distances()}
+    (found,) = analysed(layout, flat).anomalies
+    assert found.kind == LIES
+    assert "makes no difference between near and far nodes" in found.sentence
+
+
+def test_a_table_with_the_order_turned_round():
+    layout = faulty.two_packages(4)
+    honest = layout.distances()
+    near, far = honest[0, 1], honest[0, 4]
+    turned = {pair: {near: far, far: near}.get(value, value) for pair, value in honest.items()}
+    (found,) = analysed(layout, turned).anomalies
+    assert found.kind == LIES
+    assert "has the order wrong" in found.sentence
+    assert found.loss_percent == pytest.approx(100 * (1 - 0.45 / 0.8), rel=0.1)
+
+
+def test_an_interleaved_machine_makes_every_table_idle():
+    found = analysed(faulty.interleaved(4), faulty.ring(4).distances())
+    assert found.anomalies == ()
+    assert any("memory is interleaved below the operating system" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("each", "packages"),
+    [(2, ((0, 2), (1, 3))), (4, ((0, 1, 2, 4), (3, 5, 6, 7))), (4, ((0, 2, 4, 6), (1, 3, 5, 7)))],
+    ids=["alternating pairs", "two nodes changed places", "alternating"],
+)
+def test_packages_that_were_measured_to_be_others(each, packages):
+    layout = faulty.two_packages(each)
+    found = analysed(layout, packages=packages)
+    (one,) = found.anomalies
+    given = " | ".join(",".join(map(str, nodes)) for nodes in packages)
+    measured = " | ".join(",".join(map(str, nodes)) for nodes in layout.packages)
+    assert one.kind == LIES
+    assert f"said to be {given}" in one.sentence
+    assert f"neighbours as {measured}" in one.sentence
+    assert found.packages == layout.packages
+
+
+def test_packages_that_are_right_in_another_order_are_right():
+    found = analysed(faulty.two_packages(2), packages=((3, 2), (1, 0)))
+    assert found.anomalies == ()
+
+
+def test_a_slow_path_is_no_lie_of_the_table():
+    layout = faulty.two_packages(4)
+    found = analysed(layout, layout.distances(), fault=faulty.slow_direction(layout, (0, 1), 0.3))
+    assert {one.kind for one in found.anomalies} == {"slow_path", "asymmetry"}
+
+
+def test_cables_that_changed_places_make_the_table_lie():
+    layout = faulty.two_packages(4)
+    moved, fault = faulty.swapped(layout, 1, 5)
+    found = analysed(moved, layout.distances())
+    assert LIES in {one.kind for one in found.anomalies}
+    assert all(set(one.cells) & fault.cells for one in found.anomalies)
+
+
+def test_entries_that_are_missing_are_said():
+    layout = faulty.two_packages(2)
+    table = layout.distances()
+    del table[0, 1], table[2, 3]
+    assert any("no entry for 0->1 and 1 more" in note for note in analysed(layout, table).notes)

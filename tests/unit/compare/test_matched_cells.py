@@ -1,0 +1,32 @@
+"""Names of places within factors, which a comparison by class leaves out."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from chaosity.compare.matched_cells import _context
+
+PLACES = [
+    "pu12",
+    "core3",
+    "l3_4",
+    "node3",
+    "nodes0-1",
+    "nodes0-1drives",
+    "package0",
+    "machine",
+    "drive-0000-41-00-0",
+    "alldrives",
+    "node0_without_pu3",
+    "machine_without_node0",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_place_is_left_out_and_other_factors_are_kept(place):
+    kept = {"mode": "serial", "drives": 4, "placement": "same_node", "policy": "uniform_machine"}
+    rows = pd.DataFrame({"factors": [json.dumps({"where": place, **kept})]})
+    assert json.loads(_context(rows)[0]) == kept

@@ -1,0 +1,156 @@
+"""Which of many equal hosts is not equal."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from equal_hosts import host
+
+from chaosity.compare import find_outlier_hosts
+from chaosity.compare.variance_moderation import prior_of
+from chaosity.errors import UserError
+
+
+def fleet(number, seed, *, odd=None, between=0.005, **keys):
+    """Hosts that differ by a little from node to node, as real ones do."""
+    random = np.random.default_rng(seed)
+    odd = odd or {}
+    found = {}
+    for one in range(number):
+        nodes = range(keys.get("nodes", 4))
+        factor = {f"node{node}": float(np.exp(random.normal(0.0, between))) for node in nodes}
+        for place, share in odd.get(f"h{one:02d}", {}).items():
+            factor[place] = factor.get(place, 1.0) * share
+        found[f"h{one:02d}"] = host(f"h{one:02d}", 1000 * seed + one, factor=factor, **keys)
+    return found
+
+
+def named(found):
+    return [one.host for one in found.hosts if one.differs]
+
+
+def test_of_sixteen_equal_hosts_none_is_named():
+    false = [
+        seed
+        for seed in range(50)
+        if named(find_outlier_hosts(fleet(16, seed, nodes=2, noise=0.02)))
+    ]
+    # Of 50 that are each wrong in 5 %, more than 6 are in one of 300 such tests.
+    assert len(false) <= 6
+
+
+@pytest.mark.parametrize("replicates", [1, 3])
+def test_the_host_with_a_slower_node_is_named(replicates):
+    found = find_outlier_hosts(fleet(16, 1, odd={"h05": {"node2": 0.9}}, replicates=replicates))
+    assert named(found) == ["h05"]
+    worst = found.hosts[0]
+    assert worst.clear == 4 and "→ node2" in worst.worst
+    assert worst.worst_ratio == pytest.approx(0.9, abs=0.03)
+    assert worst.p_adjusted < 1e-3
+    assert set(found.cells["host"]) == {"h05"} and len(found.cells) == 4
+    assert found.sentences[0].startswith("h05 is not equal to the others: 4 of 16 cells differ")
+
+
+def test_of_three_the_odd_one_is_named_and_not_those_that_it_makes_look_odd():
+    found = find_outlier_hosts(fleet(3, 2, odd={"h01": {"node2": 0.85}}))
+    assert named(found) == ["h01"]
+    assert "cannot be said once one of three is out" in found.sentences[-1]
+
+
+def test_two_odd_hosts_do_not_hide_each_other():
+    odd = {"h02": {"node1": 0.85}, "h07": {"node1": 0.85, "node0": 1.15}}
+    found = find_outlier_hosts(fleet(9, 3, odd=odd))
+    assert sorted(named(found)) == ["h02", "h07"]
+
+
+def test_a_host_that_is_slow_everywhere_has_a_low_speed():
+    odd = {"h04": {f"node{node}": 1.12 for node in range(4)}}
+    found = find_outlier_hosts(fleet(6, 4, odd=odd, metric="latency_ns"))
+    assert named(found) == ["h04"]
+    assert found.hosts[0].speed == pytest.approx(1 / 1.12, rel=0.02)
+
+
+def test_where_none_differs_it_says_what_would_have_been_seen():
+    found = find_outlier_hosts(fleet(5, 6, noise=0.03))
+    assert named(found) == []
+    assert 0.05 <= found.detectable < 0.3
+    words = "No host that is off by 5 % or more detected among 5 hosts in 16 cells; to be seen, it"
+    assert found.sentences[0].startswith(words)
+
+
+def test_a_cell_that_a_host_lacks_is_counted():
+    tables = fleet(4, 7)
+    tables["h03"] = tables["h03"][tables["h03"]["target"] != "node0"]
+    found = find_outlier_hosts(tables)
+    assert {one.host: one.missing for one in found.hosts} == {
+        "h00": 0,
+        "h01": 0,
+        "h02": 0,
+        "h03": 4,
+    }
+    assert found.compared == 16
+    assert found.sentences[-1] == "Cells that others have and a host has not: h03 4."
+
+
+def test_hosts_without_anything_in_common_are_no_equal_hosts():
+    tables = fleet(4, 8) | {"x": host("x", 1, metric="latency_ns")}
+    found = find_outlier_hosts(tables)
+    assert "among 4 hosts" in found.sentences[0] and found.sentences[-1].endswith("x 16.")
+    json.dumps(found.to_json(), allow_nan=False)
+    with pytest.raises(UserError, match="no cell that three hosts have"):
+        find_outlier_hosts({name: table.iloc[:0] for name, table in tables.items()})
+
+
+def test_without_any_scatter_a_difference_is_still_seen():
+    tables = {f"h{one}": host(f"h{one}", 1, noise=0.0) for one in range(4)}
+    assert named(find_outlier_hosts(tables)) == []
+    tables["h2"] = host("h2", 1, noise=0.0, factor={"node1": 0.9})
+    assert named(find_outlier_hosts(tables)) == ["h2"]
+
+
+def test_where_half_of_the_hosts_differ_nobody_can_say_which_are_right():
+    odd = {name: {"node1": 0.8} for name in ("h00", "h01", "h02", "h03")}
+    found = find_outlier_hosts(fleet(8, 9, odd=odd, noise=0.002, between=0.0))
+    assert named(found) == []
+    assert found.sentences[1].startswith("In 4 of 16 cells hosts differ by 5 % or more beyond the")
+    assert found.detectable_at_worst > 0.3
+    equal = find_outlier_hosts(fleet(8, 9, noise=0.002, between=0.0))
+    assert len(equal.sentences) == 1
+
+
+def test_two_that_agree_by_chance_do_not_accuse_the_third():
+    noisy = {"replicates": 3, "noise": 0.3, "nodes": 2}
+    one = host("a", 1, **noisy)
+    found = find_outlier_hosts({"a": one, "b": one, "c": host("c", 2, **noisy)})
+    assert named(found) == []
+
+
+def test_hosts_in_several_modes_need_not_be_equal():
+    tables = fleet(3, 1, nodes=2)
+    tables["h02"] = tables["h02"].assign(configuration="nps1")
+    assert find_outlier_hosts(tables).sentences[-1] == (
+        "The hosts are in several configurations (nps1, nps4), which need not be equal."
+    )
+
+
+def test_two_hosts_are_too_few_and_a_hundred_too_many():
+    with pytest.raises(UserError, match="a third decides"):
+        find_outlier_hosts(fleet(2, 1, nodes=2))
+    with pytest.raises(UserError, match="more than 64"):
+        find_outlier_hosts({str(number): host("a", 1, nodes=1) for number in range(65)})
+
+
+def test_variances_that_scatter_by_chance_alone_are_taken_for_equal():
+    random = np.random.default_rng(1)
+    freedom = np.full(400, 4.0)
+    same = 0.04 * random.chisquare(4.0, 400) / 4.0
+    prior = prior_of(same, freedom)
+    assert prior.freedom > 30.0 and prior.variance == pytest.approx(0.04, rel=0.15)
+    # Smyth's model: 1 / variance follows a chi-square of d0 degrees of freedom over d0 s0^2.
+    true = 0.04 * 6.0 / random.chisquare(6.0, 4000)
+    seen = true * random.chisquare(4.0, 4000) / 4.0
+    prior = prior_of(seen, np.full(4000, 4.0))
+    assert prior.freedom == pytest.approx(6.0, rel=0.3)
+    assert prior.variance == pytest.approx(0.04, rel=0.1)
