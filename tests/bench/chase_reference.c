@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "blocks.h"
-#include "chase.h"
-#include "common.h"
-#include "cpus.h"
-#include "memory.h"
-#include "options.h"
+#include "latency/timed_blocks.h"
+#include "latency/pointer_chase.h"
+#include "common/process.h"
+#include "common/cpu_lists.h"
+#include "common/placed_memory.h"
+#include "common/command_line.h"
 
 /* Long enough that the clock's 20 or 30 ns do not count, short enough that most pieces are not
  * interrupted: of pieces of 1 ms nearly all have their share of what else happens on the CPU, and

@@ -29,8 +29,11 @@ HUGE_PAGE = 2**21
 def build() -> None:
     """Compile the reference, as anybody would (``-O2``), with the objects of chaosity-latency."""
     subprocess.run(["make", "-s", "-C", SOURCES, f"BUILD={BUILD}"], check=True)
-    objects = [BUILD / f"{name}.o" for name in
-               ("blocks", "caches", "chase", "common", "cpus", "memory", "options")]  # fmt: skip
+    latency = [f"latency/{name}.o" for name in ("cpu_caches", "pointer_chase", "timed_blocks")]
+    shared = [
+        f"common/{name}.o" for name in ("command_line", "cpu_lists", "placed_memory", "process")
+    ]
+    objects = [BUILD / name for name in (*latency, *shared, "version/chaosity-latency.o")]
     source = Path(__file__).with_name("chase_reference.c")
     command = ["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", f"-I{SOURCES}", "-pthread", "-o"]
     subprocess.run([*command, REFERENCE, source, *objects, "-lm"], check=True)

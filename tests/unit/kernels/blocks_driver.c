@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "blocks.h"
+#include "latency/timed_blocks.h"
 
 static struct histogram all;
 

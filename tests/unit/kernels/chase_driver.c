@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "chase.h"
+#include "latency/pointer_chase.h"
 
 static void print_line(const struct chase *chase, void **line) {
     printf(" %zu", ((size_t)line - (size_t)chase->start) / chase->line_bytes);

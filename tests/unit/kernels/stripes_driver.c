@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "stripes.h"
+#include "drives/drive_stripes.h"
 
 enum { MOST_ROWS = 64, MOST_TAKERS = 4 };
 

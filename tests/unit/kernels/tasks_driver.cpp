@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "task_program.hpp"
+#include "tasks/task_program.hpp"
 
 static const size_t page = 4096;
 static size_t spread;

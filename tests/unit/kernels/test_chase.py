@@ -24,15 +24,17 @@ KIB = 1024
 def chains(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The driver that prints chains."""
     folder = tmp_path_factory.mktemp("chains")
-    return build_driver(folder, HERE / "chase_driver.c", "chase.c", "common.c")
+    sources = ("latency/pointer_chase.c", "common/process.c")
+    return build_driver(folder, HERE / "chase_driver.c", *sources)
 
 
 @pytest.fixture(scope="module")
 def bins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The driver that prints bins of durations."""
     folder = tmp_path_factory.mktemp("bins")
-    shared = ["blocks.c", "options.c", "memory.c", "cpus.c", "common.c"]
-    return build_driver(folder, HERE / "blocks_driver.c", *shared)
+    names = ("command_line", "cpu_lists", "placed_memory", "process", "version")
+    shared = [f"common/{name}.c" for name in names]
+    return build_driver(folder, HERE / "blocks_driver.c", "latency/timed_blocks.c", *shared)
 
 
 def chains_of(driver: Path, lines: int, line_bytes: int, seed: int, seeds: int = 1) -> list[tuple]:

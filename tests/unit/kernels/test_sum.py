@@ -183,7 +183,7 @@ def test_a_kernel_that_is_wrong_is_found_out(built: Built, drives: list[Path], c
 def test_every_chunk_once_a_round_whatever_drives_threads_and_depth(tmp_path: Path):
     """The driver tries many stripes, each with several threads, and says what it saw."""
     driver = Path(__file__).with_name("stripes_driver.c")
-    sources = ("stripes.c", "common.c")
+    sources = ("drives/drive_stripes.c", "common/process.c")
     program = build_driver(tmp_path, driver, *sources)
     ended = subprocess.run([program], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -127,10 +127,10 @@ def test_wrong_results_are_found_out(built: Built, cpu: str):
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs with nodes that are made up, under the sanitizers."""
-    sources = ["teams", "task_stencil", "task_matmul", "task_mergesort", "task_spmv"]
-    shared = ["common.c", "cpus.c"]
+    sources = ["thread_arenas", "task_stencil", "task_matmul", "task_mergesort", "task_spmv"]
+    shared = ["common/process.c", "common/cpu_lists.c"]
     folder = tmp_path_factory.mktemp("tasks")
-    names = [*(f"{source}.cpp" for source in sources), *shared]
+    names = [*(f"tasks/{source}.cpp" for source in sources), *shared]
     return build_driver(folder, HERE / "tasks_driver.cpp", *names)
 
 

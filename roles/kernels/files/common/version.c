@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compiled once for each program; the Makefile defines both texts.
+ */
+#include "common/command_line.h"
+
+const char program_version[] = VERSION;
+const char compiler_version[] = COMPILER;

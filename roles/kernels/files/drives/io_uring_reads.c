@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "drives/io_uring_reads.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/process.h"
+#include "drives/integer_sum.h"
+
+/* So soon a stop is seen when no chunk arrives. */
+static const long longest_wait_ns = 5 * 1000 * 1000;
+
+static _Noreturn void refuse_ring(int error) {
+    if (error == ENOSYS)
+        refuse("this kernel has no io_uring (Linux 5.1 and later have)");
+    if (error == EPERM && kernel_number("/proc/sys/kernel/io_uring_disabled", "") > 0)
+        refuse("io_uring is not permitted: kernel.io_uring_disabled is %" PRId64
+               "; set it to 0, or run as root if it is 1",
+               kernel_number("/proc/sys/kernel/io_uring_disabled", ""));
+    if (error == EPERM || error == EACCES)
+        refuse("io_uring is not permitted: a system call filter (seccomp), as containers have, "
+               "forbids it");
+    if (error == ENOMEM)
+        refuse("the kernel gave no memory for io_uring's rings; raise the limit of locked memory "
+               "(ulimit -l)");
+    refuse("io_uring cannot be used: %s", strerror(error));
+}
+
+void require_io_uring(void) {
+    struct io_uring ring;
+    int error = -io_uring_queue_init(1, &ring, 0);
+    if (error != 0)
+        refuse_ring(error);
+    io_uring_queue_exit(&ring);
+}
+
+int flights_of(const struct stripes *stripes, int queue_depth, int threads, int thread) {
+    int all = stripes->count * queue_depth;
+    return all / threads + (thread < all % threads ? 1 : 0);
+}
+
+static char *buffer_at(const struct reader *reader, int buffer) {
+    return reader->buffers + (size_t)buffer * reader->stripes->chunk_bytes;
+}
+
+static void register_buffers(struct reader *reader) {
+    int buffers = reader->count + 1;
+    struct iovec *pieces = calloc((size_t)buffers, sizeof *pieces);
+    if (pieces == NULL)
+        refuse("out of memory");
+    for (int i = 0; i < buffers; i++)
+        pieces[i] = (struct iovec){buffer_at(reader, i), reader->stripes->chunk_bytes};
+    int error = -io_uring_register_buffers(&reader->ring, pieces, (unsigned)buffers);
+    free(pieces);
+    if (error == ENOMEM)
+        refuse("--registered-buffers: %zu bytes a thread may not be locked in memory; raise the "
+               "limit (ulimit -l) or run as root",
+               (size_t)buffers * reader->stripes->chunk_bytes);
+    if (error != 0)
+        refuse("--registered-buffers: the kernel refused %d buffers of %zu bytes: %s", buffers,
+               reader->stripes->chunk_bytes, strerror(error));
+}
+
+void open_reader(struct reader *reader, const struct stripes *stripes, char *buffers,
+                 int queue_depth, int threads, int thread, bool registered) {
+    *reader = (struct reader){
+        .stripes = stripes,
+        .buffers = buffers,
+        .registered = registered,
+        .count = flights_of(stripes, queue_depth, threads, thread),
+        .random = monotonic_ns() | 1, /* xorshift knows no way out of 0 */
+    };
+    reader->spare = reader->count;
+    if (reader->count == 0)
+        return;
+    reader->flights = calloc((size_t)reader->count, sizeof *reader->flights);
+    if (reader->flights == NULL)
+        refuse("out of memory");
+    /* The flights of all threads are numbered through; neighbours belong to different drives. */
+    for (int i = 0; i < reader->count; i++) {
+        reader->flights[i].chunk.drive = (i * threads + thread) % stripes->count;
+        reader->flights[i].buffer = i;
+    }
+    int error = -io_uring_queue_init((unsigned)reader->count, &reader->ring, 0);
+    if (error != 0)
+        refuse_ring(error);
+    if (registered)
+        register_buffers(reader);
+}
+
+void close_reader(struct reader *reader) {
+    if (reader->count > 0)
+        io_uring_queue_exit(&reader->ring);
+    free(reader->flights);
+}
+
+/* Asks for the next chunk of a flight's drive. */
+static void take_off(struct reader *reader, struct flight *flight) {
+    size_t bytes = reader->stripes->chunk_bytes;
+    flight->chunk = take_chunk(reader->stripes, flight->chunk.drive);
+    struct io_uring_sqe *entry = io_uring_get_sqe(&reader->ring); /* there is one a flight */
+    int fd = reader->stripes->drives[flight->chunk.drive].fd;
+    char *to = buffer_at(reader, flight->buffer);
+    if (reader->registered)
+        io_uring_prep_read_fixed(entry, fd, to, (unsigned)bytes, flight->chunk.offset,
+                                 flight->buffer);
+    else
+        io_uring_prep_read(entry, fd, to, (unsigned)bytes, flight->chunk.offset);
+    io_uring_sqe_set_data(entry, flight);
+    reader->on_their_way++;
+}
+
+static void submit(struct reader *reader) {
+    int told = io_uring_submit(&reader->ring);
+    if (told < 0)
+        refuse("io_uring takes no more reads: %s", strerror(-told));
+}
+
+void start_reading(struct reader *reader) {
+    for (int i = 0; i < reader->count; i++)
+        take_off(reader, &reader->flights[i]);
+    submit(reader);
+}
+
+/* The flight that came in, and what its read said; NULL when none did in time. */
+static struct flight *next_arrival(struct reader *reader, int *result) {
+    struct __kernel_timespec longest = {.tv_nsec = longest_wait_ns};
+    struct io_uring_cqe *event;
+    int error = -io_uring_wait_cqe_timeout(&reader->ring, &event, &longest);
+    if (error == ETIME || error == EINTR || error == EAGAIN)
+        return NULL;
+    if (error != 0)
+        refuse("io_uring cannot be waited for: %s", strerror(error));
+    struct flight *flight = io_uring_cqe_get_data(event);
+    *result = event->res;
+    io_uring_cqe_seen(&reader->ring, event);
+    reader->on_their_way--;
+    return flight;
+}
+
+/* Marsaglia, Xorshift RNGs (2003). */
+static uint64_t next_random(struct reader *reader) {
+    reader->random ^= reader->random << 13;
+    reader->random ^= reader->random >> 7;
+    return reader->random ^= reader->random << 17;
+}
+
+/* Keeps the first ones, then each with the chance that all have (Vitter's algorithm R). */
+static void keep(struct reader *reader, struct chunk chunk, uint64_t sum) {
+    uint64_t place = reader->summed;
+    if (place >= KEPT_CHUNKS)
+        place = next_random(reader) % (reader->summed + 1);
+    if (place < KEPT_CHUNKS)
+        reader->kept[place] = (struct kept){chunk, sum};
+    reader->summed++;
+}
+
+enum arrival sum_next(struct reader *reader) {
+    int result;
+    struct flight *flight = next_arrival(reader, &result);
+    if (flight == NULL)
+        return NOTHING_YET;
+    struct chunk chunk = flight->chunk;
+    if (result < 0 || (size_t)result != reader->stripes->chunk_bytes) {
+        reader->failed = chunk;
+        reader->result = result;
+        return READ_FAILED;
+    }
+    int arrived = flight->buffer;
+    flight->buffer = reader->spare;
+    reader->spare = arrived;
+    take_off(reader, flight);
+    submit(reader);
+    const uint64_t *words = (const uint64_t *)(const void *)buffer_at(reader, arrived);
+    keep(reader, chunk, sum_words(words, reader->stripes->chunk_bytes / sizeof *words));
+    return CHUNK_SUMMED;
+}
+
+void stop_reading(struct reader *reader) {
+    int ignored;
+    while (reader->on_their_way > 0)
+        next_arrival(reader, &ignored);
+}
+
+int kept_count(const struct reader *reader) {
+    return reader->summed < KEPT_CHUNKS ? (int)reader->summed : KEPT_CHUNKS;
+}
+
+uint64_t compare_kept(struct reader *reader) {
+    size_t bytes = reader->stripes->chunk_bytes;
+    char *to = buffer_at(reader, 0);
+    const uint64_t *words = (const uint64_t *)(const void *)to;
+    uint64_t wrong = 0;
+    for (int i = 0; i < kept_count(reader); i++) {
+        const struct kept *kept = &reader->kept[i];
+        int fd = reader->stripes->drives[kept->chunk.drive].fd;
+        memset(to, 0, bytes); /* or a read that gives nothing would find what lay there */
+        ssize_t got = pread(fd, to, bytes, (off_t)kept->chunk.offset);
+        if (got != (ssize_t)bytes || sum_words_plainly(words, bytes / sizeof *words) != kept->sum)
+            wrong++;
+    }
+    return wrong;
+}
+
+void complain_of_read(const struct reader *reader) {
+    const char *path = reader->stripes->drives[reader->failed.drive].path;
+    if (reader->result < 0)
+        complain("%s cannot be read at %" PRIu64 ": %s", path, reader->failed.offset,
+                 strerror(-reader->result));
+    else
+        complain("%s gave %d of %zu bytes at %" PRIu64, path, reader->result,
+                 reader->stripes->chunk_bytes, reader->failed.offset);
+}

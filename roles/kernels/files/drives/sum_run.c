@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each thread of the team goes round and round, through its own part of an array in memory or
+ * through what its ring gives it of the drives, and never waits for another. The first thread
+ * leads: it also reads from time to time what all have summed, and prints it.
+ *
+ * In memory the array starts as that of the kernel `read`, whole numbers whose sum is known, which
+ * are made integers before anything is summed. Before each pass every thread adds a number that
+ * belongs to the pass to one of its integers, so a pass that is left out or reads stale data has
+ * the wrong sum.
+ */
+#define _GNU_SOURCE
+#include "drives/sum_run.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "streams/stream_arrays.h"
+#include "common/spin_barrier.h"
+#include "common/process.h"
+#include "drives/io_uring_reads.h"
+#include "streams/thread_team.h"
+#include "drives/integer_sum.h"
+
+/* After so much each thread of an array in memory says how far it is: some ten microseconds, so
+ * that the samples are smooth, and long enough that saying so costs nothing. */
+enum { PIECE_WORDS = 256 * 1024 / 8 };
+
+/* How long a thread sleeps for which no read is left, as there are more threads than reads. */
+static const struct timespec idle_time = {.tv_nsec = 1000 * 1000};
+
+struct thread {
+    _Alignas(APART_BYTES) atomic_uint_fast64_t bytes; /* summed since the start */
+    struct member *member;
+    struct reader reader; /* of an array on drives */
+    uint64_t *words;      /* of an array in memory: its part, ... */
+    size_t count, at;     /* ... how much that is, and where the pass is */
+    uint64_t pass, sum, wanted;
+};
+
+struct state {
+    const struct summing *summing;
+    struct arrays arrays; /* the array in memory, or the buffers */
+    struct team team;
+    struct thread *threads;
+    pthread_barrier_t ready; /* sleeps: when all have their first integers */
+    atomic_bool stop;
+    _Atomic(struct thread *) failed;
+};
+
+static bool on_drives(const struct state *state) { return state->summing->stripes.count > 0; }
+
+static void make_integers(struct thread *thread, const struct part *part) {
+    thread->words = (uint64_t *)(void *)part->array[0];
+    thread->count = part->elements;
+    thread->wanted = (uint64_t)part->read_sum;
+    for (size_t i = 0; i < part->elements; i++) {
+        double whole = part->array[0][i];
+        __builtin_memcpy(&thread->words[i], &(uint64_t){(uint64_t)whole}, sizeof(uint64_t));
+    }
+}
+
+static void begin_pass(struct thread *thread) {
+    thread->pass++;
+    thread->words[thread->pass * 2654435761u % thread->count] += thread->pass;
+    thread->wanted += thread->pass;
+    thread->at = thread->sum = 0;
+}
+
+/* The last pass ended anywhere: what it has seen is compared with a second look. */
+static void end_passes(struct thread *thread) {
+    thread->member->verdict.wrong += thread->sum != sum_words_plainly(thread->words, thread->at);
+}
+
+static void sum_piece(struct thread *thread) {
+    if (thread->at == 0)
+        begin_pass(thread);
+    size_t left = thread->count - thread->at;
+    size_t count = left < PIECE_WORDS ? left : PIECE_WORDS;
+    thread->sum += sum_words(thread->words + thread->at, count);
+    thread->at += count;
+    atomic_fetch_add_explicit(&thread->bytes, count * sizeof(uint64_t), memory_order_relaxed);
+    if (thread->at < thread->count)
+        return;
+    thread->member->verdict.wrong += thread->sum != thread->wanted;
+    thread->at = thread->sum = 0;
+}
+
+static void sum_chunk(struct state *state, struct thread *thread) {
+    if (thread->reader.count == 0) {
+        nanosleep(&idle_time, NULL);
+        return;
+    }
+    enum arrival arrival = sum_next(&thread->reader);
+    if (arrival == CHUNK_SUMMED)
+        atomic_fetch_add_explicit(&thread->bytes, state->summing->stripes.chunk_bytes,
+                                  memory_order_relaxed);
+    if (arrival != READ_FAILED)
+        return;
+    thread->member->verdict.wrong++;
+    struct thread *nobody = NULL;
+    atomic_compare_exchange_strong(&state->failed, &nobody, thread);
+    atomic_store(&state->stop, true);
+}
+
+/* A little work of a thread: a piece of its part, or a chunk if one arrives. */
+static void go_on(struct state *state, struct thread *thread) {
+    if (on_drives(state))
+        sum_chunk(state, thread);
+    else
+        sum_piece(thread);
+}
+
+static bool is_over(const struct state *state) {
+    return stop_requested() || atomic_load_explicit(&state->stop, memory_order_relaxed);
+}
+
+static uint64_t bytes_of_all(const struct state *state) {
+    uint64_t sum = 0;
+    for (int i = 0; i < state->team.cpus.count; i++)
+        sum += atomic_load_explicit(&state->threads[i].bytes, memory_order_relaxed);
+    return sum;
+}
+
+struct mark {
+    uint64_t ns, bytes;
+};
+
+static struct mark mark_now(const struct state *state) {
+    return (struct mark){monotonic_ns(), bytes_of_all(state)};
+}
+
+/* Warm-up, samples, and the end of all. A sample without anything in it is none: a slow drive may
+ * take longer for a chunk. */
+static void lead(struct state *state) {
+    const struct course *course = state->team.course;
+    uint64_t sample_ns = (uint64_t)(course->sample_seconds * 1e9);
+    struct mark from = mark_now(state), now = from;
+    uint64_t begin_ns = from.ns + (uint64_t)(state->summing->warmup_seconds * 1e9);
+    while ((now.ns < begin_ns || now.bytes == 0) && !is_over(state)) {
+        go_on(state, &state->threads[0]);
+        now = mark_now(state);
+    }
+    from = now;
+    uint64_t limit_ns = now.ns + (uint64_t)(course->max_seconds * 1e9);
+    bool over = is_over(state);
+    while (!over) {
+        go_on(state, &state->threads[0]);
+        now = mark_now(state);
+        over = now.ns >= limit_ns || is_over(state);
+        if (now.bytes == from.bytes || (now.ns - from.ns < sample_ns && !over))
+            continue;
+        print_sample(from.ns, now.ns, "bytes", now.bytes - from.bytes);
+        from = now;
+    }
+    state->team.stopped_by = stop_requested() ? "signal" : "time";
+    if (atomic_load(&state->failed) != NULL)
+        state->team.stopped_by = "error";
+    atomic_store(&state->stop, true);
+}
+
+static void follow(struct state *state, struct thread *thread) {
+    while (!atomic_load_explicit(&state->stop, memory_order_relaxed))
+        go_on(state, thread);
+}
+
+static void set_up(void *self, int index) {
+    const struct state *state = self;
+    touch_part(&state->arrays, index);
+}
+
+static void run_thread(void *self, int index) {
+    struct state *state = self;
+    struct thread *thread = &state->threads[index];
+    thread->member = &state->team.members[index];
+    if (!on_drives(state))
+        make_integers(thread, &state->arrays.parts[index]);
+    pthread_barrier_wait(&state->ready);
+    if (thread->reader.count > 0)
+        start_reading(&thread->reader);
+    if (index == 0)
+        lead(state);
+    else
+        follow(state, thread);
+    if (!on_drives(state)) {
+        end_passes(thread);
+        return;
+    }
+    stop_reading(&thread->reader);
+    thread->member->verdict.wrong += compare_kept(&thread->reader);
+}
+
+/* The rings of all threads, once their buffers are there: what cannot be is said before the ready
+ * line. */
+static void open_readers(const struct state *state) {
+    const struct summing *summing = state->summing;
+    int threads = state->team.cpus.count;
+    for (int i = 0; i < threads; i++) {
+        char *buffers = (char *)(void *)state->arrays.parts[i].array[0];
+        open_reader(&state->threads[i].reader, &summing->stripes, buffers, summing->queue_depth,
+                    threads, i, summing->registered);
+    }
+}
+
+static void print_drives(const struct summing *summing) {
+    const struct stripes *stripes = &summing->stripes;
+    printf("\"drives\":%d,\"chunk_bytes\":%zu,\"queue_depth\":%d,\"registered_buffers\":%s,",
+           stripes->count, stripes->chunk_bytes, summing->queue_depth,
+           summing->registered ? "true" : "false");
+}
+
+static void print_ready(const void *self) {
+    const struct state *state = self;
+    const struct summing *summing = state->summing;
+    if (on_drives(state))
+        open_readers(state);
+    printf("{\"event\":\"ready\",\"kernel\":\"%s\",\"array_bytes\":%" PRIu64 ",",
+           state->arrays.stream->name,
+           on_drives(state) ? summing->stripes.chunks * summing->stripes.chunk_bytes
+                            : (uint64_t)summing->job.array_bytes);
+    print_drives(summing);
+    print_team(&state->team);
+    print_course(state->team.course);
+    printf("\"warmup_seconds\":%g,", summing->warmup_seconds);
+    print_build(state->team.course, stream_isa);
+}
+
+/* As many bytes of buffers as the thread with the most reads needs, for each of them. */
+static size_t buffer_bytes(const struct summing *summing) {
+    int threads = summing->job.cpus.count;
+    int most = flights_of(&summing->stripes, summing->queue_depth, threads, 0) + 1;
+    return (size_t)threads * (size_t)most * summing->stripes.chunk_bytes;
+}
+
+static int end_readers(struct state *state) {
+    int kept = 0;
+    struct thread *failed = atomic_load(&state->failed);
+    for (int i = 0; i < state->team.cpus.count && on_drives(state); i++) {
+        struct reader *reader = &state->threads[i].reader;
+        kept += kept_count(reader);
+        if (&state->threads[i] == failed)
+            complain_of_read(reader);
+        close_reader(reader);
+    }
+    return kept;
+}
+
+int sum_array(const struct summing *summing) {
+    const struct job *job = &summing->job;
+    int threads = job->cpus.count;
+    struct state state = {
+        .summing = summing,
+        .threads = new_apart(threads, sizeof(struct thread)),
+        .arrays = {.stream = job->stream, .bytes = job->array_bytes, .threads = threads},
+    };
+    if (on_drives(&state))
+        state.arrays.bytes = buffer_bytes(summing);
+    map_arrays(&state.arrays, job->course.placement);
+    state.team = (struct team){
+        .cpus = job->cpus,
+        .course = &job->course,
+        .mappings = &state.arrays.mapping,
+        .mapping_count = 1,
+    };
+    pthread_barrier_init(&state.ready, NULL, (unsigned)threads);
+    run_team(&state.team, &(struct work_plan){set_up, print_ready, run_thread, &state});
+    printf("{\"event\":\"done\",\"bytes\":%" PRIu64 ",\"compared_chunks\":%d,",
+           bytes_of_all(&state), end_readers(&state));
+    free(state.threads);
+    int exit_code = end_team(&state.team, job->stream->name, "gave");
+    free_arrays(&state.arrays);
+    return exit_code;
+}

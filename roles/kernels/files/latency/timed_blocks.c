@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "latency/timed_blocks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/process.h"
+
+/* The shortest block, in readings of the clock: its cost then is below 0.25 % of the block when the
+ * length is chosen, and still below 1 % when the accesses later become four times as fast, as they
+ * may when loads on other cores end. */
+static const double shortest_block = 400;
+
+/* The fastest of so many blocks says how long a block takes when nothing disturbs it. Another
+ * process that had the CPU in between leaves its caches empty, and filling an L2 again takes some
+ * milliseconds: a thousand blocks of shortest_block last longer. Where reading the clock is slow
+ * (an emulated machine, a clock that is not the processor's own) they would last seconds; then as
+ * many as fit this time do, and at least a few. */
+enum { TRIES = 1000, FEW_TRIES = 8, TRIES_NS = 12000000 };
+
+static int compare_durations(const void *one, const void *other) {
+    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
+    return (a > b) - (a < b);
+}
+
+/* The median of what lies between two readings one after the other or, when a clock is so coarse
+ * that this is nothing, its smallest step. */
+static double timer_cost_ns(void) {
+    enum { READINGS = 1001 };
+    uint64_t between[READINGS], step = 0;
+    while (step == 0) { /* once, unless the clock is coarser than a thousand readings take */
+        for (int i = 0; i < READINGS; i++) {
+            uint64_t begin = monotonic_ns();
+            between[i] = monotonic_ns() - begin;
+        }
+        qsort(between, READINGS, sizeof between[0], compare_durations);
+        for (int i = READINGS - 1; i >= READINGS / 2 && between[i] > 0; i--)
+            step = between[i];
+    }
+    return (double)step;
+}
+
+static int bin_of(uint64_t duration_ns) {
+    if (duration_ns >> MOST_DURATION_BITS != 0)
+        return BINS - 1;
+    if (duration_ns >> (BIN_BITS + 1) == 0)
+        return (int)duration_ns;
+    int dropped = 63 - BIN_BITS - __builtin_clzll(duration_ns);
+    return (dropped << BIN_BITS) + (int)(duration_ns >> dropped);
+}
+
+static double bin_centre_ns(int bin) {
+    int dropped = bin >> (BIN_BITS + 1) == 0 ? 0 : (bin >> BIN_BITS) - 1;
+    uint64_t first = (uint64_t)(bin - (dropped << BIN_BITS)) << dropped;
+    return (double)first + (double)(((uint64_t)1 << dropped) - 1) / 2;
+}
+
+void histogram_add(struct histogram *histogram, uint64_t duration_ns) {
+    int bin = bin_of(duration_ns);
+    if (histogram->blocks == 0 || bin < histogram->lowest)
+        histogram->lowest = bin;
+    if (histogram->blocks == 0 || bin > histogram->highest)
+        histogram->highest = bin;
+    histogram->count[bin]++;
+    histogram->blocks++;
+}
+
+/* Adds `part` to `whole` and empties it. */
+static void histogram_move(struct histogram *whole, struct histogram *part) {
+    if (whole->blocks == 0 || part->lowest < whole->lowest)
+        whole->lowest = part->lowest;
+    if (whole->blocks == 0 || part->highest > whole->highest)
+        whole->highest = part->highest;
+    whole->blocks += part->blocks;
+    part->blocks = 0;
+    for (int bin = part->lowest; bin <= part->highest; bin++) {
+        whole->count[bin] += part->count[bin];
+        part->count[bin] = 0;
+    }
+}
+
+double histogram_median_ns(const struct histogram *histogram) {
+    uint64_t below = 0, half = (histogram->blocks + 1) / 2;
+    int bin = histogram->lowest;
+    while ((below += histogram->count[bin]) < half)
+        bin++;
+    return bin_centre_ns(bin);
+}
+
+void histogram_print(const struct histogram *histogram, uint64_t accesses_per_block) {
+    const char *separator = "{";
+    for (int bin = histogram->lowest; bin <= histogram->highest; bin++)
+        if (histogram->count[bin] > 0) {
+            /* seven digits tell any two bins apart, and no number is long enough for an exponent */
+            printf("%s\"%.7g\":%" PRIu64, separator,
+                   bin_centre_ns(bin) / (double)accesses_per_block, histogram->count[bin]);
+            separator = ",";
+        }
+    printf("}");
+}
+
+struct timing *new_timing(const struct work *work) {
+    struct timing *timing = calloc(1, sizeof *timing);
+    if (timing == NULL)
+        refuse("out of memory");
+    timing->work = work;
+    timing->timer_ns = timer_cost_ns();
+    return timing;
+}
+
+struct span {
+    uint64_t begin_ns, end_ns;
+};
+
+static struct span run_block(const struct timing *timing, uint64_t accesses) {
+    struct span span;
+    span.begin_ns = monotonic_ns();
+    timing->work->run(timing->work->self, accesses);
+    span.end_ns = monotonic_ns();
+    return span;
+}
+
+static uint64_t fastest_ns(const struct timing *timing, uint64_t accesses) {
+    uint64_t fastest = UINT64_MAX, begin_ns = monotonic_ns(), now = begin_ns;
+    for (int i = 0; i < TRIES && !stop_requested(); i++) {
+        if (i >= FEW_TRIES && now - begin_ns > TRIES_NS)
+            break;
+        struct span block = run_block(timing, accesses);
+        now = block.end_ns;
+        if (block.end_ns - block.begin_ns < fastest)
+            fastest = block.end_ns - block.begin_ns;
+    }
+    return fastest;
+}
+
+void choose_block(struct timing *timing) {
+    uint64_t accesses = timing->work->unit;
+    while ((double)fastest_ns(timing, accesses) < shortest_block * timing->timer_ns &&
+           !stop_requested())
+        accesses *= 2;
+    timing->accesses_per_block = accesses;
+}
+
+static void print_sample(const struct timing *timing, struct span span) {
+    printf("{\"event\":\"sample\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64
+           ",\"accesses\":%" PRIu64 ",\"blocks\":",
+           span.begin_ns, span.end_ns, timing->sample.blocks * timing->accesses_per_block);
+    histogram_print(&timing->sample, timing->accesses_per_block);
+    printf("}\n");
+    require_written();
+}
+
+/* Blocks until the sample has lasted long enough, or the end has come. */
+static struct span take_sample(struct timing *timing, uint64_t sample_ns, uint64_t limit_ns) {
+    struct span sample = {0}, block;
+    do {
+        block = run_block(timing, timing->accesses_per_block);
+        histogram_add(&timing->sample, block.end_ns - block.begin_ns);
+        if (sample.begin_ns == 0)
+            sample.begin_ns = block.begin_ns;
+    } while (block.end_ns - sample.begin_ns < sample_ns && block.end_ns < limit_ns &&
+             !stop_requested());
+    sample.end_ns = block.end_ns;
+    return sample;
+}
+
+const char *take_samples(struct timing *timing, const struct course *course) {
+    uint64_t sample_ns = (uint64_t)(course->sample_seconds * 1e9);
+    uint64_t now = monotonic_ns(), limit_ns = now + (uint64_t)(course->max_seconds * 1e9);
+    while (now < limit_ns && !stop_requested()) {
+        struct span sample = take_sample(timing, sample_ns, limit_ns);
+        print_sample(timing, sample);
+        histogram_move(&timing->all, &timing->sample);
+        now = sample.end_ns;
+    }
+    return stop_requested() ? "signal" : "time";
+}
+
+int print_done(const struct timing *timing, bool ran, const char *wrong, const char *stopped_by) {
+    const struct histogram *all = &timing->all;
+    const char *valid = wrong == NULL ? "true" : "false";
+    printf("{\"event\":\"done\",\"valid\":%s,\"accesses\":%" PRIu64 ",\"blocks\":%" PRIu64
+           ",\"timer_ns\":%g,",
+           ran ? valid : "null", all->blocks * timing->accesses_per_block, all->blocks,
+           timing->timer_ns);
+    if (all->blocks > 0) {
+        double median_ns = histogram_median_ns(all);
+        printf("\"accesses_per_block\":%" PRIu64 ",\"timer_share\":%.6f,\"latency_ns\":%.7g,",
+               timing->accesses_per_block, timing->timer_ns / median_ns,
+               median_ns / (double)timing->accesses_per_block);
+    } else
+        printf("\"accesses_per_block\":null,\"timer_share\":null,\"latency_ns\":null,");
+    printf("\"stopped_by\":\"%s\"}\n", stopped_by);
+    require_written();
+    if (!ran || wrong == NULL)
+        return EXIT_VALID;
+    complain("%s; the numbers must not be used", wrong);
+    return EXIT_INVALID;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "streams/expected_values.h"
+
+#include <float.h>
+#include <math.h>
+
+void note_difference(double got, double wanted, struct verdict *verdict) {
+    double error = fabs(got - wanted) / fabs(wanted);
+    if (!(error < DBL_MAX)) /* not a number, or infinite: JSON has neither */
+        error = DBL_MAX;
+    verdict->max_relative_error = fmax(verdict->max_relative_error, error);
+    verdict->wrong++;
+}

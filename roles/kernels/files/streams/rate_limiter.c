@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each thread of the team goes round and round through its own part in small chunks and never waits
+ * for another; after each chunk it looks at one word, the phase, which the leader sets, so that all
+ * change and stop together however uneven their speed is. (With passes of a fixed length, threads
+ * of an uneven machine end at different times, and what is measured beside the last ones has less
+ * load than it says.)
+ *
+ * The rate of a thread is a share of its own peak, which it measured with all others at full speed.
+ * It is kept by giving each chunk a slot of time, as long as a chunk took at the peak, divided by
+ * the share. A chunk that comes late moves all later slots: to catch up would be a burst. So what
+ * interrupts a thread costs it a part of its rate, at the peak as well as later; therefore slots
+ * come from the median at the peak, which knows of no interruptions, or they would count twice.
+ */
+#define _GNU_SOURCE
+#include "streams/rate_limiter.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "streams/stream_arrays.h"
+#include "common/spin_barrier.h"
+#include "common/process.h"
+#include "streams/validation.h"
+#include "streams/thread_team.h"
+
+const struct mix mixes[] = {
+    {"read", 1, 0, "reads alone"},
+    {"copy", 2, 1, "read, fetch and write: ordinary stores"},
+    {"add_nt", 2, 1, "two reads and a write: non-temporal stores"},
+    {"fill", 1, 1, "fetch and write: ordinary stores"},
+    {"copy_nt", 1, 1, "read and write: non-temporal stores"},
+};
+const int mix_count = sizeof mixes / sizeof mixes[0];
+
+/* What a chunk holds in all its arrays: a core moves it in one or two microseconds, which is as
+ * even as a rate can be while the overhead of a chunk, a clock reading most of all, is still some
+ * per cent at most. */
+enum { CHUNK_BYTES = 16 * 1024 };
+
+/* While nothing is held back, the leader reads the clock once in so many chunks: a reading waits
+ * for all loads before it, and the others read none. */
+enum { CHUNKS_A_LOOK = 16 };
+
+/* A non-temporal store fetches nothing, so looking at what it will overwrite is traffic that is not
+ * counted: one line in so many chunks is below a ten thousandth. */
+enum { CHUNKS_A_CHECK_NT = 64 };
+
+/* Chunks that are timed together at the peak, so that reading the clock costs next to nothing, and
+ * how many such times are kept: the last tenth of a second or so, sorted in less than 100 us. */
+enum { CHUNKS_A_TIME = 64, TIMES = 1024 };
+
+enum phase { WARM_UP, PEAK, MEASURED, STOP, PHASES };
+
+struct note {
+    uint64_t ns, chunks; /* when a thread saw a phase begin, and what it had done until then */
+};
+
+struct thread {
+    _Alignas(APART_BYTES) atomic_uint_fast64_t chunks; /* done since the start */
+    size_t chunk;   /* the next one, counted from the beginning of the part ... */
+    uint64_t visit; /* ... and how often it was visited before */
+    struct member *member;
+    const struct part *part;
+    size_t chunks_a_pass;
+    uint64_t sum; /* of all that `read` has read; whole numbers, and what overflows does so in the
+                     expected sum too */
+    uint64_t slot_ns, period_ns; /* when the next chunk may begin; period 0: at once */
+    struct note seen[PHASES];
+    uint64_t timed_ns; /* at the peak: when the clock was read last, or 0 */
+    double times_ns[TIMES];
+    size_t times; /* all that there were; the last TIMES of them are kept */
+    int index;
+    uint64_t chunks_before_peak; /* the leader's, as it saw them */
+};
+
+struct state {
+    const struct injection *injection;
+    struct arrays arrays;
+    struct team team;
+    size_t chunk_elements;
+    struct thread *threads;
+    struct spin_barrier start; /* spins: all begin within the time that a line takes to move */
+    uint64_t sample_ns, sample_lines; /* where the running sample began; lines of an array */
+    uint64_t first_lines, first_chunks, limit_ns;
+    _Alignas(APART_BYTES) _Atomic enum phase phase; /* alone in its line: all read it */
+};
+
+static enum phase phase_of(const struct state *state) {
+    return atomic_load_explicit(&state->phase, memory_order_relaxed);
+}
+
+static void set_phase(struct state *state, enum phase phase) {
+    atomic_store_explicit(&state->phase, phase, memory_order_relaxed);
+}
+
+static uint64_t chunks_of(const struct thread *thread) {
+    return atomic_load_explicit(&thread->chunks, memory_order_relaxed);
+}
+
+/* Lines of an array that so many chunks of a thread's part are. All chunks are equally long but the
+ * last one of the part. */
+static uint64_t lines_in(const struct state *state, const struct thread *thread, uint64_t chunks) {
+    uint64_t whole = chunks / thread->chunks_a_pass, rest = chunks % thread->chunks_a_pass;
+    return (whole * thread->part->elements + rest * state->chunk_elements) / LINE_DOUBLES;
+}
+
+static uint64_t bytes_of_lines(const struct state *state, uint64_t lines) {
+    const struct mix *mix = state->injection->mix;
+    return lines * (uint64_t)(mix->reads + mix->writes) * LINE_BYTES;
+}
+
+struct progress {
+    uint64_t chunks, lines;
+};
+
+static struct progress progress_of(const struct state *state) {
+    struct progress sum = {0};
+    for (int i = 0; i < state->team.cpus.count; i++) {
+        uint64_t chunks = chunks_of(&state->threads[i]);
+        sum.chunks += chunks;
+        sum.lines += lines_in(state, &state->threads[i], chunks);
+    }
+    return sum;
+}
+
+/* A chunk of a part, in its so many-th visit. In every other visit the sources are those of the
+ * next chunk, so that what copy and add leave tells the visits apart. */
+static struct piece piece_of(const struct state *state, const struct thread *thread, size_t chunk,
+                             uint64_t visit) {
+    size_t length = state->chunk_elements, elements = thread->part->elements;
+    struct piece piece = {.from = chunk * length, .visit = visit};
+    piece.count = elements - piece.from < length ? elements - piece.from : length;
+    piece.source = visit % 2 == 0 ? piece.from : (chunk + 1) % thread->chunks_a_pass * length;
+    if (piece.source > elements - piece.count) /* the next one is the short one */
+        piece.source = elements - piece.count;
+    return piece;
+}
+
+/* Before a chunk is overwritten: does it hold what the visit before it left? One element of it
+ * tells, another one each time. */
+static void check_former_visit(const struct state *state, struct thread *thread) {
+    const struct stream *stream = state->arrays.stream;
+    if (stream->operation == READ ||
+        (stream->non_temporal && chunks_of(thread) % CHUNKS_A_CHECK_NT != 0))
+        return;
+    uint64_t former = thread->visit == 0 ? NEVER : thread->visit - 1;
+    struct piece piece = piece_of(state, thread, thread->chunk, former);
+    size_t at = chunks_of(thread) * 2654435761u % piece.count;
+    check_element(stream, thread->part, &piece, at, &thread->member->verdict);
+}
+
+static double run_chunk_of(const struct state *state, const struct thread *thread,
+                           struct piece piece) {
+    uint64_t chunks = chunks_of(thread);
+    if (mutant_leaves_out_the_end(chunks))
+        piece.count -= LINE_DOUBLES;
+    if (mutant_skips(chunks))
+        return 0;
+    double sum = run_piece(state->arrays.stream, thread->part, &piece);
+    if (chunks == MUTANT_PASS)
+        thread->part->array[0][piece.from] = mutated(thread->part->array[0][piece.from], chunks);
+    return sum;
+}
+
+static void run_chunk(const struct state *state, struct thread *thread) {
+    check_former_visit(state, thread);
+    struct piece piece = piece_of(state, thread, thread->chunk, thread->visit);
+    thread->sum += (uint64_t)run_chunk_of(state, thread, piece);
+    if (++thread->chunk == thread->chunks_a_pass) {
+        thread->chunk = 0;
+        thread->visit++;
+    }
+    /* a store, no atomic addition: only this thread writes it */
+    atomic_store_explicit(&thread->chunks, chunks_of(thread) + 1, memory_order_relaxed);
+}
+
+static void check_thread(const struct state *state, struct thread *thread) {
+    struct member *member = thread->member;
+    const struct stream *stream = state->arrays.stream;
+    uint64_t sum = 0;
+    check_sources(stream, thread->part, &member->verdict);
+    for (size_t chunk = 0; chunk < thread->chunks_a_pass; chunk++) {
+        uint64_t visits = thread->visit + (chunk < thread->chunk ? 1 : 0);
+        struct piece piece = piece_of(state, thread, chunk, visits == 0 ? NEVER : visits - 1);
+        if (stream->operation == READ)
+            sum += visits * (uint64_t)sum_of_piece(thread->part, &piece);
+        else
+            check_piece(stream, thread->part, &piece, &member->verdict);
+    }
+    if (stream->operation == READ && sum != thread->sum) {
+        double error = fabs((double)thread->sum - (double)sum) / fmax((double)sum, 1);
+        member->verdict.wrong++;
+        member->verdict.max_relative_error = fmax(member->verdict.max_relative_error, error);
+    }
+}
+
+static void time_chunks(struct thread *thread) {
+    if (chunks_of(thread) % CHUNKS_A_TIME != 0)
+        return;
+    uint64_t now = monotonic_ns();
+    if (thread->timed_ns > 0)
+        thread->times_ns[thread->times++ % TIMES] = (double)(now - thread->timed_ns);
+    thread->timed_ns = now;
+}
+
+static int compare_times(const void *left, const void *right) {
+    double one = *(const double *)left, other = *(const double *)right;
+    return (one > other) - (one < other);
+}
+
+/* How long a chunk of this thread takes at the peak. */
+static double chunk_ns_of(struct thread *thread) {
+    const struct note *peak = &thread->seen[PEAK], *end = &thread->seen[MEASURED];
+    if (thread->times == 0) /* a very short peak: then the mean has to do */
+        return (double)(end->ns - peak->ns) / (double)(end->chunks - peak->chunks);
+    size_t kept = thread->times < TIMES ? thread->times : TIMES;
+    qsort(thread->times_ns, kept, sizeof thread->times_ns[0], compare_times);
+    return thread->times_ns[kept / 2] / CHUNKS_A_TIME;
+}
+
+/* What a thread learns of its own peak once it has been measured. */
+static void set_pace(const struct state *state, struct thread *thread) {
+    if (state->injection->share == 100)
+        return;
+    thread->period_ns = (uint64_t)fmax(chunk_ns_of(thread) * 100 / state->injection->share, 1);
+    /* Spread over a period: threads that began their chunks together would make bursts. */
+    uint64_t index = (uint64_t)thread->index, threads = (uint64_t)state->team.cpus.count;
+    thread->slot_ns = monotonic_ns() + thread->period_ns * index / threads;
+}
+
+/* Waits until the next chunk may begin. Returns false when the end has come instead. */
+static bool wait_for_slot(const struct state *state, struct thread *thread) {
+    if (thread->period_ns == 0)
+        return true;
+    uint64_t now = monotonic_ns();
+    if (now > thread->slot_ns)
+        thread->slot_ns = now;
+    while (now < thread->slot_ns) {
+        if (stop_requested() || phase_of(state) == STOP)
+            return false;
+        spin_pause();
+        now = monotonic_ns();
+    }
+    thread->slot_ns += thread->period_ns;
+    return true;
+}
+
+static void end_sample(struct state *state, uint64_t end_ns) {
+    uint64_t lines = progress_of(state).lines;
+    print_sample(state->sample_ns, end_ns, "bytes",
+                 bytes_of_lines(state, lines - state->sample_lines));
+    state->sample_ns = end_ns;
+    state->sample_lines = lines;
+}
+
+static void begin_peak(struct state *state) {
+    for (int i = 0; i < state->team.cpus.count; i++)
+        state->threads[i].chunks_before_peak = chunks_of(&state->threads[i]);
+    set_phase(state, PEAK);
+}
+
+/* However short the peak is to be, and however few CPUs others leave: a peak of no chunk is none.
+ */
+static bool all_have_moved(const struct state *state) {
+    for (int i = 0; i < state->team.cpus.count; i++)
+        if (chunks_of(&state->threads[i]) < state->threads[i].chunks_before_peak + CHUNKS_A_LOOK)
+            return false;
+    return true;
+}
+
+static void begin_samples(struct state *state, uint64_t now) {
+    struct progress progress = progress_of(state);
+    state->sample_ns = now;
+    state->sample_lines = state->first_lines = progress.lines;
+    state->first_chunks = progress.chunks;
+    state->limit_ns = now + (uint64_t)(state->injection->job.course.max_seconds * 1e9);
+    set_phase(state, MEASURED);
+}
+
+/* What the leader does between two of its chunks. */
+static void lead(struct state *state) {
+    const struct injection *injection = state->injection;
+    const struct thread *leader = &state->threads[0];
+    if (stop_requested()) {
+        state->team.stopped_by = "signal";
+        set_phase(state, STOP);
+        return;
+    }
+    if (leader->period_ns == 0 && chunks_of(leader) % CHUNKS_A_LOOK != 0)
+        return;
+    uint64_t now = monotonic_ns();
+    double ran = (double)(now - leader->seen[WARM_UP].ns) * 1e-9;
+    enum phase phase = phase_of(state);
+    if (phase == WARM_UP && ran >= injection->peak_seconds / 2) {
+        begin_peak(state);
+    } else if (phase == PEAK && ran >= injection->peak_seconds && all_have_moved(state)) {
+        begin_samples(state, now);
+    } else if (phase == MEASURED && now >= state->limit_ns) {
+        state->team.stopped_by = "time";
+        set_phase(state, STOP);
+    } else if (phase == MEASURED &&
+               (double)(now - state->sample_ns) >= injection->job.course.sample_seconds * 1e9) {
+        end_sample(state, now);
+    }
+}
+
+static void note(struct thread *thread, enum phase phase) {
+    drain_stores(); /* what was counted has been moved */
+    thread->seen[phase] = (struct note){monotonic_ns(), chunks_of(thread)};
+}
+
+static void move(struct state *state, struct thread *thread) {
+    enum phase seen = WARM_UP;
+    note(thread, seen);
+    while (seen != STOP) {
+        if (wait_for_slot(state, thread))
+            run_chunk(state, thread);
+        if (thread->index == 0)
+            lead(state);
+        enum phase phase = phase_of(state);
+        if (phase == seen) {
+            if (phase == PEAK)
+                time_chunks(thread);
+            continue;
+        }
+        note(thread, phase);
+        seen = phase;
+        if (phase == MEASURED)
+            set_pace(state, thread);
+    }
+}
+
+static void set_up_thread(void *self, int index) {
+    const struct state *state = self;
+    touch_part(&state->arrays, index);
+}
+
+static void print_ready(const void *self) {
+    const struct state *state = self;
+    const struct injection *injection = state->injection;
+    const struct mix *mix = injection->mix;
+    const struct job *job = &injection->job;
+    int moved = mix->reads + mix->writes;
+    printf("{\"event\":\"ready\",\"kernel\":\"%s\",\"arrays\":%d,\"array_bytes\":%zu,"
+           "\"reads_per_line\":%d,\"writes_per_line\":%d,\"read_share\":%.0f,"
+           "\"bytes_per_pass\":%" PRIu64 ",\"chunk_bytes\":%" PRIu64 ",\"share\":%d,",
+           mix->name, job->stream->arrays, job->array_bytes, mix->reads, mix->writes,
+           100.0 * mix->reads / moved, bytes_of_lines(state, job->array_bytes / LINE_BYTES),
+           bytes_of_lines(state, state->chunk_elements / LINE_DOUBLES), injection->share);
+    print_team(&state->team);
+    printf("\"peak_seconds\":%g,", injection->peak_seconds);
+    print_course(&job->course);
+    print_build(&job->course, stream_isa);
+}
+
+/* How far apart the threads saw a phase begin. */
+static uint64_t spread_ns(const struct state *state, enum phase phase) {
+    uint64_t first = UINT64_MAX, last = 0;
+    for (int i = 0; i < state->team.cpus.count; i++) {
+        uint64_t ns = state->threads[i].seen[phase].ns;
+        first = ns < first ? ns : first;
+        last = ns > last ? ns : last;
+    }
+    return last - first;
+}
+
+/* Bytes a second of all threads at full speed; 0 when it was stopped before that was known. */
+static double peak_rate(const struct state *state) {
+    double sum = 0;
+    for (int i = 0; i < state->team.cpus.count; i++) {
+        const struct thread *thread = &state->threads[i];
+        const struct note *peak = &thread->seen[PEAK], *end = &thread->seen[MEASURED];
+        if (end->ns == 0)
+            return 0;
+        uint64_t lines =
+            lines_in(state, thread, end->chunks) - lines_in(state, thread, peak->chunks);
+        sum += (double)bytes_of_lines(state, lines) / (double)(end->ns - peak->ns) * 1e9;
+    }
+    return sum;
+}
+
+static void print_moved(const struct state *state) {
+    struct progress end = progress_of(state);
+    bool measured = state->sample_ns > 0;
+    printf("\"warmup_chunks\":%" PRIu64 ",\"chunks\":%" PRIu64 ",\"bytes\":%" PRIu64
+           ",\"start_spread_ns\":%" PRIu64 ",\"stop_spread_ns\":%" PRIu64 ",",
+           measured ? state->first_chunks : end.chunks,
+           measured ? end.chunks - state->first_chunks : 0,
+           measured ? bytes_of_lines(state, end.lines - state->first_lines) : 0,
+           spread_ns(state, WARM_UP), spread_ns(state, STOP));
+    double peak = peak_rate(state);
+    if (peak > 0)
+        printf("\"peak_bytes_per_second\":%.0f,", peak);
+    else
+        printf("\"peak_bytes_per_second\":null,");
+}
+
+static void run_thread(void *self, int index) {
+    struct state *state = self;
+    struct thread *thread = &state->threads[index];
+    thread->index = index;
+    thread->member = &state->team.members[index];
+    thread->part = &state->arrays.parts[index];
+    thread->chunks_a_pass =
+        (thread->part->elements + state->chunk_elements - 1) / state->chunk_elements;
+    spin_barrier_wait(&state->start);
+    move(state, thread);
+    pthread_barrier_wait(&state->team.gate);
+    if (index == 0 && state->sample_ns > 0) {
+        uint64_t end_ns = 0; /* when the last thread had stopped: all that was moved is counted */
+        for (int i = 0; i < state->team.cpus.count; i++)
+            if (state->threads[i].seen[STOP].ns > end_ns)
+                end_ns = state->threads[i].seen[STOP].ns;
+        end_sample(state, end_ns);
+    }
+    check_thread(state, thread);
+}
+
+int inject(const struct injection *injection) {
+    const struct job *job = &injection->job;
+    int threads = job->cpus.count, arrays = job->stream->arrays;
+    struct state state = {
+        .injection = injection,
+        .arrays = {.stream = job->stream, .bytes = job->array_bytes, .threads = threads},
+        .chunk_elements = (size_t)(CHUNK_BYTES / LINE_BYTES / arrays) * LINE_DOUBLES,
+        .threads = new_apart(threads, sizeof(struct thread)),
+        .start.threads = (unsigned)threads,
+    };
+    map_arrays(&state.arrays, job->course.placement);
+    state.team = (struct team){
+        .cpus = job->cpus,
+        .course = &job->course,
+        .mappings = &state.arrays.mapping,
+        .mapping_count = 1,
+    };
+    run_team(&state.team, &(struct work_plan){set_up_thread, print_ready, run_thread, &state});
+    printf("{\"event\":\"done\",\"share\":%d,", injection->share);
+    if (state.team.start == START_GO)
+        print_moved(&state);
+    else
+        printf("\"warmup_chunks\":0,\"chunks\":0,\"bytes\":0,\"start_spread_ns\":null,"
+               "\"stop_spread_ns\":null,\"peak_bytes_per_second\":null,");
+    free(state.threads);
+    free_arrays(&state.arrays);
+    return end_team(&state.team, job->stream->name, "left");
+}

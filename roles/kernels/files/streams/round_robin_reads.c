@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Thread t reads from node (t + turn) mod nodes; turns are of one clock, so no thread waits for
+ * another, and at any time the threads are spread over all nodes as evenly as there are threads. A
+ * thread that was interrupted falls behind by whole turns: to leave them out could be the same node
+ * each time. Each has its own part of every node's buffer, reads it in small chunks, goes on where
+ * it was when the node's turn comes again, and looks at the clock after each chunk.
+ *
+ * Bytes and time are counted where they were spent: a node's rate is its bytes over its time.
+ */
+#define _GNU_SOURCE
+#include "streams/round_robin_reads.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "streams/stream_arrays.h"
+#include "common/spin_barrier.h"
+#include "common/process.h"
+#include "streams/validation.h"
+#include "streams/stream_options.h"
+#include "streams/thread_team.h"
+
+/* A core reads it in about ten microseconds: a reading of the clock costs less than 1 % of that,
+ * and a turn of some milliseconds ends when it should. */
+enum { CHUNK_BYTES = 64 * 1024, CHUNK_ELEMENTS = CHUNK_BYTES / 8 };
+
+/* What one thread did at one node, since the start; written by that thread alone. */
+struct stay {
+    _Alignas(APART_BYTES) atomic_uint_fast64_t elements;
+    atomic_uint_fast64_t ns;
+    uint64_t sum; /* of all that was read; what overflows does so in the expected sum too */
+};
+
+struct total {
+    uint64_t bytes, ns;
+};
+
+struct state {
+    const struct rotation *rotation;
+    const struct stream *stream;
+    int nodes;
+    struct arrays *buffers;   /* one a node */
+    struct mapping *mappings; /* theirs */
+    struct team team;
+    struct stay *stays; /* those of a thread follow each other */
+    struct spin_barrier start;
+    uint64_t began_ns, turn_ns, limit_ns;
+    uint64_t sample_ns, sample_turn; /* where the running sample began */
+    struct total *sample;            /* of each node, as they were then */
+    uint64_t samples;
+    _Alignas(APART_BYTES) atomic_bool stop; /* alone in its line: all read it */
+};
+
+static struct stay *stay_of(const struct state *state, int index, int node) {
+    return &state->stays[(size_t)index * (size_t)state->nodes + (size_t)node];
+}
+
+static const struct part *part_of_stay(const struct state *state, int index, int node) {
+    return &state->buffers[node].parts[index];
+}
+
+static uint64_t count_of(const atomic_uint_fast64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* A store, no atomic addition: only one thread writes it. */
+static void add(atomic_uint_fast64_t *counter, uint64_t amount) {
+    atomic_store_explicit(counter, count_of(counter) + amount, memory_order_relaxed);
+}
+
+static uint64_t turn_at(const struct state *state, uint64_t now) {
+    return (now - state->began_ns) / state->turn_ns;
+}
+
+/* Reads the next chunk of a part. Returns how many elements it had. */
+static size_t read_chunk(const struct state *state, const struct part *part, struct stay *stay) {
+    uint64_t done = count_of(&stay->elements);
+    struct piece piece = {.from = done % part->elements};
+    size_t left = part->elements - piece.from;
+    piece.count = left < CHUNK_ELEMENTS ? left : CHUNK_ELEMENTS;
+    size_t counted = piece.count;
+    uint64_t chunk = done / CHUNK_ELEMENTS;
+    if (mutant_leaves_out_the_end(chunk))
+        piece.count -= LINE_DOUBLES;
+    if (mutant_skips(chunk))
+        return counted;
+    stay->sum += (uint64_t)run_piece(state->stream, part, &piece);
+    if (MUTANT == CORRUPTED)
+        part->array[0][piece.from] = mutated(part->array[0][piece.from], chunk);
+    return counted;
+}
+
+static struct total total_of(const struct state *state, int node) {
+    struct total total = {0};
+    for (int i = 0; i < state->team.cpus.count; i++) {
+        const struct stay *stay = stay_of(state, i, node);
+        total.bytes += count_of(&stay->elements) * sizeof(double);
+        total.ns += count_of(&stay->ns);
+    }
+    return total;
+}
+
+static void begin_sample(struct state *state, uint64_t now) {
+    state->sample_ns = now;
+    state->sample_turn = turn_at(state, now);
+    for (int node = 0; node < state->nodes; node++)
+        state->sample[node] = total_of(state, node);
+}
+
+static void print_by_node(const struct state *state, const char *name, const uint64_t *amount) {
+    const int *index = state->rotation->course.placement.nodes.index;
+    printf(",\"%s\":{", name);
+    for (int node = 0; node < state->nodes; node++)
+        printf("%s\"%d\":%" PRIu64, node > 0 ? "," : "", index[node], amount[node]);
+    printf("}");
+}
+
+/* Whether the running sample is to end: it has lasted long enough, or all of them have, and it has
+ * a whole rotation and all nodes (a rotation of a thread that was interrupted takes longer). */
+static bool sample_is_due(const struct state *state, uint64_t now) {
+    double lasted_ns = (double)(now - state->sample_ns);
+    bool long_enough = lasted_ns >= state->rotation->course.sample_seconds * 1e9;
+    if (turn_at(state, now) - state->sample_turn < (uint64_t)state->nodes ||
+        (!long_enough && now < state->limit_ns))
+        return false;
+    for (int node = 0; node < state->nodes; node++)
+        if (total_of(state, node).bytes == state->sample[node].bytes)
+            return false;
+    return true;
+}
+
+static void end_sample(struct state *state, uint64_t now) {
+    uint64_t bytes[MOST_NODES], ns[MOST_NODES], all_bytes = 0;
+    for (int node = 0; node < state->nodes; node++) {
+        struct total total = total_of(state, node);
+        bytes[node] = total.bytes - state->sample[node].bytes;
+        ns[node] = total.ns - state->sample[node].ns;
+        all_bytes += bytes[node];
+    }
+    printf("{\"event\":\"sample\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64
+           ",\"bytes\":%" PRIu64,
+           state->sample_ns, now, all_bytes);
+    print_by_node(state, "bytes_by_node", bytes);
+    print_by_node(state, "ns_by_node", ns);
+    printf("}\n");
+    require_written();
+    state->samples++;
+}
+
+static void stop(struct state *state, const char *by) {
+    state->team.stopped_by = by;
+    atomic_store_explicit(&state->stop, true, memory_order_relaxed);
+}
+
+/* What the leader does between two of its chunks; returns the time after it. The first rotation
+ * fills TLBs, wakes cores and raises their clock: samples begin after it, and each holds whole
+ * rotations. So what was read last, before the end, is in no sample. */
+static uint64_t lead(struct state *state, uint64_t now) {
+    bool measuring = state->sample_ns > 0;
+    if (stop_requested()) {
+        stop(state, "signal");
+    } else if (measuring && sample_is_due(state, now)) {
+        end_sample(state, now);
+        begin_sample(state, now);
+        if (now >= state->limit_ns)
+            stop(state, "time");
+    } else if (!measuring && turn_at(state, now) >= (uint64_t)state->nodes) {
+        state->limit_ns = now + (uint64_t)(state->rotation->course.max_seconds * 1e9);
+        begin_sample(state, now);
+    } else
+        return now;
+    return monotonic_ns();
+}
+
+static void check_thread(const struct state *state, int index) {
+    struct verdict *verdict = &state->team.members[index].verdict;
+    for (int node = 0; node < state->nodes; node++) {
+        const struct part *part = part_of_stay(state, index, node);
+        const struct stay *stay = stay_of(state, index, node);
+        uint64_t elements = count_of(&stay->elements);
+        struct piece rest = {.count = elements % part->elements};
+        uint64_t sum = elements / part->elements * (uint64_t)part->read_sum +
+                       (uint64_t)sum_of_piece(part, &rest);
+        compare((double)stay->sum, (double)sum, verdict);
+        check_sources(state->stream, part, verdict);
+    }
+}
+
+static void run_thread(void *self, int index) {
+    struct state *state = self;
+    if (index == 0)
+        state->began_ns = monotonic_ns();
+    spin_barrier_wait(&state->start);
+    uint64_t now = monotonic_ns(), turn = turn_at(state, now);
+    int node = index % state->nodes;
+    while (!atomic_load_explicit(&state->stop, memory_order_relaxed)) {
+        if (turn_at(state, now) != turn) {
+            turn = turn_at(state, now);
+            node = (node + 1) % state->nodes;
+        }
+        struct stay *stay = stay_of(state, index, node);
+        uint64_t begin_ns = now;
+        size_t elements = read_chunk(state, part_of_stay(state, index, node), stay);
+        now = monotonic_ns();
+        add(&stay->elements, elements);
+        add(&stay->ns, now - begin_ns);
+        if (index == 0)
+            now = lead(state, now);
+    }
+    check_thread(state, index);
+}
+
+static void set_up_thread(void *self, int index) {
+    const struct state *state = self;
+    for (int node = 0; node < state->nodes; node++)
+        touch_part(&state->buffers[node], index);
+}
+
+static void print_ready(const void *self) {
+    const struct state *state = self;
+    const struct rotation *rotation = state->rotation;
+    printf("{\"event\":\"ready\",\"kernel\":\"%s\",\"bytes\":%zu,\"turn_seconds\":%g,",
+           state->stream->name, rotation->buffer_bytes, rotation->turn_seconds);
+    print_team(&state->team);
+    print_course(&rotation->course);
+    print_build(&rotation->course, stream_isa);
+}
+
+/* A buffer a node, each a mapping of its own that is bound to that node alone. */
+static void map_buffers(struct state *state) {
+    const struct placement *all = &state->rotation->course.placement;
+    for (int node = 0; node < state->nodes; node++) {
+        struct placement placement = {
+            .pages = all->pages,
+            .nodes = {.index = &all->nodes.index[node], .count = 1},
+        };
+        state->buffers[node] = (struct arrays){
+            .stream = state->stream,
+            .bytes = state->rotation->buffer_bytes,
+            .threads = state->rotation->cpus.count,
+        };
+        map_arrays(&state->buffers[node], placement);
+        state->mappings[node] = state->buffers[node].mapping;
+    }
+}
+
+static void free_state(struct state *state) {
+    for (int node = 0; node < state->nodes; node++)
+        free_arrays(&state->buffers[node]);
+    free(state->buffers);
+    free(state->mappings);
+    free(state->stays);
+    free(state->sample);
+}
+
+int rotate(const struct rotation *rotation) {
+    int nodes = rotation->course.placement.nodes.count, threads = rotation->cpus.count;
+    struct state state = {
+        .rotation = rotation,
+        .stream = find_stream("read"),
+        .nodes = nodes,
+        .buffers = calloc((size_t)nodes, sizeof(struct arrays)),
+        .mappings = calloc((size_t)nodes, sizeof(struct mapping)),
+        .stays = new_apart(nodes * threads, sizeof(struct stay)),
+        .sample = calloc((size_t)nodes, sizeof(struct total)),
+        .start.threads = (unsigned)threads,
+        .turn_ns = (uint64_t)(rotation->turn_seconds * 1e9) + 1,
+    };
+    if (state.buffers == NULL || state.mappings == NULL || state.sample == NULL)
+        refuse("out of memory");
+    map_buffers(&state);
+    state.team = (struct team){
+        .cpus = rotation->cpus,
+        .course = &rotation->course,
+        .mappings = state.mappings,
+        .mapping_count = nodes,
+    };
+    run_team(&state.team, &(struct work_plan){set_up_thread, print_ready, run_thread, &state});
+    printf("{\"event\":\"done\",\"samples\":%" PRIu64 ",", state.samples);
+    int exit_code = end_team(&state.team, state.stream->name, "found");
+    free_state(&state);
+    return exit_code;
+}

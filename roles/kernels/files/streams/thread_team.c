@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "streams/thread_team.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+void *new_apart(int count, size_t object_bytes) {
+    size_t bytes = object_bytes * (size_t)count;
+    void *objects = aligned_alloc(APART_BYTES, bytes);
+    if (objects == NULL)
+        refuse("out of memory");
+    return memset(objects, 0, bytes);
+}
+
+/* What the leader does alone between set-up and start, while the others sleep. */
+static enum start await_start(struct team *team, const struct work_plan *plan) {
+    if (stop_requested())
+        return START_STOPPED;
+    for (int i = 0; i < team->mapping_count; i++)
+        team->huge_page_bytes += huge_page_bytes(&team->mappings[i]);
+    plan->print_ready(plan->self);
+    return team->course->wait_for_start ? wait_for_start() : START_GO;
+}
+
+static void run_member(struct team *team, const struct work_plan *plan, int index) {
+    struct member *member = &team->members[index];
+    bool leader = index == 0;
+    if (leader)
+        deliver_stop_signals();
+    member->cpu = pin_to_cpu(team->cpus.index[index]);
+    member->tid = (int)syscall(SYS_gettid);
+    plan->set_up(plan->self, index);
+    pthread_barrier_wait(&team->gate);
+    if (leader)
+        team->start = await_start(team, plan);
+    pthread_barrier_wait(&team->gate);
+    if (team->start != START_GO)
+        return;
+    plan->run(plan->self, index);
+    pthread_barrier_wait(&team->gate);
+}
+
+void run_team(struct team *team, const struct work_plan *plan) {
+    int threads = team->cpus.count;
+    team->members = new_apart(threads, sizeof(struct member));
+    pthread_barrier_init(&team->gate, NULL, (unsigned)threads);
+    omp_set_dynamic(0); /* exactly as many threads as asked for */
+#pragma omp parallel num_threads(threads)
+    {
+        if (omp_get_num_threads() != threads)
+            refuse("OpenMP started %d threads instead of %d (is OMP_THREAD_LIMIT set?)",
+                   omp_get_num_threads(), threads);
+        run_member(team, plan, omp_get_thread_num());
+    }
+    if (team->start != START_GO)
+        team->stopped_by = stopped_by_start(team->start);
+}
+
+void print_team(const struct team *team) {
+    printf("\"threads\":[");
+    for (int i = 0; i < team->cpus.count; i++)
+        printf("%s{\"cpu\":%d,\"tid\":%d}", i > 0 ? "," : "", team->members[i].cpu,
+               team->members[i].tid);
+    printf("],");
+    print_placement(&team->course->placement, team->mappings, team->mapping_count,
+                    team->huge_page_bytes);
+}
+
+void print_sample(uint64_t begin_ns, uint64_t end_ns, const char *amount, uint64_t counted) {
+    printf("{\"event\":\"sample\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64 ",\"%s\":%" PRIu64
+           "}\n",
+           begin_ns, end_ns, amount, counted);
+    require_written();
+}
+
+static struct verdict sum_of_verdicts(const struct team *team) {
+    struct verdict sum = {0};
+    for (int i = 0; i < team->cpus.count; i++) {
+        const struct verdict *verdict = &team->members[i].verdict;
+        sum.wrong += verdict->wrong;
+        sum.max_relative_error = fmax(sum.max_relative_error, verdict->max_relative_error);
+    }
+    return sum;
+}
+
+int end_team(struct team *team, const char *kernel, const char *did) {
+    struct verdict sum = sum_of_verdicts(team);
+    if (team->start == START_GO)
+        printf("\"valid\":%s,\"max_relative_error\":%g,", sum.wrong == 0 ? "true" : "false",
+               sum.max_relative_error);
+    else /* nothing ran: neither right nor wrong */
+        printf("\"valid\":null,\"max_relative_error\":null,");
+    printf("\"stopped_by\":\"%s\"}\n", team->stopped_by);
+    require_written();
+    free(team->members);
+    if (sum.wrong == 0)
+        return EXIT_VALID;
+    complain("%s %s wrong values: %" PRIu64 " checks failed, the largest relative error is %g; "
+             "the numbers must not be used",
+             kernel, did, sum.wrong, sum.max_relative_error);
+    return EXIT_INVALID;
+}

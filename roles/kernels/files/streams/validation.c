@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "streams/validation.h"
+
+#include <stdbool.h>
+
+/* Above all patterns, and different from pass to pass. */
+static double mark_of(uint64_t pass) { return 64 + (double)(pass % CYCLE); }
+
+/* What the written array must hold, as a linear form of b and c. */
+struct form {
+    double constant, of_b, of_c;
+};
+
+static struct form form_of(enum operation operation, double scalar) {
+    switch (operation) {
+    case FILL: return (struct form){scalar, 0, 0};
+    case COPY: return (struct form){0, 1, 0};
+    case SCALE: return (struct form){0, scalar, 0};
+    case ADD: return (struct form){0, 1, 1};
+    case TRIAD: return (struct form){0, 1, scalar};
+    case READ: break; /* writes nothing */
+    }
+    return (struct form){untouched, 0, 0};
+}
+
+static inline double value_of(struct form form, double b, double c) {
+    return form.constant + form.of_b * b + form.of_c * c;
+}
+
+/* The array that gets the marks: the first one that is read (fill has none). */
+static int marked_array(enum operation operation) { return operation == READ ? 0 : 1; }
+
+enum { MARKS = 2 };
+
+static void mark_positions(const struct part *part, uint64_t pass, size_t position[MARKS]) {
+    position[0] = part->elements - 1;
+    position[1] = pass * 2654435761u % (part->elements - 1);
+}
+
+void write_contents(const struct stream *stream, struct part *part, int array, size_t from,
+                    size_t count) {
+    double *to = part->array[array] + from;
+    uint64_t index = part->first + from, sum = 0;
+    if (array == 0 && stream->operation != READ) {
+        for (size_t i = 0; i < count; i++)
+            to[i] = untouched;
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        int value = pattern(array, index + i);
+        to[i] = value;
+        sum += (unsigned)value;
+    }
+    if (array == 0)
+        part->read_sum += (double)sum;
+}
+
+static double run_stream(const struct stream *stream, const struct part *part, uint64_t pass) {
+    size_t elements = part->elements;
+    if (mutant_leaves_out_the_end(pass))
+        elements -= LINE_DOUBLES;
+    if (mutant_skips(pass))
+        return 0;
+    double sum =
+        stream->run(part->array[0], part->array[1], part->array[2], elements, scalar_of(pass));
+    if (stream->non_temporal)
+        drain_stores(); /* only what is in memory was moved */
+    if (MUTANT == CORRUPTED)
+        part->array[0][elements / 2] = mutated(part->array[0][elements / 2], pass);
+    return sum;
+}
+
+void run_pass(const struct stream *stream, const struct part *part, uint64_t pass,
+              struct verdict *verdict) {
+    enum operation operation = stream->operation;
+    const double *a = part->array[0], *c = part->array[2];
+    double *marked = operation == FILL ? NULL : part->array[marked_array(operation)];
+    double mark = mark_of(pass), sum_wanted = part->read_sum;
+    size_t position[MARKS];
+    mark_positions(part, pass, position);
+    for (int i = 0; marked != NULL && i < MARKS; i++) {
+        sum_wanted += mark - marked[position[i]];
+        marked[position[i]] = mark;
+    }
+
+    double sum = run_stream(stream, part, pass);
+
+    if (operation == READ)
+        compare(sum, sum_wanted, verdict);
+    struct form form = form_of(operation, scalar_of(pass));
+    for (int i = 0; i < MARKS; i++) {
+        size_t at = position[i];
+        if (operation != READ)
+            compare(a[at], value_of(form, mark, c == NULL ? 0 : c[at]), verdict);
+        if (marked != NULL)
+            marked[at] = pattern(marked_array(operation), part->first + at);
+    }
+}
+
+/* Compares a piece of one array with constant + of_b * pattern of b + of_c * pattern of c, the
+ * patterns those of the elements from `source` on. The first loop only counts, which compilers turn
+ * into vector instructions; what is wrong is looked at later. */
+static void check_array(const struct part *part, int array, const struct piece *piece,
+                        struct form form, int b, int c, struct verdict *verdict) {
+    const double *values = part->array[array] + piece->from;
+    uint64_t wrong = 0, first = part->first + piece->source;
+    for (size_t i = 0; i < piece->count; i++)
+        wrong += values[i] != value_of(form, pattern(b, first + i), pattern(c, first + i));
+    for (size_t i = 0; wrong > 0 && i < piece->count; i++)
+        compare(values[i], value_of(form, pattern(b, first + i), pattern(c, first + i)), verdict);
+}
+
+void check_sources(const struct stream *stream, const struct part *part, struct verdict *verdict) {
+    const struct form as_written = {0, 1, 0}; /* of `b`, which then stands for the array itself */
+    const struct piece whole = {.count = part->elements};
+    for (int array = stream->operation == READ ? 0 : 1; array < stream->arrays; array++)
+        check_array(part, array, &whole, as_written, array, array, verdict);
+}
+
+void check_contents(const struct stream *stream, const struct part *part, uint64_t passes,
+                    struct verdict *verdict) {
+    check_sources(stream, part, verdict);
+    if (stream->operation == READ)
+        return;
+    const struct piece whole = {.count = part->elements};
+    struct form form = {untouched, 0, 0};
+    if (passes > 0) {
+        form = form_of(stream->operation, scalar_of(passes - 1));
+        /* Where the last pass had its marks stands what came of them, which was checked when it
+         * ended: put there what would be there without them. */
+        size_t position[MARKS];
+        mark_positions(part, passes - 1, position);
+        for (int i = 0; i < MARKS; i++) {
+            uint64_t index = part->first + position[i];
+            part->array[0][position[i]] = value_of(form, pattern(1, index), pattern(2, index));
+        }
+    }
+    check_array(part, 0, &whole, form, 1, 2, verdict);
+}
+
+double run_piece(const struct stream *stream, const struct part *part, const struct piece *piece) {
+    const double *b = part->array[1], *c = part->array[2];
+    return stream->run(part->array[0] + piece->from, b == NULL ? NULL : b + piece->source,
+                       c == NULL ? NULL : c + piece->source, piece->count, scalar_of(piece->visit));
+}
+
+static struct form form_of_piece(const struct stream *stream, const struct piece *piece) {
+    if (piece->visit == NEVER)
+        return (struct form){untouched, 0, 0};
+    return form_of(stream->operation, scalar_of(piece->visit));
+}
+
+void check_piece(const struct stream *stream, const struct part *part, const struct piece *piece,
+                 struct verdict *verdict) {
+    check_array(part, 0, piece, form_of_piece(stream, piece), 1, 2, verdict);
+}
+
+void check_element(const struct stream *stream, const struct part *part, const struct piece *piece,
+                   size_t at, struct verdict *verdict) {
+    uint64_t index = part->first + piece->source + at;
+    struct form form = form_of_piece(stream, piece);
+    compare(part->array[0][piece->from + at], value_of(form, pattern(1, index), pattern(2, index)),
+            verdict);
+}
+
+double sum_of_piece(const struct part *part, const struct piece *piece) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < piece->count; i++)
+        sum += (unsigned)pattern(0, part->first + piece->from + i);
+    return (double)sum;
+}

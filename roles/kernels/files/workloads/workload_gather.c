@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reads at random places of one table. The places are computed where they are needed, so that no
+ * stream of indexes takes a part of the bandwidth; each brings one line of which one value is used.
+ *
+ * Checked: what every thread summed in every pass, and at the end the whole table.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/process.h"
+#include "streams/stream_kernels.h"
+#include "workloads/workload_table.h"
+
+/* A pass gathers as many values as the table has lines, and after so many passes the same places
+ * come again: by then a value of each line was read, on average, as often as there are values in
+ * it. */
+enum { PHASES = LINE_DOUBLES };
+
+struct sums {
+    _Alignas(APART_BYTES) double of[PHASES]; /* what a thread found in the first pass of a phase */
+};
+
+struct gather {
+    struct mapping mapping;
+    size_t elements; /* of the table */
+    size_t a_pass;   /* values that a pass gathers */
+    int threads;
+    struct sums sums[];
+};
+
+static double *table_of(const struct gather *gather) { return (double *)gather->mapping.start; }
+
+static void fill(void *self, size_t from, size_t count) {
+    double *table = table_of(self);
+    for (size_t i = from; i < from + count; i++)
+        table[i] = pattern(0, i);
+}
+
+static void set_up(void *self, int index) {
+    const struct gather *gather = self;
+    size_t from = first_of(gather->elements, index, gather->threads);
+    size_t end = first_of(gather->elements, index + 1, gather->threads);
+    struct stretch part = {table_of(gather), sizeof(double), from, end - from};
+    fill_stretch(&gather->mapping, part, fill, self);
+}
+
+/* Numbers of the values that a thread gathers in a phase. */
+struct numbers {
+    uint64_t from, end;
+};
+
+static struct numbers numbers_of(const struct gather *gather, int index, int phase) {
+    uint64_t before = (uint64_t)phase * gather->a_pass;
+    return (struct numbers){
+        .from = before + first_of(gather->a_pass, index, gather->threads),
+        .end = before + first_of(gather->a_pass, index + 1, gather->threads),
+    };
+}
+
+/* Two sums: one addition would wait for the other. */
+static double sum_at_random(const double *table, size_t elements, struct numbers numbers) {
+    double sum = 0, other = 0;
+    uint64_t i = numbers.from;
+    for (; i + 1 < numbers.end; i += 2) {
+        sum += table[at_random(i, elements)];
+        other += table[at_random(i + 1, elements)];
+    }
+    if (i < numbers.end)
+        sum += table[at_random(i, elements)];
+    return sum + other;
+}
+
+static double expected_sum(const struct gather *gather, struct numbers numbers) {
+    uint64_t sum = 0;
+    for (uint64_t i = numbers.from; i < numbers.end; i++)
+        sum += (unsigned)pattern(0, at_random(i, gather->elements));
+    return (double)sum;
+}
+
+static void run(void *self, int index, uint64_t pass, struct verdict *verdict) {
+    struct gather *gather = self;
+    int phase = (int)(pass % PHASES);
+    struct numbers numbers = numbers_of(gather, index, phase);
+    if (mutant_leaves_out_the_end(pass))
+        numbers.end--;
+    if (mutant_skips(pass))
+        numbers.end = numbers.from;
+    double sum = sum_at_random(table_of(gather), gather->elements, numbers);
+    if (MUTANT == CORRUPTED && index == 0)
+        *table_of(gather) = mutated(*table_of(gather), pass);
+    if (pass < PHASES)
+        gather->sums[index].of[phase] = sum;
+    else
+        compare(sum, gather->sums[index].of[phase], verdict);
+}
+
+static void check(void *self, int index, uint64_t passes, struct verdict *verdict) {
+    const struct gather *gather = self;
+    for (int phase = 0; phase < PHASES && (uint64_t)phase < passes; phase++)
+        compare(gather->sums[index].of[phase],
+                expected_sum(gather, numbers_of(gather, index, phase)), verdict);
+    size_t end = first_of(gather->elements, index + 1, gather->threads);
+    for (size_t i = first_of(gather->elements, index, gather->threads); i < end; i++)
+        compare(table_of(gather)[i], pattern(0, i), verdict);
+}
+
+static void print_about(const void *self) {
+    const struct gather *gather = self;
+    printf("\"table_elements\":%zu,", gather->elements);
+}
+
+struct passes lay_out_gather(const struct demand *demand, struct mapping *mapping) {
+    size_t lines = demand->bytes / LINE_BYTES;
+    require_a_share(demand, lines, "cache lines");
+    size_t bytes = sizeof(struct gather) + (size_t)demand->threads * sizeof(struct sums);
+    struct gather *gather = new_apart(1, bytes);
+    gather->elements = lines * LINE_DOUBLES;
+    gather->a_pass = lines;
+    gather->threads = demand->threads;
+    *mapping = gather->mapping = map_memory(lines * LINE_BYTES, demand->placement);
+    return (struct passes){
+        .amount_per_pass = gather->a_pass,
+        .set_up = set_up,
+        .print_about = print_about,
+        .run = run,
+        .check = check,
+        .self = gather,
+    };
+}
