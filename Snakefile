@@ -11,7 +11,7 @@ configfile: f"{workflow.basedir}/workflow/config/config.yaml"
 if config["configurations"]:
 
     # Each of them is a run of what stands below, once the host has been set to it.
-    include: "workflow/rules/configurations.smk"
+    include: "workflow/rules/firmware_modes.smk"
 
     rule all:
         default_target: True

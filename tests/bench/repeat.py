@@ -12,9 +12,9 @@ from itertools import combinations
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import read_config
-from chaosity.design.elements import Elements
-from chaosity.design.expand import Expansion
-from chaosity.design.plan import in_order
+from chaosity.design.expand_points import PointExpansion
+from chaosity.design.host_plan import in_order
+from chaosity.design.host_resources import HostResources
 from chaosity.runner import values
 from chaosity.runner.run import run
 from chaosity.statistics import Estimate, estimate
@@ -28,7 +28,7 @@ MIB = 2**20
 def points(config: dict) -> list[dict]:
     """Ten chases beyond the caches: two cores, sizes from twice to four times the last level."""
     topology = discover("live")
-    host = Elements(topology, ())
+    host = HostResources(topology, ())
     cpus = sorted(os.sched_getaffinity(0))[:2]
     last = max((one.size_bytes or 0 for one in topology.l3_domains), default=32 * MIB)
     sizes = [int(last * (2 + 2 * step / (SIZES - 1))) // MIB * MIB for step in range(SIZES)]
@@ -41,7 +41,7 @@ def points(config: dict) -> list[dict]:
         }
     }
     config = {**config, "working_set": {**config["working_set"], "sweep_at_most_bytes": None}}
-    expansion = Expansion(host, open_benchmarks(config), config)
+    expansion = PointExpansion(host, open_benchmarks(config), config)
     document = {"experiment": "repeat", "designs": {"dram": {"loads": loads}}}
     here = {"host": "here", "configuration": "bench"}
     return [{**here, **point} for point in expansion.points(document)]

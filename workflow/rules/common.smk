@@ -1,8 +1,8 @@
 # Helper functions of the rules, and what they all need to know: config, hosts, plans.
 from pathlib import Path
 
-from chaosity.campaign import Campaign, checked_or_exit
-from chaosity.cluster import Cluster
+from chaosity.campaign.campaign_plans import Campaign, checked_or_exit
+from chaosity.campaign.slurm_run import SlurmRun
 from chaosity.store import other_configuration_tables
 
 # Discovery belongs to the process that a person started; jobs that run elsewhere (Slurm) read what
@@ -14,7 +14,7 @@ checked_or_exit(lambda: CAMPAIGN.limit(workflow.global_resources, workflow.regis
 # The way through Slurm, where the config says so.
 CLUSTER = None
 if CAMPAIGN.config["transport"] == "slurm":
-    CLUSTER = checked_or_exit(lambda: Cluster(CAMPAIGN, workflow))
+    CLUSTER = checked_or_exit(lambda: SlurmRun(CAMPAIGN, workflow))
 RESULTS = config["results"]
 
 

@@ -18,7 +18,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from chaosity import records
-from chaosity.campaign import Campaign
+from chaosity.campaign.campaign_plans import Campaign
 from chaosity.transport.left_out import left_out
 from chaosity.units import duration
 

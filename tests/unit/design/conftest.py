@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.config import read_config
-from chaosity.design import Host
+from chaosity.design import PlannedHost
 from chaosity.topology import configuration_name, discover
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
@@ -19,7 +19,7 @@ def config():
 
 
 @pytest.fixture(scope="session")
-def paper_host() -> Host:
+def paper_host() -> PlannedHost:
     """The server of document 000: 2 packages, 8 nodes, drives 3,4,4,4,3,4,4,4."""
     topology = discover(str(MACHINES / "epyc-7413-2s-nps4-30drives.xml"))
-    return Host("milan", configuration_name(topology), topology)
+    return PlannedHost("milan", configuration_name(topology), topology)

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from chaosity import config as module
-from chaosity.benchmarks import counters_of, template
-from chaosity.benchmarks.counters import counter_files, encoded
+from chaosity.benchmarks import benchmark_file, counter_events_of
+from chaosity.benchmarks.counter_events import counter_files, encoded
 from chaosity.config import known_names, read_config
 from chaosity.design import plan_host
 from chaosity.errors import UserError
@@ -48,18 +48,18 @@ def configs(found):
 
 
 def test_a_host_gets_the_events_of_its_processor():
-    found = counters_of([LOCAL, REMOTE, CACHE], SKYLAKE, "b.yaml")
+    found = counter_events_of([LOCAL, REMOTE, CACHE], SKYLAKE, "b.yaml")
     assert configs(found[LOCAL]) == [(0x01D3, 1)]
     assert configs(found[REMOTE]) == [(0x02D3, 1)]
     assert configs(found[CACHE]) == [(0x04D3, 1), (0x08D3, 1)]  # HITM and forwards
     assert "skylakex" in found[CACHE]["source"]
-    found = counters_of([LOCAL, REMOTE], MILAN, "b.yaml")
+    found = counter_events_of([LOCAL, REMOTE], MILAN, "b.yaml")
     assert configs(found[LOCAL]) == [(0x0843, 1)]
     assert configs(found[REMOTE]) == [(0x4043, 1)]
 
 
 def test_what_comes_from_remote_caches_may_be_a_difference_as_in_document_004():
-    found = counters_of([CACHE], SANDY_BRIDGE, "b.yaml")
+    found = counter_events_of([CACHE], SANDY_BRIDGE, "b.yaml")
     assert configs(found[CACHE]) == [(0x20D1, 1), (0x01D3, -1), (0x04D3, -1)]
 
 
@@ -72,7 +72,7 @@ def test_what_comes_from_remote_caches_may_be_a_difference_as_in_document_004():
     ],
 )
 def test_a_processor_without_events_gets_the_reason(host, words):
-    [found] = counters_of([LOCAL], host, "b.yaml").values()
+    [found] = counter_events_of([LOCAL], host, "b.yaml").values()
     assert set(found) == {"reason"} and words in found["reason"]
 
 
@@ -84,7 +84,7 @@ def test_amds_high_bits_of_an_event_stand_apart():
 
 def test_a_counter_that_no_processor_has_is_refused():
     with pytest.raises(UserError, match="did you mean last_level_misses_remote_cache"):
-        counters_of(["last_level_misses_remote_cahce"], SKYLAKE, "b.yaml")
+        counter_events_of(["last_level_misses_remote_cahce"], SKYLAKE, "b.yaml")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def bandwidth(monkeypatch):
         metrics = {**document["metrics"], "remote_count": {"counter": REMOTE}}
         return {**document, "counters": [LOCAL, REMOTE], "metrics": metrics}
 
-    monkeypatch.setattr(template, "load_benchmark", counting)
+    monkeypatch.setattr(benchmark_file, "load_benchmark", counting)
     return {**config, "experiments": ["bandwidth_scaling"]}
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import check_config
-from chaosity.design import Host, plan_host
-from chaosity.design.elements import Elements, thread_counts
-from chaosity.design.expand import Expansion
-from chaosity.design.levels import level_text
+from chaosity.design import PlannedHost, plan_host
+from chaosity.design.expand_points import PointExpansion
+from chaosity.design.host_resources import HostResources, thread_counts
+from chaosity.design.load_levels import level_text
 from chaosity.errors import UserError
 from chaosity.topology import discover, parse_cpu_list
 from chaosity.topology.model import HugePagePool
@@ -34,14 +34,14 @@ def whole(config):
 
 
 @pytest.fixture(scope="module")
-def hbm_host() -> Host:
+def hbm_host() -> PlannedHost:
     """2 packages with 4 nodes each and 8 nodes of HBM, which have no processing units."""
-    return Host("max", "snc4", discover(str(MACHINES / "xeon-max-2s-hbm-flat.xml")))
+    return PlannedHost("max", "snc4", discover(str(MACHINES / "xeon-max-2s-hbm-flat.xml")))
 
 
 def expand(config, host, design, **loads):
     """The points of one design that is made of these loads."""
-    expansion = Expansion(Elements(host.topology, ()), open_benchmarks(config), config)
+    expansion = PointExpansion(HostResources(host.topology, ()), open_benchmarks(config), config)
     document = {"experiment": "tried", "designs": {design: {"loads": loads}}}
     return expansion.points(document), expansion.notes
 
@@ -267,7 +267,7 @@ def test_an_experiment_without_a_point_here_is_a_note(config, paper_host):
     topology = replace(paper_host.topology, cores=paper_host.topology.cores[:1], pus=(0,))
     nodes = tuple(replace(n, cpus=(0,) if n.os_index == 0 else (), initiator=n.os_index == 0)
                   for n in topology.nodes)  # fmt: skip
-    one_core = Host(
+    one_core = PlannedHost(
         "one", "uma", replace(topology, nodes=nodes, l3_domains=topology.l3_domains[:1])
     )
     plan = plan_host(one_core, config, ["core_to_core", "latency_matrix"])

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from chaosity.benchmarks import Benchmark, open_benchmarks
 from chaosity.config import EXPERIMENTS, known_names
-from chaosity.design import Host, parse_point_name
-from chaosity.design.elements import Elements
-from chaosity.design.expand import Expansion
-from chaosity.design.policies import in_parts, policy_target, worker_memory
-from chaosity.design.sets import sets_of_every_size
+from chaosity.design import PlannedHost, parse_point_name
+from chaosity.design.expand_points import PointExpansion
+from chaosity.design.host_resources import HostResources
+from chaosity.design.placement_targets import in_parts, policy_target, worker_memory
+from chaosity.design.sampling import sets_of_every_size
 from chaosity.errors import UserError
 from chaosity.place.kinds import POLICIES
 from chaosity.topology import configuration_name, discover, parse_cpu_list
@@ -25,16 +25,16 @@ ALL = list(POLICIES)
 
 
 @pytest.fixture(scope="module")
-def hbm_host(root) -> Host:
+def hbm_host(root) -> PlannedHost:
     """2 packages with a node each and 2 nodes of HBM, which have no processing units."""
     topology = discover(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
-    return Host("max", configuration_name(topology), topology)
+    return PlannedHost("max", configuration_name(topology), topology)
 
 
 def expand(config, host, weights=None, **loads):
     """The points of one design that is made of these loads, and the notes."""
     benchmarks = open_benchmarks(config)
-    expansion = Expansion(Elements(host.topology, ()), benchmarks, config, weights)
+    expansion = PointExpansion(HostResources(host.topology, ()), benchmarks, config, weights)
     factors = {"workers": {"level": "work.initiator"}, "policy": {"level": "work.target"}}
     document = {"experiment": "tried", "designs": {"d": {"loads": loads}}, "factors": factors}
     return expansion.points(document), expansion.notes
@@ -95,7 +95,7 @@ def test_shares_are_whole_parts_that_add_up_to_one(shares):
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_pages_lie_on_nodes_with_memory_alone(data, hbm_host):
-    host = Elements(hbm_host.topology, ())
+    host = HostResources(hbm_host.topology, ())
     with_units = [node.os_index for node in host.topology.initiators]
     with_memory = {node.os_index for node in host.topology.targets}
     workers = host.workers(data.draw(st.sets(st.sampled_from(with_units), min_size=1)))
@@ -117,7 +117,7 @@ def test_a_worker_without_memory_takes_its_nearest_nodes(paper_host):
         replace(node, target=False, memory_bytes=0) if node.os_index == 3 else node
         for node in paper_host.topology.nodes
     )
-    host = Elements(replace(paper_host.topology, nodes=nodes), ())
+    host = HostResources(replace(paper_host.topology, nodes=nodes), ())
     [near] = worker_memory(host, host.workers([3]))
     table = host.topology.distances
     assert near != 3
@@ -181,19 +181,19 @@ def test_a_placement_is_told_to_template_runner_and_table(config, paper_host):
 
 
 def test_the_variables_of_templates(config, paper_host):
-    host = Elements(paper_host.topology, ())
+    host = HostResources(paper_host.topology, ())
     workers = host.workers([0, 2])
     target = policy_target("uniform_workers", workers, host, None)
-    from chaosity.design.choices import Choice
+    from chaosity.design.load_combinations import ChosenLoad
 
     benchmark = open_benchmarks(config)["memory_bandwidth"]
-    expansion = Expansion(host, open_benchmarks(config), config)
+    expansion = PointExpansion(host, open_benchmarks(config), config)
     rule = config["stopping"]["memory_bandwidth"]
-    context = expansion.context(Choice(workers, target, "triad"), benchmark, rule)
+    context = expansion.context(ChosenLoad(workers, target, "triad"), benchmark, rule)
     assert context["target"]["policy"] == "uniform_workers"
     assert context["target"]["shares_text"] == "0:0.5,2:0.5"
     assert context["initiator"]["nodes"] == "0,2"
-    plain = expansion.context(Choice(workers, host.memory([0]), "triad"), benchmark, rule)
+    plain = expansion.context(ChosenLoad(workers, host.memory([0]), "triad"), benchmark, rule)
     assert (plain["target"]["policy"], plain["target"]["shares_text"]) == (None, "")
 
 
@@ -275,9 +275,9 @@ def test_each_set_has_a_load_on_each_of_its_nodes(config, paper_host):
 
 
 def test_a_buffer_on_each_node_leaves_room_for_those_of_all_loads(config, paper_host):
-    host = Elements(paper_host.topology, ())
+    host = HostResources(paper_host.topology, ())
     rule = {**config["working_set"], "times_last_level_cache": 0, "at_least_bytes": 2**50}
-    expansion = Expansion(host, open_benchmarks(config), {**config, "working_set": rule})
+    expansion = PointExpansion(host, open_benchmarks(config), {**config, "working_set": rule})
     memory = min(host.memory_bytes(node) for node in range(8))
     for together in (1, 2, 8):
         size = expansion.bytes_per_node(host.workers([0]), host.memory(range(8)), together)
@@ -299,14 +299,14 @@ def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
         **document,
         "metrics": {"path_bandwidth_bytes_per_second": source},
     }
-    host = Elements(paper_host.topology, ())
+    host = HostResources(paper_host.topology, ())
     spec = {
         "category": "memory_bandwidth",
         "initiator": {"names": ["node1"]},
         "target": {"all": "node"},
         "kernel": ["read"],
     }
-    [point] = Expansion(host, benchmarks, config).points(
+    [point] = PointExpansion(host, benchmarks, config).points(
         {"experiment": "tried", "designs": {"d": {"loads": {"work": spec}}}}
     )
     by_node = point["loads"][0]["target"]["by_node"]
@@ -326,8 +326,8 @@ def test_a_note_is_in_a_point_but_asks_for_no_new_measurement(config, paper_host
     without = {**benchmarks, "placed_workload": Benchmark(document, {})}
     loads = {"work": work(["bwap_uniform"], {"each": "machine"}, category="placed_workload")}
     experiment = {"experiment": "tried", "designs": {"d": {"loads": loads}}}
-    host = Elements(paper_host.topology, ())
-    [one], [other] = (Expansion(host, used, config).points(experiment)
+    host = HostResources(paper_host.topology, ())
+    [one], [other] = (PointExpansion(host, used, config).points(experiment)
                       for used in (benchmarks, without))  # fmt: skip
     assert one["loads"][0]["notes"] == noted.document["notes"]
     assert "notes" not in other["loads"][0]

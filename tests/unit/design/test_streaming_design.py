@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import load_experiment
-from chaosity.design.elements import Elements
-from chaosity.design.expand import Expansion
-from chaosity.design.sides import DriveRef
+from chaosity.design.endpoints import DriveRef
+from chaosity.design.expand_points import PointExpansion
+from chaosity.design.host_resources import HostResources
 from chaosity.topology import discover
 
 NAME = "streaming_compute"
@@ -22,12 +22,12 @@ NAME = "streaming_compute"
 
 @pytest.fixture(scope="module")
 def elements(paper_host, tmp_path_factory):
-    return Elements(paper_host.topology, paper_host.drives(tmp_path_factory.mktemp("results")))
+    return HostResources(paper_host.topology, paper_host.drives(tmp_path_factory.mktemp("results")))
 
 
 @pytest.fixture(scope="module")
 def points(elements, config):
-    found = Expansion(elements, open_benchmarks(config), config).points(load_experiment(NAME))
+    found = PointExpansion(elements, open_benchmarks(config), config).points(load_experiment(NAME))
     return {point["point"]: point for point in found}
 
 
@@ -92,7 +92,7 @@ def test_what_the_drives_give_alone_is_read_as_the_sum_reads(points):
 
 
 def test_drives_that_are_not_compared_are_read_into_base_pages_as_ever(elements, config):
-    found = Expansion(elements, open_benchmarks(config), config).points(
+    found = PointExpansion(elements, open_benchmarks(config), config).points(
         load_experiment("storage_sample")
     )
     [load] = found[0]["loads"]
@@ -141,8 +141,8 @@ def test_how_chunks_are_read_is_varied_for_the_own_drives(points):
 def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
     topology = discover("live")
     one = replace(topology, nodes=topology.nodes[:1])
-    host = Elements(one, (DriveRef("file0", None, file="/x", size_bytes=2**30),))
-    expansion = Expansion(host, open_benchmarks(config), config)
+    host = HostResources(one, (DriveRef("file0", None, file="/x", size_bytes=2**30),))
+    expansion = PointExpansion(host, open_benchmarks(config), config)
     found = expansion.points(load_experiment(NAME))
     assert all("buffers-other" not in point["point"] for point in found)
     assert any("buffers other left out" in note for note in expansion.notes)

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from chaosity.benchmarks import open_benchmarks
 from chaosity.cli.plan import plan
 from chaosity.config import read_config
-from chaosity.design import Host, plan_host
-from chaosity.design.elements import Elements
-from chaosity.design.expand import Expansion
+from chaosity.design import PlannedHost, plan_host
+from chaosity.design.expand_points import PointExpansion
+from chaosity.design.host_resources import HostResources
 from chaosity.errors import UserError
 from chaosity.topology import CoreKind, OpenclDevice, discover
 
@@ -29,12 +29,12 @@ GPU = OpenclDevice("opencl0", "NVIDIA CUDA", "NVIDIA H200", "gpu", vendor="NVIDI
 
 
 def names(topology, config, experiment):
-    found = plan_host(Host("h", "c", topology), config, [experiment])
+    found = plan_host(PlannedHost("h", "c", topology), config, [experiment])
     return [point["point"] for point in found.points], found.notes
 
 
 def loads_of(topology, config, experiment):
-    points = plan_host(Host("h", "c", topology), config, [experiment]).points
+    points = plan_host(PlannedHost("h", "c", topology), config, [experiment]).points
     return {point["point"]: {load["role"]: load for load in point["loads"]} for point in points}
 
 
@@ -74,7 +74,7 @@ def test_like_cores_are_measured_once(paper_host, config):
 )
 def test_kinds_are_named_for_their_rank(paper_host, first, expected):
     topology = two_kinds(paper_host.topology, **first)
-    elements = Elements(topology, ())
+    elements = HostResources(topology, ())
     assert elements.initiators("core_kind", False)[0].name == expected
     assert elements.core_kind_of(elements.first_pu("core_kind")[0]) == expected
     assert elements.core_kind_of(elements.initiators("machine", True)[0]) is None
@@ -83,7 +83,7 @@ def test_kinds_are_named_for_their_rank(paper_host, first, expected):
 def test_three_kinds_are_numbered(paper_host):
     pus = paper_host.topology.pus
     kinds = tuple(CoreKind(i, pus[i::3], efficiency=i) for i in range(3))
-    elements = Elements(replace(paper_host.topology, core_kinds=kinds), ())
+    elements = HostResources(replace(paper_host.topology, core_kinds=kinds), ())
     assert [name for name, _ in elements.groups("core_kind")] == ["kind0", "kind1", "kind2"]
 
 
@@ -106,7 +106,7 @@ def test_the_cores_beside_a_device_are_those_that_do_not_drive_it(paper_host, co
 
 def test_factors_say_alone(paper_host, config):
     topology = replace(paper_host.topology, opencl_devices=(CPU,))
-    points = plan_host(Host("h", "c", topology), config, ["gpu_and_cpu"]).points
+    points = plan_host(PlannedHost("h", "c", topology), config, ["gpu_and_cpu"]).points
     assert [(p["factors"]["device"], p["factors"]["cores"]) for p in points] == [
         ("opencl0", "alone"),
         ("alone", "machine_without_pu0"),
@@ -123,7 +123,9 @@ def test_the_only_load_is_meant_whatever_it_is_called(paper_host, config):
     designs = {"a": {"loads": {"a": load}}, "b": {"loads": {"b": load}},
                "both": {"loads": {"a": load, "b": load}}}  # fmt: skip
     document = {"experiment": "tried", "designs": designs, "factors": sides}
-    expansion = Expansion(Elements(paper_host.topology, ()), open_benchmarks(config), config)
+    expansion = PointExpansion(
+        HostResources(paper_host.topology, ()), open_benchmarks(config), config
+    )
     one, other, both = (point["factors"] for point in expansion.points(document))
     assert one == other == {"initiator": "machine", "target": "node3"}
     assert both == {"initiator": "alone", "target": "alone"}
@@ -131,7 +133,7 @@ def test_the_only_load_is_meant_whatever_it_is_called(paper_host, config):
 
 def test_a_gpu_is_a_component_by_its_slot_too(config):
     topology = discover(str(MACHINES / "devices.xml"))
-    for point in plan_host(Host("h", "c", topology), config, ["gpu_bandwidth"]).points:
+    for point in plan_host(PlannedHost("h", "c", topology), config, ["gpu_bandwidth"]).points:
         assert {"opencl0", "gpu-0000-01-00-0"} <= set(point["components"])
         [load] = point["loads"]
         assert load["target"]["device"]["pci"] == "0000:01:00.0"
@@ -148,7 +150,7 @@ def test_without_a_device_there_is_no_point_and_a_reason(paper_host, config):
 
 def test_a_named_device_must_be_there(paper_host, config):
     topology = replace(paper_host.topology, opencl_devices=(CPU,))
-    expansion = Expansion(Elements(topology, ()), open_benchmarks(config), config)
+    expansion = PointExpansion(HostResources(topology, ()), open_benchmarks(config), config)
     load = {"category": "opencl_bandwidth", "initiator": {"each": "machine"},
             "target": {"opencl": {"names": ["opencl1"]}}}  # fmt: skip
     document = {"experiment": "tried", "designs": {"d": {"loads": {"device": load}}}}

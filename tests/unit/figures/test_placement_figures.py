@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from chaosity.benchmarks import open_benchmarks
-from chaosity.benchmarks.template import Benchmark
+from chaosity.benchmarks.benchmark_file import Benchmark
 from chaosity.config import load_experiment, read_config
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.elements import Elements
-from chaosity.design.expand import Expansion
-from chaosity.design.relative import with_references
+from chaosity.design.expand_points import PointExpansion
+from chaosity.design.host_resources import HostResources
+from chaosity.design.metric_references import add_metric_references
 from chaosity.figures import draw
 from chaosity.store.tidy_table import COLUMNS, Outcome, rows_of_outcome, rows_of_ratios
 from chaosity.topology import discover
@@ -26,7 +26,7 @@ BY_NODE = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_
 
 @pytest.fixture(scope="module")
 def elements():
-    return Elements(discover(str(MACHINE)), ())
+    return HostResources(discover(str(MACHINE)), ())
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +50,16 @@ def measured(elements):
     stopping = {**config["stopping"], "contended_paths": rule, "placed_workload": rule}
 
     def measure(name):
-        expansion = Expansion(
+        expansion = PointExpansion(
             elements,
             benchmarks,
             {**config, "stopping": stopping},
             lambda _, workers: {node: 2.0 if node in workers else 1.0 for node in range(8)},
         )
         document = load_experiment(name)
-        points = with_references(document, expansion.points(document), expansion.choices.notes)
+        points = add_metric_references(
+            document, expansion.points(document), expansion.choices.notes
+        )
         assert expansion.notes == []
         rows, outcomes = [], {}
         for point in points:

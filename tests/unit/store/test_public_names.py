@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from chaosity.config import EXPERIMENTS, known_names, read_config
-from chaosity.design import Host, plan_host
+from chaosity.design import PlannedHost, plan_host
 from chaosity.store import COLUMNS
 from chaosity.store.anonymisation import anonymous
 from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS, Parts, frame
@@ -39,7 +39,7 @@ def server():
 
 def published(topology, experiment):
     """The rows of an experiment's points, each value 1, and as others would see them."""
-    host = Host("db-prod-17", "nps4", topology)
+    host = PlannedHost("db-prod-17", "nps4", topology)
     rows = []
     weights = dict.fromkeys((node.os_index for node in topology.targets), 1.0)
     for point in plan_host(host, read_config(), [experiment], lambda *_: weights).points:

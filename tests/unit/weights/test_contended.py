@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from path_measurements import NODES, alone, table, together
 
+from chaosity.campaign.measured_weights import MeasuredWeights, same
 from chaosity.cli import chaosity
 from chaosity.cli.place import shares, whole_parser
 from chaosity.errors import UserError
-from chaosity.kept_weights import KeptWeights, same
 from chaosity.place.kinds import CONTENDED
 from chaosity.statistics import load_counts
 from chaosity.store import write_table
@@ -70,21 +70,21 @@ def test_a_load_that_is_told_by_node_is_one_load():
 
 
 def test_nothing_is_known_before_anything_was_measured(folder):
-    weights = KeptWeights(folder)
+    weights = MeasuredWeights(folder)
     assert weights("canonical", (0, 1)) is None
     weights.write()
     assert not weights.path.exists()
 
 
 def test_weights_are_computed_written_and_read_elsewhere(folder):
-    weights = KeptWeights(measured(folder, alone(), together([0, 1])))
+    weights = MeasuredWeights(measured(folder, alone(), together([0, 1])))
     found = weights("canonical", (0,))
     assert found == pytest.approx({0: 40 / 110, **dict.fromkeys(range(1, 8), 10 / 110)})
     assert weights("canonical_contended", (0, 1))[0] == pytest.approx(1 / 8)
     assert weights("canonical_contended", (0, 2)) is None
     weights.write()
     (folder / "measurements.parquet").unlink()
-    elsewhere = KeptWeights(folder, anew=False)
+    elsewhere = MeasuredWeights(folder, anew=False)
     assert elsewhere("canonical", (0,)) == found
     assert elsewhere("canonical", (1,)) is None
     kept = json.loads(weights.path.read_text())["weights"]
@@ -94,25 +94,25 @@ def test_weights_are_computed_written_and_read_elsewhere(folder):
 
 
 def test_a_little_noise_keeps_them_and_a_change_does_not(folder):
-    first = KeptWeights(measured(folder, alone()))
+    first = MeasuredWeights(measured(folder, alone()))
     found = first("canonical", (0,))
     first.write()
     text = first.path.read_text()
-    again = KeptWeights(measured(folder, alone(local=41e9)))
+    again = MeasuredWeights(measured(folder, alone(local=41e9)))
     assert again("canonical", (0,)) == found
     again.write()
     assert first.path.read_text() == text
-    changed = KeptWeights(measured(folder, alone(local=60e9)))
+    changed = MeasuredWeights(measured(folder, alone(local=60e9)))
     assert changed("canonical", (0,))[0] == pytest.approx(60 / 130)
     changed.write()
     assert first.path.read_text() != text
 
 
 def test_what_was_not_asked_for_this_time_is_kept_too(folder):
-    first = KeptWeights(measured(folder, alone()))
+    first = MeasuredWeights(measured(folder, alone()))
     first("canonical", (0,))
     first.write()
-    second = KeptWeights(folder)
+    second = MeasuredWeights(folder)
     second("canonical", (1,))
     second.write()
     assert set(json.loads(second.path.read_text())["weights"]["canonical"]) == {"0", "1"}
@@ -122,7 +122,7 @@ def test_what_was_not_asked_for_this_time_is_kept_too(folder):
 def test_a_file_that_holds_no_weights(folder, text):
     (folder / "weights.json").write_text(text)
     with pytest.raises(UserError, match="holds no weights; delete it"):
-        KeptWeights(folder)
+        MeasuredWeights(folder)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(0, 1), min_size=1), st.floats(-0.1, 0.1))

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from path_measurements import alone, table, together
 
-from chaosity.campaign import Campaign
+from chaosity.campaign.campaign_plans import Campaign
 from chaosity.config import read_config
-from chaosity.design import plan as planning
+from chaosity.design import host_plan as planning
 from chaosity.store import write_table
 
 WEIGHTED = {"canonical", "canonical_contended", "bwap"}

@@ -1,6 +1,6 @@
 """Benchmark files: from a template and a choice of initiator, target and kernel to a load."""
 
-from chaosity.benchmarks.counters import counters_of
-from chaosity.benchmarks.template import Benchmark, open_benchmarks
+from chaosity.benchmarks.benchmark_file import Benchmark, open_benchmarks
+from chaosity.benchmarks.counter_events import counter_events_of
 
-__all__ = ["Benchmark", "counters_of", "open_benchmarks"]
+__all__ = ["Benchmark", "counter_events_of", "open_benchmarks"]

@@ -12,9 +12,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from chaosity.campaign.measured_weights import MeasuredWeights
 from chaosity.config import CONFIG, read_config
-from chaosity.design import Host, Plan, plan_host
-from chaosity.kept_weights import KeptWeights
+from chaosity.design import HostPlan, PlannedHost, plan_host
 from chaosity.topology import configuration_name, discover
 from chaosity.units import duration
 
@@ -40,8 +40,8 @@ def plan(
     config = read_config(config_file)
     topology = discover(source)
     name = "localhost" if source == "live" else Path(source).name.split(".")[0]
-    host = Host(name, configuration_name(topology), topology)
-    weights = KeptWeights(Path(config["results"]) / host.name / host.configuration)
+    host = PlannedHost(name, configuration_name(topology), topology)
+    weights = MeasuredWeights(Path(config["results"]) / host.name / host.configuration)
     found = plan_host(host, config, experiments or None, weights)
     if as_json:
         click.echo(json.dumps(found.summary(), indent=1))
@@ -64,7 +64,7 @@ def command_lines(point: Mapping[str, Any]) -> Iterator[str]:
         yield shlex.join([*settings, *load["command"]])
 
 
-def show(found: Plan) -> None:
+def show(found: HostPlan) -> None:
     """A table for the terminal: one line an experiment."""
     summary = found.summary()
     table = Table(title=f"{summary['host']} as {summary['configuration']}", title_justify="left")

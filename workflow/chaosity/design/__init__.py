@@ -1,14 +1,14 @@
 """From experiments in YAML and a topology to points: what to measure, in which order."""
 
-from chaosity.design.naming import parse_point_name
-from chaosity.design.plan import Host, Plan, plan_host, replicates_of
-from chaosity.design.policies import Weights
+from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host, replicate_numbers
+from chaosity.design.placement_targets import WeightsLookup
+from chaosity.design.point_names import parse_point_name
 
 __all__ = [
-    "Host",
-    "Plan",
-    "Weights",
+    "HostPlan",
+    "PlannedHost",
+    "WeightsLookup",
     "parse_point_name",
     "plan_host",
-    "replicates_of",
+    "replicate_numbers",
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chaosity.design.choices import Chosen, Group
-from chaosity.design.elements import Elements
-from chaosity.design.sides import Side, Target
+from chaosity.design.endpoints import Endpoint, Target
+from chaosity.design.host_resources import HostResources
+from chaosity.design.load_combinations import Combination, LoadGroup
 
 # In a reference: the load of a point that has no other, whatever it is called.
 ONLY = "only"
@@ -15,7 +15,9 @@ ONLY = "only"
 ALONE = "alone"
 
 
-def level_of(spec: Mapping[str, Any], design: str, chosen: Chosen, host: Elements) -> str | int:
+def factor_level(
+    spec: Mapping[str, Any], design: str, chosen: Combination, host: HostResources
+) -> str | int:
     """The level of one factor at a point.
 
     Args:
@@ -39,7 +41,7 @@ def level_of(spec: Mapping[str, Any], design: str, chosen: Chosen, host: Element
     return _name(spec["level"], chosen)
 
 
-def _name(reference: str, chosen: Chosen) -> str:
+def _name(reference: str, chosen: Combination) -> str:
     """Name of a side; of several initiators together what the point calls them."""
     group, part = _referred(reference, chosen)
     if group and part == "initiator":
@@ -48,13 +50,13 @@ def _name(reference: str, chosen: Chosen) -> str:
     return one.name if one and one.kind != "none" else ALONE
 
 
-def _side(reference: str, chosen: Chosen) -> Side | None:
+def _side(reference: str, chosen: Combination) -> Endpoint | None:
     """The side itself; None where its load is missing, and of several loads together."""
     group, part = _referred(reference, chosen)
     return group.sides.get(part) if group else None
 
 
-def _referred(reference: str, chosen: Chosen) -> tuple[Group | None, str]:
+def _referred(reference: str, chosen: Combination) -> tuple[LoadGroup | None, str]:
     """The load that a reference such as ``memory.target`` means, and which side of it."""
     role, _, part = reference.partition(".")
     if role == ONLY and len(chosen) == 1:

@@ -12,14 +12,14 @@ from typing import Any
 
 from chaosity.config import closest
 from chaosity.cpusets import parse_cpu_list
-from chaosity.design.elements import Elements
-from chaosity.design.policies import Weights, policy_target
-from chaosity.design.sets import AT_MOST_SETS, evenly, sets_of_every_size
-from chaosity.design.sides import Initiator, Side, Target
+from chaosity.design.endpoints import Endpoint, Initiator, Target
+from chaosity.design.host_resources import HostResources
+from chaosity.design.placement_targets import WeightsLookup, policy_target
+from chaosity.design.sampling import AT_MOST_SETS, evenly_spread, sets_of_every_size
 from chaosity.errors import UserError
 from chaosity.place.kinds import POLICIES
 
-Chosen = Mapping[str, Mapping[str, Side]]
+Combination = Mapping[str, Mapping[str, Endpoint]]
 # What a selector of initiators may say beside its kind.
 OPTIONS = (
     "threads", "within", "without", "at_least", "at_most", "at_most_sets", "in_each_set_of",
@@ -44,7 +44,7 @@ def only_key(selector: Mapping[str, Any], options: tuple[str, ...], where: str) 
     return keys[0]
 
 
-def referred(reference: str, chosen: Chosen, where: str) -> Side:
+def referred(reference: str, chosen: Combination, where: str) -> Endpoint:
     """The side of an earlier load that a selector refers to, e.g. ``memory.initiator``.
 
     Raises:
@@ -57,7 +57,9 @@ def referred(reference: str, chosen: Chosen, where: str) -> Side:
     return chosen[load][side]
 
 
-def initiators(selectors: Any, host: Elements, chosen: Chosen, where: str) -> list[Initiator]:
+def initiators(
+    selectors: Any, host: HostResources, chosen: Combination, where: str
+) -> list[Initiator]:
     """All initiators that the selectors mean, each once and under its one name.
 
     Raises:
@@ -74,13 +76,13 @@ def initiators(selectors: Any, host: Elements, chosen: Chosen, where: str) -> li
             found += host.each_without(value, side, thin=one_per_core)
         elif key == "each":
             every = host.initiators(value, one_per_core)
-            found += evenly(every, selector.get("at_most", len(every)))
+            found += evenly_spread(every, selector.get("at_most", len(every)))
         elif key == "each_set_of":
             # As below: a set of nodes that makes up a package is still called by its nodes.
             own_names += worker_sets(selector, host)
         elif key == "first_pu_of":
             first = host.first_pu(first_pu_level(selector, host))
-            found += evenly(first, selector.get("at_most", len(first)))
+            found += evenly_spread(first, selector.get("at_most", len(first)))
         elif key == "growing":
             # Under names of their own, which say how many and how; `one_name` would hide that.
             own_names += host.growing(value)
@@ -99,7 +101,7 @@ def initiators(selectors: Any, host: Elements, chosen: Chosen, where: str) -> li
     return list(dict.fromkeys([*(host.one_name(one) for one in found), *own_names]))
 
 
-def worker_sets(selector: Mapping[str, Any], host: Elements) -> list[Initiator]:
+def worker_sets(selector: Mapping[str, Any], host: HostResources) -> list[Initiator]:
     """Sets of the nodes that have processing units, of every size."""
     nodes = [node.os_index for node in host.topology.initiators]
     one_per_core = selector.get("threads", "one_per_core") == "one_per_core"
@@ -108,7 +110,7 @@ def worker_sets(selector: Mapping[str, Any], host: Elements) -> list[Initiator]:
 
 
 def in_each_set(
-    selectors: Any, host: Elements, where: str
+    selectors: Any, host: HostResources, where: str
 ) -> list[tuple[str, list[Initiator]]] | None:
     """Name and nodes of each set whose nodes have a load each; None of other selectors.
 
@@ -127,7 +129,7 @@ def in_each_set(
     ]
 
 
-def group_name(specs: Any, host: Elements) -> str:
+def group_name(specs: Any, host: HostResources) -> str:
     """What the name of a point calls all initiators of some selectors, e.g. ``each_node``."""
     words = []
     for selector in as_list(specs):
@@ -138,7 +140,7 @@ def group_name(specs: Any, host: Elements) -> str:
     return "_and_".join(words)
 
 
-def initiator_side(reference: str, chosen: Chosen, where: str) -> Initiator:
+def initiator_side(reference: str, chosen: Combination, where: str) -> Initiator:
     """The initiator that a selector refers to.
 
     Raises:
@@ -150,7 +152,7 @@ def initiator_side(reference: str, chosen: Chosen, where: str) -> Initiator:
     return side
 
 
-def first_pu_level(selector: Mapping[str, Any], host: Elements) -> str:
+def first_pu_level(selector: Mapping[str, Any], host: HostResources) -> str:
     """The level that a selector `first_pu_of` goes by on a host.
 
     That is cores where there are fewer groups than `at_least`: a machine with one L3 domain has no
@@ -160,7 +162,7 @@ def first_pu_level(selector: Mapping[str, Any], host: Elements) -> str:
     return level if len(host.first_pu(level)) >= selector.get("at_least", 1) else "core"
 
 
-def named_initiator(name: str, host: Elements, one_per_core: bool, where: str) -> Initiator:
+def named_initiator(name: str, host: HostResources, one_per_core: bool, where: str) -> Initiator:
     """The initiator that a person names, e.g. ``node3``, ``pu12`` or the set ``nodes0-3``.
 
     Raises:
@@ -192,7 +194,7 @@ def named_nodes(name: str) -> tuple[int, ...]:
         return ()
 
 
-def one_of_each_relation(side: Side, host: Elements) -> list[Initiator]:
+def one_of_each_relation(side: Endpoint, host: HostResources) -> list[Initiator]:
     """For each relation to a side, the next node that stands in it.
 
     The same node first, then another node of the package, then one of another package; "next" is
@@ -210,10 +212,10 @@ def one_of_each_relation(side: Side, host: Elements) -> list[Initiator]:
 def targets(
     selectors: Any,
     initiator: Initiator,
-    host: Elements,
-    chosen: Chosen,
+    host: HostResources,
+    chosen: Combination,
     where: str,
-    weights: Weights | None = None,
+    weights: WeightsLookup | None = None,
 ) -> list[Target]:
     """All targets that the selectors mean; of equal ones the first keeps its name.
 
@@ -263,7 +265,11 @@ def targets(
 
 
 def placements(
-    names: list[str], workers: Initiator, host: Elements, weights: Weights | None, where: str
+    names: list[str],
+    workers: Initiator,
+    host: HostResources,
+    weights: WeightsLookup | None,
+    where: str,
 ) -> list[Target]:
     """The policies of placement that can be had for workers: none where one node has all memory.
 
@@ -280,7 +286,7 @@ def placements(
     return [one for one in tried if one is not None]
 
 
-def each_memory(initiator: Initiator, host: Elements, *, nearest: bool) -> list[Target]:
+def each_memory(initiator: Initiator, host: HostResources, *, nearest: bool) -> list[Target]:
     """Every memory node; with `nearest` those to which no other initiator is nearer."""
     nodes = [node.os_index for node in host.topology.targets]
     if nearest:
@@ -288,7 +294,7 @@ def each_memory(initiator: Initiator, host: Elements, *, nearest: bool) -> list[
     return [host.memory([node]) for node in nodes]
 
 
-def named_memory(name: str, host: Elements, where: str) -> Target:
+def named_memory(name: str, host: HostResources, where: str) -> Target:
     """The memory node that a person names, e.g. ``node3``."""
     known = {f"node{node.os_index}": node.os_index for node in host.topology.targets}
     if name not in known:
@@ -297,7 +303,7 @@ def named_memory(name: str, host: Elements, where: str) -> Target:
 
 
 def drive_sets(
-    selector: Mapping[str, Any], initiator: Initiator, host: Elements, where: str
+    selector: Mapping[str, Any], initiator: Initiator, host: HostResources, where: str
 ) -> list[Target]:
     """The drive sets that a selector below ``drives`` means.
 
@@ -332,7 +338,7 @@ def drive_sets(
     return found
 
 
-def opencl_targets(selector: Mapping[str, Any], host: Elements, where: str) -> list[Target]:
+def opencl_targets(selector: Mapping[str, Any], host: HostResources, where: str) -> list[Target]:
     """The OpenCL devices that a selector below ``opencl`` means.
 
     Raises:
@@ -347,21 +353,23 @@ def opencl_targets(selector: Mapping[str, Any], host: Elements, where: str) -> l
     return [*baseline, *(host.opencl(known[name]) for name in names)]
 
 
-def node_sets(host: Elements, at_most: int) -> list[Target]:
+def node_sets(host: HostResources, at_most: int) -> list[Target]:
     """All drives of every set of two or more nodes, small sets first.
 
     Of too many, some that are evenly spread over them, from a pair to all nodes.
     """
     groups = {node: drives for node, drives in host.drive_groups().items() if node is not None}
     sets = [nodes for size in range(2, len(groups) + 1) for nodes in combinations(groups, size)]
-    chosen = evenly(sets, at_most - len(groups))  # sets of one node are counted with the rest
+    chosen = evenly_spread(
+        sets, at_most - len(groups)
+    )  # sets of one node are counted with the rest
     return [
         host.drive_set("all_of_nodes", tuple(d for node in nodes for d in groups[node]))
         for nodes in chosen
     ]
 
 
-def named_drive(name: str, host: Elements, where: str) -> Target:
+def named_drive(name: str, host: HostResources, where: str) -> Target:
     """The drive that a person names by its component."""
     known = {drive.component: drive for drive in host.drives}
     if name not in known:

@@ -20,13 +20,13 @@ from typing import Any
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import component_documents, write_components
 from chaosity.config import closest
-from chaosity.design import Host
+from chaosity.design import PlannedHost
 from chaosity.errors import UserError
 from chaosity.hosts.inventory import InventoryHost, read_inventory
 from chaosity.records import rewrite, write_bytes
 from chaosity.runner.build import digest as runner_digest
 from chaosity.runner.describe import FACTS
-from chaosity.slurm import node_of, see_nodes, srun_command
+from chaosity.slurm import list_slurm_nodes, slurm_node_name, srun_command
 from chaosity.topology import LIVE, configuration_name, discover_with_xml, topology_from_json
 from chaosity.transport import LOCAL, SLURM, SSH, Transport
 from chaosity.transport.left_out import leave_out, left_out, take_part
@@ -87,7 +87,7 @@ def slurm_transport(host: InventoryHost, config: Mapping[str, Any]) -> Transport
     Raises:
         UserError: Slurm has no such node, or no job can start on it now; says why.
     """
-    name, nodes = node_of(host.name, host.variables), see_nodes()
+    name, nodes = slurm_node_name(host.name, host.variables), list_slurm_nodes()
     where = f"host {host.name}"
     if name not in nodes:
         remedy = f"name it in chaosity_slurm_node; {closest(name, nodes)}"
@@ -164,7 +164,7 @@ def described(
     return facts
 
 
-def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> Host:
+def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> PlannedHost:
     """Discover one host and write down what it is.
 
     Args:
@@ -193,7 +193,7 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> Host:
             f"host {host.name}",
             "look at its firmware's settings and at its topology.xml",
         )
-    found = Host(host.name, configuration, topology, host.variables, is_local(host, config))
+    found = PlannedHost(host.name, configuration, topology, host.variables, is_local(host, config))
     folder = results / host.name / configuration
     rewrite(folder / "topology.xml", xml)
     rewrite(folder / "topology.json", json.dumps(topology.to_json(), indent=1) + "\n")
@@ -214,7 +214,7 @@ def is_local(host: InventoryHost, config: Mapping[str, Any]) -> bool:
     return config["transport"] != SLURM and host.connection == LOCAL
 
 
-def discover_hosts(config: Mapping[str, Any]) -> tuple[list[Host], list[UserError]]:
+def discover_hosts(config: Mapping[str, Any]) -> tuple[list[PlannedHost], list[UserError]]:
     """Discover all hosts that the config wants, several at a time.
 
     Args:
@@ -229,7 +229,7 @@ def discover_hosts(config: Mapping[str, Any]) -> tuple[list[Host], list[UserErro
     """
     results = Path(config["results"])
 
-    def one(host: InventoryHost) -> Host | UserError:
+    def one(host: InventoryHost) -> PlannedHost | UserError:
         try:
             return discover_host(host, config)
         except UserError as error:
@@ -238,7 +238,7 @@ def discover_hosts(config: Mapping[str, Any]) -> tuple[list[Host], list[UserErro
 
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         found = list(pool.map(one, read_inventory(config["inventory"], config["hosts"])))
-    hosts = [one for one in found if isinstance(one, Host)]
+    hosts = [one for one in found if isinstance(one, PlannedHost)]
     errors = [one for one in found if isinstance(one, UserError)]
     if not hosts:
         for error in errors[:-1]:
@@ -247,7 +247,7 @@ def discover_hosts(config: Mapping[str, Any]) -> tuple[list[Host], list[UserErro
     return hosts, errors
 
 
-def read_hosts(config: Mapping[str, Any]) -> list[Host]:
+def read_hosts(config: Mapping[str, Any]) -> list[PlannedHost]:
     """The hosts as they were discovered last, for processes that must not discover anew.
 
     Raises:
@@ -266,7 +266,7 @@ def read_hosts(config: Mapping[str, Any]) -> list[Host]:
     return found
 
 
-def read_host(host: InventoryHost, configuration: str, config: Mapping[str, Any]) -> Host:
+def read_host(host: InventoryHost, configuration: str, config: Mapping[str, Any]) -> PlannedHost:
     """A host as it was discovered when it was last in a configuration.
 
     Raises:
@@ -274,4 +274,4 @@ def read_host(host: InventoryHost, configuration: str, config: Mapping[str, Any]
     """
     path = Path(config["results"]) / host.name / configuration / "topology.json"
     topology = topology_from_json(json.loads(path.read_text(encoding="utf-8")))
-    return Host(host.name, configuration, topology, host.variables, is_local(host, config))
+    return PlannedHost(host.name, configuration, topology, host.variables, is_local(host, config))

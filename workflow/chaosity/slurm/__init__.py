@@ -4,25 +4,30 @@ This room reads and calls Slurm's programs and knows nothing of plans or records
 and `chaosity.errors` alone.
 """
 
-from chaosity.slurm.batches import Batch, Measurement, batches
-from chaosity.slurm.commands import ask, forget_hints, job_resources, srun_command
-from chaosity.slurm.jobs import check_job_age, cost_sentence
-from chaosity.slurm.nodes import Node, node_of, read_nodes
-from chaosity.slurm.watch import Watch, see_nodes
+from chaosity.slurm.job_batches import JobBatch, Measurement, batches
+from chaosity.slurm.job_watch import JobWatch, list_slurm_nodes
+from chaosity.slurm.slurm_commands import (
+    job_resources,
+    remove_hint_variables,
+    run_slurm_command,
+    srun_command,
+)
+from chaosity.slurm.slurm_jobs import check_job_age, queue_cost_text
+from chaosity.slurm.slurm_nodes import SlurmNode, parse_nodes, slurm_node_name
 
 __all__ = [
-    "Batch",
+    "JobBatch",
+    "JobWatch",
     "Measurement",
-    "Node",
-    "Watch",
-    "ask",
+    "SlurmNode",
     "batches",
     "check_job_age",
-    "cost_sentence",
-    "forget_hints",
     "job_resources",
-    "node_of",
-    "read_nodes",
-    "see_nodes",
+    "list_slurm_nodes",
+    "parse_nodes",
+    "queue_cost_text",
+    "remove_hint_variables",
+    "run_slurm_command",
+    "slurm_node_name",
     "srun_command",
 ]

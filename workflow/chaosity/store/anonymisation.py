@@ -28,7 +28,7 @@ from chaosity.store.profile_database import (
     frame,
 )
 
-# Names of places in a machine, as design/elements.py makes them.
+# Names of places in a machine, as design/host_resources.py makes them.
 _GROUP = r"((pu|core|l3_|node|package|kind)\d{1,6}|(efficiency|performance)_cores|machine)"
 _UNITS = rf"({_GROUP}(_(threads|packed|spread)\d{{1,6}})?|nodes?[\d,-]{{1,200}})"
 _PLACE = re.compile(

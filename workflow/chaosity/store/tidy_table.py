@@ -144,7 +144,7 @@ def columns_of_loads(
 def rows_of_ratios(
     point: Mapping[str, Any], replicate: int, outcomes: Mapping[tuple[str, str], list[Outcome]]
 ) -> Iterator[Row]:
-    """A row for each derived metric of each load of a replicate, see `design.relative`.
+    """A row for each derived metric of each load of a replicate, see `design.metric_references`.
 
     Value and reference are of one replicate, so they lie within one block of the random order.
 

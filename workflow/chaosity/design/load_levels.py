@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from chaosity.benchmarks import Benchmark
 from chaosity.config import closest
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.elements import Elements
-from chaosity.design.sets import evenly
-from chaosity.design.sides import Initiator
+from chaosity.design.endpoints import Initiator
+from chaosity.design.host_resources import HostResources
+from chaosity.design.sampling import evenly_spread
 from chaosity.errors import UserError
 from chaosity.topology.model import Topology
 from chaosity.units import binary_bytes, exact_bytes
 
 if TYPE_CHECKING:
-    from chaosity.design.choices import Choice
+    from chaosity.design.load_combinations import ChosenLoad
 
 T = TypeVar("T")
 # Sizes are whole KiB, which is a multiple of every cache line there is.
@@ -35,7 +35,7 @@ HUGE_PAGES = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
 Level = tuple[tuple[str, Any], ...]
 
 
-class Notes:
+class PlanNotes:
     """What a plan leaves out and why, each once."""
 
     def __init__(self) -> None:
@@ -55,13 +55,13 @@ class Notes:
 
     def fewer(self, found: Sequence[T], at_most: int | None, what: str) -> list[T]:
         """At most so many levels, evenly spread, with a note when some are left out."""
-        taken = evenly(found, len(found) if at_most is None else at_most)
+        taken = evenly_spread(found, len(found) if at_most is None else at_most)
         if len(taken) < len(found):
             self.add(f"{what}, {len(taken)} of {len(found)}, evenly spread (levels in the config)")
         return taken
 
 
-class Levels:
+class LoadLevels:
     """The levels of one load of an experiment's file.
 
     Args:
@@ -76,18 +76,18 @@ class Levels:
 
     def __init__(
         self,
-        host: Elements,
+        host: HostResources,
         benchmark: Benchmark,
         config: Mapping[str, Any],
         fewer: Mapping[str, int],
-        notes: Notes,
+        notes: PlanNotes,
         where: str,
         told: str,
     ) -> None:
         self.host, self.benchmark, self.config = host, benchmark, config
         self.fewer, self.notes, self.where, self.told = fewer, notes, where, told
 
-    def of(self, spec: Mapping[str, Any], members: Sequence[Choice]) -> list[Level]:
+    def of(self, spec: Mapping[str, Any], members: Sequence[ChosenLoad]) -> list[Level]:
         """Every combination of levels, for loads that run together (or a single one).
 
         Raises:
@@ -112,7 +112,7 @@ class Levels:
     def _fewer(self, name: str, levels: Sequence[T]) -> list[T]:
         return self.notes.fewer(levels, self.fewer.get(name), f"{self.told}: {name}")
 
-    def _sizes(self, spec: Any, members: Sequence[Choice]) -> list[int]:
+    def _sizes(self, spec: Any, members: Sequence[ChosenLoad]) -> list[int]:
         """Working-set sizes in bytes, ascending; those that do not fit the node are left out."""
         first, room = members[0].initiator, self._room(members)
         if isinstance(spec, list):
@@ -135,7 +135,7 @@ class Levels:
             )
         return found
 
-    def _room(self, members: Sequence[Choice]) -> float:
+    def _room(self, members: Sequence[ChosenLoad]) -> float:
         """Bytes that each of the loads may take on its node."""
         share = self.config["working_set"]["at_most_share_of_node"]
         used = [node for member in members for node in member.target.nodes]
@@ -156,7 +156,7 @@ class Levels:
         return spec["times"] * known
 
     def _pages(
-        self, vary: Mapping[str, Sequence[Any]], members: Sequence[Choice]
+        self, vary: Mapping[str, Sequence[Any]], members: Sequence[ChosenLoad]
     ) -> dict[str, list[Any]]:
         """The kinds of pages that the host has, of those that an experiment varies; else nothing.
 
@@ -168,7 +168,7 @@ class Levels:
         if "pages" not in vary:
             pages = self.benchmark.parameters.get("pages")
             if lack := lacking_pages(topology, pages, nodes):
-                notes = Notes()
+                notes = PlanNotes()
                 notes.add(*lack)
                 raise UserError(
                     *notes.texts,
@@ -187,7 +187,7 @@ class Levels:
         return {"pages": found}
 
     def _buffers(
-        self, vary: Mapping[str, Sequence[Any]], members: Sequence[Choice]
+        self, vary: Mapping[str, Sequence[Any]], members: Sequence[ChosenLoad]
     ) -> dict[str, list[Any]]:
         """The places for buffers that the host has, of those that an experiment varies."""
         found = []

@@ -25,7 +25,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Batch:
+class JobBatch:
     """Measurements that run in one job, one after the other in their random order."""
 
     host: str
@@ -54,7 +54,7 @@ class Batch:
         return math.ceil(attempt * (self.seconds * factor / 60.0 + slack))
 
 
-def batches(measurements: Iterable[Measurement], minutes: float) -> list[Batch]:
+def batches(measurements: Iterable[Measurement], minutes: float) -> list[JobBatch]:
     """Cut each host's measurements, in their random order, into jobs of about this length.
 
     A job ends with the measurement that reaches the length, so all but the last of a host are at
@@ -74,5 +74,5 @@ def batches(measurements: Iterable[Measurement], minutes: float) -> list[Batch]:
         if len(parts) > 1 and sum(one.seconds for one in parts[-1]) < 6.0 * minutes:
             crumbs = parts.pop()
             parts[-1] += crumbs
-        found += [Batch(host, number, tuple(part)) for number, part in enumerate(parts, start=1)]
+        found += [JobBatch(host, number, tuple(part)) for number, part in enumerate(parts, start=1)]
     return found

@@ -28,7 +28,7 @@ UNUSABLE = {
 
 
 @dataclass(frozen=True)
-class Node:
+class SlurmNode:
     """A node of Slurm's.
 
     Args:
@@ -61,7 +61,7 @@ def number(text: str, name: str) -> int:
     return int(match.group(1)) if match else 0
 
 
-def read_nodes(text: str) -> dict[str, Node]:
+def parse_nodes(text: str) -> dict[str, SlurmNode]:
     """Nodes by name, from ``scontrol show node --oneliner``.
 
     A ``*`` behind the state means that the node does not answer, and other signs that it is asleep,
@@ -79,7 +79,7 @@ def read_nodes(text: str) -> dict[str, Node]:
         # The reason stands last, with who gave it and when in brackets.
         reason = re.search(r"\bReason=(.*?)(?: \[[^\]]*\])?(?: Comment=.*)?$", line.rstrip())
         memory = number(line, "RealMemory") - number(line, "MemSpecLimit")
-        found[name.group(1)] = Node(
+        found[name.group(1)] = SlurmNode(
             name=name.group(1),
             states=tuple(states),
             reason=reason.group(1).strip() if reason else "",
@@ -90,12 +90,12 @@ def read_nodes(text: str) -> dict[str, Node]:
     return found
 
 
-def troubled(nodes: Iterable[Node]) -> dict[str, str]:
+def unusable_nodes(nodes: Iterable[SlurmNode]) -> dict[str, str]:
     """The nodes on which no job can start, with why."""
     return {node.name: node.trouble for node in nodes if node.trouble}
 
 
-def node_of(host: str, variables: Mapping[str, Any]) -> str:
+def slurm_node_name(host: str, variables: Mapping[str, Any]) -> str:
     """The name that Slurm has for a host of the inventory.
 
     Args:

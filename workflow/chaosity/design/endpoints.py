@@ -75,10 +75,10 @@ class Target:
         return None if not links or None in links else sum(filter(None, links))
 
 
-Side = Initiator | Target
+Endpoint = Initiator | Target
 
 
-def side_facts(side: Side) -> dict[str, Any]:
+def endpoint_facts(side: Endpoint) -> dict[str, Any]:
     """Name, kind and nodes of an initiator or target, for records and the tidy table."""
     facts: dict[str, Any] = {"name": side.name, "kind": side.kind, "nodes": list(side.nodes)}
     if isinstance(side, Initiator):

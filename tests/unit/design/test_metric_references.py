@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from chaosity import config as config_module
 from chaosity.config import load_experiment
-from chaosity.design import plan as plan_module
+from chaosity.design import host_plan as plan_module
 from chaosity.design import plan_host
-from chaosity.design.levels import Notes
-from chaosity.design.relative import with_references
+from chaosity.design.load_levels import PlanNotes
+from chaosity.design.metric_references import add_metric_references
 from chaosity.errors import UserError
 
 BANDWIDTH = "bandwidth_bytes_per_second"
@@ -180,7 +180,7 @@ def study_point(program, runtime, cores):
 
 def references(points, to):
     entry = {"name": "speedup", "load": "work", "metric": "runs_per_second", "to": to}
-    found = with_references({**DOCUMENT, "relative": [entry]}, points, Notes())
+    found = add_metric_references({**DOCUMENT, "relative": [entry]}, points, PlanNotes())
     return {
         point["point"]: one["to"]["point"] if "to" in one else None
         for point in found
@@ -225,7 +225,7 @@ def test_a_factor_that_names_a_side_frees_that_side_alone():
         target = {**load["target"], "name": policy, "kind": "policy"}
         points.append({"point": f"{policy}-{cores}", "loads": [{**load, "target": target}],
                        "factors": {"policy": policy}})  # fmt: skip
-    for point in with_references(document, points, Notes()):
+    for point in add_metric_references(document, points, PlanNotes()):
         [one] = point["relative"]
         cores = point["point"].rpartition("-")[2]
         assert one["to"]["point"] == f"uniform_workers-{cores}"

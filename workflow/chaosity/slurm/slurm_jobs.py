@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from chaosity.errors import UserError
 
-# The fields of `Job` in squeue's signs (squeue(1)); times are seconds since 1970, see
-# `commands.ask`.
+# The fields of `SlurmJob` in squeue's signs (squeue(1)); times are seconds since 1970, see
+# `run_slurm_command`.
 FORMAT = "%i|%T|%n|%V|%S|%e|%r|%j|%Z"
 # The executor plugin looks at its jobs at least every 180 s; one that vanished in between would be
 # waited for for ever.
@@ -32,7 +32,7 @@ OVER = (*CUT_SHORT, "COMPLETED", "FAILED")
 
 
 @dataclass(frozen=True)
-class Job:
+class SlurmJob:
     """A job. Times are seconds since 1970, None while they lie ahead."""
 
     number: str
@@ -54,7 +54,7 @@ def seconds(text: str) -> float | None:
     return float(text) if text.isdigit() else None
 
 
-def read_jobs(text: str, prefix: str, folder: str, since: float) -> dict[str, Job]:
+def parse_jobs(text: str, prefix: str, folder: str, since: float) -> dict[str, SlurmJob]:
     """The jobs of a run by number, from ``squeue --format`` with `FORMAT`.
 
     Args:
@@ -68,7 +68,7 @@ def read_jobs(text: str, prefix: str, folder: str, since: float) -> dict[str, Jo
         fields = line.split("|", 8)
         if len(fields) < 9 or not fields[7].startswith(prefix) or fields[8] != folder:
             continue
-        job = Job(
+        job = SlurmJob(
             number=fields[0],
             state=fields[1],
             node=fields[2],
@@ -104,7 +104,7 @@ def check_job_age(configuration: str) -> None:
         )
 
 
-def cost_sentence(jobs: Iterable[Job], measured: dict[str, tuple[int, float]]) -> str | None:
+def queue_cost_text(jobs: Iterable[SlurmJob], measured: dict[str, tuple[int, float]]) -> str | None:
     """What going through the queue cost, in one sentence.
 
     For each node the time from the first submission to the last end is split into what its jobs
@@ -118,7 +118,7 @@ def cost_sentence(jobs: Iterable[Job], measured: dict[str, tuple[int, float]]) -
     Returns:
         None when no job has run.
     """
-    by_node: dict[str, list[Job]] = {}
+    by_node: dict[str, list[SlurmJob]] = {}
     for job in jobs:
         if job.started is not None and job.ended is not None:
             by_node.setdefault(job.node, []).append(job)

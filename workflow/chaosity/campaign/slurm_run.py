@@ -15,25 +15,25 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaosity.campaign import Campaign, resource_name
+from chaosity.campaign.campaign_plans import Campaign, resource_name
 from chaosity.records import load, utc_now
 from chaosity.runner.earlier import RUN_BEGAN
 from chaosity.slurm import (
-    Batch,
+    JobBatch,
+    JobWatch,
     Measurement,
-    Watch,
-    ask,
     batches,
     check_job_age,
-    cost_sentence,
-    forget_hints,
     job_resources,
-    see_nodes,
+    list_slurm_nodes,
+    queue_cost_text,
+    remove_hint_variables,
+    run_slurm_command,
 )
-from chaosity.slurm.nodes import node_of
+from chaosity.slurm.slurm_nodes import slurm_node_name
 from chaosity.transport.left_out import leave_out
 
-# How Snakemake calls all groups of measurements together, see `Cluster.prepare`.
+# How Snakemake calls all groups of measurements together, see `SlurmRun.prepare`.
 BATCH = "batch"
 # Measurements in one group; Snakemake wants a number.
 UNLIMITED = 10**9
@@ -48,7 +48,7 @@ def seconds_between(begin: str, end: str) -> float:
     return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
-class Cluster:
+class SlurmRun:
     """The way of a campaign through Slurm.
 
     Args:
@@ -63,16 +63,16 @@ class Cluster:
         self.campaign, self.workflow = campaign, workflow
         self.slurm = campaign.config["slurm"]
         self.first = workflow.is_main_process
-        self._batches: dict[tuple[str, ...], Batch] = {}
+        self._batches: dict[tuple[str, ...], JobBatch] = {}
         self._resources: dict[str, dict[str, Any]] = {}
-        self.watch: Watch | None = None
+        self.watch: JobWatch | None = None
         # All batches go into the queue at once, so that their waits overlap. One measurement at a
         # time on a host is left to the exclusive node, and inside a job to the same resource.
         workflow.resourcescope(**{resource_name(name): "local" for name in campaign.hosts})
         if self.first:
-            forget_hints(os.environ)
-            check_job_age(ask("scontrol", "show", "config"))
-            nodes = see_nodes()
+            remove_hint_variables(os.environ)
+            check_job_age(run_slurm_command("scontrol", "show", "config"))
+            nodes = list_slurm_nodes()
             for name in campaign.hosts:
                 self._resources[name] = job_resources(nodes[self.node(name)], self.slurm)
         else:
@@ -96,7 +96,7 @@ class Cluster:
 
     def node(self, host: str) -> str:
         """The name that Slurm has for a host."""
-        return node_of(host, self.campaign.hosts[host].variables)
+        return slurm_node_name(host, self.campaign.hosts[host].variables)
 
     def batch_of(self, wildcards: Any) -> str:
         """Name of the batch that a measurement belongs to."""
@@ -150,7 +150,7 @@ class Cluster:
     def begin(self) -> None:
         """Begin to watch, once it is known that this is no dry run."""
         os.environ[RUN_BEGAN] = utc_now()
-        self.watch = Watch({self.node(host): host for host in self.campaign.hosts}, JOB_PREFIX)
+        self.watch = JobWatch({self.node(host): host for host in self.campaign.hosts}, JOB_PREFIX)
         self.watch.start()
 
     def end(self) -> None:
@@ -160,7 +160,7 @@ class Cluster:
         self.watch.stop()
         for host, reason in self.watch.given_up.items():  # the report says so
             leave_out(self.campaign.results / host, host, reason)
-        sentence = cost_sentence(self.watch.jobs.values(), self.measured())
+        sentence = queue_cost_text(self.watch.jobs.values(), self.measured())
         if sentence:
             print(f"chaosity: {sentence}.", file=sys.stderr, flush=True)
 

@@ -10,16 +10,16 @@ from typing import Any
 from chaosity.benchmarks import Benchmark
 from chaosity.config import closest
 from chaosity.design import selectors
-from chaosity.design.elements import Elements
-from chaosity.design.levels import Levels, Notes, level_text
-from chaosity.design.naming import LoadName
-from chaosity.design.policies import Weights, lacking_weights
-from chaosity.design.sides import Initiator, Side, Target
+from chaosity.design.endpoints import Endpoint, Initiator, Target
+from chaosity.design.host_resources import HostResources
+from chaosity.design.load_levels import LoadLevels, PlanNotes, level_text
+from chaosity.design.placement_targets import WeightsLookup, lacking_weights
+from chaosity.design.point_names import LoadName
 from chaosity.errors import UserError
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenLoad:
     """One load: who accesses what and how.
 
     `responder` answers where two sides take part (core to core); `levels` are names and levels of
@@ -34,7 +34,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Group:
+class LoadGroup:
     """What was chosen for one load of an experiment's file: a load, or several that run together.
 
     `initiator` is what the name of the point calls all of them.
@@ -42,7 +42,7 @@ class Group:
 
     role: str
     initiator: str
-    members: tuple[Choice, ...]
+    members: tuple[ChosenLoad, ...]
 
     @property
     def absent(self) -> bool:
@@ -50,19 +50,19 @@ class Group:
         return self.members[0].target.kind == "none"
 
     @property
-    def sides(self) -> dict[str, Side]:
+    def sides(self) -> dict[str, Endpoint]:
         """Initiator and target, for selectors that refer to them; none of several together."""
         if len(self.members) > 1:
             return {}
         [one] = self.members
         return {"initiator": one.initiator, "target": one.target}
 
-    def load_name(self, choice: Choice) -> str:
+    def load_name(self, choice: ChosenLoad) -> str:
         """Name of one load, of its own within the point."""
         together = len(self.members) > 1
         return f"{self.role}-{choice.initiator.name}" if together else self.role
 
-    def name(self, host: Elements) -> LoadName:
+    def name(self, host: HostResources) -> LoadName:
         """The load's part of the point's name."""
         first = self.members[0]
         target = first.target
@@ -73,7 +73,7 @@ class Group:
         return LoadName(self.role, self.initiator, target.name, first.kernel, (*responder, *levels))
 
 
-Chosen = Mapping[str, Group]
+Combination = Mapping[str, LoadGroup]
 
 
 @dataclass(frozen=True)
@@ -86,20 +86,20 @@ class _Load:
 
     role: str
     spec: Mapping[str, Any]
-    sides: selectors.Chosen
+    sides: selectors.Combination
     kernels: Sequence[str | None]
-    levels: Levels
+    levels: LoadLevels
     where: str
     told: str
 
-    def varied(self, name: str, members: Sequence[Choice]) -> Iterator[Group]:
+    def varied(self, name: str, members: Sequence[ChosenLoad]) -> Iterator[LoadGroup]:
         """A group of these members for every kernel and all levels."""
         for kernel, levels in product(self.kernels, self.levels.of(self.spec, members)):
             chosen = tuple(replace(one, kernel=kernel, levels=levels) for one in members)
-            yield Group(self.role, name, chosen)
+            yield LoadGroup(self.role, name, chosen)
 
 
-class Choices:
+class LoadCombinations:
     """All combinations that the loads of a design allow on a host.
 
     Args:
@@ -111,18 +111,22 @@ class Choices:
 
     def __init__(
         self,
-        host: Elements,
+        host: HostResources,
         benchmarks: Mapping[str, Benchmark],
         config: Mapping[str, Any],
-        weights: Weights | None = None,
+        weights: WeightsLookup | None = None,
     ) -> None:
         self.host, self.benchmarks, self.config = host, benchmarks, config
         self.weights = weights
-        self.notes = Notes()
+        self.notes = PlanNotes()
 
     def of(
-        self, experiment: str, loads: Mapping[str, Any], where: str, chosen: Chosen | None = None
-    ) -> Iterator[Chosen]:
+        self,
+        experiment: str,
+        loads: Mapping[str, Any],
+        where: str,
+        chosen: Combination | None = None,
+    ) -> Iterator[Combination]:
         """Every combination of the loads that are not chosen yet, in the order of the file.
 
         Raises:
@@ -138,7 +142,7 @@ class Choices:
             yield from self.of(experiment, loads, where, {**chosen, role: group})
 
     def _load(
-        self, experiment: str, role: str, spec: Mapping[str, Any], chosen: Chosen, where: str
+        self, experiment: str, role: str, spec: Mapping[str, Any], chosen: Combination, where: str
     ) -> _Load:
         benchmark = self.benchmark(spec["category"], where)
         fewer = self.config["levels"].get(experiment, {})
@@ -149,12 +153,12 @@ class Choices:
             spec,
             sides={name: group.sides for name, group in chosen.items()},
             kernels=self.notes.fewer(found, fewer.get("kernel"), f"{told}: kernels"),
-            levels=Levels(self.host, benchmark, self.config, fewer, self.notes, where, told),
+            levels=LoadLevels(self.host, benchmark, self.config, fewer, self.notes, where, told),
             where=where,
             told=told,
         )
 
-    def _groups(self, load: _Load) -> Iterator[Group]:
+    def _groups(self, load: _Load) -> Iterator[LoadGroup]:
         """All that a load may be: one at a time, or several that run together."""
         spec, where = load.spec, load.where
         sets = selectors.in_each_set(spec["initiator"], self.host, where)
@@ -177,22 +181,24 @@ class Choices:
             return []
         return [(selectors.group_name(selector, self.host), found)]
 
-    def _together(self, load: _Load, name: str, initiators: Sequence[Initiator]) -> Iterator[Group]:
+    def _together(
+        self, load: _Load, name: str, initiators: Sequence[Initiator]
+    ) -> Iterator[LoadGroup]:
         """A load for each initiator of a set, which run at the same time."""
         members = [one for initiator in initiators for one in self._choices(load, initiator)]
         if len(members) != len(initiators):
             raise UserError("loads that run together have one target each", f"{load.where}.target")
         yield from load.varied(name, members)
 
-    def _alone(self, load: _Load, initiator: Initiator) -> Iterator[Group]:
+    def _alone(self, load: _Load, initiator: Initiator) -> Iterator[LoadGroup]:
         """One load at a time of an initiator."""
         for one in self._choices(load, initiator):
             if one.target.kind == "none":
-                yield Group(load.role, initiator.name, (one,))
+                yield LoadGroup(load.role, initiator.name, (one,))
             else:
                 yield from load.varied(initiator.name, [one])
 
-    def _choices(self, load: _Load, initiator: Initiator) -> Iterator[Choice]:
+    def _choices(self, load: _Load, initiator: Initiator) -> Iterator[ChosenLoad]:
         """Every target of an initiator, with every responder."""
         spec, where = load.spec, load.where
         own = {**load.sides, load.role: {"initiator": initiator}}
@@ -202,10 +208,10 @@ class Choices:
             if not self._served(spec["category"], target, where):
                 continue
             if target.kind == "none":
-                yield Choice(initiator, target)
+                yield ChosenLoad(initiator, target)
                 continue
             for responder in self._responders(spec, initiator, own, where):
-                yield Choice(initiator, target, responder=responder)
+                yield ChosenLoad(initiator, target, responder=responder)
 
     def _say_lacking_policies(
         self, spec: Mapping[str, Any], found: Sequence[Target], told: str

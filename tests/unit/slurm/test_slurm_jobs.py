@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.slurm.jobs import check_job_age, cost_sentence, read_jobs
+from chaosity.slurm.slurm_jobs import check_job_age, parse_jobs, queue_cost_text
 
 # Recorded from Slurm 22.05.8 with SLURM_TIME_FORMAT=%s.
 QUEUE = """\
@@ -19,7 +19,7 @@ QUEUE = """\
 
 
 def jobs():
-    return read_jobs(QUEUE, "chaosity_", "/home/a", since=950)
+    return parse_jobs(QUEUE, "chaosity_", "/home/a", since=950)
 
 
 def test_only_the_runs_own_jobs_are_seen():
@@ -31,14 +31,14 @@ def test_only_the_runs_own_jobs_are_seen():
 
 def test_the_cost_is_split_into_waiting_and_starting():
     # On nodea 150 s from the first submission to the last end; jobs ran for 34 and 100 s.
-    sentence = cost_sentence(jobs().values(), {"nodea": (20, 114.0)})
+    sentence = queue_cost_text(jobs().values(), {"nodea": (20, 114.0)})
     assert "20 measurements went through Slurm in 2 jobs on 1 node: 150 s" in sentence
     assert "114 s measuring" in sentence
     assert "0.80 s a measurement in waiting and 1.00 s in the jobs' own" in sentence
 
 
 def test_without_a_job_there_is_no_cost():
-    assert cost_sentence([], {"nodea": (0, 0.0)}) is None
+    assert queue_cost_text([], {"nodea": (0, 0.0)}) is None
 
 
 def settings(age, storage):

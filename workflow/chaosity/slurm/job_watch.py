@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from chaosity.errors import UserError
-from chaosity.slurm.commands import ask
-from chaosity.slurm.jobs import CUT_SHORT, FORMAT, Job, read_jobs
-from chaosity.slurm.nodes import Node, read_nodes, troubled
+from chaosity.slurm.slurm_commands import run_slurm_command
+from chaosity.slurm.slurm_jobs import CUT_SHORT, FORMAT, SlurmJob, parse_jobs
+from chaosity.slurm.slurm_nodes import SlurmNode, parse_nodes, unusable_nodes
 
 # A look costs Slurm two cheap questions.
 LOOK_SECONDS = 15.0
@@ -25,13 +25,13 @@ LOOK_SECONDS = 15.0
 PATIENCE = 2
 
 
-def see_nodes() -> dict[str, Node]:
+def list_slurm_nodes() -> dict[str, SlurmNode]:
     """All nodes of Slurm's, by name.
 
     Raises:
         UserError: Slurm does not answer.
     """
-    return read_nodes(ask("scontrol", "show", "node", "--oneliner"))
+    return parse_nodes(run_slurm_command("scontrol", "show", "node", "--oneliner"))
 
 
 def say(text: str) -> None:
@@ -39,7 +39,7 @@ def say(text: str) -> None:
     print(f"chaosity: {text}", file=sys.stderr, flush=True)
 
 
-class Watch:
+class JobWatch:
     """The watch over one run.
 
     Args:
@@ -54,7 +54,7 @@ class Watch:
         self.hosts, self.prefix, self.say = dict(hosts), prefix, say
         self.folder = os.getcwd()  # noqa: PTH109 - as Snakemake tells it to sbatch
         self.began = float(int(time.time()))  # Slurm counts whole seconds
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, SlurmJob] = {}
         # Hosts whose jobs were cancelled, with why.
         self.given_up: dict[str, str] = {}
         self._told: set[str] = set()
@@ -79,9 +79,9 @@ class Watch:
     def look(self) -> None:
         """Look once; a Slurm that does not answer is asked again the next time."""
         try:
-            said = ask("squeue", "--states=all", "--noheader", f"--format={FORMAT}")
-            self.jobs.update(read_jobs(said, self.prefix, self.folder, self.began))
-            trouble = troubled(see_nodes().values())
+            said = run_slurm_command("squeue", "--states=all", "--noheader", f"--format={FORMAT}")
+            self.jobs.update(parse_jobs(said, self.prefix, self.folder, self.began))
+            trouble = unusable_nodes(list_slurm_nodes().values())
         except UserError:
             return
         for job in self.jobs.values():
@@ -92,7 +92,7 @@ class Watch:
             if count >= PATIENCE:
                 self.give_up(node, trouble[node])
 
-    def tell(self, job: Job) -> None:
+    def tell(self, job: SlurmJob) -> None:
         """Say once that a job was cut short, and that this is no verdict on its points."""
         if job.state not in CUT_SHORT or job.number in self._told:
             return
@@ -116,6 +116,6 @@ class Watch:
             " for it; its points are left for later"
         )
         try:
-            ask("scancel", "--state=PENDING", *waiting)
+            run_slurm_command("scancel", "--state=PENDING", *waiting)
         except UserError as error:
             self.say(str(error))

@@ -14,7 +14,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 from chaosity.errors import UserError
-from chaosity.slurm.nodes import Node
+from chaosity.slurm.slurm_nodes import SlurmNode
 
 # Slurm's programs answer at once or not at all (slurmctld is down: they try for some minutes).
 ANSWER_SECONDS = 30
@@ -24,7 +24,7 @@ DESCRIBE_MINUTES = 5
 HINTS = ("SLURM_HINT", "SBATCH_HINT", "SLURM_THREADS_PER_CORE", "SBATCH_THREADS_PER_CORE")
 
 
-def ask(*command: str) -> str:
+def run_slurm_command(*command: str) -> str:
     """What one of Slurm's programs prints.
 
     Raises:
@@ -53,19 +53,19 @@ def ask(*command: str) -> str:
     return answer.stdout
 
 
-def forget_hints(environment: MutableMapping[str, str]) -> None:
+def remove_hint_variables(environment: MutableMapping[str, str]) -> None:
     """Remove the variables by which a site takes hyper-threads away from jobs."""
     for name in HINTS:
         environment.pop(name, None)
 
 
-def whole_node(node: Node) -> list[str]:
+def whole_node(node: SlurmNode) -> list[str]:
     """Options that give a job a node to itself, but for processors and memory."""
     return [f"--nodelist={node.name}", "--exclusive"]
 
 
 def srun_command(
-    node: Node, config: Mapping[str, Any], minutes: int = DESCRIBE_MINUTES
+    node: SlurmNode, config: Mapping[str, Any], minutes: int = DESCRIBE_MINUTES
 ) -> list[str]:
     """The command that runs a program on a node, as a job of its own, through the queue.
 
@@ -102,7 +102,7 @@ def queue_options(slurm: Mapping[str, Any]) -> list[str]:
     return [f"--{name}={slurm[name]}" for name in names if slurm[name]]
 
 
-def job_resources(node: Node, slurm: Mapping[str, Any]) -> dict[str, Any]:
+def job_resources(node: SlurmNode, slurm: Mapping[str, Any]) -> dict[str, Any]:
     """What the executor plugin turns into options of ``sbatch`` and of ``srun`` inside the job.
 
     Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from chaosity.campaign.measured_weights import MeasuredWeights
 from chaosity.config import check_config
-from chaosity.design import Host, Plan, plan_host, replicates_of
+from chaosity.design import HostPlan, PlannedHost, plan_host, replicate_numbers
 from chaosity.errors import UserError
 from chaosity.hosts import discover_hosts, read_hosts
-from chaosity.kept_weights import KeptWeights
 from chaosity.topology import LIVE
 
 T = TypeVar("T")
@@ -82,10 +82,10 @@ class Campaign:
             found = read_hosts(self.config)
         # Weights belong to the process that discovers, too; the others plan by what it kept.
         weights = {
-            host.name: KeptWeights(self.results / host.name / host.configuration, anew=discover)
+            host.name: MeasuredWeights(self.results / host.name / host.configuration, anew=discover)
             for host in found
         }
-        self.plans: dict[str, Plan] = {
+        self.plans: dict[str, HostPlan] = {
             host.name: plan_host(host, self.config, weights=weights[host.name]) for host in found
         }
         self._index = {
@@ -131,7 +131,7 @@ class Campaign:
             )
 
     @property
-    def hosts(self) -> dict[str, Host]:
+    def hosts(self) -> dict[str, PlannedHost]:
         """The hosts by name."""
         return {name: plan.host for name, plan in self.plans.items()}
 
@@ -203,7 +203,7 @@ class Campaign:
         return [
             f"{folder}/{point['experiment']}/{point['point']}/rep{replicate}.json"
             for point in self.plans[host].points
-            for replicate in replicates_of(point)
+            for replicate in replicate_numbers(point)
         ]
 
 

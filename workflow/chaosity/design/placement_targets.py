@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
-from chaosity.design.elements import Elements
-from chaosity.design.sides import Initiator, Target
+from chaosity.design.endpoints import Initiator, Target
+from chaosity.design.host_resources import HostResources
 from chaosity.place.kinds import POLICIES, UNIFORM
 from chaosity.place.shares import apportion
 
 # The shares that were measured for a set of workers, by the name of the weights (CANONICAL or
 # CONTENDED); None where they are not known.
-Weights = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
+WeightsLookup = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
 # Shares are told in parts of this number, so that texts are short and add up to exactly 1. A part
 # is a two-hundredth of what the check of placement allows.
 PARTS = 10_000
 
 
-def worker_memory(host: Elements, workers: Initiator) -> tuple[int, ...]:
+def worker_memory(host: HostResources, workers: Initiator) -> tuple[int, ...]:
     """The memory nodes of each worker: its own, or the nearest of a worker that has none."""
     nodes = {one.nodes[0]: one for one in host.initiators("node", True) if one.nodes}
     found = {near for node in workers.nodes for near in host.local_memory(nodes[node])}
@@ -29,7 +29,7 @@ def worker_memory(host: Elements, workers: Initiator) -> tuple[int, ...]:
 
 
 def policy_target(
-    name: str, workers: Initiator, host: Elements, weights: Weights | None
+    name: str, workers: Initiator, host: HostResources, weights: WeightsLookup | None
 ) -> Target | None:
     """A policy as a load's target; None where its weights are not known for these workers.
 

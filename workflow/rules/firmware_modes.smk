@@ -1,11 +1,11 @@
 # Takes each host through the configurations of the config: set the firmware, measure, go on.
 from pathlib import Path
 
-from chaosity.campaign import checked_or_exit, use_own_programs
-from chaosity.configurations import Configurations
+from chaosity.campaign.campaign_plans import checked_or_exit, use_own_programs
+from chaosity.campaign.firmware_modes import FirmwareModes
 
 use_own_programs(Path(workflow.basedir))
-CONFIGURATIONS = checked_or_exit(lambda: Configurations(config))
+CONFIGURATIONS = checked_or_exit(lambda: FirmwareModes(config))
 RESULTS = config["results"]
 ROOT = workflow.basedir
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.slurm.batches import Batch, Measurement, batches
+from chaosity.slurm.job_batches import JobBatch, Measurement, batches
 
 
 def measurements(host, seconds):
@@ -40,6 +40,6 @@ def test_crumbs_join_the_job_before():
 
 
 def test_the_time_limit_grows_with_each_try():
-    batch = Batch("a", 1, tuple(measurements("a", [30.0] * 20)))
+    batch = JobBatch("a", 1, tuple(measurements("a", [30.0] * 20)))
     assert batch.minutes(factor=2, slack=5) == 25
     assert batch.minutes(factor=2, slack=5, attempt=2) == 50

@@ -14,7 +14,7 @@ T = TypeVar("T")
 AT_MOST_SETS = 255
 
 
-def evenly(things: Sequence[T], at_most: int) -> list[T]:
+def evenly_spread(things: Sequence[T], at_most: int) -> list[T]:
     """Of too many things some that are evenly spread over them, the first and the last among them.
 
     Args:
@@ -38,7 +38,7 @@ def sets_of_every_size(things: Sequence[T], at_most: int = AT_MOST_SETS) -> list
         at_most: how many sets to take, 1 at least.
     """
     count = len(things)
-    sizes = evenly(range(1, count + 1), at_most)
+    sizes = evenly_spread(range(1, count + 1), at_most)
     left = {size: comb(count, size) - 1 for size in sizes}
     more = apportion(min(at_most - len(sizes), sum(left.values())), left)
     return [one for size in sizes for one in _sets_of_size(things, size, 1 + more[size])]
@@ -46,7 +46,7 @@ def sets_of_every_size(things: Sequence[T], at_most: int = AT_MOST_SETS) -> list
 
 def _sets_of_size(things: Sequence[T], size: int, wanted: int) -> list[tuple[T, ...]]:
     """Some of all sets of a size, evenly spread over them in the order of the alphabet."""
-    places = evenly(range(comb(len(things), size)), wanted)
+    places = evenly_spread(range(comb(len(things), size)), wanted)
     every = combinations(things, size)
     gaps = [here - before for before, here in zip([-1, *places], places, strict=False)]
     return [next(islice(every, gap - 1, None)) for gap in gaps]

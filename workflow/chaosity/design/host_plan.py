@@ -15,12 +15,12 @@ from typing import Any
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import drive_component
 from chaosity.config import closest, load_experiment
-from chaosity.design.elements import Elements
-from chaosity.design.expand import Expansion, Point
-from chaosity.design.policies import Weights
-from chaosity.design.relative import with_references
-from chaosity.design.sets import evenly
-from chaosity.design.sides import DriveRef
+from chaosity.design.endpoints import DriveRef
+from chaosity.design.expand_points import Point, PointExpansion
+from chaosity.design.host_resources import HostResources
+from chaosity.design.metric_references import add_metric_references
+from chaosity.design.placement_targets import WeightsLookup
+from chaosity.design.sampling import evenly_spread
 from chaosity.errors import UserError
 from chaosity.records import rewrite
 from chaosity.topology.model import Topology
@@ -32,7 +32,7 @@ SCRATCH = Path("/var/tmp/chaosity")
 
 
 @dataclass(frozen=True)
-class Host:
+class PlannedHost:
     """A host of the inventory: its name, its variables and what was discovered.
 
     `local` tells whether it is this machine, where files may lie beside the results.
@@ -88,14 +88,14 @@ def extra_component(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class HostPlan:
     """What is to be measured on one host.
 
     `replicates` is what the config asks for; points of some experiments are measured more often,
-    see `replicates_of`.
+    see `replicate_numbers`.
     """
 
-    host: Host
+    host: PlannedHost
     points: tuple[Point, ...]
     notes: tuple[str, ...]
     replicates: int
@@ -105,7 +105,9 @@ class Plan:
     @property
     def estimated_seconds(self) -> float:
         """How long all points and replicates take."""
-        return sum(len(replicates_of(point)) * point["estimated_seconds"] for point in self.points)
+        return sum(
+            len(replicate_numbers(point)) * point["estimated_seconds"] for point in self.points
+        )
 
     @property
     def digest(self) -> str:
@@ -125,7 +127,7 @@ class Plan:
             one = experiments.setdefault(
                 point["experiment"], {"points": 0, "measurements": 0, "estimated_seconds": 0.0}
             )
-            number = len(replicates_of(point))
+            number = len(replicate_numbers(point))
             one["points"] += 1
             one["measurements"] += number
             one["estimated_seconds"] += number * point["estimated_seconds"]
@@ -134,7 +136,7 @@ class Plan:
             "configuration": self.host.configuration,
             "points": len(self.points),
             "replicates": self.replicates,
-            "measurements": sum(len(replicates_of(point)) for point in self.points),
+            "measurements": sum(len(replicate_numbers(point)) for point in self.points),
             "estimated_seconds": self.estimated_seconds,
             "experiments": experiments,
             "notes": list(self.notes),
@@ -164,7 +166,7 @@ class Plan:
         done.write_text(self.digest)  # last, so that a plan cut short is written again
 
 
-def replicates_of(point: Point) -> range:
+def replicate_numbers(point: Point) -> range:
     """Numbers of the replicates of a planned point: 1, 2, ..."""
     return range(1, 1 + len(point["orders"]))
 
@@ -194,11 +196,11 @@ def in_order(points: Sequence[Point], replicates: Sequence[int], seed: int) -> l
 
 
 def plan_host(
-    host: Host,
+    host: PlannedHost,
     config: Mapping[str, Any],
     experiments: Sequence[str] | None = None,
-    weights: Weights | None = None,
-) -> Plan:
+    weights: WeightsLookup | None = None,
+) -> HostPlan:
     """Expand all experiments of the config for a host.
 
     Args:
@@ -211,8 +213,8 @@ def plan_host(
         UserError: an experiment or benchmark does not fit this host.
     """
     results = Path(config["results"])
-    elements = Elements(host.topology, host.drives(results))
-    expansion = Expansion(elements, open_benchmarks(config), config, weights)
+    elements = HostResources(host.topology, host.drives(results))
+    expansion = PointExpansion(elements, open_benchmarks(config), config, weights)
     points: list[Point] = []
     often: list[int] = []
     notes: list[str] = []
@@ -225,10 +227,10 @@ def plan_host(
         found = expansion.points(experiment)
         if not found:
             notes.append(f"{name}: has no point on this host")
-        taken = evenly(found, config["sample"].get(name, len(found)))
+        taken = evenly_spread(found, config["sample"].get(name, len(found)))
         if len(taken) < len(found):
             notes.append(f"{name}: a sample of {len(taken)} of {len(found)} points, evenly spread")
-        taken = with_references(experiment, taken, expansion.choices.notes)
+        taken = add_metric_references(experiment, taken, expansion.choices.notes)
         points += [
             {"host": host.name, "configuration": host.configuration, **point} for point in taken
         ]
@@ -241,4 +243,4 @@ def plan_host(
     ordered = in_order(points, often, config["seed"])
     notes = [*expansion.notes, *notes]
     replicates, seed = config["replicates"], config["seed"]
-    return Plan(host, tuple(ordered), tuple(notes), replicates, seed, config["stopping"])
+    return HostPlan(host, tuple(ordered), tuple(notes), replicates, seed, config["stopping"])

@@ -13,17 +13,17 @@ from typing import Any
 
 import yaml
 
+from chaosity.campaign.measured_weights import MeasuredWeights
 from chaosity.config import check_config
-from chaosity.design import plan_host, replicates_of
+from chaosity.design import plan_host, replicate_numbers
 from chaosity.errors import UserError
 from chaosity.hosts import InventoryHost, read_host, read_inventory
-from chaosity.kept_weights import KeptWeights
 from chaosity.records import VALID, load, utc_now, write_atomically
 from chaosity.topology import LIVE
 from chaosity.transport import LOCAL
 
 
-class Configurations:
+class FirmwareModes:
     """Which hosts are taken through which configurations, and what is missing of each.
 
     Args:
@@ -74,13 +74,13 @@ class Configurations:
         """Records that are missing or failed; None when the host was never seen like that."""
         if not (self.folder(host.name, configuration) / "topology.json").exists():
             return None
-        weights = KeptWeights(self.folder(host.name, configuration))
+        weights = MeasuredWeights(self.folder(host.name, configuration))
         found = read_host(host, configuration, self.config)
         plan = plan_host(found, self.config, weights=weights)
         return sum(
             not self._measured(host.name, configuration, point, replicate)
             for point in plan.points
-            for replicate in replicates_of(point)
+            for replicate in replicate_numbers(point)
         )
 
     def _measured(

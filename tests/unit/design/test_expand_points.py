@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks import open_benchmarks
-from chaosity.campaign import Campaign
+from chaosity.campaign.campaign_plans import Campaign
 from chaosity.config import load_experiment
-from chaosity.design import Host, parse_point_name, plan_host, replicates_of
-from chaosity.design import plan as plan_module
-from chaosity.design.elements import Elements
-from chaosity.design.expand import Expansion
-from chaosity.design.plan import in_order
-from chaosity.design.sets import evenly
+from chaosity.design import PlannedHost, parse_point_name, plan_host, replicate_numbers
+from chaosity.design import host_plan as plan_module
+from chaosity.design.expand_points import PointExpansion
+from chaosity.design.host_plan import in_order
+from chaosity.design.host_resources import HostResources
+from chaosity.design.sampling import evenly_spread
 from chaosity.errors import UserError
 from chaosity.topology import configuration_name, discover, parse_cpu_list
 
@@ -115,7 +115,7 @@ def test_no_kernel_name_of_a_drive_is_in_a_point(config, paper_host):
 
 def test_cpuless_nodes_are_targets_but_no_initiators(config, root):
     topology = discover(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
-    plan = plan_host(Host("max", configuration_name(topology), topology), config)
+    plan = plan_host(PlannedHost("max", configuration_name(topology), topology), config)
     loads = [one for p in plan.points for one in p["loads"] if one["name"] == "memory"]
     targets = {node for one in loads for node in one["target"]["nodes"]}
     initiators = {node for one in loads for node in one["initiator"]["nodes"]}
@@ -128,7 +128,7 @@ def test_cpuless_nodes_are_targets_but_no_initiators(config, root):
     Path(__file__).resolve().parents[4] / "shared/topologies/xml").glob("*.xml")))  # fmt: skip
 def test_every_real_machine_can_be_planned(config, shared, file):
     topology = discover(str(shared / "topologies/xml" / file))
-    plan = plan_host(Host("real", configuration_name(topology), topology), config)
+    plan = plan_host(PlannedHost("real", configuration_name(topology), topology), config)
     usable = set(topology.pus)
     nodes = {n.os_index for n in topology.targets}
     for point in plan.points:
@@ -142,7 +142,7 @@ def test_order_is_a_permutation_within_each_block(replicates, seed):
     points = [{"point": str(i)} for i in range(len(replicates))]
     ordered = in_order(points, replicates, seed)
     assert [len(point["orders"]) for point in ordered] == replicates
-    assert [list(replicates_of(point))[-1] for point in ordered] == replicates
+    assert [list(replicate_numbers(point))[-1] for point in ordered] == replicates
     before = 0
     for block in range(max(replicates, default=0)):
         places = [point["orders"][block] for point in ordered if len(point["orders"]) > block]
@@ -205,7 +205,7 @@ def test_counts_follow_from_the_machine(tmp_path_factory, config, packages, node
     shape = f"pack:{packages} numa:{nodes} core:{cores} pu:{pus}"
     subprocess.run(["lstopo", "--input", shape, "--of", "xml", str(path)], check=True)
     topology = discover(str(path))
-    plan = plan_host(Host("made", "x", topology), config, ["memory_bandwidth"])
+    plan = plan_host(PlannedHost("made", "x", topology), config, ["memory_bandwidth"])
     total = packages * nodes
     groups = {frozenset(p) for p in _initiator_sets(packages, nodes, cores, pus)}
     triad = [p for p in plan.points if p["point"].endswith("+triad")]
@@ -230,8 +230,8 @@ def _initiator_sets(packages, nodes, cores, pus):
 
 
 def expansion(host, config):
-    return Expansion(
-        Elements(host.topology, host.drives(Path("r"))), open_benchmarks(config), config
+    return PointExpansion(
+        HostResources(host.topology, host.drives(Path("r"))), open_benchmarks(config), config
     )
 
 
@@ -290,7 +290,7 @@ def test_experiments_in_the_repository_are_valid(root):
 
 @given(st.lists(st.integers(), unique=True), st.integers(-2, 40))
 def test_a_sample_is_evenly_spread(things, at_most):
-    taken = evenly(things, at_most)
+    taken = evenly_spread(things, at_most)
     assert len(taken) == min(len(things), max(at_most, 0))
     assert [one for one in things if one in taken] == taken
     if len(taken) > 1:

@@ -22,7 +22,7 @@ def counter_files() -> tuple[dict[str, Any], ...]:
     )
 
 
-def counters_of(
+def counter_events_of(
     names: Iterable[str], host: Mapping[str, Any], where: str
 ) -> dict[str, dict[str, Any]]:
     """The events of each counter on a host, or the reason why it has none.

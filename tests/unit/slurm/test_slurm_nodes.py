@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.cluster import JOB_PREFIX
+from chaosity.campaign.slurm_run import JOB_PREFIX
 from chaosity.slurm import srun_command
-from chaosity.slurm.nodes import node_of, read_nodes, troubled
+from chaosity.slurm.slurm_nodes import parse_nodes, slurm_node_name, unusable_nodes
 
 # Recorded from Slurm 22.05.8 with two nodes, one drained by hand; shortened in the middle.
 RECORDED = (
@@ -27,10 +27,10 @@ def line(state: str, rest: str = "") -> str:
 
 
 def test_a_drained_node_says_why():
-    nodes = read_nodes(RECORDED)
+    nodes = parse_nodes(RECORDED)
     assert list(nodes) == ["nodea", "nodeb"]
     assert nodes["nodea"].trouble is None
-    assert troubled(nodes.values()) == {
+    assert unusable_nodes(nodes.values()) == {
         "nodeb": "node nodeb is drained: reason bad fan, see ticket 7"
     }
     assert (nodes["nodeb"].processors, nodes["nodeb"].memory_mib) == (2, 21504)
@@ -38,7 +38,7 @@ def test_a_drained_node_says_why():
 
 @pytest.mark.parametrize("state", ["IDLE", "ALLOCATED", "MIXED+PLANNED", "IDLE+CLOUD+POWERED_DOWN"])
 def test_a_job_can_start_or_wait_there(state):
-    assert read_nodes(line(state))["n1"].trouble is None
+    assert parse_nodes(line(state))["n1"].trouble is None
 
 
 @pytest.mark.parametrize(
@@ -53,24 +53,24 @@ def test_a_job_can_start_or_wait_there(state):
     ],
 )
 def test_no_job_can_start_there(state, word):
-    assert word in read_nodes(line(state))["n1"].trouble
+    assert word in parse_nodes(line(state))["n1"].trouble
 
 
 def test_what_the_system_keeps_is_not_asked_for():
     text = "NodeName=n1 CPUEfctv=60 CPUTot=64 RealMemory=4096 State=IDLE MemSpecLimit=1024\n"
-    node = read_nodes(text)["n1"]
+    node = parse_nodes(text)["n1"]
     assert (node.processors, node.memory_mib) == (60, 3072)
     # Slurm's default of 1 MiB means that nobody said how much there is.
-    assert read_nodes(line("IDLE"))["n1"].memory_mib == 0
+    assert parse_nodes(line("IDLE"))["n1"].memory_mib == 0
 
 
 def test_the_inventory_may_know_the_host_by_another_name():
-    assert node_of("head", {}) == "head"
-    assert node_of("head", {"chaosity_slurm_node": "n017"}) == "n017"
+    assert slurm_node_name("head", {}) == "head"
+    assert slurm_node_name("head", {"chaosity_slurm_node": "n017"}) == "n017"
 
 
 def test_a_describing_job_is_not_taken_for_one_that_measures():
     slurm = {"partition": None, "account": None, "wait_minutes": 1}
-    command = srun_command(read_nodes(RECORDED)["nodea"], {"slurm": slurm})
+    command = srun_command(parse_nodes(RECORDED)["nodea"], {"slurm": slurm})
     [name] = [word for word in command if word.startswith("--job-name=")]
     assert not name.removeprefix("--job-name=").startswith(JOB_PREFIX)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from chaosity.config import closest
-from chaosity.design.expand import Point
+from chaosity.design.expand_points import Point
 from chaosity.design.factors import ONLY
-from chaosity.design.levels import Notes, level_text
+from chaosity.design.load_levels import PlanNotes, level_text
 from chaosity.errors import UserError
 
 # Columns of the tidy table that may be named, and of which sides of the load they say something.
@@ -43,7 +43,9 @@ Load = Mapping[str, Any]
 Experiment = Mapping[str, Any]
 
 
-def with_references(experiment: Experiment, points: Sequence[Point], notes: Notes) -> list[Point]:
+def add_metric_references(
+    experiment: Experiment, points: Sequence[Point], notes: PlanNotes
+) -> list[Point]:
     """Points that say in `relative` what the derived metrics of their loads are ratios to.
 
     Each is an object: `name` of the metric, `load` by its name in the point, `metric` that is

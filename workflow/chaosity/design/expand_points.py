@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from chaosity.benchmarks import Benchmark, counters_of
+from chaosity.benchmarks import Benchmark, counter_events_of
 from chaosity.components import gpu_component
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.choices import Choice, Choices, Chosen, Group
-from chaosity.design.elements import Elements
-from chaosity.design.factors import level_of
-from chaosity.design.naming import point_name
-from chaosity.design.policies import Weights, worker_memory
-from chaosity.design.sides import Initiator, Target, placement_facts, side_facts
+from chaosity.design.endpoints import Initiator, Target, endpoint_facts, placement_facts
+from chaosity.design.factors import factor_level
+from chaosity.design.host_resources import HostResources
+from chaosity.design.load_combinations import ChosenLoad, Combination, LoadCombinations, LoadGroup
+from chaosity.design.placement_targets import WeightsLookup, worker_memory
+from chaosity.design.point_names import point_name
 from chaosity.errors import UserError
 from chaosity.topology.model import OpenclDevice
 
@@ -36,7 +36,7 @@ USUAL_LINE_BYTES = 64
 Point = dict[str, Any]
 
 
-class Expansion:
+class PointExpansion:
     """Expands experiments for one host.
 
     Args:
@@ -48,13 +48,13 @@ class Expansion:
 
     def __init__(
         self,
-        host: Elements,
+        host: HostResources,
         benchmarks: Mapping[str, Benchmark],
         config: Mapping[str, Any],
-        weights: Weights | None = None,
+        weights: WeightsLookup | None = None,
     ) -> None:
         self.host, self.benchmarks, self.config = host, benchmarks, config
-        self.choices = Choices(host, benchmarks, config, weights)
+        self.choices = LoadCombinations(host, benchmarks, config, weights)
 
     @property
     def notes(self) -> list[str]:
@@ -75,7 +75,7 @@ class Expansion:
                 found.setdefault(point["point"], point)
         return list(found.values())
 
-    def point(self, experiment: Mapping[str, Any], design: str, chosen: Chosen) -> Point:
+    def point(self, experiment: Mapping[str, Any], design: str, chosen: Combination) -> Point:
         """One point of a design: its loads as the runner takes them, and what it hangs on."""
         specs = experiment["designs"][design]["loads"]
         present = {role: group for role, group in chosen.items() if not group.absent}
@@ -96,7 +96,7 @@ class Expansion:
             "stopping": stopping,
             "timeout_seconds": stopping["max_seconds"] + seconds + TIMEOUT_SECONDS,
             "factors": {
-                name: level_of(spec, design, chosen, self.host)
+                name: factor_level(spec, design, chosen, self.host)
                 for name, spec in experiment.get("factors", {}).items()
             },
             "components": self.components(present.values()),
@@ -110,7 +110,7 @@ class Expansion:
         }
 
     def load(
-        self, group: Group, one: Choice, category: str, rule: Mapping[str, Any]
+        self, group: LoadGroup, one: ChosenLoad, category: str, rule: Mapping[str, Any]
     ) -> dict[str, Any]:
         """One load in concrete form."""
         initiator, target = one.initiator, one.target
@@ -125,12 +125,12 @@ class Expansion:
         facts = self.host.topology.host
         return {
             **load,
-            **({"counters": counters_of(counted, facts, benchmark.where)} if counted else {}),
+            **({"counters": counter_events_of(counted, facts, benchmark.where)} if counted else {}),
             "role": group.role,
             "levels": {**responder, **levels},
-            "initiator": side_facts(initiator),
+            "initiator": endpoint_facts(initiator),
             "target": {
-                **side_facts(target),
+                **endpoint_facts(target),
                 "drives": context["target"]["drives"],
                 **({"device": context["target"]["device"]} if target.device else {}),
                 "relation": self.host.relation(initiator, target),
@@ -164,7 +164,7 @@ class Expansion:
         }
 
     def context(
-        self, one: Choice, benchmark: Benchmark, rule: Mapping[str, Any], together: int = 1
+        self, one: ChosenLoad, benchmark: Benchmark, rule: Mapping[str, Any], together: int = 1
     ) -> dict[str, Any]:
         """What the templates of a benchmark file may use, see docs/adding-a-benchmark.md.
 
@@ -216,7 +216,7 @@ class Expansion:
             **rule,
         }
 
-    def page_nodes(self, one: Choice, benchmark: Benchmark) -> tuple[int, ...]:
+    def page_nodes(self, one: ChosenLoad, benchmark: Benchmark) -> tuple[int, ...]:
         """The nodes on which a load's pages must be.
 
         Drives have no memory: what is read from them goes to buffers, on the initiator's own nodes
@@ -272,7 +272,7 @@ class Expansion:
                 "choose a benchmark with progress for one of the categories",
             )
 
-    def components(self, present: Iterable[Group]) -> list[str]:
+    def components(self, present: Iterable[LoadGroup]) -> list[str]:
         """The components that a point touches; when one changes, the point is measured again."""
         touched = {"system"}
         for group in present:
@@ -280,7 +280,7 @@ class Expansion:
                 touched |= self.components_of(one)
         return sorted(touched)
 
-    def components_of(self, one: Choice) -> set[str]:
+    def components_of(self, one: ChosenLoad) -> set[str]:
         """The components that a load touches, without those of the whole system."""
         topology, target = self.host.topology, one.target
         packages = self.host.packages_of(one.initiator)
@@ -300,7 +300,7 @@ class Expansion:
         return {device.name, *same}
 
 
-def cpus_of(one: Choice) -> tuple[int, ...]:
+def cpus_of(one: ChosenLoad) -> tuple[int, ...]:
     """The processing units that a load's threads run on."""
     answering = one.responder.cpus if one.responder else ()
     return tuple(sorted({*one.initiator.cpus, *answering}))

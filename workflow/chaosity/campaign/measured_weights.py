@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FILE = "weights.json"
 
 
-class KeptWeights:
+class MeasuredWeights:
     """The weights of one host in one configuration, by their name and the workers.
 
     It is called with CANONICAL (each path measured alone) or CONTENDED (all workers at once) and

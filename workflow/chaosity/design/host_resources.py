@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 
+from chaosity.design.endpoints import DriveRef, Endpoint, Initiator, Target
 from chaosity.cpusets import CpuSet, format_cpu_list
-from chaosity.design.sides import DriveRef, Initiator, Side, Target
 from chaosity.topology.model import UNKNOWN, Core, CoreKind, OpenclDevice, Topology
 
 
 @dataclass
-class Elements:
+class HostResources:
     """All initiators, nodes and drives of a host, with what a person may call them."""
 
     topology: Topology
@@ -323,7 +323,7 @@ class Elements:
         nodes = () if device.node is None else (device.node,)
         return Target(device.name, "opencl", nodes, device=device)
 
-    def relation(self, a: Side, b: Side) -> str:
+    def relation(self, a: Endpoint, b: Endpoint) -> str:
         """How two sides lie to each other: the farthest pair of their nodes decides."""
         if not a.nodes or not b.nodes:
             return UNKNOWN
@@ -333,7 +333,7 @@ class Elements:
         pairs = {self.topology.relation(x, y) for x in a.nodes for y in b.nodes}
         return max(pairs, key=order.index)
 
-    def package_relation(self, a: Side, b: Side) -> str:
+    def package_relation(self, a: Endpoint, b: Endpoint) -> str:
         """Whether the second of two sides is in the first one's packages, in others, or in both."""
         own, there = ({self._package_of(node) for node in one.nodes} for one in (a, b))
         if not own or not there or None in own | there:

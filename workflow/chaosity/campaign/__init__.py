@@ -1,0 +1,1 @@
+"""What one run of the workflow knows: hosts, plans, firmware modes, Slurm and measured weights."""
