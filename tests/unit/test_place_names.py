@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chaosity.components import SYSTEM, component_documents
 from chaosity.config import EXPERIMENTS, known_names, read_config
-from chaosity.design import Host, plan_host
+from chaosity.design import PlannedHost, plan_host
 from chaosity.place_names import (
     PlaceName,
     node_name,
@@ -180,7 +180,7 @@ def machines():
 
 @pytest.mark.parametrize(("topology", "experiments"), list(machines()))
 def test_every_place_in_every_plan_parses(topology, experiments):
-    host = Host("server", configuration_name(topology), topology)
+    host = PlannedHost("server", configuration_name(topology), topology)
     weights = dict.fromkeys((node.os_index for node in topology.targets), 1.0)
     names = set(component_documents(topology)) - {SYSTEM}
     for point in plan_host(host, read_config(), experiments, lambda *_: weights).points:
