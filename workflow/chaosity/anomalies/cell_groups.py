@@ -16,7 +16,7 @@ from chaosity.anomalies.anomaly_model import Anomaly
 from chaosity.anomalies.departures import Departure, Group, detectable, numbers, scatter
 from chaosity.anomalies.matrix_structure import centres
 from chaosity.anomalies.scored_cells import ScoredCells, cells_of, loss_percent
-from chaosity.store.node_matrix import SLICE
+from chaosity.store.measurements import SLICE
 
 # One sibling could as well be the one that is wrong.
 FEWEST_SIBLINGS = 2

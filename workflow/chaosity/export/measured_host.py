@@ -14,7 +14,8 @@ from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.statistics import load_counts, plain, summarise, valid
 from chaosity.store import read_table
-from chaosity.store.node_matrix import BANDWIDTH, LATENCY, SLICE, NodeMatrix
+from chaosity.store.measurements import SLICE
+from chaosity.store.node_matrix import BANDWIDTH, LATENCY, NodeMatrix
 from chaosity.store.result_folders import TABLE
 from chaosity.topology import Topology, topology_from_json
 

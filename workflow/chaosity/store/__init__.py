@@ -1,7 +1,8 @@
 """From records to the tidy table: one row a point, replicate, load and metric, in SI units."""
 
 from chaosity.store.measurement_history import HISTORY_COLUMNS, history
-from chaosity.store.node_matrix import NodeMatrix, node_matrices, read_distances, read_matrix
+from chaosity.store.measurements import Measurements, node_matrices
+from chaosity.store.node_matrix import NodeMatrix, read_distances, read_matrix
 from chaosity.store.published_data import read_published
 from chaosity.store.result_folders import (
     SkippedHost,
@@ -17,6 +18,7 @@ from chaosity.store.tidy_table import COLUMNS, read_table, tidy, valid, write_ta
 __all__ = [
     "COLUMNS",
     "HISTORY_COLUMNS",
+    "Measurements",
     "NodeMatrix",
     "SkippedHost",
     "history",

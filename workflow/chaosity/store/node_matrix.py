@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import pandas as pd
-
 from chaosity.errors import UserError
-from chaosity.store.tidy_table import valid
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
@@ -272,46 +269,3 @@ def _checked(metric: str, value: float, unit: str, where: str) -> float:
         said = _SAID[metric][converted > most]
         raise UserError(f"{value:g} {unit} is {said}", where, "mend it, or say the unit (--unit)")
     return converted
-
-
-# What makes values of one slice of the tidy table like with like.
-SLICE = ("experiment", "load", "benchmark", "kernel", "metric", "initiator_kind", "levels")
-
-
-def node_matrices(tidy: pd.DataFrame) -> Iterator[tuple[dict[str, str | None], NodeMatrix]]:
-    """Slices of initiator node x target node of the tidy table.
-
-    Args:
-        tidy: rows of points with a single load (the others measured something else), in numpy's
-            types, of one host in one configuration.
-
-    Yields:
-        What the slice is of (the columns SLICE), and its matrix; slices in which a node has several
-        initiators, or that have a single cell, are none.
-    """
-    rows = valid(tidy)
-    rows = rows[(rows["target_kind"] == "node") & rows["drives"].isna()]
-    for column in ("initiator_nodes", "target_nodes"):
-        rows = rows[rows[column].astype(str).str.fullmatch(r"\d+")]
-    for key, own in rows.groupby(list(SLICE), sort=False, dropna=False):
-        nodes = own.groupby("initiator_nodes")["initiator"].nunique()
-        if (nodes > 1).any() or len(own[["initiator", "target"]].drop_duplicates()) < 2:
-            continue
-        samples: dict[Pair, tuple[float, ...]] = {}
-        blocks: dict[Pair, tuple[int, ...]] = {}
-        for (row, column), cell in own.groupby(["initiator_nodes", "target_nodes"], sort=False):
-            pair = int(row), int(column)
-            samples[pair] = tuple(cell["value"].astype(float))
-            blocks[pair] = tuple(cell["replicate"].astype(int))
-        said = dict(zip(SLICE, (None if pd.isna(part) else part for part in key), strict=True))
-        yield (
-            said,
-            NodeMatrix(
-                metric=str(said["metric"]),
-                initiators=tuple(sorted({row for row, _ in samples})),
-                targets=tuple(sorted({column for _, column in samples})),
-                samples=samples,
-                blocks=blocks,
-                source=str(said["experiment"]),
-            ),
-        )

@@ -1,0 +1,129 @@
+"""The tidy table in numpy types: selections, groups of comparable rows, matrices of nodes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic
+import synthetic_latency
+
+from chaosity.store import Measurements, write_table
+from chaosity.store.measurements import POINT, equals, parse_levels
+
+
+@pytest.fixture(scope="module")
+def latency():
+    machine = synthetic.Machine("h", ((0, 1),), {}, cores_per_node=4, replicates=3)
+    return Measurements.from_table(synthetic_latency.tidy(machine))
+
+
+@pytest.fixture(scope="module")
+def small():
+    return Measurements.from_table(synthetic.small().tidy())
+
+
+def test_columns_have_numpy_types_and_missing_texts_are_none(small):
+    assert all(isinstance(kind, np.dtype) for kind in small.rows.dtypes)
+    missing = small.rows.loc[small.rows["drives"].isna(), "drives"]
+    assert missing.empty or missing.map(np.isnan).all()
+    table = synthetic.small().tidy().assign(kernel=pd.NA)
+    assert set(Measurements.from_table(table).rows["kernel"]) == {None}
+
+
+def test_preparing_twice_changes_nothing(small):
+    assert Measurements.from_table(small) is small
+    pd.testing.assert_frame_equal(Measurements.from_table(small.rows).rows, small.rows)
+
+
+def test_a_table_is_read_from_a_file(tmp_path):
+    table = synthetic.small().tidy()
+    write_table(table, tmp_path / "measurements.parquet")
+    read = Measurements.read(tmp_path / "measurements.parquet")
+    pd.testing.assert_frame_equal(read.rows, Measurements.from_table(table).rows)
+
+
+def test_an_empty_table_has_no_loads():
+    empty = Measurements.from_table(synthetic.small().tidy().iloc[:0])
+    assert len(empty) == len(empty.alone()) == len(empty.valid().between_nodes()) == 0
+    assert empty.corunning_text(["load"]).empty and list(empty.node_matrices()) == []
+
+
+def test_every_row_knows_the_number_of_loads_of_its_point(latency):
+    rows = latency.rows
+    loads = rows.groupby(list(POINT))[["load", "initiator"]].apply(
+        lambda own: len(own.drop_duplicates())
+    )
+    assert (
+        rows.set_index(list(POINT))["load_count"]
+        == loads.reindex(pd.MultiIndex.from_frame(rows[list(POINT)]))
+    ).all()
+    assert len(latency.alone()) + len(latency.corunning()) == len(latency)
+
+
+def test_a_selection_keeps_the_number_of_loads(latency):
+    alone = latency.corunning().where(load="load")
+    assert len(alone) and (alone.rows["load_count"] > 1).all()
+
+
+def test_only_positive_values_with_a_good_verdict_are_valid(small):
+    rows = small.rows.copy()
+    rows["value"] = rows["value"].to_numpy(float)
+    rows.loc[rows.index[0], "status"] = "failed"
+    rows.loc[rows.index[1], "value"] = 0.0
+    rows.loc[rows.index[2], "value"] = np.nan
+    found = Measurements(rows)
+    assert len(found.valid()) == len(small.valid()) - 3
+    assert len(found.measured()) == len(small.measured()) - 2
+
+
+def test_levels_are_parsed_once(latency):
+    sizes = latency.level("bytes")
+    assert sizes.dropna().map(lambda size: isinstance(size, int)).all() and sizes.notna().any()
+    assert parse_levels('{"bytes": 4}') is parse_levels('{"bytes": 4}')
+    assert parse_levels(None) == parse_levels("") == parse_levels(np.nan) == {}
+    without = Measurements.from_table(latency.rows.drop(columns=["levels", "load_parameters"]))
+    assert set(without.rows["load_parameters"]) == {"{}"}
+
+
+def test_a_wanted_level_may_be_null_or_one_of_a_list():
+    values = pd.Series(["a", "b", None], dtype=object)
+    assert equals(values, "a").tolist() == [True, False, False]
+    assert equals(values, None).tolist() == [False, False, True]
+    assert equals(values, ["b", None]).tolist() == [False, True, True]
+
+
+def test_other_loads_of_a_point_are_described():
+    names = {"host": "h", "configuration": "c", "experiment": "e", "metric": "latency_ns"}
+    rows = [
+        {**names, "point": point, "load": load, "initiator": initiator, "target": "node0"}
+        for point, load, initiator in [
+            ("p", "chase", "pu0"), ("p", "traffic", "node1"), ("p", "traffic", "node2"),
+            ("q", "chase", "pu0"),
+        ]
+    ]  # fmt: skip
+    found = Measurements.from_table(pd.DataFrame(rows, index=[5, 6, 7, 7]))
+    assert found.corunning_text(["load", "target"]).tolist() == [
+        "2 x traffic node0", "chase node0, traffic node0", "chase node0, traffic node0", "",
+    ]  # fmt: skip
+    assert found.other_loads(found.rows.iloc[0])["initiator"].tolist() == ["node1", "node2"]
+    assert found.rows["load_count"].tolist() == [3, 3, 3, 1]
+
+
+def test_slices_with_several_initiators_a_node_are_not_a_matrix():
+    machine = synthetic.Machine("h", ((0, 1),), {}, cores_per_node=4, replicates=3)
+    found = Measurements.from_table(machine.tidy())
+    [(where, matrix), *_] = found.alone().node_matrices()
+    assert where["metric"] == matrix.metric and matrix.source == where["experiment"]
+    assert all(len(matrix.samples[pair]) == len(blocks) for pair, blocks in matrix.blocks.items())
+    rows = found.alone().valid().between_nodes().rows
+    doubled = pd.concat([rows, rows.assign(initiator="pu0")])
+    assert list(Measurements(doubled).node_matrices()) == []
+
+
+def test_the_largest_group_is_the_first_of_the_highest_rank(latency):
+    alone = latency.alone().where(metric="latency_ns")
+    sizes = {part.working_set_bytes for _, part in alone.slices()}
+    largest = alone.largest_group(["load_parameters"], lambda part: (part.working_set_bytes,))
+    assert largest.working_set_bytes == max(sizes)
+    assert largest.median_goodness == -largest.rows["value"].median()
+    nothing = largest.with_columns(value=np.nan)
+    assert nothing.median_goodness == -np.inf

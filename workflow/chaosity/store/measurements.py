@@ -1,0 +1,377 @@
+"""The tidy table, prepared once for every analysis.
+
+`Measurements` holds rows of the tidy table in numpy types and answers the questions that every
+analysis asks: which rows have a value, which loads ran alone, which rows are comparable, and which
+of them form a matrix of nodes. A selection of rows is again a `Measurements`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.core.groupby import DataFrameGroupBy
+
+from chaosity.records import VALID
+from chaosity.store.node_matrix import NodeMatrix
+from chaosity.store.tidy_table import COLUMNS, read_table
+
+# A point of one host in one configuration.
+POINT = ("host", "configuration", "experiment", "point")
+# A load of a point. Several loads of a point may share a name; initiator and target differ.
+LOAD = ("load", "initiator", "target")
+# A cell: one metric of one load of one point. Its replicates are the sample.
+CELL = (*POINT, *LOAD, "metric")
+# Rows with the same values in these columns are comparable.
+SLICE = ("experiment", "load", "benchmark", "kernel", "metric", "initiator_kind", "levels")
+# The level that holds the working set of a load in bytes.
+WORKING_SET = "bytes"
+_NO_LEVELS = "{}"
+
+Mask = pd.Series | NDArray[np.bool_]
+# The values of the columns `SLICE` that a slice has.
+SliceKey = dict[str, str | None]
+
+
+def less_is_better(metric: str) -> bool:
+    """Whether a smaller value of this metric is better: true for times alone."""
+    return metric.endswith(("_ns", "_seconds"))
+
+
+def is_performance(metric: str) -> bool:
+    """Whether a metric measures the performance of hardware: a rate or a time.
+
+    Counts and shares are neither good nor bad by themselves. A ratio to another row of the table
+    repeats the information of the two rows.
+    """
+    return less_is_better(metric) or metric.endswith("_per_second")
+
+
+@lru_cache(maxsize=1 << 16)
+def _parsed(text: str) -> Mapping[str, Any]:
+    return dict(json.loads(text))
+
+
+def parse_levels(text: object) -> Mapping[str, Any]:
+    """The mapping in a cell of the columns `factors` and `levels`; empty for a missing text."""
+    return _parsed(text) if isinstance(text, str) and text else {}
+
+
+def equals(values: pd.Series, wanted: object) -> pd.Series:
+    """Mask of the values that equal the wanted level or are in the wanted list; None means null."""
+    options = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
+    found = values.isin([option for option in options if option is not None])
+    return found | values.isna() if None in options else found
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """Rows of the tidy table, ready for analysis.
+
+    Attributes:
+        rows: the columns of the tidy table in numpy types, with None for a missing text and NaN
+            for a missing number, and two more columns:
+            `load_count`, the number of loads of the row's point, and
+            `load_parameters`, the levels of the row's load as JSON, "{}" without levels.
+    """
+
+    rows: pd.DataFrame
+
+    @classmethod
+    def from_table(cls, table: Measurements | pd.DataFrame) -> Measurements:
+        """Prepare a tidy table.
+
+        Args:
+            table: a whole tidy table or history, since the loads of each point are counted.
+                Measurements are returned as they are.
+        """
+        if isinstance(table, Measurements):
+            return table
+        rows = _in_numpy_types(table)
+        if "load_count" not in rows:
+            rows = rows.assign(load_count=_load_counts(rows))
+        if "load_parameters" not in rows:
+            levels = rows["levels"] if "levels" in rows else pd.Series(None, rows.index, object)
+            rows = rows.assign(load_parameters=levels.fillna(_NO_LEVELS))
+        return cls(rows)
+
+    @classmethod
+    def read(cls, path: Path, columns: Mapping[str, str] = COLUMNS) -> Measurements:
+        """Read a tidy table from a Parquet file.
+
+        Args:
+            path: of the file.
+            columns: the column types of the table, `COLUMNS` or `HISTORY_COLUMNS`.
+
+        Raises:
+            UserError: the file is not a measurements table.
+        """
+        return cls.from_table(read_table(path, columns))
+
+    @classmethod
+    def concatenated(cls, parts: Iterable[Measurements]) -> Measurements:
+        """All rows of several measurements, with a new index."""
+        return cls(pd.concat([part.rows for part in parts], ignore_index=True))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def select(self, mask: Mask) -> Measurements:
+        """The rows where a mask is true."""
+        return Measurements(self.rows[mask])
+
+    def where(self, **wanted: object) -> Measurements:
+        """The rows whose columns equal the wanted values; see `equals` for lists and None."""
+        rows = self.rows
+        for column, value in wanted.items():
+            rows = rows[equals(rows[column], value)]
+        return Measurements(rows)
+
+    def with_columns(self, **columns: object) -> Measurements:
+        """The same rows with further columns."""
+        return Measurements(self.rows.assign(**columns))  # type: ignore[arg-type] # stub is narrow
+
+    def valid(self) -> Measurements:
+        """Rows with a positive value that counts; ratios and logarithms need nothing else."""
+        return self.select((self.rows["status"] == VALID) & (self.rows["value"] > 0.0))
+
+    def measured(self) -> Measurements:
+        """Rows with a value that counts, zero included."""
+        finite = np.isfinite(self.rows["value"].to_numpy(float))
+        return self.select((self.rows["status"] == VALID) & finite)
+
+    def performance(self) -> Measurements:
+        """Rows whose metric measures performance: rates and times."""
+        return self.select(self.rows["metric"].map(is_performance).astype(bool))
+
+    def alone(self) -> Measurements:
+        """Rows of points with a single load."""
+        return self.select(self.rows["load_count"] == 1)
+
+    def corunning(self) -> Measurements:
+        """Rows of points with several loads, which run at the same time."""
+        return self.select(self.rows["load_count"] > 1)
+
+    def between_nodes(self) -> Measurements:
+        """Rows of memory accesses from one node to one node.
+
+        Adds the columns `initiator_node` and `target_node`, the node numbers.
+        """
+        rows = self.rows[(self.rows["target_kind"] == "node") & self.rows["drives"].isna()]
+        for column in ("initiator_nodes", "target_nodes"):
+            rows = rows[rows[column].astype(str).str.fullmatch(r"\d+")]
+        return Measurements(rows).with_columns(
+            initiator_node=rows["initiator_nodes"].astype(int),
+            target_node=rows["target_nodes"].astype(int),
+        )
+
+    @cached_property
+    def factors(self) -> pd.Series:
+        """The factors of each row's point and load as a mapping."""
+        return self._levels_in("factors")
+
+    @cached_property
+    def levels(self) -> pd.Series:
+        """The levels of each row's load as a mapping."""
+        return self._levels_in("load_parameters")
+
+    def _levels_in(self, column: str) -> pd.Series:
+        found = [parse_levels(text) for text in self.rows[column]]
+        return pd.Series(found, self.rows.index, dtype=object)
+
+    def factor(self, name: str) -> pd.Series:
+        """The level of one factor for each row, None where a row has no such factor."""
+        return self._level(self.factors, name)
+
+    def level(self, name: str) -> pd.Series:
+        """One level of each row's load, None where the load has no such level."""
+        return self._level(self.levels, name)
+
+    def _level(self, levels: pd.Series, name: str) -> pd.Series:
+        return pd.Series([held.get(name) for held in levels], self.rows.index, dtype=object)
+
+    @cached_property
+    def loads(self) -> pd.DataFrame:
+        """One row for each load of each point, the first of the load's rows."""
+        return self.rows.drop_duplicates([*POINT, *LOAD])
+
+    def other_loads(self, row: pd.Series) -> pd.DataFrame:
+        """The loads of a row's point with another name, as in `loads`.
+
+        Args:
+            row: a row or cell with the columns `POINT` and `load`.
+        """
+        point = tuple(row[column] for column in POINT)
+        loads: pd.DataFrame = self._loads_by_point.get_group(point)
+        return loads[loads["load"] != row["load"]]
+
+    @cached_property
+    def _loads_by_point(self) -> DataFrameGroupBy[Any, Any]:
+        return self.loads.groupby(list(POINT), sort=False)
+
+    def corunning_text(self, columns: Sequence[str]) -> pd.Series:
+        """A description of the other loads of each row's point, "" without other loads.
+
+        Args:
+            columns: describe a load. Example: for `load`, `initiator` and `target` the text is
+                "traffic node0 node0, 2 x traffic node1 node1".
+        """
+        several = self.loads.groupby(list(POINT), dropna=False)["load"].transform("size") > 1
+        loads = self.loads[several]
+        found = self.rows[[*POINT, *LOAD]]
+        if loads.empty:
+            return pd.Series("", found.index, dtype=object)
+        texts, points = _joined(loads, columns), _point_numbers(loads)
+        everyone = {point: Counter(own) for point, own in texts.groupby(points.to_numpy())}
+        others = [
+            _listed(everyone[point] - Counter([text]))
+            for point, text in zip(points, texts, strict=True)
+        ]
+        names = loads[[*POINT, *LOAD]].assign(_others=others)
+        merged = found.merge(names, on=[*POINT, *LOAD], how="left")  # keeps the order of rows
+        return merged["_others"].set_axis(found.index).fillna("")
+
+    def groups(self, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Measurements]]:
+        """The rows with equal values in some columns, in the order of appearance."""
+        for key, rows in self.rows.groupby(list(by), sort=False, dropna=False):
+            yield tuple(key), Measurements(rows)
+
+    def slices(self) -> Iterator[tuple[SliceKey, Measurements]]:
+        """Groups of comparable rows, each with its values of the columns `SLICE`."""
+        for key, part in self.groups(SLICE):
+            yield dict(zip(SLICE, map(_text_or_none, key), strict=True)), part
+
+    def node_matrices(self) -> Iterator[tuple[SliceKey, NodeMatrix]]:
+        """The matrix of initiator node x target node of each slice, of valid rows.
+
+        Expects rows of one host in one configuration, and of loads that ran alone. Slices in which
+        several initiators stand for one node, and slices with a single cell, are skipped.
+        """
+        for where, part in self.valid().between_nodes().slices():
+            if part.has_one_initiator_per_node and part.place_count > 1:
+                yield where, part.node_matrix()
+
+    def node_matrix(self, metric: str | None = None, source: str | None = None) -> NodeMatrix:
+        """The matrix of the replicates of these rows, in their order.
+
+        Expects rows of `between_nodes`.
+
+        Args:
+            metric: default: the metric of the rows.
+            source: where the values come from; default: the experiment of the rows.
+        """
+        groups = self.groups(["initiator_node", "target_node"])
+        cells = {(int(row), int(column)): cell.rows for (row, column), cell in groups}
+        return NodeMatrix(
+            metric=metric or str(self.rows["metric"].iloc[0]),
+            initiators=tuple(sorted({row for row, _ in cells})),
+            targets=tuple(sorted({column for _, column in cells})),
+            samples={pair: tuple(map(float, cell["value"])) for pair, cell in cells.items()},
+            blocks={pair: tuple(map(int, cell["replicate"])) for pair, cell in cells.items()},
+            source=source or str(self.rows["experiment"].iloc[0]),
+        )
+
+    @property
+    def has_one_initiator_per_node(self) -> bool:
+        """Whether no node has several initiators, such as several of its cores."""
+        return not (self.rows.groupby("initiator_nodes")["initiator"].nunique() > 1).any()
+
+    @property
+    def place_count(self) -> int:
+        """Number of pairs of initiator and target."""
+        return len(self.rows[["initiator", "target"]].drop_duplicates())
+
+    @property
+    def working_set_bytes(self) -> float:
+        """The working set of the first row's load in bytes, 0 when it is not a level."""
+        return float(parse_levels(self.rows["load_parameters"].iloc[0]).get(WORKING_SET) or 0)
+
+    @property
+    def median_goodness(self) -> float:
+        """The median value, negative for times, so that more is better; -inf without a value."""
+        median = float(self.rows["value"].median())
+        if math.isnan(median):
+            return -math.inf
+        return -median if less_is_better(str(self.rows["metric"].iloc[0])) else median
+
+    def largest_group(
+        self, by: Sequence[str], rank: Callable[[Measurements], tuple[Any, ...]]
+    ) -> Measurements:
+        """The group of comparable rows with the highest rank, the first of several.
+
+        Args:
+            by: columns whose values are equal within a group.
+            rank: of a group; made of `place_count`, `working_set_bytes`, `median_goodness`, ...
+        """
+        return max((part for _, part in self.groups(by)), key=rank)
+
+
+def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
+    """The table in numpy types.
+
+    The store keeps pandas' nullable types. Their NA is neither true nor false in a comparison.
+    """
+    if all(isinstance(kind, np.dtype) for kind in table.dtypes):
+        return table
+    columns: dict[str, Any] = {}
+    for name, column in table.items():
+        if pd.api.types.is_bool_dtype(column.dtype):
+            columns[str(name)] = column.fillna(False).astype(bool)
+        elif pd.api.types.is_numeric_dtype(column.dtype):
+            columns[str(name)] = column.to_numpy(float, na_value=np.nan)
+            if pd.api.types.is_integer_dtype(column.dtype) and not column.isna().any():
+                columns[str(name)] = column.to_numpy(np.int64)
+        else:
+            columns[str(name)] = column.astype(object).where(column.notna(), None)
+    return pd.DataFrame(columns, index=table.index)
+
+
+def _point_numbers(rows: pd.DataFrame) -> pd.Series:
+    """A number for the point of each row, equal within a point."""
+    return rows.groupby(list(POINT), dropna=False, sort=False).ngroup()
+
+
+def _load_counts(rows: pd.DataFrame) -> NDArray[np.intp]:
+    """The number of loads of each row's point.
+
+    Targets do not count: a load with a metric by node has a row for each target node.
+    """
+    points = _point_numbers(rows)
+    loads = rows[["load", "initiator"]].assign(point=points).drop_duplicates()
+    counts: NDArray[np.intp] = np.bincount(loads["point"].to_numpy(int))
+    return counts[points.to_numpy(int)]
+
+
+def _text_or_none(value: Any) -> Any:
+    return None if pd.isna(value) else value
+
+
+def _joined(rows: pd.DataFrame, columns: Iterable[str]) -> pd.Series:
+    """The values of some columns as one text for each row; missing values are left out."""
+    parts = [rows[column].map(_shown).replace(_NO_LEVELS, "") for column in columns]
+    return pd.Series([" ".join(filter(None, row)) for row in zip(*parts, strict=True)], rows.index)
+
+
+def _shown(value: Any) -> str:
+    """A value in a description: empty when missing, integers without a fraction."""
+    if value is None or pd.isna(value):
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _listed(texts: Counter[str]) -> str:
+    return ", ".join(f"{n} x {text}" if n > 1 else text for text, n in sorted(texts.items()))
+
+
+def node_matrices(tidy: pd.DataFrame) -> Iterator[tuple[SliceKey, NodeMatrix]]:
+    """Superseded by `Measurements.node_matrices`."""
+    return Measurements.from_table(tidy).node_matrices()
