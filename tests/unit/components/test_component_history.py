@@ -6,7 +6,7 @@ import json
 import os
 
 from chaosity.components import read_history, write_components
-from chaosity.components.history import HISTORY
+from chaosity.components.component_history import HISTORY
 
 OLD, NEW = {"serial": "A"}, {"serial": "B"}
 

@@ -13,7 +13,7 @@ import pytest
 
 from chaosity.components import (
     component_documents,
-    drive_component,
+    drive_component_name,
     system_document,
     write_components,
 )
@@ -102,11 +102,11 @@ def test_memory_is_what_firmware_gave_to_the_nearest_64_mib(epyc):
 
 
 def test_names_of_drives():
-    assert drive_component(Drive("nvme3n1", "0000:41:00.0")) == "drive-0000-41-00-0"
-    assert drive_component(Drive("nvme3n2", "0000:41:00.0")) == "drive-0000-41-00-0-n2"
-    assert drive_component(Drive("nvme0n1", "10000:e1:00.0")) == "drive-10000-e1-00-0"
-    assert drive_component(Drive("nvme0n1", None, serial="A b/1")) == "drive-A-b-1"
-    assert drive_component(Drive("nvme0n1", None)) == "drive-nvme0n1"
+    assert drive_component_name(Drive("nvme3n1", "0000:41:00.0")) == "drive-0000-41-00-0"
+    assert drive_component_name(Drive("nvme3n2", "0000:41:00.0")) == "drive-0000-41-00-0-n2"
+    assert drive_component_name(Drive("nvme0n1", "10000:e1:00.0")) == "drive-10000-e1-00-0"
+    assert drive_component_name(Drive("nvme0n1", None, serial="A b/1")) == "drive-A-b-1"
+    assert drive_component_name(Drive("nvme0n1", None)) == "drive-nvme0n1"
 
 
 def test_unchanged_files_are_not_touched(epyc, tmp_path):

@@ -19,7 +19,7 @@ from chaosity.design.host_resources import HostResources, thread_counts
 from chaosity.design.load_levels import level_text
 from chaosity.errors import UserError
 from chaosity.topology import discover, parse_cpu_list
-from chaosity.topology.model import HugePagePool
+from chaosity.topology.host_model import HugePagePool
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
 GIB = 1024**3

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.store import COLUMNS, write_table
-from chaosity.topology import discover_with_xml
+from chaosity.topology import discover_with_xml, topology_to_json
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 Value = Callable[[int, int], float | None]
@@ -66,7 +66,7 @@ def folder_of(xml: Path, tidy: pd.DataFrame, folder: Path) -> Path:
     topology, text = discover_with_xml(str(xml))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "topology.xml").write_text(text)
-    (folder / "topology.json").write_text(json.dumps(topology.to_json()))
+    (folder / "topology.json").write_text(json.dumps(topology_to_json(topology)))
     write_table(tidy, folder / "measurements.parquet")
     return folder
 

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from chaosity.components import State
+from chaosity.components import ComponentState as State
 from chaosity.report.repairs import changes
 
 A, B, C = (f"2026-11-0{day}T08:00:00.000Z" for day in (1, 2, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.topology import discover
-from chaosity.topology.host import chosen, relevant_parameters
+from chaosity.topology.host_facts import chosen, relevant_parameters
 from chaosity.topology.memory_modules import parse_dmidecode
 from chaosity.topology.sysfs import SysTree, link_bytes_per_second
 

@@ -7,7 +7,13 @@ from collections import Counter
 
 import pytest
 
-from chaosity.topology import configuration_name, discover, format_cpu_list, topology_xml
+from chaosity.topology import (
+    configuration_name,
+    discover,
+    format_cpu_list,
+    topology_to_json,
+    topology_xml,
+)
 
 
 @pytest.fixture
@@ -81,7 +87,7 @@ def test_what_a_cgroup_forbids_is_shown_but_not_used(own):
     held = found.restrictions
     assert (held.offline_cpus, held.disallowed_cpus, held.disallowed_nodes) == ((4,), (2, 3), (0,))
     assert held.cgroup == "/job7"
-    values = found.to_json()
+    values = topology_to_json(found)
     assert [(n["cpus"], n["usable_cpus"]) for n in values["nodes"]] == [("0-1", "0-1"), ("2-3", "")]
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.cli.topology import restriction_sentences, short_cpu_list, topology
-from chaosity.topology import discover
+from chaosity.topology import discover, topology_to_json
 
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 
@@ -43,7 +43,7 @@ def test_the_papers_server_at_a_glance(shown):
 
 def test_json_is_the_whole_topology(shown):
     path = str(OWN / "devices.xml")
-    assert json.loads(shown(path, "--json")) == discover(path).to_json()
+    assert json.loads(shown(path, "--json")) == topology_to_json(discover(path))
 
 
 @pytest.mark.real

@@ -17,7 +17,7 @@ from chaosity.errors import UserError
 from chaosity.place.kinds import CONTENDED
 from chaosity.statistics import load_counts
 from chaosity.store import write_table
-from chaosity.topology import discover
+from chaosity.topology import discover, topology_to_json
 from chaosity.weights import canonical_weights, compare_weights, contended_matrix, rank_placements
 from chaosity.weights.contended_paths import PATH_BANDWIDTH
 from chaosity.weights.placement_ranking import rank_correlation
@@ -27,7 +27,7 @@ from chaosity.weights.placement_ranking import rank_correlation
 def folder(tmp_path, root):
     """Results of the server of document 000, before anything was measured."""
     topology = discover(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
-    (tmp_path / "topology.json").write_text(json.dumps(topology.to_json()))
+    (tmp_path / "topology.json").write_text(json.dumps(topology_to_json(topology)))
     (tmp_path / "topology.xml").write_text("<topology/>")
     return tmp_path
 

@@ -18,7 +18,7 @@ from chaosity.campaign.measured_weights import MeasuredWeights
 from chaosity.config import check_config
 from chaosity.design import HostPlan, PlannedHost, plan_host, replicate_numbers
 from chaosity.errors import UserError
-from chaosity.hosts import discover_hosts, read_hosts
+from chaosity.hosts import discover_hosts, read_discovered_hosts
 from chaosity.topology import LIVE
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class Campaign:
             for error in self.left_out:
                 print(f"chaosity: {error} It is left out of this run.", file=sys.stderr)
         else:
-            found = read_hosts(self.config)
+            found = read_discovered_hosts(self.config)
         # Weights belong to the process that discovers, too; the others plan by what it kept.
         weights = {
             host.name: MeasuredWeights(self.results / host.name / host.configuration, anew=discover)

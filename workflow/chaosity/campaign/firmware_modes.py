@@ -17,7 +17,7 @@ from chaosity.campaign.measured_weights import MeasuredWeights
 from chaosity.config import check_config
 from chaosity.design import plan_host, replicate_numbers
 from chaosity.errors import UserError
-from chaosity.hosts import InventoryHost, read_host, read_inventory
+from chaosity.hosts import InventoryHost, read_discovered_host, read_inventory
 from chaosity.records import VALID, load, utc_now, write_atomically
 from chaosity.topology import LIVE
 from chaosity.transport import LOCAL
@@ -75,7 +75,7 @@ class FirmwareModes:
         if not (self.folder(host.name, configuration) / "topology.json").exists():
             return None
         weights = MeasuredWeights(self.folder(host.name, configuration))
-        found = read_host(host, configuration, self.config)
+        found = read_discovered_host(host, configuration, self.config)
         plan = plan_host(found, self.config, weights=weights)
         return sum(
             not self._measured(host.name, configuration, point, replicate)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from chaosity.cpusets import format_cpu_list
 from chaosity.topology import (
     Distances,
     Drive,
@@ -21,7 +22,7 @@ from chaosity.topology import (
     Topology,
     configuration_name,
     discover,
-    format_cpu_list,
+    topology_to_json,
 )
 from chaosity.units import binary_bytes, count, decimal_bytes, quantity
 
@@ -42,7 +43,7 @@ def topology(source: str, as_json: bool) -> None:
     """
     found = discover(source)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1))
+        click.echo(json.dumps(topology_to_json(found), indent=1))
         return
     console = Console(highlight=False)
     for part in summary(found):

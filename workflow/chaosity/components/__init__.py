@@ -1,23 +1,23 @@
 """Components: the parts of a host whose change makes measured numbers stale, one file each."""
 
-from chaosity.components.documents import (
+from chaosity.components.component_documents import (
     SYSTEM,
     component_documents,
-    drive_component,
-    gpu_component,
+    drive_component_name,
+    gpu_component_name,
     node_component,
     package_component,
     system_document,
 )
-from chaosity.components.files import read_components, write_components
-from chaosity.components.history import State, read_history
+from chaosity.components.component_files import read_components, write_components
+from chaosity.components.component_history import ComponentState, read_history
 
 __all__ = [
     "SYSTEM",
-    "State",
+    "ComponentState",
     "component_documents",
-    "drive_component",
-    "gpu_component",
+    "drive_component_name",
+    "gpu_component_name",
     "node_component",
     "package_component",
     "read_components",

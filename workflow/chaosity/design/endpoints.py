@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaosity.cpusets import CpuSet, format_cpu_list
-from chaosity.topology.model import OpenclDevice
+from chaosity.topology import OpenclDevice
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from chaosity.benchmarks import Benchmark, counter_events_of
-from chaosity.components import gpu_component
+from chaosity.components import gpu_component_name
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.endpoints import Initiator, Target, endpoint_facts, placement_facts
 from chaosity.design.factors import factor_level
@@ -18,7 +18,7 @@ from chaosity.design.load_combinations import ChosenLoad, Combination, LoadCombi
 from chaosity.design.placement_targets import WeightsLookup, worker_memory
 from chaosity.design.point_names import point_name
 from chaosity.errors import UserError
-from chaosity.topology.model import OpenclDevice
+from chaosity.topology import OpenclDevice
 
 # First touch of fresh pages, with zeroing by the kernel: measured at 3 to 8 GB/s on one thread.
 SETUP_BYTES_PER_SECOND = 4e9
@@ -296,7 +296,7 @@ class PointExpansion:
     def device_components(self, device: OpenclDevice) -> set[str]:
         """An OpenCL device, and the GPU that it is where the slot says so."""
         gpus = (gpu for gpu in self.host.topology.gpus if gpu.compute)
-        same = {gpu_component(gpu) for gpu in gpus if device.pci and gpu.pci == device.pci}
+        same = {gpu_component_name(gpu) for gpu in gpus if device.pci and gpu.pci == device.pci}
         return {device.name, *same}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.benchmarks import open_benchmarks
-from chaosity.components import drive_component
+from chaosity.components import drive_component_name
 from chaosity.config import closest, load_experiment
 from chaosity.design.endpoints import DriveRef
 from chaosity.design.expand_points import Point, PointExpansion
@@ -23,7 +23,7 @@ from chaosity.design.placement_targets import WeightsLookup
 from chaosity.design.sampling import evenly_spread
 from chaosity.errors import UserError
 from chaosity.records import rewrite
-from chaosity.topology.model import Topology
+from chaosity.topology.host_model import Topology
 
 # Size of the file that stands in where a host has no NVMe drive.
 DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
@@ -53,7 +53,7 @@ class PlannedHost:
         destructive = set(self.variables.get("chaosity_destructive_drives", []))
         found = [
             DriveRef(
-                component=drive_component(drive),
+                component=drive_component_name(drive),
                 node=drive.node,
                 pci=drive.pci,
                 serial=drive.serial,

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 
-from chaosity.design.endpoints import DriveRef, Endpoint, Initiator, Target
 from chaosity.cpusets import CpuSet, format_cpu_list
-from chaosity.topology.model import UNKNOWN, Core, CoreKind, OpenclDevice, Topology
+from chaosity.design.endpoints import DriveRef, Endpoint, Initiator, Target
+from chaosity.topology import Core, CoreKind, OpenclDevice, Topology
+from chaosity.topology.host_model import UNKNOWN
 
 
 @dataclass

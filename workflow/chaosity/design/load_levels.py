@@ -19,7 +19,7 @@ from chaosity.design.endpoints import Initiator
 from chaosity.design.host_resources import HostResources
 from chaosity.design.sampling import evenly_spread
 from chaosity.errors import UserError
-from chaosity.topology.model import Topology
+from chaosity.topology.host_model import Topology
 from chaosity.units import binary_bytes, exact_bytes
 
 if TYPE_CHECKING:

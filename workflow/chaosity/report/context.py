@@ -13,7 +13,7 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.anomalies import Findings, analyse_host, host_parts
-from chaosity.components import State
+from chaosity.components import ComponentState
 from chaosity.figures import FigureFile, is_size, read_figures
 from chaosity.figures.mark_texts import each_reason
 from chaosity.report.analysis import AnalysisSection, analysis_sections
@@ -61,7 +61,7 @@ def build_context(
     components: Mapping[str, Mapping[str, Any]] | None = None,
     beside: Mapping[Path, pd.DataFrame] | None = None,
     history: pd.DataFrame | None = None,
-    states: Mapping[str, Sequence[State]] | None = None,
+    states: Mapping[str, Sequence[ComponentState]] | None = None,
     left_out: SkippedHost | None = None,
 ) -> ReportContext:
     """Gather what the report says.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.components import State
+from chaosity.components import ComponentState
 from chaosity.report.machine import Fact, shown, words
 from chaosity.statistics import LOAD, POINT, before_and_after
 from chaosity.units import count, grouped, scale_of
@@ -19,7 +19,7 @@ _MOST_CHANGES = 4
 # Of each change as many of the points that lost most, and as many of those that gained most.
 _MOST_POINTS = 6
 _LONGEST_VALUE = 90
-Histories = Mapping[str, Sequence[State]]
+Histories = Mapping[str, Sequence[ComponentState]]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _change(
 
 
 def _component(
-    name: str, before: str | None, after: str | None, states: Sequence[State]
+    name: str, before: str | None, after: str | None, states: Sequence[ComponentState]
 ) -> ChangedComponent:
     contents = {state.since: dict(state.content or {}) for state in states}
     was, became = contents.get(str(before), {}), contents.get(str(after), {})

@@ -34,7 +34,7 @@ TIMEOUT_SECONDS = 120
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
 XML, FACTS = "topology.xml", "host.json"
-# What discovery reads beside hwloc's XML (see topology/sysfs.py and topology/host.py).
+# What discovery reads beside hwloc's XML (see topology/sysfs.py and topology/host_facts.py).
 FILES = (
     "proc/cmdline",
     "proc/cpuinfo",

@@ -1,8 +1,8 @@
 """Earlier values of the points that were measured again since a component changed.
 
 An attempt belongs to the state in which the components that its point touches were when it ended;
-components.history says since when each was what it is. Snakemake decides by the same comparison of
-times what to measure again. Attempts of one state in a row make an era of the point.
+components.component_files says since when each was what it is. Snakemake decides by the same
+comparison of times what to measure again. Attempts of one state in a row make an era of the point.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity import records
-from chaosity.components import State, read_history
+from chaosity.components import ComponentState, read_history
 from chaosity.store.tidy_table import COLUMNS, Row, outcome_of, point_files, rows_of_outcome
 
 # Those of the tidy table, and: which era of its point a row belongs to, counted from the oldest
@@ -28,7 +28,7 @@ HISTORY_COLUMNS = {**COLUMNS, "era": "Int64", "components": "string", "asked": "
 # Reading every attempt of years would take longer than measuring; the newest changes are told.
 MOST_ERAS = 4
 _ATTEMPT = re.compile(r"rep(\d+)\.(\d{8}T\d{6}\.\d{3}Z)\.valid\.json")
-Histories = Mapping[str, Sequence[State]]
+Histories = Mapping[str, Sequence[ComponentState]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _attempts(folder: Path, own: Histories) -> list[_Attempt]:
     return sorted(found, key=lambda attempt: (attempt.stamp, attempt.replicate))
 
 
-def _state_at(stamp: str, states: Sequence[State]) -> State:
+def _state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
     """What a component was at a time; before its history begins, what it was first."""
     before = [one for one in states if one.since.replace("-", "").replace(":", "") <= stamp]
     return before[-1] if before else states[0]

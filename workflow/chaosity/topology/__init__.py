@@ -8,29 +8,27 @@ from chaosity.cpusets import (
     parse_cpu_list,
     parse_mask,
 )
-from chaosity.topology.configuration import configuration_name
-from chaosity.topology.discovery import discover, discover_with_xml, topology_xml
-from chaosity.topology.model import (
-    Accelerator,
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.device_model import Accelerator, Drive, Gpu, OpenclDevice
+from chaosity.topology.fact_types import HostFacts
+from chaosity.topology.host_model import (
     Cache,
     Core,
     CoreKind,
     Counts,
     Die,
     Distances,
-    Drive,
-    Gpu,
     HugePagePool,
     L3Domain,
     MemoryAttribute,
     Node,
-    OpenclDevice,
     Package,
     Restrictions,
     Topology,
 )
-from chaosity.topology.serialise import topology_from_json
 from chaosity.topology.sources import LIVE
+from chaosity.topology.topology_discovery import discover, discover_with_xml, topology_xml
+from chaosity.topology.topology_json import read_topology, topology_from_json, topology_to_json
 
 __all__ = [
     "LIVE",
@@ -44,6 +42,7 @@ __all__ = [
     "Distances",
     "Drive",
     "Gpu",
+    "HostFacts",
     "HugePagePool",
     "L3Domain",
     "MemoryAttribute",
@@ -60,6 +59,8 @@ __all__ = [
     "format_mask",
     "parse_cpu_list",
     "parse_mask",
+    "read_topology",
     "topology_from_json",
+    "topology_to_json",
     "topology_xml",
 ]

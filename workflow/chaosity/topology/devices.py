@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from chaosity.topology.hwloc import IO_TYPES, HwlocObject, HwlocTree
-from chaosity.topology.model import Accelerator, Drive, Gpu, Node
+from chaosity.topology.device_model import Accelerator, Drive, Gpu
+from chaosity.topology.host_model import Node
+from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.sysfs import SysTree
 
 _NVME_CLASS = "0108"

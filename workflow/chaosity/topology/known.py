@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaosity.cpusets import CpuSet, cpu_set
-from chaosity.topology.hwloc import HwlocObject, HwlocTree
+from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
 from chaosity.topology.sysfs import SysfsNode, SysTree
 
 # hwloc's subtypes of memory that processors do not sit next to; such a node owns no CPUs.

@@ -6,9 +6,8 @@ put into the XML. A slot without a module is listed too, for an empty channel co
 
 from __future__ import annotations
 
-from typing import Any
-
-from chaosity.topology.hwloc import HwlocTree
+from chaosity.topology.fact_types import MemoryModule
+from chaosity.topology.hwloc_xml import HwlocTree
 
 # dmidecode's names -> ours, for the values that a person would compare.
 _FIELDS = {
@@ -27,7 +26,7 @@ _FIELDS = {
 _SAYS_NOTHING = frozenset({"", "Unknown", "Not Specified", "None", "NO DIMM", "Not Provided"})
 
 
-def parse_dmidecode(text: str) -> list[dict[str, str | None]]:
+def parse_dmidecode(text: str) -> list[MemoryModule]:
     """The memory devices in what `dmidecode --type 17` prints, in its order."""
     modules: list[dict[str, str | None]] = []
     for line in text.splitlines():
@@ -41,7 +40,7 @@ def parse_dmidecode(text: str) -> list[dict[str, str | None]]:
     return modules
 
 
-def modules_of_tree(tree: HwlocTree) -> list[dict[str, Any]] | None:
+def modules_of_tree(tree: HwlocTree) -> list[MemoryModule] | None:
     """The modules that hwloc found, or None when it looked without root or SMBIOS."""
     items = [item for item in tree.machine.all("Misc") if item.subtype == "MemoryModule"]
     names = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from chaosity.cpusets import CpuSet, cpu_set
-from chaosity.topology.hwloc import HwlocObject, HwlocTree
+from chaosity.topology.host_model import Node, Restrictions
+from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
 from chaosity.topology.known import KnownNode, in_cgroup
-from chaosity.topology.model import Node, Restrictions
 from chaosity.topology.tiers import memory_kinds, memory_tiers
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from chaosity.runner.opencl import devices as printed_devices
 from chaosity.runner.opencl import whole
-from chaosity.topology.hwloc import HwlocTree
-from chaosity.topology.model import Gpu, Node, OpenclDevice
+from chaosity.topology.device_model import Gpu, OpenclDevice
+from chaosity.topology.host_model import Node
+from chaosity.topology.hwloc_xml import HwlocTree
 
 # Devices with memory of their own come first, the processor last.
 _ORDER = ("gpu", "accelerator", "other", "cpu")

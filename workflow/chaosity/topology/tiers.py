@@ -6,7 +6,7 @@ what the HMAT claims of its bandwidth, and last the distance.
 
 from __future__ import annotations
 
-from chaosity.topology.hwloc import HwlocTree
+from chaosity.topology.hwloc_xml import HwlocTree
 from chaosity.topology.known import KnownNode
 
 DRAM, FAR = "DRAM", "CPU-less"

@@ -7,9 +7,14 @@ Values are plain JSON; None means that the source does not tell.
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from chaosity.topology.hwloc import HwlocTree
+from chaosity.topology.fact_types import (
+    FrequencySettings,
+    HostFacts,
+    IdleSettings,
+    MemoryModule,
+)
+from chaosity.topology.hwloc_xml import HwlocTree
 from chaosity.topology.memory_modules import modules_of_tree, parse_dmidecode
 from chaosity.topology.sources import LIVE, Source
 from chaosity.topology.sysfs import SysTree
@@ -27,11 +32,11 @@ _RELEVANT = re.compile(
 )
 
 
-def host_facts(tree: HwlocTree, source: Source) -> dict[str, Any]:
+def host_facts(tree: HwlocTree, source: Source) -> HostFacts:
     """All facts of a host; from an XML alone only what hwloc wrote into it."""
     infos, sysfs = tree.machine.infos, source.sysfs
     cpuinfo = sysfs.cpuinfo() if sysfs else {}
-    facts: dict[str, Any] = {
+    facts: HostFacts = {
         "name": infos.get("HostName"),
         "firmware": _firmware(infos),
         "cpu_model": _cpu_model(tree, cpuinfo),
@@ -46,10 +51,10 @@ def host_facts(tree: HwlocTree, source: Source) -> dict[str, Any]:
         "kernel_version": infos.get("OSVersion"),
         "memory_modules": _memory_modules(tree, source),
     }
-    return facts | (_kernel_facts(sysfs, cpuinfo) if sysfs else {})
+    return {**facts, **_kernel_facts(sysfs, cpuinfo)} if sysfs else facts
 
 
-def _memory_modules(tree: HwlocTree, source: Source) -> list[dict[str, Any]] | None:
+def _memory_modules(tree: HwlocTree, source: Source) -> list[MemoryModule] | None:
     """The slots; None where nothing tells."""
     if source.kind == LIVE:
         return parse_dmidecode(source.memory_modules or "") or None
@@ -82,7 +87,7 @@ def _cpu_model(tree: HwlocTree, cpuinfo: dict[str, str]) -> str | None:
     return " ".join(text.split()) or None
 
 
-def _kernel_facts(sysfs: SysTree, cpuinfo: dict[str, str]) -> dict[str, Any]:
+def _kernel_facts(sysfs: SysTree, cpuinfo: dict[str, str]) -> HostFacts:
     return {
         "microcode": cpuinfo.get("microcode"),
         "hypervisor": "hypervisor" in cpuinfo.get("flags", "").split(),
@@ -107,7 +112,7 @@ def relevant_parameters(command_line: str) -> list[str]:
     return [word for word in kernel.split() if _RELEVANT.match(word.replace("-", "_"))]
 
 
-def _frequency(sysfs: SysTree) -> dict[str, Any]:
+def _frequency(sysfs: SysTree) -> FrequencySettings:
     """How frequencies are chosen: distinct values over all policies, as they may differ."""
     base = f"{_CPU}/cpufreq"
     policies = [name for name in sysfs.entries(base) if name.startswith("policy")]
@@ -135,7 +140,7 @@ def _turbo(sysfs: SysTree) -> bool | None:
     return None if boost is None else boost == 1
 
 
-def _idle(sysfs: SysTree) -> dict[str, Any]:
+def _idle(sysfs: SysTree) -> IdleSettings:
     """The idle driver and governor, and the sleep states that are switched off on CPU 0."""
     base = f"{_CPU}/cpu0/cpuidle"
     return {

@@ -27,7 +27,13 @@ from chaosity.records import rewrite, write_bytes
 from chaosity.runner.build import digest as runner_digest
 from chaosity.runner.describe import FACTS
 from chaosity.slurm import list_slurm_nodes, slurm_node_name, srun_command
-from chaosity.topology import LIVE, configuration_name, discover_with_xml, topology_from_json
+from chaosity.topology import (
+    LIVE,
+    configuration_name,
+    discover_with_xml,
+    read_topology,
+    topology_to_json,
+)
 from chaosity.transport import LOCAL, SLURM, SSH, Transport
 from chaosity.transport.left_out import leave_out, left_out, take_part
 from chaosity.transport.ssh import CONNECTION_FAILED, ssh_transport, why_not, with_password
@@ -196,7 +202,7 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> PlannedHost
     found = PlannedHost(host.name, configuration, topology, host.variables, is_local(host, config))
     folder = results / host.name / configuration
     rewrite(folder / "topology.xml", xml)
-    rewrite(folder / "topology.json", json.dumps(topology.to_json(), indent=1) + "\n")
+    rewrite(folder / "topology.json", json.dumps(topology_to_json(topology), indent=1) + "\n")
     documents = component_documents(topology, tools=tools)
     for drive in found.drives(results):
         documents.setdefault(drive.component, drive.to_json())
@@ -247,7 +253,7 @@ def discover_hosts(config: Mapping[str, Any]) -> tuple[list[PlannedHost], list[U
     return hosts, errors
 
 
-def read_hosts(config: Mapping[str, Any]) -> list[PlannedHost]:
+def read_discovered_hosts(config: Mapping[str, Any]) -> list[PlannedHost]:
     """The hosts as they were discovered last, for processes that must not discover anew.
 
     Raises:
@@ -262,16 +268,20 @@ def read_hosts(config: Mapping[str, Any]) -> list[PlannedHost]:
         if not path.exists():
             raise UserError("has not been discovered yet", host.name, "run snakemake")
         configuration = json.loads(path.read_text())["configuration"]
-        found.append(read_host(host, configuration, config))
+        found.append(read_discovered_host(host, configuration, config))
     return found
 
 
-def read_host(host: InventoryHost, configuration: str, config: Mapping[str, Any]) -> PlannedHost:
+def read_discovered_host(
+    host: InventoryHost, configuration: str, config: Mapping[str, Any]
+) -> PlannedHost:
     """A host as it was discovered when it was last in a configuration.
 
     Raises:
-        OSError: it never was.
+        UserError: it never was.
     """
     path = Path(config["results"]) / host.name / configuration / "topology.json"
-    topology = topology_from_json(json.loads(path.read_text(encoding="utf-8")))
+    topology = read_topology(path)
+    if topology is None:
+        raise UserError("does not exist", str(path), "run snakemake")
     return PlannedHost(host.name, configuration, topology, host.variables, is_local(host, config))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from chaosity.cpusets import CpuSet, parse_mask
-from chaosity.topology.model import Distances, MemoryAttribute
+from chaosity.topology.host_model import Distances, MemoryAttribute
 
 IO_TYPES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _MIB = 2**20

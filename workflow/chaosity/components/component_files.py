@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chaosity.components.history import remember
+from chaosity.components.component_history import remember
 from chaosity.records import write_atomically
 
 # Fingerprints of what discovery found last, beside the component files.
@@ -21,7 +21,7 @@ def write_components(directory: Path, documents: Mapping[str, Mapping[str, Any]]
     A component counts as changed when *discovery* finds something else than last time. So a person
     may add to a file what discovery cannot see ("DIMM A1 reseated"): the edit stays, and the points
     that touch the component are measured again, once. What a component was before is kept, see
-    `components.history`.
+    `components.component_history`.
 
     Args:
         directory: is created when missing.

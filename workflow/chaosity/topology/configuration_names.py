@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaosity.topology.model import Node, Topology
+from chaosity.topology.host_model import Node, Topology
 
 # NPS4 is the finest that AMD's firmware offers; more nodes than that are its L3 caches.
 _MOST_NODES_PER_SOCKET = 4

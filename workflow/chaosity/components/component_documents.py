@@ -50,10 +50,10 @@ def component_documents(
         documents[node_component(node)] = _node(node, topology)
     for drive in topology.drives:
         if drive.name:  # without a block device nothing can be measured
-            documents[drive_component(drive)] = _drive(drive)
+            documents[drive_component_name(drive)] = _drive(drive)
     for gpu in topology.gpus:
         if gpu.compute:
-            documents[gpu_component(gpu)] = _gpu(gpu)
+            documents[gpu_component_name(gpu)] = _gpu(gpu)
     for device in topology.opencl_devices:
         documents[device.name] = _opencl_device(device)
     for name, document in (extra_drives or {}).items():
@@ -71,7 +71,7 @@ def node_component(node: Node) -> str:
     return f"node{node.os_index}"
 
 
-def drive_component(drive: Drive) -> str:
+def drive_component_name(drive: Drive) -> str:
     """`drive-0000-41-00-0`: the slot; of a further namespace `drive-0000-41-00-0-n2`.
 
     A drive without a PCI address (NVMe over fabrics) is named for its serial, and one without
@@ -84,7 +84,7 @@ def drive_component(drive: Drive) -> str:
     return f"drive-{_word(drive.pci)}{further}"
 
 
-def gpu_component(gpu: Gpu) -> str:
+def gpu_component_name(gpu: Gpu) -> str:
     """`gpu-0000-06-00-0`."""
     return f"gpu-{_word(gpu.pci or gpu.name or 'unknown')}"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from lxml import etree
 
 from chaosity.errors import UserError
+from chaosity.topology.cores_and_caches import Structure
 from chaosity.topology.devices import Devices
-from chaosity.topology.host import host_facts
-from chaosity.topology.hwloc import HwlocTree
+from chaosity.topology.host_facts import host_facts
+from chaosity.topology.host_model import Cache, Distances, HugePagePool, Topology
+from chaosity.topology.hwloc_xml import HwlocTree
 from chaosity.topology.known import known_nodes
-from chaosity.topology.model import Cache, Distances, HugePagePool, Topology
 from chaosity.topology.nodes import build_nodes, restrictions, usable_cpus
 from chaosity.topology.opencl import opencl_devices
 from chaosity.topology.sources import LIVE, Source, opened
-from chaosity.topology.structure import Structure
 from chaosity.topology.sysfs import SysfsNode, SysTree
 
 _PAGE_BYTES = 4096

@@ -21,7 +21,7 @@ HISTORY = ".history"
 
 
 @dataclass(frozen=True)
-class State:
+class ComponentState:
     """What a component was for some time.
 
     Attributes:
@@ -47,7 +47,7 @@ def remember(path: Path) -> None:
     since = utc_now() if content is None else _changed_at(path)
     if states and since <= states[-1].since:  # copied with an old time stamp
         since = utc_now()
-    states.append(State(since, content))
+    states.append(ComponentState(since, content))
     lines = (
         json.dumps({"since": one.since, "content": one.content}, sort_keys=True, ensure_ascii=False)
         for one in states
@@ -55,7 +55,7 @@ def remember(path: Path) -> None:
     write_atomically(_history_of(path), "".join(f"{line}\n" for line in lines))
 
 
-def read_history(directory: Path) -> dict[str, list[State]]:
+def read_history(directory: Path) -> dict[str, list[ComponentState]]:
     """The states of every component, the oldest first.
 
     None is without content: a component that was gone for a while and came back as it had been has
@@ -66,7 +66,7 @@ def read_history(directory: Path) -> dict[str, list[State]]:
     """
     found = {}
     for path in sorted((directory / HISTORY).glob("*.jsonl")):
-        states: list[State] = []
+        states: list[ComponentState] = []
         for state in _read(path):
             if state.content is not None and (not states or states[-1].content != state.content):
                 states.append(state)
@@ -94,7 +94,7 @@ def _changed_at(path: Path) -> str:
     return utc_text(datetime.fromtimestamp(path.stat().st_mtime, UTC))
 
 
-def _read(path: Path) -> list[State]:
+def _read(path: Path) -> list[ComponentState]:
     """The lines of a history; none when there is no file, and broken lines are left out."""
     states = []
     try:
@@ -104,7 +104,7 @@ def _read(path: Path) -> list[State]:
     for line in lines:
         try:
             entry = json.loads(line)
-            states.append(State(entry["since"], entry["content"]))
+            states.append(ComponentState(entry["since"], entry["content"]))
         except (ValueError, KeyError, TypeError):
             continue
     return states

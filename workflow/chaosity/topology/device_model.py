@@ -1,0 +1,83 @@
+"""The devices in the model of a host: drives, GPUs, OpenCL devices and accelerators.
+
+`node` is None where the device's locality is unknown: that never means "local everywhere".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Drive:
+    """An NVMe namespace, or (`name` None) an NVMe function without a block device on this host.
+
+    `name` may change from boot to boot; `pci` identifies the slot and `serial` the drive.
+    `link_bytes_per_second` is the PCI link after encoding, an upper bound of any bandwidth;
+    `link_max_bytes_per_second` is the fastest link that both drive and slot support.
+    """
+
+    name: str | None = None
+    pci: str | None = None
+    serial: str | None = None
+    model: str | None = None
+    firmware: str | None = None
+    node: int | None = None
+    size_bytes: int | None = None
+    link_bytes_per_second: int | None = None
+    link_max_bytes_per_second: int | None = None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU, listed once even if several libraries (`backends`) show it.
+
+    `compute` is False for a device that only drives a display.
+    """
+
+    name: str | None = None
+    pci: str | None = None
+    backends: tuple[str, ...] = ()
+    node: int | None = None
+    model: str | None = None
+    serial: str | None = None
+    memory_bytes: int | None = None
+    compute: bool = True
+
+
+@dataclass(frozen=True)
+class OpenclDevice:
+    """A device as OpenCL shows it: a GPU, an accelerator, or (`type` cpu) the processor itself.
+
+    Points use `name`. OpenCL's own names are `platform` and `device`; `twin` numbers devices for
+    which both are equal. A device with the `pci` address of a `Gpu` is that GPU. A processor has
+    no `pci` address.
+    """
+
+    name: str
+    platform: str
+    device: str
+    type: str
+    twin: int = 0
+    vendor: str | None = None
+    driver: str | None = None
+    compute_units: int | None = None
+    memory_bytes: int | None = None
+    pci: str | None = None
+    uuid: str | None = None
+    node: int | None = None
+
+    @property
+    def is_processor(self) -> bool:
+        """Whether the device is the host's own processor, as with PoCL."""
+        return self.type == "cpu"
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """An engine for copies, compression or cryptography, or a coprocessor."""
+
+    name: str
+    kind: str
+    pci: str | None
+    node: int | None

@@ -1,0 +1,361 @@
+"""The model of a host: frozen dataclasses for the whole machine and each of its parts.
+
+All other modules read this model; it has no trace of how the host was discovered.
+
+Indexes are OS indexes, as numactl, taskset and /sys use them. A field called `index` is the
+position in hwloc's order instead. `cpus` always means *usable* processing units: online, and
+allowed to this process by its cgroup. `None` always means unknown, never zero or "everywhere".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from chaosity.cpusets import CpuSet, format_cpu_list
+from chaosity.topology.device_model import Accelerator, Drive, Gpu, OpenclDevice
+from chaosity.topology.fact_types import HostFacts
+
+SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
+UNKNOWN = "unknown"
+
+# hwloc's names for the core types of Intel's hybrid processors, slow to fast.
+_CORE_TYPES = {"IntelAtom": 1, "IntelCore": 2}
+
+
+@dataclass(frozen=True)
+class Package:
+    """A socket. `nodes` are the NUMA nodes in it, also nodes without processing units."""
+
+    os_index: int
+    cpus: CpuSet = ()
+    nodes: tuple[int, ...] = ()
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class Die:
+    """A die within a package, where firmware lists dies."""
+
+    index: int
+    cpus: CpuSet = ()
+    package: int | None = None
+
+
+@dataclass(frozen=True)
+class L3Domain:
+    """The processing units that share one L3 cache; on AMD EPYC a CCX.
+
+    An L3 domain may span nodes (Sapphire Rapids with SNC4). A node may have several (EPYC).
+    """
+
+    index: int
+    cpus: CpuSet = ()
+    nodes: tuple[int, ...] = ()
+    package: int | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core; `cpus` are its SMT threads.
+
+    `index` names the core, because `os_index` repeats from package to package. `l3` is an
+    L3Domain.index and `kind` a CoreKind.index.
+    """
+
+    index: int
+    os_index: int | None = None
+    cpus: CpuSet = ()
+    package: int | None = None
+    l3: int | None = None
+    nodes: tuple[int, ...] = ()
+    kind: int = 0
+
+
+@dataclass(frozen=True)
+class CoreKind:
+    """Cores of one design: most servers have one kind, hybrid processors have two.
+
+    `efficiency` is hwloc's rank; faster cores that use more power have a higher rank.
+    `frequency_max_hertz` is the highest frequency that all cores of the kind reach.
+    """
+
+    index: int
+    cpus: CpuSet = ()
+    efficiency: int | None = None
+    frequency_base_hertz: int | None = None
+    frequency_max_hertz: int | None = None
+    name: str | None = None
+
+    @property
+    def rank(self) -> tuple[int, int] | None:
+        """Sort key of the kinds of one machine, faster kinds last; None where it is unknown.
+
+        hwloc ranks kinds on a live machine and leaves the ranks out of its XML. From an XML the
+        key follows hwloc's own rule: Intel's core type, then the frequency (hwloc/cpukinds.c).
+        """
+        if self.efficiency is not None:
+            return (self.efficiency, 0)
+        frequency = self.frequency_max_hertz or self.frequency_base_hertz
+        if self.name is None and frequency is None:
+            return None
+        return (_CORE_TYPES.get(self.name or "", 0), frequency or 0)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A NUMA node: an initiator, a target, both, or (an ACPI generic initiator) neither.
+
+    Attributes:
+        cpus: its own usable processing units. Empty for a node without any, although hwloc gives
+            such a node those of a neighbour.
+        memory_bytes: what the kernel reports now; a memory balloon changes it within minutes.
+        present_bytes: what the firmware gave to the node; it does not change.
+        initiator: whether its processing units can issue accesses.
+        target: whether its memory can be accessed.
+        tier: rank of the memory among all targets, 0 the fastest; None without memory.
+        kind: DRAM, HBM, CXL, NVM, ... or "none" without memory.
+        package: None when the node spans several packages.
+        shown_cpus: `cpus` and the processing units that a cgroup forbids.
+        has_cpus: whether it has processing units at all, also offline or forbidden ones.
+    """
+
+    os_index: int
+    cpus: CpuSet = ()
+    memory_bytes: int | None = None
+    present_bytes: int | None = None
+    initiator: bool = False
+    target: bool = False
+    tier: int | None = None
+    kind: str = UNKNOWN
+    package: int | None = None
+    shown_cpus: CpuSet = ()
+    has_cpus: bool = False
+    memory_side_cache_bytes: int | None = None
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Size of the memory: what the firmware gave where that is known, else the kernel's."""
+        return self.present_bytes or self.memory_bytes
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A group of `count` equal caches, each shared by `pus` of the processing units `cpus`.
+
+    `kind` is unified, data or instruction; `size_bytes` is the size of a single cache.
+    """
+
+    level: int
+    kind: str
+    size_bytes: int | None
+    line_bytes: int | None
+    pus: int
+    count: int
+    cpus: CpuSet
+
+
+@dataclass(frozen=True)
+class Distances:
+    """The firmware's SLIT: `matrix[i][j]` from `nodes[i]` to `nodes[j]`; 10 is local."""
+
+    nodes: tuple[int, ...]
+    matrix: tuple[tuple[int, ...], ...]
+
+    def between(self, initiator: int, target: int) -> int | None:
+        """The distance from one node to another; None when the table lacks a node."""
+        if initiator not in self.nodes or target not in self.nodes:
+            return None
+        return self.matrix[self.nodes.index(initiator)][self.nodes.index(target)]
+
+
+@dataclass(frozen=True)
+class MemoryAttribute:
+    """An entry of the HMAT: the firmware's claim on a target, seen from `initiator_cpus`.
+
+    `name` carries the unit: bandwidth, read_bandwidth or write_bandwidth `_bytes_per_second`;
+    latency, read_latency or write_latency `_ns`.
+    """
+
+    name: str
+    target: int
+    initiator_cpus: CpuSet
+    value: float
+
+
+@dataclass(frozen=True)
+class HugePagePool:
+    """Huge pages reserved on a node; `node` is None when only the machine's total is known."""
+
+    node: int | None
+    page_bytes: int
+    pages: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers of packages, cores and processing units that the source shows, usable or not."""
+
+    packages: int = 0
+    cores: int = 0
+    pus: int = 0
+
+
+@dataclass(frozen=True)
+class Restrictions:
+    """The processing units and nodes that the machine has and this process cannot use.
+
+    `offline_cpus` are switched off, `disallowed_cpus` forbidden by a cgroup. An hwloc XML often
+    shows only *that* a processing unit is missing; then only `missing_cpus` has it.
+    """
+
+    missing_cpus: CpuSet = ()
+    offline_cpus: CpuSet = ()
+    disallowed_cpus: CpuSet = ()
+    disallowed_nodes: tuple[int, ...] = ()
+    cgroup: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.missing_cpus or self.disallowed_nodes)
+
+    def as_text(self) -> dict[str, str | None]:
+        """Each field by name, as JSON has it: sets as Linux lists, and the cgroup."""
+        sets = {
+            "missing_cpus": self.missing_cpus,
+            "offline_cpus": self.offline_cpus,
+            "disallowed_cpus": self.disallowed_cpus,
+            "disallowed_nodes": self.disallowed_nodes,
+        }
+        return {
+            **{name: format_cpu_list(value) for name, value in sets.items()},
+            "cgroup": self.cgroup,
+        }
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A whole host; `Topology()` is a host that nothing is known of.
+
+    `packages`, `cores` and `l3_domains` have at least one usable processing unit each. `nodes` are
+    all known nodes. `host` has firmware, processor, kernel and settings as plain JSON values.
+    `source` names the file, or is "live"; `kind` is live, xml or sysfs.
+    """
+
+    source: str = UNKNOWN
+    kind: str = UNKNOWN
+    packages: tuple[Package, ...] = ()
+    l3_domains: tuple[L3Domain, ...] = ()
+    cores: tuple[Core, ...] = ()
+    pus: CpuSet = ()
+    nodes: tuple[Node, ...] = ()
+    drives: tuple[Drive, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    opencl_devices: tuple[OpenclDevice, ...] = ()
+    accelerators: tuple[Accelerator, ...] = ()
+    core_kinds: tuple[CoreKind, ...] = ()
+    distances: Distances | None = None
+    caches: tuple[Cache, ...] = ()
+    memory_attributes: tuple[MemoryAttribute, ...] = ()
+    cache_line_bytes: int | None = None
+    dies: tuple[Die, ...] = ()
+    huge_page_pools: tuple[HugePagePool, ...] = ()
+    restrictions: Restrictions = Restrictions()
+    counts: Counts = Counts()
+    host: HostFacts = field(default_factory=HostFacts)
+
+    @property
+    def platform(self) -> str:
+        """Which commands the host takes: `darwin` (macOS), else `linux`, also when unknown."""
+        return "darwin" if self.host.get("operating_system") == "Darwin" else "linux"
+
+    @property
+    def cpu_model(self) -> str | None:
+        """The processor's model, as the processor itself reports it."""
+        return self.host.get("cpu_model")
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the machine has processing units or memory that this process cannot use."""
+        return bool(self.restrictions)
+
+    @property
+    def initiators(self) -> tuple[Node, ...]:
+        """Nodes whose processing units can issue accesses."""
+        return tuple(node for node in self.nodes if node.initiator)
+
+    @property
+    def targets(self) -> tuple[Node, ...]:
+        """Nodes whose memory can be accessed."""
+        return tuple(node for node in self.nodes if node.target)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Size of the memory of all nodes together; None when no node's size is known."""
+        return sum(node.size_bytes or 0 for node in self.nodes) or None
+
+    @property
+    def compute_gpus(self) -> tuple[Gpu, ...]:
+        """GPUs that can compute, without those that only drive a display."""
+        return tuple(gpu for gpu in self.gpus if gpu.compute)
+
+    @cached_property
+    def _nodes_by_index(self) -> dict[int, Node]:
+        return {node.os_index: node for node in self.nodes}
+
+    @cached_property
+    def node_of_pu(self) -> Mapping[int, int]:
+        """Node of each processing unit, also of those that a cgroup forbids."""
+        return {pu: node.os_index for node in self.nodes for pu in (*node.shown_cpus, *node.cpus)}
+
+    @cached_property
+    def package_of_node(self) -> Mapping[int, int]:
+        """Package of each node, without nodes that span several packages."""
+        return {node.os_index: node.package for node in self.nodes if node.package is not None}
+
+    @cached_property
+    def l3_of_pu(self) -> Mapping[int, int]:
+        """L3Domain.index of each usable processing unit that has an L3 cache."""
+        return {pu: domain.index for domain in self.l3_domains for pu in domain.cpus}
+
+    @cached_property
+    def core_kind_of_pu(self) -> Mapping[int, int]:
+        """CoreKind.index of each usable processing unit; empty where all cores are of one kind."""
+        several = len(self.core_kinds) > 1
+        return {pu: kind.index for kind in self.core_kinds if several for pu in kind.cpus}
+
+    @cached_property
+    def equal_packages(self) -> tuple[tuple[int, ...], ...] | None:
+        """Nodes of each package, for comparisons between packages that should be equal.
+
+        Only nodes with both processing units and memory count. None where a node spans packages,
+        where the machine has a single package, or where packages differ in the number of nodes.
+        """
+        packages: dict[int | None, list[int]] = {}
+        for node in self.nodes:
+            if node.initiator and node.target:
+                packages.setdefault(node.package, []).append(node.os_index)
+        known = {package: nodes for package, nodes in packages.items() if package is not None}
+        if None in packages or len(known) < 2 or len(set(map(len, known.values()))) != 1:
+            return None
+        return tuple(tuple(sorted(nodes)) for _, nodes in sorted(known.items()))
+
+    def node(self, os_index: int) -> Node | None:
+        """The node with this OS index, or None."""
+        return self._nodes_by_index.get(os_index)
+
+    def nodes_of(self, cpus: Iterable[int]) -> tuple[int, ...]:
+        """OS indexes of the nodes of these processing units, without repetition, sorted."""
+        return tuple(sorted({self.node_of_pu[cpu] for cpu in cpus if cpu in self.node_of_pu}))
+
+    def relation(self, node_a: int | None, node_b: int | None) -> str:
+        """Where two nodes lie: same_node, same_package, other_package or unknown."""
+        if node_a is None or node_b is None:
+            return UNKNOWN
+        if node_a == node_b:
+            return SAME_NODE
+        a, b = self.package_of_node.get(node_a), self.package_of_node.get(node_b)
+        if a is None or b is None:
+            return UNKNOWN
+        return SAME_PACKAGE if a == b else OTHER_PACKAGE
