@@ -86,7 +86,7 @@ def test_the_earlier_report_of_a_host_that_was_left_out_says_so(repaired):
     note.write_text(json.dumps({"at": "2026-11-21T09:15:00Z", "reason": "no route to host"}))
     status, said = reports(repaired)
     assert status == 1, said
-    assert "left out: localhost, 2026-11-21 09:15 UTC: no route to host" in said
+    assert "skipped: localhost, 2026-11-21 09:15 UTC: no route to host" in said
     assert said.splitlines()[-1].endswith("results/index.html")
     assert "The last run left this host out" in report.read_text()
     assert "no route to host" in (repaired.folder / "results/index.html").read_text()

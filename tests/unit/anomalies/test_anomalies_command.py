@@ -91,7 +91,7 @@ def test_people_get_sentences(file):
         "95 % confidence after all comparisons",
         "3 other cells of class local",
         "Structure: local / remote",
-        "Looked at: slow nodes",
+        "Tested: slow nodes",
         "One run a cell: the noise is not known",
     ):
         assert part in said
@@ -138,7 +138,7 @@ def test_a_results_folder_is_read_with_its_components(tmp_path):
     for path in (folder, folder / "measurements.parquet"):
         found = json.loads(run(path, "--json").output)
         assert found["anomalies"][0]["components"] == [slow]
-    with pytest.raises(UserError, match="--metric is for a matrix"):
+    with pytest.raises(UserError, match="--metric is allowed for a CSV matrix only"):
         run(folder, *BANDWIDTH)
 
 
@@ -167,12 +167,12 @@ def test_what_is_no_matrix_is_one_sentence(write, lines, said):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "it is not said what the matrix holds"),
+        ([], "--metric is required for a CSV matrix"),
         ([*BANDWIDTH, "--unit", "furlongs"], "furlongs is no unit of bandwidth"),
         (["--metric", "latency"], "holds a bandwidth by its name, not a latency"),
-        ([*BANDWIDTH, "--packages", "a;b"], "'a' is no list of nodes"),
-        ([*BANDWIDTH, "--packages", "0,1;1,2,3"], "node 1 stands in two packages"),
-        ([*BANDWIDTH, "--packages", "0,1;2"], "node 3 of the matrix stands in no package"),
+        ([*BANDWIDTH, "--packages", "a;b"], "'a' is not a list of nodes"),
+        ([*BANDWIDTH, "--packages", "0,1;1,2,3"], "node 1 is in two packages"),
+        ([*BANDWIDTH, "--packages", "0,1;2"], "node 3 of the matrix is missing"),
         ([*BANDWIDTH, "--packages", "0,1;2,3,7"], "node 7 is not in the matrix"),
     ],
 )
@@ -190,7 +190,7 @@ def test_latencies_are_no_bandwidths(write):
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (DISTANCES.replace("3,20,20,20,10\n", ""), "has no distance from node 3 to node 0"),
+        (DISTANCES.replace("3,20,20,20,10\n", ""), "the distance from node 3 to node 0 is missing"),
         (DISTANCES.replace("0,10,20", "0,10,0"), "row 2, column 1: 0 is no distance"),
         ("", "is empty"),
     ],
@@ -203,7 +203,7 @@ def test_a_distance_table_that_is_none(file, write, table, said):
 
 
 def test_a_folder_without_a_table(tmp_path):
-    with pytest.raises(UserError, match=r"holds no measurements\.parquet"):
+    with pytest.raises(UserError, match=r"measurements\.parquet is missing"):
         run(tmp_path)
 
 

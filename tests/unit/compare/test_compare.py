@@ -225,7 +225,7 @@ def test_the_command_says_the_verdict_first(results):
     words = " ".join(done.output.split())
     assert words.startswith("a nps4 against b nps4: 4 of 16 cells differ clearly")
     assert "a third decides" in words
-    assert "and 1 cell more: --all shows them." in words
+    assert "and 1 more cell: --all prints them." in words
     more = run(results / "a/nps4", results / "b/nps4", "--all", "--where", "target=node1")
     assert "4 of 4 cells differ" in " ".join(more.output.split())
 
@@ -271,7 +271,7 @@ def test_before_and_after_are_eras_of_the_history(tmp_path):
     ("given", "words"),
     [
         (["nothing"], "is not there"),
-        (["a/nps4"], "name a second selection"),
+        (["a/nps4"], "a second selection is required"),
         (["a/nps4", "b/nps4#kernal=triad"], "there is no column 'kernal'; did you mean kernel"),
         (["a/nps4", "b/nps4#kernel=tried"], "no row has kernel 'tried'; did you mean triad"),
         (["a/nps4", "b"], "holds no measurements.parquet"),

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from kernel_files import WEIGHTS, placed_point, report
 
 from chaosity.cli import chaosity
-from chaosity.cli.place import shares, whole_parser
+from chaosity.cli.place import shares, command_parser
 from chaosity.place import calls, pages
 from chaosity.place.__main__ import main
 from chaosity.runner import placement
@@ -293,7 +293,7 @@ def test_weights_come_from_a_matrix(tmp_path):
     matrix = tmp_path / "matrix_GBps.csv"
     matrix.write_text("node,0,1,2\n0,20,10,10\n1,10,20,10\n")
     given = ["--policy", "canonical", "--workers", "0-1", "--matrix", str(matrix), "--", "true"]
-    found = shares(whole_parser().parse_args(given))
+    found = shares(command_parser().parse_args(given))
     assert found == pytest.approx({0: 1 / 3, 1: 1 / 3, 2: 1 / 3})
 
 
@@ -303,7 +303,7 @@ def test_a_matrix_beside_shares_or_one_that_is_not_there_is_refused(tmp_path):
         return str(CliRunner().invoke(chaosity, given).exception)
 
     assert "does not exist" in said("--matrix", str(tmp_path / "none.csv"))
-    assert "leave out one of the two" in said("--matrix", str(tmp_path), "--shares", "0:1")
+    assert "--shares is given too; remove one" in said("--matrix", str(tmp_path), "--shares", "0:1")
     assert "there is no topology.json" in said("--matrix", str(tmp_path))
 
 

@@ -10,11 +10,12 @@ import synthetic
 from click.testing import CliRunner
 from test_report import FIGURES, read, write
 
-from chaosity.cli.report import is_stale, reports
 from chaosity.cli.report import overview as overview_command
+from chaosity.cli.report import reports
 from chaosity.errors import UserError
 from chaosity.figures import draw
 from chaosity.report import summary_of, write_overview
+from chaosity.report.files import is_stale
 from chaosity.report.fleets import Place, fleets, processor_of
 from chaosity.store import SkippedHost, write_table
 
@@ -122,7 +123,7 @@ def test_reports_name_who_was_left_out_and_fail(tmp_path, figures):
     done = run(tmp_path)
     assert done.exit_code == 1
     assert done.output.splitlines()[1:] == [
-        str(folder / "report.html"), "left out: b, 2026-11-21 09:15 UTC: no route to host",
+        str(folder / "report.html"), "skipped: b, 2026-11-21 09:15 UTC: no route to host",
     ]  # fmt: skip
 
 

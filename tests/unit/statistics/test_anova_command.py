@@ -73,7 +73,7 @@ def test_residuals_are_drawn(file, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "stream.csv: is empty; a row of names"),
+        ([], "stream.csv: is empty; write a row of column names"),
         (ROWS[:1], "stream.csv: the table has 0 rows of values"),
         ([*ROWS, "1,copy,3"], "stream.csv, row 10: has 3 cells; there are 4 columns"),
         ([*ROWS[:3], "", "1,copy,1,fast", *ROWS[3:]],
@@ -96,7 +96,7 @@ def test_a_bad_table_is_told_with_its_place(file, lines, said):
 
 def test_a_file_that_is_no_text_is_refused(file):
     file.write_bytes(b"\xff\xfe\x00\x81node")
-    assert "is no CSV file" in str(run(file, *GIVEN).exception)
+    assert "is not a CSV file" in str(run(file, *GIVEN).exception)
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(file):

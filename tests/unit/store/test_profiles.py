@@ -449,7 +449,7 @@ def test_collect_publish_import_query_and_compare(results, tmp_path):
     done = run("profile", "publish", bundle, "--database", mine, "--licence", "CC0-1.0")
     assert "3 profiles" in done.output and "without names" in done.output
     assert "3 profiles imported" in run("profile", "import", bundle, "--database", theirs).output
-    assert "imported before" in run("profile", "import", bundle, "--database", theirs).output
+    assert "already imported" in run("profile", "import", bundle, "--database", theirs).output
     listed = run("profile", "query", "--cpu", "7413", "--database", theirs, "--json")
     assert {one["configuration"] for one in json.loads(listed.output)} == {"nps1", "nps4"}
     identity = json.loads(listed.output)[0]["id"]

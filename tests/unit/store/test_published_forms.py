@@ -27,10 +27,10 @@ def run(*arguments):
 def test_cpu_and_gpu_lose_what_the_paper_says(published, tmp_path):
     file = published / "chaosity_table1_m1pro_GBps.csv"
     output = run(file, "--form", "table_1", "--host", "m1pro", "--output", tmp_path)
-    assert "8P loses 54 % beside 16GPU" in output
-    assert "8P+2E loses 56 % beside 16GPU" in output
-    assert "16GPU loses 33 % beside 8P:" in output
-    assert "16GPU loses 35 % beside 8P+2E" in output
+    assert "8P loses 54 % with 16GPU co-running" in output
+    assert "8P+2E loses 56 % with 16GPU co-running" in output
+    assert "16GPU loses 33 % with 8P co-running:" in output
+    assert "16GPU loses 35 % with 8P+2E co-running" in output
     costs = corun_slowdown(read_published(file, "table_1", "m1pro"))
     kept = dict(zip(zip(costs["load"], costs["point"], strict=True), costs["median"], strict=True))
     assert kept[("gpu", "16GPU with 8P")] == pytest.approx(118.9 / 176.3)

@@ -12,7 +12,7 @@ from path_measurements import NODES, alone, table, together
 
 from chaosity.campaign.measured_weights import MeasuredWeights, same
 from chaosity.cli import chaosity
-from chaosity.cli.place import shares, whole_parser
+from chaosity.cli.place import shares, command_parser
 from chaosity.errors import UserError
 from chaosity.place.kinds import CONTENDED
 from chaosity.statistics import load_counts
@@ -57,10 +57,10 @@ def test_chaosity_place_takes_the_paths_of_all_workers_at_once(folder):
 
     def shares_of(workers):
         given = ["--policy", CONTENDED, "--workers", workers, "--matrix", str(folder), "true"]
-        return shares(whole_parser().parse_args(given))
+        return shares(command_parser().parse_args(given))
 
     assert shares_of("0-1")[0] == pytest.approx(1 / 36)
-    with pytest.raises(UserError, match="the paths of workers 0,2 were not measured with all"):
+    with pytest.raises(UserError, match="workers 0,2 were not measured all at once"):
         shares_of("0,2")
 
 
@@ -162,7 +162,7 @@ def test_the_command_takes_a_table_and_prints_both(folder):
     said = run(path, "--workers", "0,1")
     assert "Measured in two ways" in said
     assert "each path alone" in said and "all workers at once" in said
-    assert "They differ most for node" in said
+    assert "Largest difference: node" in said
     found = json.loads(run(path, "--workers", "0,1", "--json"))["contended"]
     assert set(found["weights"]) == {"canonical", "canonical_contended"}
     assert sum(found["weights"]["canonical_contended"].values()) == pytest.approx(1.0)
@@ -172,9 +172,9 @@ def test_the_command_takes_a_table_and_prints_both(folder):
 
 def test_the_command_says_that_the_paths_were_not_measured_at_once(folder):
     path = str(measured(folder, alone()) / "measurements.parquet")
-    assert "were not measured with all of them at once" in run(path, "--workers", "0,1")
+    assert "These workers were not measured all at once" in run(path, "--workers", "0,1")
     assert json.loads(run(path, "--workers", "0,1", "--json"))["contended"] is None
-    with pytest.raises(UserError, match="knows its units"):
+    with pytest.raises(UserError, match="a tidy table has units of its own"):
         run(path, "--workers", "0", "--unit", "MB/s")
 
 

@@ -1,42 +1,49 @@
-"""``chaosity anomalies``: what is wrong with a machine, from anybody's matrix or our own table."""
+"""``chaosity anomalies``: faults of a machine, from a matrix of any tool or from results."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chaosity.anomalies import (
-    Findings,
-    PackageNodes,
-    analyse_host,
-    analyse_matrix,
-    host_parts,
-)
-from chaosity.components import read_components
+from chaosity.cli.options import EXISTING_FILE, EXISTING_PATH, UNIT_HELP
+from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.store import NodeMatrix, read_distances, read_matrix, read_table
-from chaosity.topology import parse_cpu_list
 from chaosity.units import quantity
+
+if TYPE_CHECKING:
+    from chaosity.anomalies import Findings, PackageNodes
+    from chaosity.store import NodeMatrix
+
+# Cells of a group that the terminal lists; all are in the JSON.
+_MOST_CELLS = 12
 
 
 @click.command()
-@click.argument("file", metavar="MATRIX.csv|RESULTS", type=click.Path(exists=True, path_type=Path))
-@click.option("--metric", type=click.Choice(["bandwidth", "latency"]),
-              help="What a matrix holds.")  # fmt: skip
+@click.argument("file", metavar="MATRIX.csv|RESULTS", type=EXISTING_PATH)
 @click.option(
-    "--unit", help="Of its numbers, such as MB/s or ns; else the file's name or size tells."
+    "--metric",
+    type=click.Choice(["bandwidth", "latency"]),
+    help="Metric of the matrix; required for a CSV matrix.",
 )
-@click.option("--distances", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="The firmware's distance table (SLIT), in the same form.")  # fmt: skip
-@click.option("--packages", metavar='"0,1;2,3"',
-              help="Nodes of each package; learned from the matrix without it.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--unit", help=UNIT_HELP)
+@click.option(
+    "--distances",
+    type=EXISTING_FILE,
+    help="CSV file with the firmware's distance table (SLIT), in the form of the matrix.",
+)
+@click.option(
+    "--packages",
+    metavar='"0,1;2,3"',
+    help="Nodes of each package. Default: inferred from the matrix.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def anomalies(
     file: Path,
     metric: str | None,
@@ -45,55 +52,73 @@ def anomalies(
     packages: str | None,
     as_json: bool,
 ) -> None:
-    """Say what is wrong with a machine.
+    """Find faults of a machine in a matrix or in results.
 
-    MATRIX.csv has the initiator's node in the first column and then one column for each target
-    node; rows that name an initiator again are replicates, an empty cell was not measured. Or
-    RESULTS, a folder results/HOST/CONFIGURATION or a table (measurements.parquet), as `make run`
-    leaves it.
+    MATRIX.csv has the initiator node in the first column, then a column for each target node. Rows
+    of the same initiator are replicates. An empty cell was not measured. RESULTS is a folder
+    results/HOST/CONFIGURATION or a tidy table (measurements.parquet) that `make run` wrote.
 
     \b
     chaosity anomalies bandwidth_MBps.csv --metric bandwidth
     chaosity anomalies latency_ns.csv --metric latency --distances slit.csv --packages "0,1;2,3"
 
-    What is normal for the machine (remote is slower, meshes and rings have steps) is learned from
-    the matrix itself. An anomaly is clear, adjusted for all comparisons, and at least 5 % (8 % in a
-    single run).
+    The expected values come from the matrix itself: remote nodes are slower, meshes and rings have
+    steps. A cell is an anomaly if it departs from its group significantly (adjusted for all
+    comparisons) and by at least 5 % (8 % without replicates).
     """  # noqa: D301 (click's mark for lines that are not to be filled)
+    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    from chaosity.anomalies import analyse_matrix
+    from chaosity.store import read_matrix
+
     if file.is_dir() or file.suffix == ".parquet":
-        for name, value in {"--metric": metric, "--unit": unit, "--distances": distances,
-                            "--packages": packages}.items():  # fmt: skip
+        matrix_options = {
+            "--metric": metric,
+            "--unit": unit,
+            "--distances": distances,
+            "--packages": packages,
+        }
+        for name, value in matrix_options.items():
             if value is not None:
-                raise UserError(f"{name} is for a matrix", str(file), "results have their own")
-        found = of_results(file)
+                raise UserError(f"{name} is allowed for a CSV matrix only", str(file))
+        findings = analyse_results(file)
     else:
         if metric is None:
             raise UserError(
-                "it is not said what the matrix holds", str(file),
+                "--metric is required for a CSV matrix",
+                str(file),
                 "add --metric bandwidth or --metric latency",
-            )  # fmt: skip
+            )
         matrix = read_matrix(file, metric, unit)
-        of = None if packages is None else parse_packages(packages, matrix)
-        found = analyse_matrix(matrix, of, _distances(distances, matrix) if distances else None)
+        findings = analyse_matrix(
+            matrix,
+            None if packages is None else parse_packages(packages, matrix),
+            None if distances is None else _matching_distances(distances, matrix),
+        )
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=1))
+        click.echo(json.dumps(findings.to_json(), indent=1))
         return
     console = Console(highlight=False, soft_wrap=True)
-    for part in said(found):
+    for part in findings_text(findings):
         console.print(part)
 
 
-def of_results(path: Path) -> Findings:
-    """Of a results folder, or of a table with what lies beside it.
+def analyse_results(path: Path) -> Findings:
+    """The findings of a results folder, or of a tidy table and the files in its folder.
 
     Raises:
-        UserError: there is no table.
+        UserError: the folder has no measurements.parquet.
     """
+    from chaosity.anomalies import analyse_host, host_parts
+    from chaosity.components import read_components
+    from chaosity.store import read_table
+
     folder = path if path.is_dir() else path.parent
     table = folder / "measurements.parquet" if path.is_dir() else path
     if not table.exists():
         raise UserError(
-            "holds no measurements.parquet", str(folder), "name results/HOST/CONFIGURATION of a run"
+            "measurements.parquet is missing",
+            str(folder),
+            "name a folder results/HOST/CONFIGURATION of a run",
         )
     topology = folder / "topology.json"
     known = json.loads(topology.read_text(encoding="utf-8")) if topology.exists() else None
@@ -103,79 +128,73 @@ def of_results(path: Path) -> Findings:
 
 
 def parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
-    """Nodes of each package: "0,1;2,3", or ranges as "0-3;4-7".
+    """Nodes of each package, from a text such as "0,1;2,3" or "0-3;4-7".
 
     Raises:
-        UserError: it is no such list, names a node twice, or not all nodes that are both initiator
-            and target.
+        UserError: the text has another form, names a node twice or not in the matrix, or lacks a
+            node that is both initiator and target.
     """
-    found: list[tuple[int, ...]] = []
+    packages: list[tuple[int, ...]] = []
     for part in text.split(";"):
         try:
             nodes = tuple(parse_cpu_list(part.strip()))
         except ValueError:
             nodes = ()
         if not nodes:
-            raise UserError(
-                f"{part!r} is no list of nodes", "--packages", 'it would be like "0,1;2,3"'
-            )
-        found.append(nodes)
-    named = [node for nodes in found for node in nodes]
-    known = set(matrix.initiators) | set(matrix.targets)
-    for node in named:
-        if named.count(node) > 1:
-            raise UserError(f"node {node} stands in two packages", "--packages")
-        if node not in known:
+            raise UserError(f"{part!r} is not a list of nodes", "--packages", 'e.g. "0,1;2,3"')
+        packages.append(nodes)
+    listed = [node for nodes in packages for node in nodes]
+    for node in listed:
+        if listed.count(node) > 1:
+            raise UserError(f"node {node} is in two packages", "--packages")
+        if node not in {*matrix.initiators, *matrix.targets}:
             raise UserError(f"node {node} is not in the matrix", "--packages")
     for node in sorted(set(matrix.initiators) & set(matrix.targets)):
-        if node not in named:
-            raise UserError(
-                f"node {node} of the matrix stands in no package", "--packages", "name all nodes"
-            )
-    return tuple(found)
+        if node not in listed:
+            raise UserError(f"node {node} of the matrix is missing", "--packages", "list all nodes")
+    return tuple(packages)
 
 
-def _distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int], float]:
-    """The table, which has to have the matrix' nodes.
+def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int], float]:
+    """The SLIT in a CSV file, by initiator and target.
 
     Raises:
-        UserError: it lacks a pair that was measured.
+        UserError: the SLIT lacks a measured pair of nodes.
     """
-    found = read_distances(path)
+    from chaosity.store import read_distances
+
+    distances = read_distances(path)
     for initiator, target in matrix.samples:
-        if (initiator, target) not in found:
+        if (initiator, target) not in distances:
             raise UserError(
-                f"has no distance from node {initiator} to node {target}", str(path),
-                "it needs every pair of the matrix",
-            )  # fmt: skip
-    return found
-
-
-def said(found: Findings) -> Iterator[object]:
-    """What the terminal shows: the verdict, each anomaly, the classes, what cannot be said."""
-    yield Text(found.verdict, style="bold")
-    for number, one in enumerate(found.anomalies, start=1):
-        yield Text("")
-        yield Text(f"{number}. {one.sentence}", style="bold red")
-        yield Text(f"   {one.evidence}")
-        for more in one.also:
-            yield Text(f"   {more}")
-        yield Text(f"   {one.advice}", style="italic")
-    if found.classes:
-        yield Text("")
-        yield Text(f"Structure: {found.structure}")
-        table = Table(box=None, pad_edge=False)
-        for head in ("class", "typical", "cells"):
-            table.add_column(head, justify="left")
-        for one in found.classes:
-            cells = [f"{initiator}->{target}" for initiator, target in one.cells]
-            shown = " ".join(cells[:12]) + (
-                f" and {len(cells) - 12} more" if len(cells) > 12 else ""
+                f"the distance from node {initiator} to node {target} is missing",
+                str(path),
+                "all pairs of the matrix are required",
             )
-            table.add_row(one.name, quantity(found.metric or "", one.typical), shown)
-        yield table
-    if found.checked:
+    return distances
+
+
+def findings_text(findings: Findings) -> Iterator[RenderableType]:
+    """The parts that the terminal shows: verdict, anomalies, cell groups, what was not tested."""
+    yield Text(findings.verdict, style="bold")
+    for number, anomaly in enumerate(findings.anomalies, start=1):
         yield Text("")
-        yield Text(f"Looked at: {', '.join(found.checked)}.")
-    for note in found.notes:
+        yield Text(f"{number}. {anomaly.sentence}", style="bold red")
+        for line in (anomaly.evidence, *anomaly.also):
+            yield Text(f"   {line}")
+        yield Text(f"   {anomaly.advice}", style="italic")
+    if findings.classes:
+        yield Text("")
+        yield Text(f"Structure: {findings.structure}")
+        table = Table("group", "typical", "cells", box=None, pad_edge=False)
+        for group in findings.classes:
+            cells = [f"{initiator}->{target}" for initiator, target in group.cells]
+            rest = len(cells) - _MOST_CELLS
+            listed = " ".join(cells[:_MOST_CELLS]) + (f" and {rest} more" if rest > 0 else "")
+            table.add_row(group.name, quantity(findings.metric or "", group.typical), listed)
+        yield table
+    if findings.checked:
+        yield Text("")
+        yield Text(f"Tested: {', '.join(findings.checked)}.")
+    for note in findings.notes:
         yield Text(note)

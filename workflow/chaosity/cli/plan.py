@@ -6,24 +6,24 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from chaosity.campaign.measured_weights import MeasuredWeights
-from chaosity.config import CONFIG, read_config
-from chaosity.design import HostPlan, PlannedHost, plan_host
-from chaosity.topology import configuration_name, discover
+from chaosity.cli.options import CONFIG_FILE
 from chaosity.units import duration
+
+if TYPE_CHECKING:
+    from chaosity.design import HostPlan
 
 
 @click.command()
 @click.option("--topology", "source", default="live", show_default=True,
               help="live, an hwloc XML file, or a captured /sys.")  # fmt: skip
 @click.option("--experiment", "experiments", multiple=True, help="Only this one; repeatable.")
-@click.option("--config", "config_file", default=CONFIG, show_default=True,
+@click.option("--config", "config_file", default=CONFIG_FILE, show_default=True,
               type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--list", "as_list", is_flag=True, help="Print every point's name, one a line.")
@@ -37,6 +37,12 @@ def plan(
     commands: bool,
 ) -> None:
     """Say what would be measured on a host, and for how long. Nothing runs."""
+    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    from chaosity.campaign.measured_weights import MeasuredWeights
+    from chaosity.config import read_config
+    from chaosity.design import PlannedHost, plan_host
+    from chaosity.topology import configuration_name, discover
+
     config = read_config(config_file)
     topology = discover(source)
     name = "localhost" if source == "live" else Path(source).name.split(".")[0]

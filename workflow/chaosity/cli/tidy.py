@@ -1,36 +1,52 @@
-"""``chaosity tidy``: records to the tidy table, and earlier ones to the table of what changed."""
+"""``chaosity tidy``: the tidy table from records, and the table of earlier values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import pandas as pd
 
-from chaosity.store import COLUMNS, HISTORY_COLUMNS, history, write_table
-from chaosity.store import tidy as tidy_table
+from chaosity.cli.options import EXISTING_FILE
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @click.command()
-@click.argument("plan", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="Parquet or CSV.")
-@click.option("--history", "former", type=click.Path(path_type=Path),
-              help="Also earlier values, where components changed; Parquet or CSV.")  # fmt: skip
-def tidy(plan: Path, output: Path, former: Path | None) -> None:
-    """Make the tidy table of a PLAN (plan.json) from the points and records beside it."""
+@click.argument("plan", type=EXISTING_FILE)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="File of the tidy table: Parquet, or CSV if its name ends in .csv.",
+)
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path),
+    help="File for the values from before components changed, Parquet or CSV. Default: none.",
+)
+def tidy(plan: Path, output: Path, history: Path | None) -> None:
+    """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
+    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    from chaosity import store
+
     folder = plan.parent
-    table = tidy_table(folder / "points", folder)
-    write(table, output, COLUMNS)
-    if former is not None:
-        write(history(folder / "points", folder, folder / "components"), former, HISTORY_COLUMNS)
+    table = store.tidy(folder / "points", folder)
+    _write(table, output, store.COLUMNS)
+    if history is not None:
+        earlier = store.history(folder / "points", folder, folder / "components")
+        _write(earlier, history, store.HISTORY_COLUMNS)
     counts = table.drop_duplicates(["experiment", "point", "replicate"])["status"].value_counts()
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     click.echo(f"{len(table)} rows of {listed} measurements in {output}", err=True)
 
 
-def write(table: pd.DataFrame, path: Path, columns: Mapping[str, str]) -> None:
-    """Write a table in the form that its file's name asks for."""
+def _write(table: pd.DataFrame, path: Path, columns: Mapping[str, str]) -> None:
+    """Write a table as CSV if the file's name ends in .csv, otherwise as Parquet."""
+    from chaosity.store import write_table
+
     if path.suffix == ".csv":
         table.to_csv(path, index=False)
     else:

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -13,18 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.topology import (
-    Distances,
-    Drive,
-    Gpu,
-    Node,
-    OpenclDevice,
-    Topology,
-    configuration_name,
-    discover,
-    topology_to_json,
-)
 from chaosity.units import binary_bytes, count, decimal_bytes, quantity
+
+if TYPE_CHECKING:
+    from chaosity.topology import Distances, Drive, Gpu, Node, OpenclDevice, Topology
 
 # A matrix wider than this does not fit on 100 columns; its classes are counted instead.
 _WIDEST_MATRIX = 16
@@ -41,6 +34,9 @@ def topology(source: str, as_json: bool) -> None:
     SOURCE is "live" (this machine, the default), an hwloc XML file (`lstopo --of xml FILE`), or a
     directory or tarball with a captured /sys (`hwloc-gather-topology NAME`).
     """
+    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    from chaosity.topology import discover, topology_to_json
+
     found = discover(source)
     if as_json:
         click.echo(json.dumps(topology_to_json(found), indent=1))
@@ -76,6 +72,8 @@ def summary(topology: Topology) -> Iterator[Table | Text]:
 
 def _machine(topology: Topology) -> Iterator[Text]:
     """The machine, its processors, and how they are set up: a line each."""
+    from chaosity.topology import configuration_name
+
     host, firmware = topology.host, topology.host.get("firmware") or {}
     l3 = Counter(binary_bytes(domain.size_bytes) for domain in topology.l3_domains)
     line, kinds = topology.cache_line_bytes, len(topology.core_kinds)

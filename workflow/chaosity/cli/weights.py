@@ -1,33 +1,26 @@
-"""``chaosity weights``: how to spread a program's pages, from anybody's matrix of bandwidths."""
+"""``chaosity weights``: interleave weights from measured bandwidths."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaosity.config import PUBLISHED, known_names
+from chaosity.cli.options import DWP_HELP, EXISTING_FILE, FORMS, UNIT_HELP, parse_workers
+from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.export import read_measured_host, select_node_bandwidths
 from chaosity.place.kinds import CANONICAL, CONTENDED
-from chaosity.store import NodeMatrix, read_matrix, read_published
-from chaosity.store.node_matrix import BANDWIDTH
-from chaosity.topology import format_cpu_list, parse_cpu_list
 from chaosity.units import quantity
-from chaosity.weights import (
-    PlacementAdvice,
-    RankCorrelation,
-    WeightsComparison,
-    advise_placement,
-    compare_weights,
-    contended_matrix,
-    rank_placements,
-)
+
+if TYPE_CHECKING:
+    from chaosity.store import NodeMatrix
+    from chaosity.weights import PlacementAdvice, RankCorrelation, WeightsComparison
 
 _PLACEMENTS = {
     "weights": "with these weights",
@@ -35,23 +28,37 @@ _PLACEMENTS = {
     "uniform_workers": "equal shares on the workers",
 }
 _WEIGHTS = {CANONICAL: "each path alone", CONTENDED: "all workers at once"}
-_NOT_CONTENDED = "The paths of just these workers were not measured with all of them at once."
+_NOT_CONTENDED = (
+    "These workers were not measured all at once (experiment contended_paths), so the weights hold "
+    "each path alone."
+)
 
 
 @click.command()
-@click.argument("matrix", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--workers", required=True, metavar="NODES",
-              help="Nodes whose cores run the program, such as 0,1 or 0-3.")  # fmt: skip
-@click.option("--dwp", type=float, default=0.0, show_default=True,
-              help="Data-to-worker proximity: 1 is all pages on the workers.")  # fmt: skip
-@click.option("--unit", help="Of the numbers, such as MB/s; else the file's name or size tells.")
-@click.option("--against", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Placements that were measured: do they rank as expected?")  # fmt: skip
-@click.option("--form", type=click.Choice(known_names(PUBLISHED)), default="stream_placement",
-              show_default=True, help="What the columns of --against mean.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.argument("file", metavar="MATRIX", type=EXISTING_FILE)
+@click.option(
+    "--workers",
+    required=True,
+    metavar="NODES",
+    help="Worker nodes, on which the program's threads run, such as 0,1 or 0-3.",
+)
+@click.option("--dwp", type=float, default=0.0, show_default=True, help=DWP_HELP)
+@click.option("--unit", help=UNIT_HELP)
+@click.option(
+    "--against",
+    type=EXISTING_FILE,
+    help="CSV file with measured placements, to compare their ranks with the expected ranks.",
+)
+@click.option(
+    "--form",
+    type=click.Choice(FORMS),
+    default="stream_placement",
+    show_default=True,
+    help="Meaning of the columns of --against: a file of templates/published.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def weights(
-    matrix: Path,
+    file: Path,
     workers: str,
     dwp: float,
     unit: str | None,
@@ -59,122 +66,120 @@ def weights(
     form: str,
     as_json: bool,
 ) -> None:
-    """Weights for interleaving the pages of a program that needs bandwidth.
+    """Compute interleave weights for the pages of a program that needs bandwidth.
 
-    MATRIX is a CSV file: the initiator's node in the first column, then bandwidth to each target
-    node. Or it is the measurements.parquet of a host; then weights from paths that were measured
-    with all workers at once stand beside them. Weights are canonical as in BWAP (Gureya et al.,
-    IPDPS 2020), by node, as the Linux kernel takes them, and as lines to copy.
+    MATRIX is a CSV file: the initiator node in the first column, then the bandwidth to each target
+    node. Or it is a host's measurements.parquet; then the weights from paths that were measured
+    with all workers at once are printed too. Weights are canonical as in BWAP (Gureya et al.,
+    IPDPS 2020): a share for each node, the whole number that the Linux kernel takes, and commands.
     """
-    on = read_workers(workers)
-    alone, contended = read_matrices(matrix, unit, on)
-    found = advise_placement(alone, on, dwp)
-    both = compare_weights(alone, contended, on) if contended else None
+    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    from chaosity.store import read_published
+    from chaosity.weights import advise_placement, compare_weights, rank_placements
+
+    worker_nodes = parse_workers(workers)
+    alone, contended = read_matrices(file, unit, worker_nodes)
+    advice = advise_placement(alone, worker_nodes, dwp)
+    comparison = compare_weights(alone, contended, worker_nodes) if contended else None
     ranks = rank_placements(alone, read_published(against, form, "published")) if against else {}
     if as_json:
-        document = found.to_json()
-        document |= {"contended": both.to_json() if both else None} if from_table(matrix) else {}
-        said = {name: one.to_json() for name, one in ranks.items()}
-        document |= {"rank_correlation": said} if ranks else {}
+        document: dict[str, Any] = advice.to_json()
+        if is_table(file):
+            document["contended"] = comparison.to_json() if comparison else None
+        if ranks:
+            document["rank_correlation"] = {name: rank.to_json() for name, rank in ranks.items()}
         click.echo(json.dumps(document, indent=1))
         return
     console = Console(highlight=False, soft_wrap=True)
-    for part in summary(found):
+    for part in advice_text(advice):
         console.print(part)
-    if both:
-        for part in side_by_side(both):
+    if comparison:
+        for part in comparison_text(comparison):
             console.print(part)
-    elif from_table(matrix):
+    elif is_table(file):
         console.print(_NOT_CONTENDED)
-    for sentence in ranking(ranks):
+    for sentence in rank_sentences(ranks):
         console.print(sentence)
 
 
-def from_table(path: Path) -> bool:
-    """Whether a file is a tidy table of a host, and no matrix."""
+def is_table(path: Path) -> bool:
+    """Whether a file is a tidy table and not a CSV matrix."""
     return path.suffix == ".parquet"
 
 
 def read_matrices(
     path: Path, unit: str | None, workers: list[int]
 ) -> tuple[NodeMatrix, NodeMatrix | None]:
-    """Bandwidths of each path alone, and of all workers at once where that was measured.
+    """Bandwidths of each path alone; and of all workers at once, or None if not measured.
 
     Raises:
-        UserError: the file holds no such thing.
+        UserError: the file holds no bandwidths, or a unit is given for a tidy table.
     """
-    if not from_table(path):
+    from chaosity.export import read_measured_host, select_node_bandwidths
+    from chaosity.store import read_matrix
+    from chaosity.weights import contended_matrix
+
+    if not is_table(path):
         return read_matrix(path, "bandwidth", unit), None
     if unit:
-        raise UserError("a tidy table knows its units", "--unit", "leave it out")
+        raise UserError("a tidy table has units of its own", "--unit", "remove the option")
     host = read_measured_host(path.parent)
     return select_node_bandwidths(host).matrix, contended_matrix(host.tidy, workers)
 
 
-def side_by_side(both: WeightsComparison) -> Iterator[Table | Text]:
-    """Weights of each path alone and of all workers at once."""
+def advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
+    """The parts that the terminal shows: weights, expected bandwidth, commands, notes."""
+    dwp = f", data-to-worker proximity {advice.dwp:g}" if advice.dwp else ""
+    nodes = f"node{'s' * (len(advice.workers) > 1)} {format_cpu_list(advice.workers)}"
+    yield Text(f"Weights for a program on {nodes}{dwp}", style="bold")
+    shares = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("node", "share", "kernel weight"):
+        shares.add_column(column, justify="right")
+    for node, share in advice.weights.items():
+        weight = advice.kernel.weights.get(node)
+        shares.add_row(str(node), f"{100.0 * share:.1f} %", "-" if weight is None else str(weight))
+    shares.caption = f"kernel weights differ by {advice.kernel.error_percent:.1f} % at most"
+    shares.caption_justify = "left"
+    yield shares
+    yield Text("\nExpected bandwidth, equal shares on all nodes = 1", style="bold")
+    expected = Table(box=None, pad_edge=False, show_header=False)
+    for name, ratio in advice.relative.items():
+        expected.add_row(_PLACEMENTS[name], f"{ratio:.2f}")
+    yield expected
+    yield Text("\nCommands", style="bold")
+    yield Text("\n".join(advice.commands))
+    yield Text("\nNotes", style="bold")
+    yield Text("\n".join([*advice.notes, f"Bandwidths: {advice.source}."]))
+
+
+def comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
+    """Weights from each path alone and from all workers at once, and their largest difference."""
+    from chaosity.store.node_matrix import BANDWIDTH
+
     yield Text("\nMeasured in two ways", style="bold")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("node", justify="right")
-    for name in both.weights:
+    for name in comparison.weights:
         table.add_column(_WEIGHTS[name], justify="right")
-    for node in sorted({node for shares in both.weights.values() for node in shares}):
-        shares = (shares.get(node, 0.0) for shares in both.weights.values())
-        table.add_row(str(node), *(f"{100.0 * share:.1f} %" for share in shares))
+    for node in sorted({node for shares in comparison.weights.values() for node in shares}):
+        percents = (f"{100.0 * s.get(node, 0.0):.1f} %" for s in comparison.weights.values())
+        table.add_row(str(node), *percents)
     table.add_section()
-    table.add_row("expected", *(quantity(BANDWIDTH, value) for value in both.expected.values()))
+    expected = (quantity(BANDWIDTH, value) for value in comparison.expected.values())
+    table.add_row("expected", *expected)
     yield table
-    node, difference = both.largest_difference
-    yield Text(f"They differ most for node {node}, by {100.0 * difference:.1f} % of all pages.")
+    node, difference = comparison.largest_difference
+    yield Text(f"Largest difference: node {node}, {100.0 * difference:.1f} % of all pages.")
 
 
-def ranking(ranks: dict[str, RankCorrelation]) -> Iterator[str]:
-    """How well what is expected ranks what was measured, a sentence each."""
-    for name, one in ranks.items():
-        what = f"{one.n} {'interleaved ' if name == 'interleaved' else ''}placements"
-        if one.correlation is None:
-            yield f"Nothing can be said of the order of {what}."
+def rank_sentences(ranks: dict[str, RankCorrelation]) -> Iterator[str]:
+    """How well the expected bandwidth ranks the measured placements, a sentence each."""
+    for name, rank in ranks.items():
+        placements = f"{rank.n} {'interleaved ' if name == 'interleaved' else ''}placements"
+        if rank.correlation is None:
+            yield f"No rank correlation can be computed for {placements}."
             continue
-        ends = f"95 % interval {one.low:.2f} to {one.high:.2f}"
-        yield f"Rank correlation of expected and measured, {what}: {one.correlation:.2f} ({ends})."
-
-
-def read_workers(text: str) -> list[int]:
-    """Nodes of a list such as 0,2-3, as they are named: one named twice stands there twice.
-
-    Raises:
-        UserError: it is no such list.
-    """
-    try:
-        return [node for part in text.split(",") for node in parse_cpu_list(part)]
-    except ValueError as error:
-        raise UserError(str(error), "--workers", "it is a list such as 0,1 or 0-3") from None
-
-
-def summary(found: PlacementAdvice) -> Iterator[Table | Text]:
-    """What a person reads: weights, what to expect, lines to copy, and what to know of them."""
-    near = f", data-to-worker proximity {found.dwp:g}" if found.dwp else ""
-    where = f"node{'s' * (len(found.workers) > 1)} {format_cpu_list(found.workers)}"
-    yield Text(f"Weights for a program on {where}{near}", style="bold")
-    yield _shares(found)
-    yield Text("\nExpected bandwidth, equal shares on all nodes = 1", style="bold")
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in found.relative.items():
-        table.add_row(_PLACEMENTS[name], f"{value:.2f}")
-    yield table
-    yield Text("\nTo use them", style="bold")
-    yield Text("\n".join(found.commands))
-    yield Text("\nTo know", style="bold")
-    yield Text("\n".join([*found.notes, f"Bandwidths: {found.source}."]))
-
-
-def _shares(found: PlacementAdvice) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("node", "share", "kernel weight"):
-        table.add_column(column, justify="right")
-    for node, share in found.weights.items():
-        number = found.kernel.weights.get(node)
-        table.add_row(str(node), f"{100.0 * share:.1f} %", "-" if number is None else str(number))
-    error = f"kernel weights are off by {found.kernel.error_percent:.1f} % at most"
-    table.caption, table.caption_justify = error, "left"
-    return table
+        yield (
+            f"Rank correlation of expected and measured bandwidth, {placements}: "
+            f"{rank.correlation:.2f} (95 % interval {rank.low:.2f} to {rank.high:.2f})."
+        )

@@ -1,0 +1,86 @@
+"""Help, version, plan and topology start without the heavy libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaosity.cli import COMMANDS
+
+HEAVY = ("duckdb", "lxml", "matplotlib", "numpy", "pandas", "scipy", "statsmodels")
+# Reading a topology parses hwloc's XML.
+HEAVY_BUT_XML = tuple(name for name in HEAVY if name != "lxml")
+PROGRAM = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name in {forbidden!r}:
+            raise SystemExit(f"imports {{name}}")
+
+sys.meta_path.insert(0, Refuse())
+sys.argv = {arguments!r}
+from {module} import main
+sys.exit(main())
+"""
+SUBCOMMANDS = {
+    "export": ("all", "hwloc", "json", "weights"),
+    "profile": ("collect", "import", "publish", "query"),
+}
+MACHINE = Path(__file__).parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
+
+
+def run(
+    *arguments: str, module: str = "chaosity.cli", forbidden: tuple[str, ...] = HEAVY
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process that ends if it imports a forbidden library."""
+    given = ["chaosity", *arguments]
+    program = PROGRAM.format(forbidden=forbidden, module=module, arguments=given)
+    return subprocess.run(
+        [sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        *([name, "--help"] for name in COMMANDS),
+        *([group, name, "--help"] for group, names in SUBCOMMANDS.items() for name in names),
+    ],
+    ids=" ".join,
+)
+def test_help_and_version_import_no_heavy_library(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "chaosity" in done.stdout
+
+
+def test_running_by_hand_needs_no_heavy_library() -> None:
+    done = run("place", "--policy", "no_such_policy")
+    assert done.returncode == 2
+    assert "invalid choice: 'no_such_policy'" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["topology"], ["plan", "--topology"]], ids=" ".join)
+def test_topology_and_plan_import_no_heavy_library_but_the_xml_parser(arguments: list[str]) -> None:
+    done = run(*arguments, str(MACHINE), forbidden=HEAVY_BUT_XML)
+    assert done.returncode == 0, done.stderr
+    assert "nps4" in done.stdout
+
+
+@pytest.mark.parametrize("module", ["runner.__main__", "place.__main__", "transport.measure"])
+def test_programs_on_hosts_import_no_heavy_library(module: str) -> None:
+    done = run("--help", module=f"chaosity.{module}")
+    assert "imports" not in done.stderr
+
+
+def test_commands_and_their_help_are_listed() -> None:
+    done = run("--help")
+    for name, (_, _, text) in COMMANDS.items():
+        assert f"  {name} " in done.stdout
+        assert text in done.stdout

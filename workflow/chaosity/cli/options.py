@@ -1,0 +1,39 @@
+"""Types and values that options of several commands share.
+
+The paths repeat two of `chaosity.config`, whose import (jsonschema, yaml) would double the time of
+``--help``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from chaosity.cpusets import parse_cpu_list
+from chaosity.errors import UserError
+
+_ROOT = Path(__file__).resolve().parents[3]
+CONFIG_FILE = _ROOT / "workflow" / "config" / "config.yaml"
+FORMS = sorted(path.stem for path in (_ROOT / "templates" / "published").glob("*.yaml"))
+
+EXISTING_PATH = click.Path(exists=True, path_type=Path)
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+UNIT_HELP = "Unit of the values, such as MB/s or ns. Default: from the file name or the magnitude."
+DWP_HELP = "Data-to-worker proximity: 0 is canonical weights, 1 is all pages on the workers."
+
+
+def parse_workers(text: str) -> list[int]:
+    """Nodes in the order of a list such as 0,2-3; a node that is listed twice occurs twice.
+
+    Raises:
+        UserError: the text has another form.
+    """
+    try:
+        return [node for part in text.split(",") for node in parse_cpu_list(part)]
+    except ValueError as error:
+        raise UserError(str(error), "--workers", "write a list such as 0,1 or 0-3") from None

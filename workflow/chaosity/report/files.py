@@ -1,0 +1,158 @@
+"""Writes the files of a report: figures, ``report.html``, ``summary.json``, ``summary.txt``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from chaosity.anomalies import Findings
+from chaosity.components import read_components, read_history
+from chaosity.config import CONFIG, load_experiment, read_yaml
+from chaosity.errors import UserError
+from chaosity.figures import draw
+from chaosity.records import write_atomically
+from chaosity.report.render import render_report
+from chaosity.report.runs import summarise_records
+from chaosity.report.summary import summary_of, terminal_line
+from chaosity.store import (
+    HISTORY_COLUMNS,
+    history,
+    other_configuration_tables,
+    read_skipped_host,
+    read_table,
+    tidy,
+)
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """The plan in ``plan.json``.
+
+    Raises:
+        UserError: the file is not a plan.
+    """
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        return {"experiments": dict(plan["experiments"]), **plan}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError("is not a plan", str(path)) from error
+
+
+def planned_records(folder: Path) -> list[Path]:
+    """Records of the points in the plan; the folder can hold records of earlier plans too."""
+    points = (path.relative_to(folder / "points") for path in folder.glob("points/*/*.json"))
+    return [path for point in points for path in folder.glob(f"{point.with_suffix('')}/rep*.json")]
+
+
+def read_findings(path: Path) -> Findings:
+    """The findings in a file that ``chaosity anomalies --json`` wrote.
+
+    Raises:
+        UserError: the file is not a findings file.
+    """
+    try:
+        return Findings.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError("is not a findings file", str(path)) from error
+
+
+def write_report(
+    plan: Path,
+    output: Path,
+    *,
+    table: Path | None = None,
+    former: Path | None = None,
+    findings: Path | None = None,
+    drawing: Path | None = None,
+    config_file: Path = CONFIG,
+    others: Sequence[Path] = (),
+) -> list[str]:
+    """Draw the figures of a plan; write its report and, in the same folder, ``summary.json``.
+
+    Args:
+        plan: ``plan.json`` in the folder of a host and configuration.
+        output: the HTML file.
+        table: the tidy table; None to make it from the records.
+        former: the table of earlier values; None to make it from the records.
+        findings: the findings file; None to analyse the table.
+        drawing: the topology as SVG, drawn by lstopo.
+        config_file: the workflow's config.
+        others: tidy tables of the host's other configurations.
+
+    Returns:
+        The worst problems, a line each.
+    """
+    folder = plan.parent
+    planned = read_plan(plan)
+    experiments = [load_experiment(name) for name in planned["experiments"]]
+    measured = read_table(table) if table else tidy(folder / "points", folder)
+    components = read_components(folder / "components")
+    topology = json.loads((folder / "topology.json").read_text(encoding="utf-8"))
+    figures = output.parent / "figures"
+    draw(experiments, measured, topology, figures)
+    earlier = (
+        read_table(former, HISTORY_COLUMNS)
+        if former
+        else history(folder / "points", folder, folder / "components")
+    )
+    context = render_report(
+        measured,
+        output,
+        experiments=experiments,
+        figures=figures,
+        topology=topology,
+        system=components.get("system", {}),
+        runs=summarise_records(planned_records(folder)),
+        config={
+            **read_yaml(config_file),
+            **planned.get("config", {}),
+            "notes": planned.get("notes", []),
+        },
+        drawing=drawing,
+        found=read_findings(findings) if findings else None,
+        components=components,
+        beside={path: read_table(path) for path in others},
+        history=earlier,
+        states=read_history(folder / "components"),
+        left_out=read_skipped_host(folder.parent),
+    )
+    summary = summary_of(context, measured)
+    text = json.dumps(summary.to_json(), indent=1, ensure_ascii=False) + "\n"
+    write_atomically(output.with_name("summary.json"), text)
+    return [terminal_line(line) for line in summary.worst]
+
+
+def is_stale(folder: Path) -> bool:
+    """Whether a report disagrees with its host's ``left_out.json`` on the host being skipped.
+
+    Args:
+        folder: ``results/<host>/<configuration>``.
+    """
+    try:
+        reported = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["left_out"]
+    except (OSError, ValueError, KeyError, TypeError):
+        reported = None
+    skipped = read_skipped_host(folder.parent)
+    return bool(reported != (skipped.notice if skipped else None))
+
+
+def rewrite_reports(host: Path, *, stale_only: bool) -> None:
+    """Write the reports of all configurations of a host (``results/<host>``) again."""
+    for html in sorted(host.glob("*/report.html")):
+        folder = html.parent
+        if not (folder / "plan.json").exists() or (stale_only and not is_stale(folder)):
+            continue
+        inputs = {
+            "table": folder / "measurements.parquet",
+            "former": folder / "history.parquet",
+            "findings": folder / "findings.json",
+            "drawing": folder / "topology.svg",
+        }
+        lines = write_report(
+            folder / "plan.json",
+            html,
+            others=other_configuration_tables(host.parent, host.name, folder.name),
+            **{name: path for name, path in inputs.items() if path.exists()},
+        )
+        write_atomically(folder / "summary.txt", "\n".join(lines) + "\n")
