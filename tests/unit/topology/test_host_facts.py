@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.topology import discover
-from chaosity.topology.host_facts import chosen, relevant_parameters
-from chaosity.topology.memory_modules import parse_dmidecode
+from chaosity.topology.host_facts import chosen_word, parse_dmidecode, relevant_parameters
 from chaosity.topology.sysfs import SysTree, link_bytes_per_second
 
 DMIDECODE = """\
@@ -78,9 +77,9 @@ def test_kernel_parameters_that_move_numbers(line, kept):
 
 
 def test_the_chosen_word():
-    assert chosen("always [madvise] never") == "madvise"
-    assert chosen("none") == "none"
-    assert chosen(None) is None
+    assert chosen_word("always [madvise] never") == "madvise"
+    assert chosen_word("none") == "none"
+    assert chosen_word(None) is None
 
 
 @pytest.mark.parametrize(
@@ -105,5 +104,4 @@ def test_a_file_that_cannot_be_read_is_unknown(tmp_path):
     assert tree.text("nothing") is tree.number("nothing") is tree.cpu_list("nothing") is None
     assert tree.number("words") is tree.cpu_list("words") is tree.text("folder") is None
     assert tree.entries("nothing") == []
-    assert tree.resolve("nothing") is None
     assert tree.nodes() == ()

@@ -12,7 +12,7 @@ from chaosity.components import component_documents
 from chaosity.runner import opencl
 from chaosity.runner.opencl import OpenclError, devices, find
 from chaosity.topology import discover, topology_from_json, topology_to_json
-from chaosity.topology.opencl import opencl_devices
+from chaosity.topology.devices import opencl_devices
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies" / "xml"

@@ -16,7 +16,7 @@ from lxml import etree
 from chaosity.export.measured_host import MeasuredHost, NodeMeasurements, select_node_measurements
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY
 from chaosity.topology import CpuSet, format_mask, parse_mask
-from chaosity.topology.lstopo import described_xml
+from chaosity.topology.lstopo import read_described_xml
 from chaosity.units import count
 
 _MIB = 2**20
@@ -77,7 +77,7 @@ def export_hwloc(host: MeasuredHost) -> HwlocExport:
     Raises:
         UserError: the folder has no readable ``topology.xml``.
     """
-    root = described_xml(host.folder / "topology.xml")
+    root = read_described_xml(host.folder / "topology.xml")
     notes: list[str] = []
     written = 0
     for metric, attribute in _ATTRIBUTES.items():

@@ -1,4 +1,4 @@
-"""What a host is: one frozen model, from the live machine, an hwloc XML file or a captured /sys."""
+"""Discovers the topology of a host, from a live machine, an hwloc XML file or a captured /sys."""
 
 from chaosity.cpusets import (
     CpuSet,

@@ -1,14 +1,14 @@
-"""The readable name of a host's memory layout: modes of one machine stand side by side.
+"""Names the configuration of a host by its memory layout, such as `nps4` or `snc2-flat`.
 
 | processor | name |
 |---|---|
-| AMD EPYC | `nps1`, `nps2`, `nps4`: nodes per socket; `nps0`: one node over both; `l3-as-numa` |
+| AMD EPYC | `nps1`, `nps2`, `nps4`: nodes per socket; `nps0`: a node over both; `l3-as-numa` |
 | Intel Xeon | `snc1`, `snc2`, `snc4`: sub-NUMA clusters per socket, `snc1` is clustering off |
 | others, or unknown | `1node-per-package`, `2nodes-per-package`, `1-2nodes-per-package` |
 
-Only nodes that have processors count. High-bandwidth memory adds `-flat` when it is nodes of its
-own, `-cache` when it or DRAM serves as a memory-side cache, and `-hybrid` when both are there
-(`snc4-flat`). Slow memory adds nothing: it is there or not, it is no mode.
+Only nodes with processors count. High-bandwidth memory adds `-flat` when it has nodes of its own,
+`-cache` when a memory-side cache is present, and `-hybrid` when both are present (`snc4-flat`).
+Slow memory adds nothing, because it is not a firmware mode.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from collections import Counter
 
 from chaosity.topology.host_model import Node, Topology
 
-# NPS4 is the finest that AMD's firmware offers; more nodes than that are its L3 caches.
+# NPS4 is AMD's finest mode; a socket with more nodes has a node for each L3 cache.
 _MOST_NODES_PER_SOCKET = 4
 _ON_PACKAGE_MEMORY = frozenset({"HBM", "MCDRAM"})
 
 
 def configuration_name(topology: Topology) -> str:
-    """The name of the host's configuration, from what was discovered."""
+    """Returns the name of the host's configuration."""
     with_cpus = [node for node in topology.nodes if node.has_cpus]
     return _layout(topology, with_cpus) + _memory_mode(topology)
 
 
 def _layout(topology: Topology, with_cpus: list[Node]) -> str:
-    model = topology.host.get("cpu_model") or ""
+    model = topology.cpu_model or ""
     per_package = Counter(node.package for node in with_cpus)
     if None in per_package:  # a node that spans packages, or no packages at all
         return "nps0" if "EPYC" in model else f"{_nodes(len(with_cpus))}-over-packages"

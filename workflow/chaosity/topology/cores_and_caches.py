@@ -1,8 +1,8 @@
-"""Packages, dies, L3 domains, cores and caches, from hwloc's tree."""
+"""Makes packages, dies, L3 domains, cores and caches of the model from hwloc's tree."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from chaosity.cpusets import CpuSet, cpu_set
 from chaosity.topology.host_model import Cache, Core, CoreKind, Counts, Die, L3Domain, Package
@@ -12,15 +12,18 @@ NodesOf = Callable[[CpuSet], tuple[int, ...]]
 _CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 
 
-class Structure:
-    """Builds the model's objects of one tree, each cut down to its usable processing units.
+class CoresAndCaches:
+    """Makes the model's objects of a tree, each with only its usable processing units.
 
-    `nodes_of` maps processing units to the nodes that own them.
+    Args:
+        tree: hwloc's objects.
+        usable: the processing units that can be used.
+        nodes_of: returns the nodes that own some processing units.
     """
 
     def __init__(self, tree: HwlocTree, usable: CpuSet, nodes_of: NodesOf) -> None:
         self._machine = tree.machine
-        self._kinds = tree.cpu_kinds()
+        self._kinds = tree.core_kinds()
         self._usable = set(usable)
         self._nodes_of = nodes_of
 
@@ -28,44 +31,44 @@ class Structure:
         return cpu_set(self._usable & set(item.cpus))
 
     def _usable_objects(self, type_name: str) -> list[tuple[int, HwlocObject, CpuSet]]:
-        """Position, object and processing units of a type's objects, without unusable ones."""
+        """Position, object and processing units of a type's objects that are usable."""
         pairs = [(item, self._cpus(item)) for item in self._machine.all(type_name)]
         usable = [(item, cpus) for item, cpus in pairs if cpus]
         return [(index, item, cpus) for index, (item, cpus) in enumerate(usable)]
 
-    def packages(self, packages_of_nodes: dict[int, int | None]) -> tuple[Package, ...]:
+    def packages(self, package_of_node: Mapping[int, int | None]) -> tuple[Package, ...]:
         """Packages with at least one usable processing unit."""
         found = []
         for index, item, cpus in self._usable_objects("Package"):
             os_index = item.os_index if item.os_index is not None else index
             nodes = tuple(
-                n for n, package in sorted(packages_of_nodes.items()) if package == os_index
+                n for n, package in sorted(package_of_node.items()) if package == os_index
             )
             found.append(Package(os_index, cpus, nodes, _model(item, self._machine)))
         return tuple(found)
 
     def dies(self) -> tuple[Die, ...]:
-        """Dies, where the source tells of them."""
+        """Dies, where the source shows dies."""
         objects = self._usable_objects("Die")
         return tuple(Die(index, cpus, _package(item)) for index, item, cpus in objects)
 
     def l3_domains(self) -> tuple[L3Domain, ...]:
-        """One domain per L3 cache."""
+        """An L3 domain for each L3 cache."""
         return tuple(
             L3Domain(index, cpus, self._nodes_of(cpus), _package(item), item.number("cache_size"))
             for index, item, cpus in self._usable_objects("L3Cache")
         )
 
     def core_kinds(self) -> tuple[CoreKind, ...]:
-        """The kinds of cores; a single unnamed one where the source tells of none."""
+        """The kinds of cores; a single unnamed kind where the source shows none."""
         kinds = [(kind, cpu_set(self._usable & set(kind.cpus))) for kind in self._kinds]
         found = tuple(
             CoreKind(
                 index,
                 cpus,
                 kind.efficiency,
-                kind.megahertz("FrequencyBaseMHz"),
-                kind.megahertz("FrequencyMaxMHz"),
+                kind.hertz("FrequencyBaseMHz"),
+                kind.hertz("FrequencyMaxMHz"),
                 kind.infos.get("CoreType"),
             )
             for index, (kind, cpus) in enumerate((k, c) for k, c in kinds if c)
@@ -75,7 +78,7 @@ class Structure:
     def cores(
         self, kinds: tuple[CoreKind, ...], l3_domains: tuple[L3Domain, ...]
     ) -> tuple[Core, ...]:
-        """Cores in hwloc's order; where there are none, every processing unit is one."""
+        """Cores in hwloc's order; without cores in the source, each processing unit is a core."""
         kind_of = {cpu: kind.index for kind in kinds for cpu in kind.cpus}
         l3_of = {cpu: domain.index for domain in l3_domains for cpu in domain.cpus}
         objects = self._usable_objects("Core") or self._usable_objects("PU")
@@ -93,11 +96,11 @@ class Structure:
         )
 
     def caches(self) -> tuple[Cache, ...]:
-        """The caches of cores, alike ones as one, from the inside out.
+        """The caches of cores, equal caches in one entry, from the inside out.
 
-        Memory-side caches are no part of it, they belong to nodes.
+        Memory-side caches are left out, because they belong to nodes.
         """
-        alike: dict[tuple, list[CpuSet]] = {}
+        equal: dict[tuple[int, str, int | None, int | None, int], list[CpuSet]] = {}
         for item in self._machine.walk():
             cpus = self._cpus(item)
             if "cache_type" in item.attributes and item.type != "MemCache" and cpus:
@@ -108,15 +111,15 @@ class Structure:
                     item.number("cache_linesize") or None,
                     len(cpus),
                 )
-                alike.setdefault(key, []).append(cpus)
+                equal.setdefault(key, []).append(cpus)
         found = [
-            Cache(*key, len(sets), cpu_set(cpu for cpus in sets for cpu in cpus))
-            for key, sets in alike.items()
+            Cache(level, kind, size, line, pus, len(sets), cpu_set(sum(sets, ())))
+            for (level, kind, size, line, pus), sets in equal.items()
         ]
         return tuple(sorted(found, key=lambda cache: (cache.level, cache.kind, cache.cpus)))
 
     def counts(self) -> Counts:
-        """What the source shows, usable or not."""
+        """Numbers of what the source shows, usable or not."""
         pus = len(self._machine.all("PU"))
         return Counts(len(self._machine.all("Package")), len(self._machine.all("Core")) or pus, pus)
 

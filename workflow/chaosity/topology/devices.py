@@ -1,43 +1,52 @@
-"""NVMe drives, GPUs and accelerators with the node they are close to.
+"""Makes drives, GPUs, OpenCL devices and accelerators of the model, each with its nearest node.
 
-A device that hangs off the whole machine has no known locality: its node is None, unless the
-machine has only one node with processors.
+A device that hwloc attaches to the whole machine has no known locality: its node is None, unless
+the machine has only one node with processors.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from chaosity.topology.device_model import Accelerator, Drive, Gpu
+from chaosity.place_names import PlaceName
+from chaosity.runner.opencl import devices as read_clinfo
+from chaosity.runner.opencl import whole as whole_number
+from chaosity.topology.device_model import Accelerator, Drive, Gpu, OpenclDevice
 from chaosity.topology.host_model import Node
 from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.sysfs import SysTree
 
 _NVME_CLASS = "0108"
-# With native multipath the paths are hidden block devices `nvme<subsystem>c<controller>n<ns>`; the
-# disk that can be opened is `nvme<subsystem>n<ns>` (drivers/nvme/host/multipath.c).
+# With native multipath, paths are hidden block devices `nvme<subsystem>c<controller>n<ns>`. The
+# disk that programs can open is `nvme<subsystem>n<ns>` (drivers/nvme/host/multipath.c).
 _NVME_NAME = re.compile(r"nvme(?P<subsystem>\d+)(c\d+)?n(?P<namespace>\d+)")
 _COMPUTE_BACKENDS = frozenset({"CUDA", "NVML", "RSMI", "LevelZero", "OpenCL"})
-# Best known name first: the one that programs of that vendor take.
+# The name that the vendor's own programs use comes first.
 _BACKEND_ORDER = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "DRM", "Display")
-# NVIDIA, AMD and Intel make GPUs; other display functions (ASPEED, Matrox) serve a remote console.
+# NVIDIA, AMD and Intel make GPUs. Other display functions (ASPEED, Matrox) serve a remote console.
 _GPU_VENDORS = frozenset({"10de", "1002", "8086"})
-# Without a display the newer Instinct GPUs call themselves accelerators, which Intel's NPUs do too.
+# Newer Instinct GPUs have the PCI class of accelerators, as Intel's NPUs do.
 _AMD_INSTINCT = ("1002", "1200")
 _OSDEV_GPU, _OSDEV_DMA, _OSDEV_COPROCESSOR = "1", "4", "5"
-# On-chip engines by PCI identity (Linux: drivers/dma/idxd, drivers/crypto/intel/qat, and DPDK for
-# DLB), then by class (PCI code and ID assignment specification).
-_ENGINES = {
-    "8086:0b25": "DSA", "8086:11fb": "DSA", "8086:0cfe": "IAA", "8086:2710": "DLB",
-    "8086:2714": "DLB", "8086:37c8": "QAT", "8086:4940": "QAT", "8086:4942": "QAT",
-    "8086:4944": "QAT", "8086:4946": "QAT", "8086:4948": "QAT", "8086:578a": "QAT",
-}  # fmt: skip
+# Device numbers of Intel's on-chip engines (Linux: drivers/dma/idxd, drivers/crypto/intel/qat, and
+# DPDK for DLB), then PCI classes (PCI code and ID assignment specification).
+_INTEL_ENGINES = {
+    "DSA": ("0b25", "11fb"),
+    "IAA": ("0cfe",),
+    "DLB": ("2710", "2714"),
+    "QAT": ("37c8", "4940", "4942", "4944", "4946", "4948", "578a"),
+}
+_ENGINES = {f"8086:{device}": kind for kind, ids in _INTEL_ENGINES.items() for device in ids}
+# Devices with memory of their own come first, the processor last.
+_OPENCL_ORDER = ("gpu", "accelerator", "other", "cpu")
+_OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
 _ENGINE_CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
 
 
 class Devices:
-    """Reads the devices of one tree; `sysfs` is None for an XML alone."""
+    """Makes the model's devices of a tree; `sysfs` is None for an XML alone."""
 
     def __init__(self, tree: HwlocTree, nodes: tuple[Node, ...], sysfs: SysTree | None) -> None:
         self._machine = tree.machine
@@ -49,7 +58,7 @@ class Devices:
         return self._machine.all("PCIDev")
 
     def _node(self, device: HwlocObject) -> int | None:
-        """The node that a device is close to: the one with processors, if several share a place."""
+        """The nearest node of a device: the node with processors, if several are equally near."""
         place = next(item for item in device.ancestors() if item.type not in IO_TYPES)
         near = {*place.nodes, *place.complete_nodes} or self._known
         candidates = near & self._with_cpus or near
@@ -62,7 +71,7 @@ class Devices:
     def drives(self) -> tuple[Drive, ...]:
         """NVMe namespaces by PCI address, and NVMe functions without a block device.
 
-        Two paths to one multipath disk are one drive.
+        Two paths to the same multipath disk count as a single drive.
         """
         found: dict[str, Drive] = {}
         served: set[str | None] = set()
@@ -111,7 +120,7 @@ class Devices:
         )
 
     def _links(self, device: HwlocObject, pci: str | None) -> tuple[int | None, int | None]:
-        """The negotiated and the greatest link, in bytes per second."""
+        """The negotiated link and the fastest supported link, in bytes per second."""
         function = _pci_function(device)
         gigabytes = float(function.attributes.get("pci_link_speed", 0)) if function else 0.0
         negotiated = round(gigabytes * 1e9) or None
@@ -121,7 +130,7 @@ class Devices:
         return current or negotiated, self._sysfs.pci_link(pci, "max")
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """One GPU per PCI function, whatever number of libraries show it."""
+        """A GPU for each PCI function, also when several libraries show it."""
         found = (self._gpu(item) for item in self._pci_functions())
         return tuple(sorted((gpu for gpu in found if gpu), key=lambda gpu: gpu.pci or ""))
 
@@ -147,7 +156,7 @@ class Devices:
         )
 
     def accelerators(self) -> tuple[Accelerator, ...]:
-        """DMA, compression and cryptography engines, and coprocessors that are no GPU."""
+        """DMA, compression and cryptography engines, and coprocessors other than GPUs."""
         found = [item for function in self._pci_functions() for item in self._engines(function)]
         return tuple(sorted(found, key=lambda item: (item.pci or "", item.name)))
 
@@ -190,11 +199,11 @@ def _pci_id(function: HwlocObject) -> str:
 
 
 def _backend(device: HwlocObject) -> str:
-    """The library that shows a GPU, or the empty string for another device.
+    """The library that shows a GPU; empty for any other device.
 
     Devices of the kernel's DRM (card0, renderD128) have no subtype.
     """
-    if device.subtype in _BACKEND_ORDER:
+    if device.subtype and device.subtype in _BACKEND_ORDER:
         return device.subtype
     return "DRM" if device.attributes.get("osdev_type") == _OSDEV_GPU else ""
 
@@ -215,6 +224,61 @@ def _clean(text: str | None) -> str | None:
     return " ".join(text.split()) or None if text else None
 
 
-def usable_drives(drives: Iterable[Drive]) -> tuple[Drive, ...]:
-    """Drives that have a block device, the only ones a benchmark can open."""
-    return tuple(drive for drive in drives if drive.name)
+def opencl_devices(
+    printed: str | None, tree: HwlocTree, gpus: Iterable[Gpu], nodes: Iterable[Node]
+) -> tuple[OpenclDevice, ...]:
+    """Returns all OpenCL devices, named `opencl0`, `opencl1`, ... in an order that stays the same.
+
+    A device without a PCI address has no known node, unless the machine has only one node with
+    processors.
+
+    Args:
+        printed: output of `clinfo --raw` on the host; None for an XML alone.
+        tree: hwloc's objects; their OpenCL devices count when `printed` is empty.
+        gpus: the GPUs of the host; an OpenCL device at the same PCI address has the GPU's node.
+        nodes: all nodes.
+    """
+    found = _opencl_of_clinfo(printed) if printed else _opencl_of_tree(tree)
+    node_of = {gpu.pci: gpu.node for gpu in gpus if gpu.pci}
+    with_cpus = [node.os_index for node in nodes if node.shown_cpus]
+    only = with_cpus[0] if len(with_cpus) == 1 else None
+
+    def order(device: OpenclDevice) -> tuple[int, str, str, str, int]:
+        rank = _OPENCL_ORDER.index(device.type)
+        return rank, device.pci or "~", device.platform, device.device, device.twin
+
+    return tuple(
+        replace(
+            device,
+            name=str(PlaceName("opencl", (number,))),
+            node=node_of.get(device.pci, only) if device.pci else only,
+        )
+        for number, device in enumerate(sorted(found, key=order))
+    )
+
+
+def _opencl_of_clinfo(printed: str) -> Iterator[OpenclDevice]:
+    numbers = ("platform_number", "device_number")
+    for device in read_clinfo(printed):
+        facts = {name: value for name, value in device.items() if name not in numbers}
+        yield OpenclDevice(name="", **facts)
+
+
+def _opencl_of_tree(tree: HwlocTree) -> Iterator[OpenclDevice]:
+    """The OpenCL devices that hwloc shows; it leaves processors out."""
+    for item in tree.machine.all("OSDev"):
+        if item.subtype != "OpenCL":
+            continue
+        infos = item.infos
+        size = whole_number(infos.get("OpenCLGlobalMemorySize"))  # in KiB
+        yield OpenclDevice(
+            name="",
+            platform=infos.get("OpenCLPlatformName", "unknown"),
+            device=infos.get("GPUModel", item.name or "unknown"),
+            type=_OPENCL_TYPES.get(infos.get("OpenCLDeviceType", ""), "other"),
+            twin=whole_number(infos.get("OpenCLPlatformDeviceIndex")) or 0,
+            vendor=infos.get("GPUVendor"),
+            compute_units=whole_number(infos.get("OpenCLComputeUnits")),
+            memory_bytes=None if size is None else size * 1024,
+            pci=_pci_address(item),
+        )

@@ -1,12 +1,13 @@
-"""What of a host changes every number and stays from boot to boot: firmware, processor, settings.
+"""Reads the facts on a host that affect all numbers: firmware, processor, memory modules, settings.
 
-Nothing that varies by itself is read here: no load, temperature, free memory or current frequency.
-Values are plain JSON; None means that the source does not tell.
+These facts stay the same from boot to boot. Load, temperature, free memory and current frequency
+are not read. Values are plain JSON; None means that the source does not give the value.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from chaosity.topology.fact_types import (
     FrequencySettings,
@@ -14,14 +15,13 @@ from chaosity.topology.fact_types import (
     IdleSettings,
     MemoryModule,
 )
-from chaosity.topology.hwloc_xml import HwlocTree
-from chaosity.topology.memory_modules import modules_of_tree, parse_dmidecode
+from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
 from chaosity.topology.sources import LIVE, Source
 from chaosity.topology.sysfs import SysTree
 
 _CPU = "sys/devices/system/cpu"
-# Parameters on the kernel's command line that move a number; the rest (root=, console=) differs
-# from host to host without a difference in speed.
+# Kernel parameters that can change a measured number. Others (root=, console=) differ from host to
+# host without a difference in speed.
 _RELEVANT = re.compile(
     r"(isolcpus|nohz|rcu_nocb|mitigations|spec|nospec|retbleed|pti|nopti|l1tf|mds|tsx|srbds|mmio|"
     r"transparent_hugepage|thp|hugepages|default_hugepagesz|numa|cgroup_disable|swiotlb|"
@@ -31,9 +31,27 @@ _RELEVANT = re.compile(
     r"page_reporting|init_on_)"
 )
 
+# dmidecode's names -> ours, for the values that a person would compare.
+ModuleField = Literal["slot", "bank", "size", "type", "ranks", "speed", "configured_speed"]
+IdentityField = Literal["manufacturer", "part", "serial"]
+_MODULE_FIELDS: dict[str, ModuleField | IdentityField] = {
+    "Locator": "slot",
+    "Bank Locator": "bank",
+    "Size": "size",
+    "Type": "type",
+    "Rank": "ranks",
+    "Speed": "speed",
+    "Configured Memory Speed": "configured_speed",
+    "Configured Clock Speed": "configured_speed",  # dmidecode before 3.2
+    "Manufacturer": "manufacturer",
+    "Part Number": "part",
+    "Serial Number": "serial",
+}
+_NO_VALUE = frozenset({"", "Unknown", "Not Specified", "None", "NO DIMM", "Not Provided"})
+
 
 def host_facts(tree: HwlocTree, source: Source) -> HostFacts:
-    """All facts of a host; from an XML alone only what hwloc wrote into it."""
+    """Returns all facts on a host; from an XML file only the facts that hwloc wrote into it."""
     infos, sysfs = tree.machine.infos, source.sysfs
     cpuinfo = sysfs.cpuinfo() if sysfs else {}
     facts: HostFacts = {
@@ -55,14 +73,45 @@ def host_facts(tree: HwlocTree, source: Source) -> HostFacts:
 
 
 def _memory_modules(tree: HwlocTree, source: Source) -> list[MemoryModule] | None:
-    """The slots; None where nothing tells."""
+    """The slots for memory modules; None where the source does not show them.
+
+    Only root can read them from SMBIOS: through dmidecode on a live machine, else as hwloc wrote
+    them into the XML. Empty slots are listed too, because an empty channel costs bandwidth.
+    """
     if source.kind == LIVE:
         return parse_dmidecode(source.memory_modules or "") or None
-    return modules_of_tree(tree)
+    items = [item for item in tree.machine.all("Misc") if item.subtype == "MemoryModule"]
+    return [
+        {
+            "slot": _info(item, "DeviceLocation"),
+            "bank": _info(item, "BankLocation"),
+            "manufacturer": _info(item, "Vendor"),
+            "part": _info(item, "PartNumber"),
+            "serial": _info(item, "SerialNumber"),
+        }
+        for item in items
+    ] or None
+
+
+def _info(item: HwlocObject, name: str) -> str | None:
+    return item.infos.get(name, "").strip() or None
+
+
+def parse_dmidecode(text: str) -> list[MemoryModule]:
+    """Returns the memory modules in the output of `dmidecode --type 17`, in its order."""
+    modules: list[MemoryModule] = []
+    for line in text.splitlines():
+        if line.strip() == "Memory Device":
+            modules.append({})
+        elif modules and line.startswith(("\t", "  ")) and ":" in line:
+            name, _, value = line.strip().partition(":")
+            if key := _MODULE_FIELDS.get(name):
+                modules[-1][key] = None if value.strip() in _NO_VALUE else value.strip()
+    return modules
 
 
 def _firmware(infos: dict[str, str]) -> dict[str, str | None]:
-    """Firmware and board by DMI, as hwloc read it from /sys/class/dmi; blanks are None."""
+    """Firmware and board as hwloc read them from /sys/class/dmi; None for a blank."""
     names = {
         "bios_vendor": "DMIBIOSVendor",
         "bios_version": "DMIBIOSVersion",
@@ -104,16 +153,16 @@ def _kernel_facts(sysfs: SysTree, cpuinfo: dict[str, str]) -> HostFacts:
 
 
 def relevant_parameters(command_line: str) -> list[str]:
-    """Kernel parameters that can change a measured number, in their order.
+    """Returns the kernel parameters that can change a measured number, in their order.
 
-    What follows `--` is for the init program.
+    Words after `--` are for the init program.
     """
     kernel = re.split(r"\s--(?:\s|$)", command_line, maxsplit=1)[0]
     return [word for word in kernel.split() if _RELEVANT.match(word.replace("-", "_"))]
 
 
 def _frequency(sysfs: SysTree) -> FrequencySettings:
-    """How frequencies are chosen: distinct values over all policies, as they may differ."""
+    """How the kernel chooses frequencies: the distinct values of all policies."""
     base = f"{_CPU}/cpufreq"
     policies = [name for name in sysfs.entries(base) if name.startswith("policy")]
 
@@ -132,7 +181,7 @@ def _frequency(sysfs: SysTree) -> FrequencySettings:
 
 
 def _turbo(sysfs: SysTree) -> bool | None:
-    """Whether cores may exceed their base frequency; intel_pstate states the opposite."""
+    """Whether cores may exceed their base frequency; intel_pstate reports the opposite."""
     no_turbo = sysfs.number(f"{_CPU}/intel_pstate/no_turbo")
     if no_turbo is not None:
         return no_turbo == 0
@@ -155,11 +204,11 @@ def _idle(sysfs: SysTree) -> IdleSettings:
 
 
 def _memory_settings(sysfs: SysTree) -> dict[str, str | None]:
-    """Page placement settings; of a choice like `always [madvise] never` the chosen word."""
+    """Settings of page placement; of a choice like `always [madvise] never`, the chosen word."""
     thp = "sys/kernel/mm/transparent_hugepage"
     return {
-        "transparent_huge_pages": chosen(sysfs.text(f"{thp}/enabled")),
-        "transparent_huge_page_defrag": chosen(sysfs.text(f"{thp}/defrag")),
+        "transparent_huge_pages": chosen_word(sysfs.text(f"{thp}/enabled")),
+        "transparent_huge_page_defrag": chosen_word(sysfs.text(f"{thp}/defrag")),
         "numa_balancing": sysfs.text("proc/sys/kernel/numa_balancing"),
         "zone_reclaim_mode": sysfs.text("proc/sys/vm/zone_reclaim_mode"),
         "numa_demotion": sysfs.text("sys/kernel/mm/numa/demotion_enabled"),
@@ -167,7 +216,7 @@ def _memory_settings(sysfs: SysTree) -> dict[str, str | None]:
     }
 
 
-def chosen(text: str | None) -> str | None:
-    """The word in brackets of a kernel choice, or the whole text when there are none."""
+def chosen_word(text: str | None) -> str | None:
+    """Returns the word in brackets of a kernel's choice, or the whole text without brackets."""
     match = re.search(r"\[(.+?)\]", text or "")
     return match[1] if match else text

@@ -1,6 +1,6 @@
-"""hwloc's XML (format 2) as a tree of Python objects with real sets instead of masks.
+"""hwloc's XML (format 2) as a tree of Python objects, with sets instead of hexadecimal masks.
 
-Nothing is interpreted here; `structure`, `nodes` and `devices` do that.
+Nothing is interpreted here; `cores_and_caches`, `numa_nodes` and `devices` do that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MEMORY_ATTRIBUTES = {
 
 @dataclass
 class HwlocObject:
-    """One object of the tree; sets are empty for I/O objects, which have none."""
+    """An object of the tree; the sets of I/O objects are empty."""
 
     type: str
     attributes: dict[str, str]
@@ -43,9 +43,13 @@ class HwlocObject:
 
     @property
     def os_index(self) -> int | None:
-        """What the operating system calls it; None for objects without an OS index."""
-        text = self.attributes.get("os_index")
-        return None if text is None else int(text)
+        """The operating system's number for it; None for objects without an OS index."""
+        return self.number("os_index")
+
+    @property
+    def index(self) -> int:
+        """The OS index of a node or processing unit, which always has one."""
+        return int(self.attributes["os_index"])
 
     @property
     def name(self) -> str | None:
@@ -85,31 +89,31 @@ class HwlocObject:
 
 
 @dataclass(frozen=True)
-class RawCpuKind:
-    """One kind of processing units, as hwloc ranks them from slow to fast."""
+class HwlocCoreKind:
+    """A kind of cores in hwloc's XML; hwloc ranks kinds by `efficiency`, from slow to fast."""
 
     cpus: CpuSet
     efficiency: int | None
     infos: dict[str, str]
 
-    def megahertz(self, name: str) -> int | None:
+    def hertz(self, name: str) -> int | None:
         """A frequency in Hz from an info in MHz, or None."""
         text = self.infos.get(name)
         return int(text) * _MHZ if text and text.isdigit() else None
 
 
 class HwlocTree:
-    """The objects of one topology, and the tables that follow them in the file."""
+    """The objects of a topology, and the tables that follow them in the file."""
 
     def __init__(self, root: etree._Element) -> None:
-        self.machine = _object(root.find("object"), None)
+        self.machine = _object(next(root.iterfind("object")), None)
         self._root = root
 
     @property
     def page_bytes(self) -> int | None:
         """The ordinary page size: the first that a node lists."""
         page = self._root.find(".//page_type")
-        return None if page is None else int(page.get("size"))
+        return None if page is None else int(page.attrib["size"])
 
     @property
     def allowed_cpus(self) -> CpuSet:
@@ -122,7 +126,7 @@ class HwlocTree:
         return parse_mask(self.machine.attributes["allowed_nodeset"])
 
     def distances(self) -> Distances | None:
-        """The NUMA latencies (SLIT), or None; hwloc names them, conversions of version 1 do not."""
+        """The SLIT, or None. hwloc names the table; files converted from version 1 do not."""
         tables = [
             item for item in self._root.iterfind("distances2") if item.get("type") == "NUMANode"
         ]
@@ -132,36 +136,38 @@ class HwlocTree:
     def _distances(self, table: etree._Element) -> Distances:
         indexes = _numbers(table, "indexes")
         if table.get("indexing") == "gp":
-            by_gp = {
-                item.number("gp_index"): item.os_index for item in self.machine.all("NUMANode")
-            }
-            indexes = [by_gp[index] for index in indexes]
+            nodes = self._nodes_by_gp_index()
+            indexes = [nodes[index] for index in indexes]
         values, size = _numbers(table, "u64values"), len(indexes)
         rows = tuple(tuple(values[row * size : (row + 1) * size]) for row in range(size))
         return Distances(tuple(indexes), rows)
 
+    def _nodes_by_gp_index(self) -> dict[int | None, int]:
+        """OS index of each node by hwloc's global persistent index, which tables refer to."""
+        return {node.number("gp_index"): node.index for node in self.machine.all("NUMANode")}
+
     def memory_attributes(self) -> tuple[MemoryAttribute, ...]:
-        """The HMAT's bandwidths and latencies, one item per target and initiator."""
-        by_gp = {item.number("gp_index"): item.os_index for item in self.machine.all("NUMANode")}
+        """The HMAT's bandwidths and latencies, an item for each target and initiator."""
+        nodes = self._nodes_by_gp_index()
         found = []
         for table in self._root.iterfind("memattr"):
-            if table.get("name") not in _MEMORY_ATTRIBUTES:
+            if (known := _MEMORY_ATTRIBUTES.get(table.get("name", ""))) is None:
                 continue
-            name, factor = _MEMORY_ATTRIBUTES[table.get("name")]
+            name, factor = known
             for item in table.iterfind("memattr_value"):
-                target = by_gp.get(int(item.get("target_obj_gp_index")))
-                if target is not None and item.get("initiator_cpuset"):
-                    cpus = parse_mask(item.get("initiator_cpuset"))
-                    value = int(item.get("value")) * factor
-                    found.append(MemoryAttribute(name, target, cpus, value))
+                target = nodes.get(int(item.attrib["target_obj_gp_index"]))
+                cpus = item.get("initiator_cpuset")
+                if target is not None and cpus:
+                    value = int(item.attrib["value"]) * factor
+                    found.append(MemoryAttribute(name, target, parse_mask(cpus), value))
         return tuple(found)
 
-    def cpu_kinds(self) -> tuple[RawCpuKind, ...]:
-        """The CPU kinds, least efficient first; empty where the source tells nothing."""
+    def core_kinds(self) -> tuple[HwlocCoreKind, ...]:
+        """The kinds of cores, least efficient first; empty where the source has none."""
         return tuple(
-            RawCpuKind(
-                parse_mask(item.get("cpuset")),
-                int(item.get("forced_efficiency")) if item.get("forced_efficiency") else None,
+            HwlocCoreKind(
+                parse_mask(item.get("cpuset", "0x0")),
+                int(item.attrib["forced_efficiency"]) if item.get("forced_efficiency") else None,
                 _infos(item),
             )
             for item in self._root.iterfind("cpukind")
@@ -169,7 +175,7 @@ class HwlocTree:
 
 
 def _object(element: etree._Element, parent: HwlocObject | None) -> HwlocObject:
-    attributes = dict(element.attrib)
+    attributes = {str(name): str(value) for name, value in element.attrib.items()}
     item = HwlocObject(
         attributes.pop("type"),
         attributes,
@@ -185,7 +191,7 @@ def _object(element: etree._Element, parent: HwlocObject | None) -> HwlocObject:
 
 
 def _infos(element: etree._Element) -> dict[str, str]:
-    return {item.get("name"): item.get("value", "") for item in element.iterfind("info")}
+    return {item.get("name", ""): item.get("value", "") for item in element.iterfind("info")}
 
 
 def _numbers(table: etree._Element, tag: str) -> list[int]:

@@ -1,8 +1,7 @@
-"""Running hwloc's lstopo, the only reader of structure, and explaining why it would not read.
+"""Runs hwloc's lstopo, the only reader of structure, and explains its failures.
 
-Whatever the source, lstopo hands back its XML format 2 with every I/O device kept, so the rest of
-this package knows one format: version 1 files are converted, a live machine and a captured /sys
-are explored.
+For each source lstopo prints hwloc's XML format 2 with all I/O devices, so the other modules know a
+single format. It converts version 1 files, and explores a live machine or a captured /sys.
 """
 
 from __future__ import annotations
@@ -27,37 +26,37 @@ _INSTALL = (
     "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
 )
 _OLDEST_HWLOC = (2, 0)
-_SHOWN_CHARACTERS = 80  # of rubbish, in an error
+_SHOWN_CHARACTERS = 80  # of unexpected output, in an error
 
 
 def explore_live() -> etree._Element:
-    """What hwloc sees of this machine, as the root element of its XML."""
+    """Returns hwloc's XML of this machine, as the root element."""
     return _run([], {}, "this machine")
 
 
 def explore_capture(root: Path, where: str) -> etree._Element:
-    """What hwloc sees of the captured /sys and /proc under `root`.
+    """Returns hwloc's XML of the captured /sys and /proc below `root`.
 
-    Only the Linux component looks: the others (CUDA, x86 cpuid) would look at this machine.
+    Only hwloc's Linux component runs. The others (CUDA, x86 cpuid) would explore this machine.
     """
     fsroot = {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{root}/"}
     return _run([], fsroot, where)
 
 
-def described_xml(path: Path) -> etree._Element:
-    """What hwloc wrote into a host's description, which is format 2 already.
+def read_described_xml(path: Path) -> etree._Element:
+    """Returns hwloc's XML in a host's description, which is format 2 already.
 
     Raises:
-        UserError: when it is missing or no complete XML.
+        UserError: the file is missing or is not complete XML.
     """
     return _parse_file(path)
 
 
 def read_xml(path: Path) -> etree._Element:
-    """An hwloc XML file of any version that the installed hwloc reads, as format 2.
+    """Returns an hwloc XML file, of any version that the installed hwloc reads, as format 2.
 
     Raises:
-        UserError: when the file is missing, is no complete hwloc XML, or is too new.
+        UserError: the file is missing, is not complete hwloc XML, or is too new.
     """
     root = _parse_file(path)
     if root.tag != "topology":
@@ -67,25 +66,27 @@ def read_xml(path: Path) -> etree._Element:
             "write one with `lstopo --of xml FILE`",
         )
     _check_version(root, path)
-    # --disallowed keeps what the file was told to keep: lstopo would drop it a second time.
+    # --disallowed keeps forbidden processing units that the file has; lstopo would drop them.
     arguments = ["--if", "xml", "--input", str(path), "--disallowed"]
     return _run(arguments, {}, str(path))
 
 
 @cache
 def installed_version() -> tuple[int, ...]:
-    """The version of the installed hwloc, such as `(2, 9, 0)`.
+    """Returns the version of the installed hwloc, such as `(2, 9, 0)`.
 
     Raises:
-        UserError: when hwloc is missing or older than 2.0, which cannot write format 2.
+        UserError: hwloc is missing, or older than 2.0, which cannot write format 2.
     """
     answer = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=False)
     match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
     if not match:
-        raise UserError(f"`{_program()} --version` says {answer.stdout!r}", remedy=_INSTALL)
+        shown = f"`{_program()} --version` prints {answer.stdout!r}, which has no version"
+        raise UserError(shown, remedy=_INSTALL)
     version = tuple(int(part or 0) for part in match.groups())
     if version < _OLDEST_HWLOC:
-        raise UserError(f"hwloc {_dotted(version)} is too old, 2.0 is the oldest", remedy=_INSTALL)
+        text = f"hwloc {_dotted(version)} is too old; 2.0 or later is needed"
+        raise UserError(text, remedy=_INSTALL)
     return version
 
 
@@ -101,7 +102,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Element:
-    """Runs lstopo and parses what it prints; `where` names the source in errors."""
+    """Runs lstopo and parses its output; `where` names the source in errors."""
     command = lstopo_command(_program(), installed_version()[0], arguments)
     environment = lstopo_environment() | extra
     try:
@@ -117,32 +118,32 @@ def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Elem
         remedy = f"run `{' '.join(command)}` to see where it hangs"
         raise UserError(message, where, remedy) from None
     if answer.returncode or not answer.stdout.strip():
-        raise _refusal(answer.stderr.decode(errors="replace"), where)
+        raise _failure(answer.stderr.decode(errors="replace"), where)
     try:
         xml = etree.fromstring(answer.stdout, _parser())
     except etree.XMLSyntaxError:
         xml = None
     if xml is None or xml.tag != "topology" or xml.find("object") is None:
-        said = answer.stdout[:_SHOWN_CHARACTERS].decode(errors="replace")
-        raise UserError(f"lstopo wrote no topology but {said!r}", where, "install hwloc anew")
+        shown = answer.stdout[:_SHOWN_CHARACTERS].decode(errors="replace")
+        raise UserError(f"lstopo printed {shown!r}, not a topology", where, "reinstall hwloc")
     return xml
 
 
-def _refusal(stderr: str, where: str) -> UserError:
-    """What lstopo's refusal means; its own words are kept, shortened to the first that tell."""
+def _failure(stderr: str, where: str) -> UserError:
+    """The error for a failure of lstopo, with the first line of its own message."""
     if "XML version" in stderr and ">" in stderr:
         return _too_new("newer", where)
-    words = [line.strip() for line in stderr.splitlines() if line.strip()]
-    said = words[0] if words else "nothing"
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    message = lines[0] if lines else "no message"
     return UserError(
-        f"hwloc {_dotted(installed_version())} cannot read it and says: {said}",
+        f"hwloc {_dotted(installed_version())} cannot read it: {message}",
         where,
         "try `lstopo --input` with it, and write or capture it again",
     )
 
 
 def _parser() -> etree.XMLParser:
-    """A parser that fetches and expands nothing: the DOCTYPE names a DTD that is never needed."""
+    """A parser that loads no DTD and expands no entities; the DTD in the DOCTYPE is not needed."""
     return etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
 
 
@@ -170,7 +171,9 @@ def _check_version(root: etree._Element, path: Path) -> None:
     stated = root.get("version", "1.0")
     major = stated.partition(".")[0]
     if not major.isdigit():
-        raise UserError(f"has format version {stated!r}, which hwloc never wrote", str(path))
+        raise UserError(
+            f"has the format version {stated!r}, which is not a version of hwloc's XML", str(path)
+        )
     if int(major) > installed_version()[0]:
         raise _too_new(f"version {stated}", str(path))
 

@@ -1,30 +1,51 @@
-"""Where a topology comes from: a live machine, an hwloc XML file, or a captured /sys."""
+"""Opens the source of a topology: a live machine, an hwloc XML file, or a captured /sys.
+
+A captured /sys is a directory, or a tarball as hwloc-gather-topology makes it.
+"""
 
 from __future__ import annotations
 
 import json
+import lzma
+import os
 import platform
+import shutil
+import tarfile
+import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from lxml import etree
 
+from chaosity.errors import UserError
 from chaosity.runner import describe
 from chaosity.topology import lstopo
-from chaosity.topology.captures import capture_root, is_tarball, unpacked
 from chaosity.topology.sysfs import SysTree
 
 LIVE = "live"
 
+_TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+_BROKEN = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
+# A large host's capture has about 25,000 files, each a page in memory. Containers have 64 MiB.
+_ENOUGH_FREE_BYTES = 2**30
+_REMEDY = "capture one with `hwloc-gather-topology NAME`"
+
 
 @dataclass(frozen=True)
 class Source:
-    """An opened source: hwloc's XML, and its /sys and /proc, which an XML file comes without.
+    """An opened source.
 
-    Of a live machine `architecture`, `memory_modules` (what dmidecode printed) and `opencl` (what
-    clinfo printed) are known too.
+    Attributes:
+        name: of the file or directory, or "live".
+        kind: live, xml or sysfs.
+        xml: hwloc's XML, format 2.
+        sysfs: the /sys and /proc of the source; None for an XML file.
+        architecture: of a live machine, such as x86_64.
+        memory_modules: output of dmidecode on a live machine.
+        opencl: output of clinfo on a live machine.
     """
 
     name: str
@@ -37,36 +58,128 @@ class Source:
 
 
 @contextmanager
-def opened(name: str) -> Iterator[Source]:
+def open_source(name: str) -> Iterator[Source]:
     """Opens `live`, an hwloc XML file, or a directory or tarball with a captured /sys.
 
-    A tarball may also be what the runner says of a live host (runner/describe.py). It is unpacked
-    into a temporary directory, which is gone after the context.
+    A tarball may also be the description that the runner made of a live host (runner/describe.py).
+    It is unpacked into a temporary directory that exists within the context only.
 
     Raises:
-        UserError: when the source cannot be read, or hwloc is missing or too old for it.
+        UserError: the source cannot be read, or hwloc is missing or too old for it.
     """
     path = Path(name)
     if name == LIVE:
         xml, machine = lstopo.explore_live(), platform.machine()
-        said = describe.memory_modules(), describe.opencl()
-        yield Source(name, LIVE, xml, SysTree(Path("/")), machine, *said)
+        printed = describe.memory_modules(), describe.opencl()
+        yield Source(name, LIVE, xml, SysTree(Path("/")), machine, *printed)
     elif path.is_dir():
-        yield _capture(name, capture_root(path.resolve(), path))
+        yield _open_capture(name, find_capture_root(path.resolve(), path))
     elif path.exists() and is_tarball(path):
         with unpacked(path) as top:
             facts = top / describe.FACTS
-            yield _described(name, top, facts) if facts.exists() else _capture(name, top)
+            yield _open_description(name, top) if facts.exists() else _open_capture(name, top)
     else:
         yield Source(name, "xml", lstopo.read_xml(path), None)
 
 
-def _capture(name: str, root: Path) -> Source:
+def _open_capture(name: str, root: Path) -> Source:
     return Source(name, "sysfs", lstopo.explore_capture(root, name), SysTree(root))
 
 
-def _described(name: str, root: Path, facts: Path) -> Source:
-    said = json.loads(facts.read_text(encoding="utf-8"))
-    xml = lstopo.described_xml(root / describe.XML)
-    printed = said["memory_modules"], said.get("opencl")
-    return Source(name, LIVE, xml, SysTree(root), said["architecture"], *printed)
+def _open_description(name: str, root: Path) -> Source:
+    facts = json.loads((root / describe.FACTS).read_text(encoding="utf-8"))
+    xml = lstopo.read_described_xml(root / describe.XML)
+    printed = facts["memory_modules"], facts.get("opencl")
+    return Source(name, LIVE, xml, SysTree(root), facts["architecture"], *printed)
+
+
+def is_tarball(path: Path) -> bool:
+    """Whether a file is a tarball, by its content or name; so a broken tarball is one too."""
+    return path.name.lower().endswith(_TAR_SUFFIXES) or (path.is_file() and _opens(path))
+
+
+def _opens(path: Path) -> bool:
+    try:
+        return tarfile.is_tarfile(path)
+    except (OSError, *_BROKEN):
+        return False
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """Unpacks a tarball into a temporary directory, and deletes it after the context.
+
+    Yields:
+        The directory that has `sys`.
+
+    Raises:
+        UserError: the tarball is broken, cannot be unpacked, or has no captured /sys.
+    """
+    with tempfile.TemporaryDirectory(prefix="chaosity-", dir=_fast_directory()) as folder:
+        try:
+            with tarfile.open(path) as archive:
+                _unpack(archive, Path(folder).resolve())
+        except _BROKEN as error:
+            raise UserError(f"is a broken tarball: {error}", str(path), _REMEDY) from None
+        except OSError as error:
+            if error.errno is None:  # how bz2 reports broken data
+                raise UserError(f"is a broken tarball: {error}", str(path), _REMEDY) from None
+            raise UserError(f"cannot be unpacked: {error.strerror}", str(path)) from None
+        yield find_capture_root(Path(folder), path)
+
+
+def _fast_directory() -> Path | None:
+    """The memory file system, where thousands of small files are fast; None if TMPDIR is set."""
+    memory = Path("/dev/shm")
+    if "TMPDIR" in os.environ or not os.access(memory, os.W_OK):
+        return None
+    return memory if shutil.disk_usage(memory).free > _ENOUGH_FREE_BYTES else None
+
+
+def _unpack(archive: tarfile.TarFile, top: Path) -> None:
+    """Writes a tarball's directories, files and symbolic links below `top`, and nothing else.
+
+    tarfile's own filter `data` does the same, but Python 3.11.2 of Debian 12 lacks it. Links come
+    last, so that no file can be written through a link. Links that lead out of the capture are
+    left out, because they would show files of this machine.
+    """
+    links: list[tuple[Path, str]] = []
+    for member in archive:
+        name = PurePosixPath(member.name)
+        if name.is_absolute() or ".." in name.parts:
+            continue
+        path = top / name
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+        elif member.issym():
+            links.append((path, member.linkname))
+        elif member.isfile() and (content := archive.extractfile(member)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.read())
+    for path, target in links:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if _real(path.parent) == path.parent and not os.path.lexists(path):
+            path.symlink_to(target)
+    for path, _ in links:
+        if path.is_symlink() and not _real(path).is_relative_to(top):
+            path.unlink()
+
+
+def _real(path: Path) -> Path:
+    """The path without links; unlike Path.resolve it accepts links that form a circle."""
+    return Path(os.path.realpath(path))
+
+
+def find_capture_root(folder: Path, source: Path) -> Path:
+    """Returns the directory that has `sys`: the folder itself, a child of it, or its parent.
+
+    Raises:
+        UserError: none of them has sys/devices/system.
+    """
+    children = [item for item in sorted(folder.iterdir()) if item.is_dir()]
+    for root in (folder, *children):
+        if (root / "sys/devices/system").is_dir():
+            return root
+    if folder.name == "sys" and (folder / "devices/system").is_dir():
+        return folder.parent
+    raise UserError("has no sys/devices/system, so it is not a captured /sys", str(source), _REMEDY)

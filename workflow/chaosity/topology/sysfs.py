@@ -1,7 +1,7 @@
-"""Reading /sys and /proc, of this machine or of a capture: what hwloc leaves out or softens.
+"""Reads /sys and /proc of this machine or of a capture, for facts that hwloc leaves out.
 
-A capture may lack any file, and on a live machine a file may vanish or refuse (a device that is
-reset, a file for root only), so every reader answers None or an empty collection then.
+A capture may lack any file. On a live machine a file may vanish or be unreadable (a device in
+reset, a file for root only). Every reader then returns None or an empty collection.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from chaosity.cpusets import CpuSet, parse_cpu_list, parse_mask
 
 _KIB = 1024
-# Linux counts block devices in sectors of this size whatever the device's own (block/blk.h).
+# Linux counts in sectors of this size, also when the device's own sectors differ (block/blk.h).
 _SECTOR_BYTES = 512
 # Payload share of a PCIe lane by transfer rate in GT/s: 8b/10b up to generation 2, 128b/130b up to
 # 5, and 242 of 256 bytes of a flit from 6 on (PCI Express Base Specification; as hwloc counts it).
@@ -23,7 +23,7 @@ _FLIT_ENCODING = 242 / 256
 
 @dataclass(frozen=True)
 class SysfsNode:
-    """A NUMA node as the kernel shows it; None stands for a file that is not there."""
+    """A NUMA node in /sys; None stands for a missing file."""
 
     os_index: int
     cpus: CpuSet | None
@@ -39,7 +39,7 @@ class SysTree:
         self.root = root
 
     def text(self, path: str) -> str | None:
-        """A file's text without surrounding blanks, or None when it cannot be read."""
+        """A file's text without blanks around it, or None when the file cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip("\0 \t\n")
         except OSError:
@@ -61,23 +61,16 @@ class SysTree:
             return None
 
     def entries(self, path: str) -> list[str]:
-        """Names in a directory, sorted; empty when there is none."""
+        """Names in a directory, sorted; empty when there is no such directory."""
         try:
             return sorted(item.name for item in (self.root / path).iterdir())
         except OSError:
             return []
 
-    def resolve(self, path: str) -> Path | None:
-        """Where a symbolic link leads, or None when it leads nowhere."""
-        try:
-            return (self.root / path).resolve(strict=True)
-        except OSError:
-            return None
-
     def nodes(self) -> tuple[SysfsNode, ...]:
-        """All nodes that have a directory, by OS index: these are the ones online.
+        """All online nodes, by OS index: each has a directory.
 
-        `node/online` and `has_memory` are not asked: hot-removed nodes stay in the latter.
+        `has_memory` cannot be used, because it keeps nodes that were hot-removed.
         """
         base = "sys/devices/system/node"
         indexes = (name.removeprefix("node") for name in self.entries(base))
@@ -117,9 +110,9 @@ class SysTree:
         return dict(self._huge_pages("sys/kernel/mm/hugepages"))
 
     def present_bytes(self, page_bytes: int) -> dict[int, int]:
-        """Memory that firmware gave to each node, from the zones' `present` pages.
+        """Bytes of memory that the firmware gave to each node, from the zones' `present` pages.
 
-        A node's MemTotal shrinks and grows with a memory balloon and with what the kernel
+        A node's MemTotal changes with a memory balloon and with the memory that the kernel
         reserved at boot; `present` does not.
         """
         present: dict[int, int] = {}
@@ -133,7 +126,7 @@ class SysTree:
         return present
 
     def package_of(self, cpus: CpuSet) -> int | None:
-        """The package that all these processing units lie in; None for several or unknown."""
+        """The package of all these processing units; None for several packages or unknown."""
         base = "sys/devices/system/cpu"
         ids = {self.number(f"{base}/cpu{cpu}/topology/physical_package_id") for cpu in cpus}
         return ids.pop() if len(ids) == 1 else None
@@ -143,7 +136,7 @@ class SysTree:
         return self.cpu_list("sys/devices/system/cpu/online")
 
     def cache_line_bytes(self) -> int | None:
-        """The cache line of the first processor, as /sys or else /proc/cpuinfo says."""
+        """The cache line of the first processor: from /sys, else from /proc/cpuinfo."""
         line = self.number("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")
         return line or self.cpuinfo_number("clflush size")
 
@@ -169,19 +162,24 @@ class SysTree:
         return tiers
 
     def pci_node(self, pci: str) -> int | None:
-        """The node that firmware says a PCI function is close to, or None for its -1."""
+        """The nearest node of a PCI function by its firmware; None for -1 (unknown)."""
         node = self.number(f"sys/bus/pci/devices/{pci}/numa_node")
         return None if node is None or node < 0 else node
 
     def pci_link(self, pci: str, which: str) -> int | None:
-        """Bytes per second of a function's link after encoding; `which` is current or max."""
+        """Bytes per second of a function's link after encoding.
+
+        Args:
+            pci: the function's address.
+            which: `current` or `max`.
+        """
         base = f"sys/bus/pci/devices/{pci}/{which}_link"
         speed, width = self.text(f"{base}_speed"), self.number(f"{base}_width")
         try:
             rate = float((speed or "").split()[0])  # 16.0 GT/s PCIe
         except (IndexError, ValueError):  # "Unknown"
             return None
-        if not width or width == 255:  # 255: the function cannot tell (drivers/pci/pci-sysfs.c)
+        if not width or width == 255:  # 255: unknown (drivers/pci/pci-sysfs.c)
             return None
         return link_bytes_per_second(rate, width)
 
@@ -196,6 +194,6 @@ class SysTree:
 
 
 def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:
-    """What a PCIe link carries in one direction after encoding, before packet headers."""
+    """Bytes per second of a PCIe link in one direction, after encoding, before packet headers."""
     share = _ENCODING.get(gigatransfers, _FLIT_ENCODING)
     return int(gigatransfers * 1e9 * share * lanes / 8)

@@ -1,58 +1,58 @@
-"""From a source to a topology: the live machine, an hwloc XML file, or a captured /sys."""
+"""Discovers the topology of a host: the live machine, an hwloc XML file, or a captured /sys."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from lxml import etree
 
 from chaosity.errors import UserError
-from chaosity.topology.cores_and_caches import Structure
-from chaosity.topology.devices import Devices
+from chaosity.topology.cores_and_caches import CoresAndCaches
+from chaosity.topology.devices import Devices, opencl_devices
 from chaosity.topology.host_facts import host_facts
 from chaosity.topology.host_model import Cache, Distances, HugePagePool, Topology
 from chaosity.topology.hwloc_xml import HwlocTree
-from chaosity.topology.known import known_nodes
-from chaosity.topology.nodes import build_nodes, restrictions, usable_cpus
-from chaosity.topology.opencl import opencl_devices
-from chaosity.topology.sources import LIVE, Source, opened
+from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
+from chaosity.topology.sources import LIVE, Source, open_source
 from chaosity.topology.sysfs import SysfsNode, SysTree
 
 _PAGE_BYTES = 4096
 
 
 def discover(source: str) -> Topology:
-    """Discovers a host.
+    """Returns the topology of a host.
 
     Args:
-        source: `live`, the path of an hwloc XML file, or of a directory or tarball with a
+        source: `live`, or the path of an hwloc XML file, or of a directory or tarball with a
             captured /sys.
 
     Raises:
-        UserError: when the source cannot be read, or hwloc is missing or too old for it.
+        UserError: the source cannot be read, or hwloc is missing or too old for it.
     """
-    with opened(source) as found:
+    with open_source(source) as found:
         return _build(found)
 
 
 def topology_xml(source: str) -> str:
-    """What hwloc says of a source, in its XML format 2, for lstopo and whoever else reads it.
+    """Returns hwloc's XML (format 2) of a source, for lstopo and other programs.
 
-    Of a live machine the nodes have the memory that firmware gave them: the file then says the
-    same every time, while a memory balloon changes what the kernel calls a node's total.
+    Nodes of a live machine have the memory that the firmware gave them, so the file is the same
+    each time. The kernel's own total changes with a memory balloon.
 
     Raises:
         UserError: as `discover` does.
     """
-    with opened(source) as found:
+    with open_source(source) as found:
         return _xml(found)
 
 
 def discover_with_xml(source: str) -> tuple[Topology, str]:
-    """What `discover` and `topology_xml` give, of a source that is opened once.
+    """Returns the results of `discover` and `topology_xml`, opening the source only once.
 
     Raises:
         UserError: as `discover` does.
     """
-    with opened(source) as found:
+    with open_source(source) as found:
         return _build(found), _xml(found)  # in this order: the second changes the source's XML
 
 
@@ -64,11 +64,11 @@ def _xml(source: Source) -> str:
 
 
 def _state_present_memory(xml: etree._Element, sysfs: SysTree) -> None:
-    """Puts the present memory in place of MemTotal, in bytes and in ordinary pages."""
+    """Replaces MemTotal by the present memory, in bytes and in ordinary pages."""
     page_bytes = HwlocTree(xml).page_bytes or _PAGE_BYTES
     present = sysfs.present_bytes(page_bytes)
     for node in xml.iterfind(".//object[@type='NUMANode']"):
-        size = present.get(int(node.get("os_index")))
+        size = present.get(int(node.attrib["os_index"]))
         pages = node.find(f"page_type[@size='{page_bytes}']")
         if size and pages is not None:
             node.set("local_memory", str(size))
@@ -76,23 +76,15 @@ def _state_present_memory(xml: etree._Element, sysfs: SysTree) -> None:
 
 
 def _build(source: Source) -> Topology:
-    """Puts the model together."""
     sysfs = source.sysfs
     tree = HwlocTree(source.xml)
     kernel_nodes = sysfs.nodes() if sysfs else ()
     usable = usable_cpus(tree)
     if not usable:
         raise UserError("has no processing unit that may be used", source.name)
-    nodes = build_nodes(
-        known_nodes(tree, sysfs),
-        tree,
-        sysfs.present_bytes(tree.page_bytes or _PAGE_BYTES) if sysfs else {},
-        sysfs.memory_tiers() if sysfs else {},
-    )
-    node_of = {cpu: node.os_index for node in nodes for cpu in node.cpus}
-    structure = Structure(
-        tree, usable, lambda cpus: tuple(sorted({node_of[c] for c in cpus if c in node_of}))
-    )
+    present = sysfs.present_bytes(tree.page_bytes or _PAGE_BYTES) if sysfs else {}
+    nodes = discover_nodes(tree, sysfs, present)
+    structure = CoresAndCaches(tree, usable, Topology(nodes=nodes).nodes_of)
     devices = Devices(tree, nodes, sysfs)
     kinds, l3_domains = structure.core_kinds(), structure.l3_domains()
     caches = structure.caches()
@@ -116,16 +108,17 @@ def _build(source: Source) -> Topology:
         cache_line_bytes=_cache_line(caches, sysfs),
         dies=structure.dies(),
         huge_page_pools=_huge_pages(kernel_nodes, sysfs),
-        restrictions=restrictions(tree, nodes, sysfs.online_cpus() if sysfs else None),
+        restrictions=find_restrictions(tree, nodes, sysfs.online_cpus() if sysfs else None),
         counts=structure.counts(),
         host=host_facts(tree, source),
     )
 
 
-def _distances(tree: HwlocTree, kernel_nodes: tuple[SysfsNode, ...]) -> Distances | None:
-    """The SLIT from /sys, where memory-less nodes have a row too, else from hwloc.
+def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> Distances | None:
+    """The SLIT: from /sys, where nodes without memory have a row too, else from hwloc.
 
-    A row has one column per online node; in a capture that lost nodes the columns cannot be named.
+    A row has a column for each online node. In a capture without some nodes, the nodes of the
+    columns are unknown.
     """
     if kernel_nodes and all(len(node.distances) == len(kernel_nodes) for node in kernel_nodes):
         indexes = tuple(node.os_index for node in kernel_nodes)
@@ -134,7 +127,7 @@ def _distances(tree: HwlocTree, kernel_nodes: tuple[SysfsNode, ...]) -> Distance
 
 
 def _cache_line(caches: tuple[Cache, ...], sysfs: SysTree | None) -> int | None:
-    """The line of the innermost data cache that tells."""
+    """The line size of the innermost data cache whose line size is known."""
     lines = [
         cache.line_bytes for cache in caches if cache.line_bytes and cache.kind != "instruction"
     ]
@@ -144,9 +137,10 @@ def _cache_line(caches: tuple[Cache, ...], sysfs: SysTree | None) -> int | None:
 
 
 def _huge_pages(
-    kernel_nodes: tuple[SysfsNode, ...], sysfs: SysTree | None
+    kernel_nodes: Sequence[SysfsNode], sysfs: SysTree | None
 ) -> tuple[HugePagePool, ...]:
-    """Reserved huge pages node by node; of a kernel without NUMA, of the machine."""
+    """Reserved huge pages of each node; of the machine where the kernel has no NUMA."""
+    pools: list[tuple[int | None, dict[int, int]]]
     pools = [(node.os_index, node.huge_pages) for node in kernel_nodes]
     if sysfs and not any(sizes for _, sizes in pools):
         pools = [(None, sysfs.machine_huge_pages())]

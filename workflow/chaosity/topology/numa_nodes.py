@@ -1,0 +1,308 @@
+"""NUMA nodes: which exist, which processing units each owns, what kind of memory, what is usable.
+
+hwloc hides nodes without memory, gives a node without processing units those of a neighbour, and
+drops what a cgroup forbids. /sys has the truth where it is available. From an XML alone the owner
+is inferred; comments give the reasons.
+
+Memory tiers rank nodes by speed, 0 the fastest. They are the kernel's tiers if it has several, else
+hwloc's if it has several. Else they follow the kind of memory, the HMAT and the distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from chaosity.cpusets import CpuSet, cpu_set
+from chaosity.topology.host_model import Node, Restrictions
+from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
+from chaosity.topology.sysfs import SysfsNode, SysTree
+
+DRAM, CPU_LESS = "DRAM", "CPU-less"
+# hwloc's subtypes of memory without processors next to it; such a node owns no CPUs.
+_SPECIAL_MEMORY = frozenset({"MCDRAM", "HBM", "NVM", "SPM", "GPUMemory", "CXL-DRAM", "CXL-NVM"})
+# From high to low bandwidth. CPU-less memory of unknown technology ranks after DRAM.
+_RANKS = {"HBM": 0, "MCDRAM": 0, DRAM: 1, CPU_LESS: 2, "SPM": 2, "CXL": 2, "GPU": 3, "NVM": 4}
+_NAMES = {"GPUMemory": "GPU", "CXL-DRAM": "CXL", "CXL-NVM": "NVM"}
+# HMAT values of one technology differ by a few per cent between nodes, of two by far more.
+_CLEARLY_FASTER = 1.5
+
+
+@dataclass
+class NodeEvidence:
+    """The evidence on a node, from hwloc and /sys, before the model's `Node` is made from it.
+
+    Attributes:
+        item: hwloc's object; None when hwloc hides the node.
+        near_cpus: hwloc's cpuset: the node's own processing units, or the nearest ones for a node
+            without any.
+        own_cpus: the processing units that the node owns.
+    """
+
+    os_index: int
+    item: HwlocObject | None
+    near_cpus: CpuSet
+    own_cpus: CpuSet = ()
+    memory_bytes: int | None = None
+    package: int | None = None
+    has_cpus: bool = False
+
+    @property
+    def is_special(self) -> bool:
+        """Whether hwloc marks the memory as another kind than the processors' own."""
+        infos = self.item.infos if self.item else {}
+        subtype = self.item.subtype if self.item else None
+        return subtype in _SPECIAL_MEMORY or "DAXType" in infos
+
+
+def discover_nodes(
+    tree: HwlocTree, sysfs: SysTree | None, present_bytes: Mapping[int, int]
+) -> tuple[Node, ...]:
+    """Returns the model's nodes, with flags, kinds and tiers.
+
+    Args:
+        tree: hwloc's objects.
+        sysfs: the files of the kernel; None for an XML alone.
+        present_bytes: memory that the firmware gave to each node, where that is known.
+    """
+    evidence = _collect_evidence(tree, sysfs)
+    usable = set(usable_cpus(tree))
+    targets = [node for node in evidence if _is_target(node, tree)]
+    kinds = _memory_kinds(evidence)
+    tiers = _memory_tiers(targets, kinds, tree, sysfs.memory_tiers() if sysfs else {})
+    return tuple(
+        Node(
+            os_index=node.os_index,
+            cpus=cpu_set(usable & set(node.own_cpus)),
+            memory_bytes=node.memory_bytes,
+            present_bytes=present_bytes.get(node.os_index),
+            initiator=bool(usable & set(node.own_cpus)),
+            target=node in targets,
+            tier=tiers.get(node.os_index),
+            kind=kinds[node.os_index],
+            package=node.package,
+            shown_cpus=node.own_cpus,
+            has_cpus=node.has_cpus,
+            memory_side_cache_bytes=_memory_side_cache(node.item),
+        )
+        for node in evidence
+    )
+
+
+def usable_cpus(tree: HwlocTree) -> CpuSet:
+    """Processing units that are online and allowed."""
+    return cpu_set(set(tree.machine.cpus) & set(tree.allowed_cpus))
+
+
+def find_restrictions(
+    tree: HwlocTree, nodes: Iterable[Node], online: CpuSet | None
+) -> Restrictions:
+    """Returns the processing units and nodes that the machine has and this process cannot use.
+
+    hwloc's complete_cpuset keeps both offline and forbidden processing units; `online`, from /sys,
+    separates them.
+    """
+    missing = set(tree.machine.complete_cpus) - set(usable_cpus(tree))
+    offline: set[int] = set()
+    disallowed = set(tree.machine.cpus) - set(tree.allowed_cpus)
+    if online is not None:
+        offline = missing - set(online)
+        disallowed = missing - offline
+    elif disallowed:  # exported with --disallowed: the XML shows all but offline processing units
+        offline = missing - disallowed
+    return Restrictions(
+        missing_cpus=cpu_set(missing),
+        offline_cpus=cpu_set(offline),
+        disallowed_cpus=cpu_set(disallowed),
+        disallowed_nodes=tuple(
+            node.os_index for node in nodes if not node.target and node.memory_bytes != 0
+        ),
+        cgroup=tree.machine.infos.get("LinuxCgroup") if _in_cgroup(tree) else None,
+    )
+
+
+def _in_cgroup(tree: HwlocTree) -> bool:
+    """Whether hwloc ran within a cgroup other than the root."""
+    return tree.machine.infos.get("LinuxCgroup", "/") != "/"
+
+
+def _is_target(node: NodeEvidence, tree: HwlocTree) -> bool:
+    """Whether its memory can be used: an unknown size counts as memory, a hidden node as none."""
+    allowed = node.item is not None and node.os_index in tree.allowed_nodes
+    return allowed and node.memory_bytes != 0
+
+
+def _memory_side_cache(item: HwlocObject | None) -> int | None:
+    cache = item.ancestor("MemCache") if item else None
+    return cache.number("cache_size") if cache else None
+
+
+def _collect_evidence(tree: HwlocTree, sysfs: SysTree | None) -> list[NodeEvidence]:
+    """All nodes in the XML or /sys, with their own processing units and memory."""
+    visible = {item.index: item for item in tree.machine.all("NUMANode")}
+    kernel = {node.os_index: node for node in sysfs.nodes()} if sysfs else {}
+    nodes = []
+    for index in sorted({*visible, *kernel, *tree.machine.complete_nodes}):
+        item = visible.get(index)
+        nodes.append(NodeEvidence(index, item, item.cpus if item else _cpus_near(tree, index)))
+    _assign_owners(nodes, kernel, tree.machine.cpus)
+    packages = tree.machine.all("Package")
+    for node in nodes:
+        in_kernel = kernel.get(node.os_index)
+        listed = (in_kernel.cpus if in_kernel else None) or ()
+        node.memory_bytes = _memory_bytes(node, in_kernel, tree)
+        node.has_cpus = bool(node.own_cpus or listed or _lost_all_cpus(node))
+        node.package = _package_of(node.os_index, packages)
+        if node.package is None and sysfs:  # hwloc hides a package that is wholly forbidden
+            node.package = sysfs.package_of(listed)
+    return nodes
+
+
+def _lost_all_cpus(node: NodeEvidence) -> bool:
+    """Whether all of a node's processing units are offline or forbidden, as an XML shows it.
+
+    A node without processing units has a cpuset too: that of a usable neighbour.
+    """
+    return node.item is not None and not node.item.cpus and bool(node.item.complete_cpus)
+
+
+def _cpus_near(tree: HwlocTree, index: int) -> CpuSet:
+    """Processing units near a node that hwloc hides.
+
+    hwloc removes such a node from their nodeset and keeps it in their complete_nodeset.
+    """
+    return cpu_set(pu.index for pu in tree.machine.all("PU") if index in pu.complete_nodes)
+
+
+def _assign_owners(
+    nodes: Sequence[NodeEvidence], kernel: Mapping[int, SysfsNode], shown: CpuSet
+) -> None:
+    """Sets `own_cpus` of each node, so that each processing unit has a single owner.
+
+    In an XML several nodes may claim a processing unit, because a node without any has the cpuset
+    of its neighbours. The owner is the claimant with the fewest processing units; among equals an
+    ordinary memory, and then the lowest OS index. Linux numbers nodes with processors before nodes
+    that have only memory (acpi_numa_init reads CPU affinities first).
+    """
+    if kernel and all(node.cpus is not None for node in kernel.values()):
+        for node in nodes:
+            listed = kernel[node.os_index].cpus if node.os_index in kernel else ()
+            # /sys also lists offline processing units, hwloc does not.
+            node.own_cpus = cpu_set(set(listed or ()) & set(shown))
+        return
+    owned: dict[int, list[int]] = {}
+    for cpu in shown:
+        claimants = [node for node in nodes if cpu in node.near_cpus]
+        if claimants:
+            owner = min(claimants, key=lambda n: (len(n.near_cpus), n.is_special, n.os_index))
+            owned.setdefault(owner.os_index, []).append(cpu)
+    for node in nodes:
+        node.own_cpus = cpu_set(owned.get(node.os_index, ()))
+
+
+def _memory_bytes(node: NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree) -> int | None:
+    """Bytes of memory: 0 for a node without memory, None when the source does not show it."""
+    if node.item is not None and node.item.number("local_memory"):
+        return node.item.number("local_memory")
+    if kernel is not None:
+        return kernel.memory_bytes
+    if node.item is not None:
+        # hwloc omits a size of 0; where no node has a size (cpuid dumps), it knew none.
+        sizes = (item.number("local_memory") for item in tree.machine.all("NUMANode"))
+        return 0 if any(sizes) else None
+    # Hidden, and without /sys: in a cgroup the node is forbidden, else it has no memory.
+    return None if _in_cgroup(tree) else 0
+
+
+def _package_of(index: int, packages: Iterable[HwlocObject]) -> int | None:
+    holders = [item.os_index for item in packages if index in {*item.nodes, *item.complete_nodes}]
+    return holders[0] if len(holders) == 1 else None
+
+
+def _memory_kinds(nodes: Iterable[NodeEvidence]) -> dict[int, str]:
+    """Returns the kind of each node's memory: hwloc's kind, DRAM next to processors, else CPU-less.
+
+    Memory without processors of its own is DRAM too when the processors near it have no other.
+    """
+    nodes = list(nodes)
+    provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
+    every = {cpu for node in nodes for cpu in node.own_cpus}
+    return {node.os_index: _kind(node, set(node.near_cpus) or every, provided) for node in nodes}
+
+
+def _kind(node: NodeEvidence, near: set[int], provided: set[int]) -> str:
+    """The kind of a node, `near` to processing units; `provided` are those with own memory."""
+    if node.memory_bytes == 0:
+        return "none"
+    if node.item is not None and node.is_special:
+        name = node.item.subtype or node.item.infos["DAXType"]
+        return _NAMES.get(name, name)
+    if node.has_cpus:
+        return DRAM
+    if node.item is None:
+        return "unknown"
+    return CPU_LESS if near <= provided else DRAM
+
+
+def _memory_tiers(
+    targets: Sequence[NodeEvidence],
+    kinds: Mapping[int, str],
+    tree: HwlocTree,
+    kernel_tiers: Mapping[int, int],
+) -> dict[int, int]:
+    """Returns the tier of each target, counted from 0 without gaps."""
+    indexes = [node.os_index for node in targets]
+    hwloc_tiers = {
+        node.os_index: int(node.item.infos["MemoryTier"])
+        for node in targets
+        if node.item is not None and node.item.infos.get("MemoryTier", "").isdigit()
+    }
+    for tiers in (kernel_tiers, hwloc_tiers):
+        # The kernel has a single tier when the firmware gave it no information.
+        if set(indexes) <= set(tiers) and len({tiers[index] for index in indexes}) > 1:
+            return _number_without_gaps({index: (tiers[index], 0) for index in indexes})
+    return _number_without_gaps(
+        {node.os_index: _tier_key(node, kinds, tree, targets) for node in targets}
+    )
+
+
+def _number_without_gaps(keys: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    order = sorted(set(keys.values()))
+    return {index: order.index(key) for index, key in keys.items()}
+
+
+def _tier_key(
+    node: NodeEvidence,
+    kinds: Mapping[int, str],
+    tree: HwlocTree,
+    targets: Iterable[NodeEvidence],
+) -> tuple[int, int]:
+    """Sort key: the kind's rank, and for CPU-less memory its distance from processors."""
+    kind = kinds[node.os_index]
+    if kind != CPU_LESS:
+        return _RANKS.get(kind, _RANKS[CPU_LESS]), 0
+    bandwidth = _local_bandwidths(tree)
+    ordinary = [bandwidth[i] for i, k in kinds.items() if k == DRAM and i in bandwidth]
+    faster = _CLEARLY_FASTER * max(ordinary, default=float("inf"))
+    if bandwidth.get(node.os_index, 0) > faster:
+        return _RANKS["HBM"], 0
+    return _RANKS[CPU_LESS], _distance_to_processors(node, tree, targets)
+
+
+def _local_bandwidths(tree: HwlocTree) -> dict[int, float]:
+    """The highest bandwidth that the HMAT claims for each node."""
+    best: dict[int, float] = {}
+    for item in tree.memory_attributes():
+        if item.name == "bandwidth_bytes_per_second":
+            best[item.target] = max(item.value, best.get(item.target, 0.0))
+    return best
+
+
+def _distance_to_processors(
+    node: NodeEvidence, tree: HwlocTree, targets: Iterable[NodeEvidence]
+) -> int:
+    table = tree.distances()
+    if table is None:
+        return 0
+    steps = (table.between(other.os_index, node.os_index) for other in targets if other.own_cpus)
+    return min((step for step in steps if step is not None), default=0)
