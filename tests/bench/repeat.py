@@ -15,8 +15,8 @@ from chaosity.config import read_config
 from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_plan import in_order
 from chaosity.design.host_resources import HostResources
-from chaosity.runner import values
-from chaosity.runner.run import run
+from chaosity.runner import metric_values
+from chaosity.runner.point_measurement import measure_point
 from chaosity.statistics import Estimate, estimate
 from chaosity.topology import discover
 
@@ -58,9 +58,9 @@ def measure(config: dict, repeat: int) -> dict[str, Estimate]:
     )
     seen: dict[str, list[float]] = {}
     for _, replicate, number in turns:
-        record = run(ordered[number], replicate)
+        record = measure_point(ordered[number], replicate)
         if record["verdict"]["status"] == "valid":
-            value = values.of_record(record)["chase"]["latency_ns"]
+            value = metric_values.values_of_record(record)["chase"]["latency_ns"]
             seen.setdefault(ordered[number]["point"], []).append(value)
     return {name: estimate(found) for name, found in seen.items()}
 

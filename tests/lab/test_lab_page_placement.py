@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.place.kinds import POLICIES
+from chaosity.place.policies import POLICIES
 from through_lab import SERVER, Pipeline, placed
 
 pytestmark = pytest.mark.lab

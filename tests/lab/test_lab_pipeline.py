@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.config import schema
+from chaosity.config import schema_validator
 from through_lab import SERVER, Pipeline, placed
 from virtual_lab import drives
 
@@ -51,7 +51,7 @@ def test_every_record_is_valid_and_the_kernel_says_where_its_pages_were(measured
     assert len(points) == sum(measured.config["sample"].values())
     assert len(records) == len(points) * measured.config["replicates"]
     for path, record in records.items():
-        assert list(schema("record").iter_errors(record)) == []
+        assert list(schema_validator("record").iter_errors(record)) == []
         assert record["verdict"]["status"] == "valid", (path, record["verdict"]["reason"])
         assert placed(record), (path, record["verdict"]["checks"])
     assert measured.selected() == set()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.transport.ssh import RUNNER_DIRECTORY
+from chaosity.transport.host_command import RUNNER_DIRECTORY
 
 pytestmark = pytest.mark.lab
 

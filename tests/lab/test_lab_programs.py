@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.runner import placement
+from chaosity.runner import observed_placement
 
 pytestmark = pytest.mark.lab
 
@@ -56,14 +56,14 @@ class Ran:
     def pages(self, when: str = "before") -> dict[int, float]:
         """The share of each node that has pages of the program's mapping."""
         numa_maps = self.machine.says("cat", f"/tmp/program.{when}")
-        found = placement.memory(numa_maps, self.ready["mapping"])
+        found = observed_placement.private_bytes_by_node(numa_maps, self.ready["mapping"])
         return {node: count / sum(found.values()) for node, count in found.items()}
 
 
 def cpu_of(machine: Any, node: int) -> str:
     """The first processing unit of a node."""
     listed = machine.says("cat", f"/sys/devices/system/node/node{node}/cpulist")
-    return str(min(placement.parse_cpus(listed)))
+    return str(min(observed_placement.parse_cpus(listed)))
 
 
 def workload(machine: Any, nodes: list[int], *more: str, kernel: str = "gather") -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chaosity.runner.placement import parse_cpus
+from chaosity.runner.observed_placement import parse_cpus
 
 pytestmark = pytest.mark.lab
 

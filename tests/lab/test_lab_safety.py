@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import plays
-from chaosity.config import schema
+from chaosity.config import schema_validator
 from through_lab import INVENTORY, Pipeline
 from virtual_lab import drives, power
 
@@ -88,7 +88,7 @@ def test_a_host_that_loses_power_in_the_middle(host, pipeline: Pipeline) -> None
     kept = pipeline.records(HOST)
     assert len(kept) >= 3
     for record in kept.values():
-        assert list(schema("record").iter_errors(record)) == []
+        assert list(schema_validator("record").iter_errors(record)) == []
     power.boot(host.folder)
     pipeline.run()
     after = pipeline.records(HOST)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.config import schema
+from chaosity.config import schema_validator
 from through_slurm import HOSTS, Checkout, command, play
 from waiting import soon
 
@@ -48,7 +48,7 @@ def test_both_hosts_are_measured_as_a_local_one_would_be(checkout: Checkout) -> 
     assert len(found["nodea"]) == len(found["nodeb"]) > 1
     for host, records in found.items():
         for record in records:
-            assert list(schema("record").iter_errors(record)) == []
+            assert list(schema_validator("record").iter_errors(record)) == []
             assert record["point"]["host"] == host
             assert record["verdict"]["status"] == "valid", record["verdict"]
         # One after the other, in the random order.

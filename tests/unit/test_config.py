@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from chaosity import config as module
-from chaosity.config import check_config, known_names, load_benchmark, read_config
+from chaosity.config import check_config, load_benchmark, read_config, yaml_names
 from chaosity.errors import UserError
 
 
@@ -82,13 +82,13 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_every_benchmark_file_is_valid():
-    for name in known_names(module.BENCHMARKS):
+    for name in yaml_names(module.BENCHMARKS):
         document = load_benchmark(name)
         assert document["summary"]
 
 
 def test_no_benchmark_or_experiment_is_named_in_the_code(root):
-    names = known_names(module.BENCHMARKS) + known_names(module.EXPERIMENTS)
+    names = yaml_names(module.BENCHMARKS) + yaml_names(module.EXPERIMENTS)
     for path in (root / "workflow" / "chaosity").rglob("*.py"):
         text = path.read_text()
         for name in set(names) - {"interference", "stream"}:  # common words, too

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.components import SYSTEM, component_documents
-from chaosity.config import EXPERIMENTS, known_names, read_config
+from chaosity.config import EXPERIMENTS, read_config, yaml_names
 from chaosity.design import PlannedHost, plan_host
 from chaosity.place_names import (
     PlaceName,
@@ -162,7 +162,7 @@ def test_names_from_numbers():
 
 def machines():
     """Each stored machine with all experiments, and one with several core kinds and a device."""
-    every = known_names(EXPERIMENTS)
+    every = yaml_names(EXPERIMENTS)
     for path in sorted(MACHINES.glob("*.xml")):
         found = discover(str(path))
         linux = replace(found, host={**found.host, "operating_system": "Linux"})

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from chaosity.config import schema
+from chaosity.config import schema_validator
 from waiting import soon
 
 pytestmark = pytest.mark.real
@@ -41,7 +41,7 @@ def test_kill_in_the_middle_and_go_on(workflow):
     after = records(workflow)
     assert len(after) > len(kept)
     for path in after:
-        assert list(schema("record").iter_errors(json.loads(path.read_text()))) == []
+        assert list(schema_validator("record").iter_errors(json.loads(path.read_text()))) == []
     # What was whole before the kill was not measured again.
     same = [path for path, text in kept.items() if path.read_bytes() == text]
     assert len(same) >= len(kept) - 1  # the last may have been written in the moment of the kill

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.config import schema
-from chaosity.runner.build import build
+from chaosity.config import schema_validator
+from chaosity.runner.build_zipapp import write_zipapp
 from running import Workflow
 from sshd import Server, key
 
@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture
 def workflow(workflow: Workflow, server: Server, root: Path) -> Workflow:
     """One host, `far`, behind the server, with the runner installed for it."""
-    build(workflow.folder / "installed/chaosity-run.pyz")
+    write_zipapp(workflow.folder / "installed/chaosity-run.pyz")
     workflow.config["experiments"] = ["memory_bandwidth"]
     workflow.config["sample"] = {"memory_bandwidth": 4}
     workflow.hosts({"far": host(workflow, server)})
@@ -57,7 +57,7 @@ def test_a_host_is_measured_over_one_kept_connection(workflow, server):
     assert found
     for path in found:
         record = json.loads(path.read_text())
-        assert list(schema("record").iter_errors(record)) == []
+        assert list(schema_validator("record").iter_errors(record)) == []
         assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
     assert server.log.count("Accepted publickey") == 1
     assert workflow.selected() == set()
@@ -151,7 +151,7 @@ def test_a_host_that_dies_in_the_middle_leaves_whole_records_and_the_next_run_go
     survived = records(workflow, "far")
     assert 3 <= len(survived) < len(records(workflow, "localhost"))
     for path in survived:
-        assert list(schema("record").iter_errors(json.loads(path.read_text()))) == []
+        assert list(schema_validator("record").iter_errors(json.loads(path.read_text()))) == []
     server.start()
     workflow.measure()
     assert len(records(workflow, "far")) == len(records(workflow, "localhost"))

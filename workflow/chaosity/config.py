@@ -28,11 +28,11 @@ COUNTERS = ROOT / "templates" / "counters"
 PUBLISHED = ROOT / "templates" / "published"
 # Keys of the config that hold nothing but numbers. Snakemake (9.27) reads what stands within braces
 # on its command line (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
-OF_NUMBERS = ("sample", "levels", "stopping", "working_set")
+NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
 
 
 @cache
-def schema(name: str) -> Draft202012Validator:
+def schema_validator(name: str) -> Draft202012Validator:
     """The validator of ``workflow/schemas/<name>.schema.yaml``."""
     text = (SCHEMAS / f"{name}.schema.yaml").read_text(encoding="utf-8")
     return Draft202012Validator(yaml.safe_load(text))
@@ -54,7 +54,7 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"is no YAML: {getattr(error, 'problem', error)}", place) from error
 
 
-def closest(name: str, allowed: Iterable[str]) -> str:
+def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
     """What is allowed, and which of it was probably meant."""
     known = sorted(str(one) for one in allowed)
     near = difflib.get_close_matches(str(name), known, n=1)
@@ -62,26 +62,26 @@ def closest(name: str, allowed: Iterable[str]) -> str:
     return f"did you mean {near[0]}? {listed}" if near else listed
 
 
-def explain(error: ValidationError, where: str) -> UserError:
+def validation_user_error(error: ValidationError, where: str) -> UserError:
     """A validation error as one sentence: file, key, and what is allowed."""
     key = ".".join(str(step) for step in error.absolute_path) or "the document"
     place = f"{where}, {key}"
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         allowed = error.schema.get("properties", {})
         extra = next(iter(set(error.instance) - set(allowed)))
-        return UserError(f"there is no key {extra!r}", place, closest(extra, allowed))
+        return UserError(f"there is no key {extra!r}", place, suggest_allowed(extra, allowed))
     if error.validator == "required":
         missing = next(k for k in error.validator_value if k not in error.instance)
         return UserError(f"the key {missing!r} is missing", place)
     if error.validator == "enum":
-        remedy = closest(error.instance, map(str, error.validator_value))
+        remedy = suggest_allowed(error.instance, map(str, error.validator_value))
         return UserError(f"{error.instance!r} is not known", place, remedy)
     if error.validator == "type":
         return UserError(f"{error.instance!r} is not of type {error.validator_value}", place)
     return UserError(error.message, place)
 
 
-def deepest(error: ValidationError) -> ValidationError:
+def most_specific_error(error: ValidationError) -> ValidationError:
     """The most telling error below one; among alternatives, that of the one that fits best."""
     while error.context:
         nearest = max(error.context, key=lambda e: (len(e.absolute_path), e.validator == "enum"))
@@ -89,44 +89,46 @@ def deepest(error: ValidationError) -> ValidationError:
     return error
 
 
-def validate(document: Any, name: str, where: str) -> None:
+def validate_document(document: Any, name: str, where: str) -> None:
     """Check a document against a closed schema.
 
     Raises:
         UserError: it does not fit; one sentence names the key and what is allowed.
     """
-    error = best_match(schema(name).iter_errors(document))
+    error = best_match(schema_validator(name).iter_errors(document))
     if error is not None:
-        raise explain(deepest(error), where)
+        raise validation_user_error(most_specific_error(error), where)
 
 
-def known_names(folder: Path) -> list[str]:
+def yaml_names(folder: Path) -> list[str]:
     """Names of the YAML files in a folder, without the ending."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
-def named_document(folder: Path, name: str, where: str, what: str) -> dict[str, Any]:
+def load_named_yaml(folder: Path, name: str, where: str, what: str) -> dict[str, Any]:
     """The YAML file of an experiment or a benchmark, checked.
 
     Raises:
         UserError: there is none of this name, or its content is not as it should be.
     """
-    if name not in known_names(folder):
-        raise UserError(f"there is no {what} {name!r}", where, closest(name, known_names(folder)))
+    if name not in yaml_names(folder):
+        raise UserError(
+            f"there is no {what} {name!r}", where, suggest_allowed(name, yaml_names(folder))
+        )
     path = folder / f"{name}.yaml"
     document = read_yaml(path)
-    validate(document, what, relative(path))
+    validate_document(document, what, path_in_repository(path))
     if document[what] != name:
-        raise UserError(f"names itself {document[what]!r}", relative(path))
+        raise UserError(f"names itself {document[what]!r}", path_in_repository(path))
     return document
 
 
 def load_experiment(name: str, where: str = "config, experiments") -> dict[str, Any]:
     """An experiment's YAML file, checked with its figures."""
-    document = named_document(EXPERIMENTS, name, where, "experiment")
-    place = f"{relative(EXPERIMENTS)}/{name}.yaml"
+    document = load_named_yaml(EXPERIMENTS, name, where, "experiment")
+    place = f"{path_in_repository(EXPERIMENTS)}/{name}.yaml"
     for index, figure in enumerate(document.get("figures", [])):
-        validate(figure, "figure", f"{place}, figures.{index}")
+        validate_document(figure, "figure", f"{place}, figures.{index}")
     check_relative(document, place)
     return document
 
@@ -142,7 +144,7 @@ def check_relative(document: Mapping[str, Any], where: str) -> None:
     for index, entry in enumerate(document.get("relative", [])):
         place, name = f"{where}, relative.{index}", entry["name"]
         if entry["load"] not in loads:
-            known = closest(entry["load"], loads)
+            known = suggest_allowed(entry["load"], loads)
             raise UserError(f"there is no load {entry['load']!r}", place, known)
         if name in names or name == entry["metric"]:
             raise UserError(f"the name {name!r} is taken", place, "choose another")
@@ -160,22 +162,22 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> dict[str, An
     Raises:
         UserError: a metric asks for a counter that the file does not list.
     """
-    document = named_document(BENCHMARKS, name, where, "benchmark")
+    document = load_named_yaml(BENCHMARKS, name, where, "benchmark")
     listed = document.get("counters", [])
     for metric, source in document["metrics"].items():
         if "counter" in source and source["counter"] not in listed:
-            place = f"{relative(BENCHMARKS)}/{name}.yaml, metrics.{metric}"
-            remedy = closest(source["counter"], listed)
+            place = f"{path_in_repository(BENCHMARKS)}/{name}.yaml, metrics.{metric}"
+            remedy = suggest_allowed(source["counter"], listed)
             raise UserError(f"{source['counter']!r} is not among `counters`", place, remedy)
     return document
 
 
-def relative(path: Path) -> str:
+def path_in_repository(path: Path) -> str:
     """A path as a person in the repository would name it."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def varied_by(experiment: Mapping[str, Any]) -> set[str]:
+def varied_names(experiment: Mapping[str, Any]) -> set[str]:
     """What an experiment varies beside its sides, as the config's `levels` calls it."""
     designs = experiment["designs"].values()
     loads = [load for design in designs for load in design["loads"].values()]
@@ -184,10 +186,10 @@ def varied_by(experiment: Mapping[str, Any]) -> set[str]:
     return found | {name for load in loads for name in load.get("vary", {})}
 
 
-def numbers(part: Any) -> Any:
+def parse_numbers(part: Any) -> Any:
     """A part of the config with numbers where it has their texts."""
     if isinstance(part, Mapping):
-        return {key: numbers(value) for key, value in part.items()}
+        return {key: parse_numbers(value) for key, value in part.items()}
     read = yaml.safe_load(part) if isinstance(part, str) and part else part
     return part if isinstance(read, (str, dict, list)) else read
 
@@ -199,18 +201,23 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, 
         UserError: an unknown experiment, benchmark, category or parameter, or times that
             contradict each other.
     """
-    checked = {**config, **{key: numbers(config[key]) for key in OF_NUMBERS if key in config}}
-    validate(checked, "config", where)
+    checked = {
+        **config,
+        **{key: parse_numbers(config[key]) for key in NUMBER_KEYS if key in config},
+    }
+    validate_document(checked, "config", where)
     experiments = {
         name: load_experiment(name, f"{where}, experiments") for name in checked["experiments"]
     }
     checked["levels"] = checked["levels"] or {}
     for name, levels in checked["levels"].items():
-        varied = varied_by(experiments.get(name) or load_experiment(name, f"{where}, levels"))
+        varied = varied_names(experiments.get(name) or load_experiment(name, f"{where}, levels"))
         for level in levels:
             if level not in varied:
                 raise UserError(
-                    f"{name} varies no {level!r}", f"{where}, levels.{name}", closest(level, varied)
+                    f"{name} varies no {level!r}",
+                    f"{where}, levels.{name}",
+                    suggest_allowed(level, varied),
                 )
     for category, name in checked["benchmarks"].items():
         benchmark = load_benchmark(name, f"{where}, benchmarks.{category}")
@@ -226,7 +233,7 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, 
                 raise UserError(
                     f"{name} has no parameter {key!r}",
                     f"{where}, parameters.{name}",
-                    closest(key, benchmark.get("parameters", {})),
+                    suggest_allowed(key, benchmark.get("parameters", {})),
                 )
     for name in checked["parameters"]:
         load_benchmark(name, f"{where}, parameters")
@@ -239,15 +246,15 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, 
 def read_config(path: Path = CONFIG) -> dict[str, Any]:
     """A config file laid over the default one, as `snakemake --configfile` does it."""
     given = read_yaml(path)
-    whole = given if path == CONFIG else laid_over(read_yaml(CONFIG), given)
-    return check_config(whole, relative(path))
+    whole = given if path == CONFIG else merge_mappings(read_yaml(CONFIG), given)
+    return check_config(whole, path_in_repository(path))
 
 
-def laid_over(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def merge_mappings(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """A config with the values of another in place of its own; mappings are joined key by key."""
     found = dict(base)
     for key, value in more.items():
         old = found.get(key)
         both = isinstance(value, Mapping) and isinstance(old, Mapping)
-        found[key] = laid_over(old, value) if both else value
+        found[key] = merge_mappings(old, value) if both else value
     return found

@@ -66,7 +66,7 @@ def has_unit(metric: str) -> bool:
     return _suffix(metric) not in (None, "_ratio")
 
 
-def scale_of(metric: str, values: Iterable[float]) -> Scale:
+def choose_scale(metric: str, values: Iterable[float]) -> Scale:
     """The one scale in which all these values of a metric are shown.
 
     The largest value decides, so that it has one to three digits before the point; smaller ones
@@ -92,11 +92,11 @@ def _decimals(largest: float) -> int:
     return 1 if largest >= 9.995 else 2 if largest >= 0.9995 else 3
 
 
-def quantity(metric: str, value: float | None) -> str:
+def format_quantity(metric: str, value: float | None) -> str:
     """One value with its own best unit, such as "41.2 GB/s"; "unknown" for none."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    return scale_of(metric, [value]).text(value)
+    return choose_scale(metric, [value]).text(value)
 
 
 def metric_words(metric: str) -> str:
@@ -109,22 +109,22 @@ def metric_words(metric: str) -> str:
     return words.replace("_", " ").strip() or "speed"
 
 
-def binary_bytes(value: float | None) -> str:
+def format_binary_bytes(value: float | None) -> str:
     """A memory or cache size in powers of 1024: "31.2 GiB"; whole numbers without decimals."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    scale = scale_of("_bytes", [value])
+    scale = choose_scale("_bytes", [value])
     shown = value / scale.factor
     return f"{shown:.0f} {scale.symbol}" if shown == round(shown) else scale.text(value)
 
 
-def exact_bytes(value: int) -> str:
+def format_exact_bytes(value: int) -> str:
     """A size without rounding, in the largest binary unit that divides it: "64MiB", "48KiB"."""
     factor, prefix = next((step for step in _BINARY if value % step[0] == 0), (1.0, ""))
     return f"{value // int(factor)}{prefix}B"
 
 
-def decimal_bytes(value: float | None) -> str:
+def format_decimal_bytes(value: float | None) -> str:
     """A drive's size in powers of 1000, as vendors count: "1.92 TB"."""
     if value is None or not math.isfinite(value):
         return "unknown"
@@ -132,7 +132,7 @@ def decimal_bytes(value: float | None) -> str:
     return Scale(factor, f"{prefix}B", _decimals(value / factor) if factor > 1.0 else 0).text(value)
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """A time span as people say it: "0.4 s", "52 s", "4 min 10 s", "3 h 05 min", "2 d 04 h"."""
     if seconds is None or not math.isfinite(seconds):
         return "unknown"
@@ -151,18 +151,18 @@ def duration(seconds: float | None) -> str:
     return f"{days} d {hours:02d} h"
 
 
-def grouped(number: int) -> str:
+def group_thousands(number: int) -> str:
     """A whole number with a thin space between thousands."""
     return f"{number:,}".replace(",", "\N{THIN SPACE}")
 
 
-def count(number: int, singular: str, plural: str | None = None) -> str:
+def format_count(number: int, singular: str, plural: str | None = None) -> str:
     """A number with its noun: "1 point", "2 040 points"."""
     noun = singular if number == 1 else plural or f"{singular}s"
-    return f"{grouped(number)} {noun}"
+    return f"{group_thousands(number)} {noun}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """A share as a percentage with two significant digits below 10: 0.034 -> "3.4 %"."""
     value = 100.0 * share
     return f"{value:.1f} %" if 0.05 <= abs(value) < 9.95 else f"{value:.0f} %"

@@ -19,8 +19,8 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from chaosity import records
 from chaosity.campaign.campaign_plans import Campaign
-from chaosity.transport.left_out import left_out
-from chaosity.units import duration
+from chaosity.transport.skipped_hosts import read_skipped_host
+from chaosity.units import format_duration
 
 # Events that the line of progress replaces.
 REPLACED = {
@@ -103,14 +103,14 @@ class LogHandler(LogHandlerBase):
         self.expected.append(expected_seconds(wildcards))
         name = f"{wildcards['experiment']} {wildcards['point']}"
         place = f"{self.begun:{len(str(self.total))}}/{self.total}"
-        left = duration(self.seconds_left())
+        left = format_duration(self.seconds_left())
         self.say(f"{place} about {left} left  {wildcards['host']} {name} #{wildcards['replicate']}")
 
     def batch(self, record: logging.LogRecord) -> None:
         """Some measurements of a host go into Slurm's queue together."""
         wildcards = [job.wildcards_dict for job in record.jobs]
         host, number = wildcards[0]["host"], len(wildcards)
-        length = duration(sum(map(expected_seconds, wildcards)))
+        length = format_duration(sum(map(expected_seconds, wildcards)))
         self.say(f"{number} of {self.total} go to Slurm as one job of about {length} on {host}")
 
     def batch_error(self, record: logging.LogRecord) -> None:
@@ -135,7 +135,7 @@ class LogHandler(LogHandlerBase):
             return
         self.back += int(self.begun == 0)  # through Slurm, none begins here
         try:
-            verdict = records.load(path)["verdict"]
+            verdict = records.load_record(path)["verdict"]
         except ValueError as error:
             self.say(f"    failed: {error}")
             return
@@ -148,10 +148,10 @@ class LogHandler(LogHandlerBase):
         if path is None or getattr(record, "event", None) != LogEvent.JOB_ERROR:
             return False
         folder = path.parents[3]  # <results>/<host>/<configuration>/<experiment>/<point>/rep1.json
-        note = left_out(folder)
+        note = read_skipped_host(folder)
         if note and folder.name not in self.lost:
             self.lost.add(folder.name)
-            self.say(f"    host {folder.name} is left out: {note['reason']}")
+            self.say(f"    host {folder.name} is left out: {note.reason}")
         return note is not None
 
     def seconds_left(self) -> float:

@@ -9,8 +9,8 @@ import pytest
 
 from chaosity.benchmarks import Benchmark
 from chaosity.config import load_benchmark
-from chaosity.runner import progress, verify
-from chaosity.runner.extract import ExtractionError, number
+from chaosity.runner import progress, record_checks
+from chaosity.runner.tool_output import ExtractionError, extract_number
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
 METRIC = "bandwidth_bytes_per_second"
@@ -41,7 +41,7 @@ def load(name, **changed):
 
 
 def checks(one, outputs):
-    found = verify.did_what_was_asked({**one, "outputs": {"stderr": "", **outputs}})
+    found = record_checks.check_output_rules({**one, "outputs": {"stderr": "", **outputs}})
     return {check["name"].partition(": ")[2]: check["passed"] for check in found}
 
 
@@ -55,10 +55,10 @@ def fio():
 def test_fio_sums_over_drives_and_did_what_was_asked(fio):
     one = load("fio_sequential_read")
     assert set(checks(one, fio).values()) == {True}
-    both = number(one["metrics"][METRIC], fio)
-    [first, second] = progress.read(one["progress"], fio, 0.0)
-    begin, end = progress.span([first, second])
-    assert 0.3 < progress.rate([first, second], begin, end) / both < 3
+    both = extract_number(one["metrics"][METRIC], fio)
+    [first, second] = progress.progress_series(one["progress"], fio, 0.0)
+    begin, end = progress.common_span([first, second])
+    assert 0.3 < progress.rate_in_window([first, second], begin, end) / both < 3
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_fio_cut_short_is_no_result(fio):
     cut = {**fio, "result.json": fio["result.json"][:200]}
     assert set(checks(one, cut).values()) == {False}
     with pytest.raises(ExtractionError):
-        number(one["metrics"][METRIC], cut)
+        extract_number(one["metrics"][METRIC], cut)
 
 
 def test_likwid_bench():
     one = load("likwid_bench", kernel="stream")
     text = (RECORDED / "likwid-bench-5.2_stream.txt").read_text()
     assert set(checks(one, {"stdout": text}).values()) == {True}
-    assert number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(9086.34e6)
+    assert extract_number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(9086.34e6)
     assert "stream_avx512" in one["command"]
     smaller = text.replace("Size (Byte):\t\t299999232", "Size (Byte):\t\t99999232")
     assert checks(one, {"stdout": smaller})["working set"] is False
@@ -107,14 +107,14 @@ def test_stream(kernel):
     text = (RECORDED / "stream-like.txt").read_text()
     assert set(checks(one, {"stdout": text}).values()) == {True}
     expected = {"Copy": 50e9, "Scale": 40e9, "Add": 48e9, "Triad": 47e9}[kernel]
-    assert number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(expected)
+    assert extract_number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(expected)
 
 
 def test_the_real_stream_output(shared):
     one = load("stream", kernel="Triad")
     text = (shared / "recorded/stream-5.10_gcc12_2threads.txt").read_text()
     assert set(checks(one, {"stdout": text}).values()) == {True}
-    assert number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(45165.4e6)
+    assert extract_number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(45165.4e6)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_clpeak_gives_the_best_vector_width():
     assert set(checks(one, outputs).values()) == {True}
     widths = [float(text) for text in re.findall(r">([0-9.]+)</float", outputs["clpeak.xml"])]
     assert len(widths) == 5
-    assert number(one["metrics"][METRIC], outputs) == pytest.approx(max(widths) * 1e9)
+    assert extract_number(one["metrics"][METRIC], outputs) == pytest.approx(max(widths) * 1e9)
 
 
 def test_clpeak_of_another_device_or_of_too_many_threads_is_no_measurement():
@@ -167,13 +167,13 @@ def test_clpeak_says_nothing_when_the_device_is_gone():
     one = load("clpeak", device=POCL, threads=1)
     assert not any(checks(one, {"stdout": ""}).values())
     with pytest.raises(ExtractionError):
-        number(one["metrics"][METRIC], {"stdout": "", "clpeak.xml": "<clpeak></clpeak>"})
+        extract_number(one["metrics"][METRIC], {"stdout": "", "clpeak.xml": "<clpeak></clpeak>"})
 
 
 def test_clpeak_copies_both_ways():
     one, outputs = load("clpeak_transfer", device=POCL), clpeak("transfer")
     assert set(checks(one, outputs).values()) == {True}
-    found = {name: number(source, outputs) for name, source in one["metrics"].items()}
+    found = {name: extract_number(source, outputs) for name, source in one["metrics"].items()}
     assert found["host_to_device_bytes_per_second"] == pytest.approx(3.27385e9)
     assert found["device_to_host_bytes_per_second"] == pytest.approx(5.81165e9)
 
@@ -182,7 +182,7 @@ def test_nvbandwidth_gives_each_direction_and_the_device_itself():
     one = load("nvbandwidth", device=POCL)
     outputs = {"stdout": (RECORDED / "nvbandwidth-0.8.json").read_text()}
     assert set(checks(one, outputs).values()) == {True}
-    found = [number(source, outputs) / 1e9 for source in one["metrics"].values()]
+    found = [extract_number(source, outputs) / 1e9 for source in one["metrics"].values()]
     assert found == pytest.approx([55.63, 55.12, 48.5, 47.25, 1250.0])
     assert one["environment"] == {"CUDA_VISIBLE_DEVICES": "GPU-0123"}
 

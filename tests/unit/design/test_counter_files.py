@@ -9,7 +9,7 @@ import pytest
 from chaosity import config as module
 from chaosity.benchmarks import benchmark_file, counter_events_of
 from chaosity.benchmarks.counter_events import counter_files, encoded
-from chaosity.config import known_names, read_config
+from chaosity.config import read_config, yaml_names
 from chaosity.design import plan_host
 from chaosity.errors import UserError
 
@@ -30,7 +30,7 @@ def models(one):
 
 def test_every_file_is_valid_and_has_all_three_indicators():
     assert {document["counters"] for document in counter_files()} == set(
-        known_names(module.COUNTERS)
+        yaml_names(module.COUNTERS)
     )
     for document in counter_files():
         assert {LOCAL, REMOTE, CACHE} <= set(document["events"]), document["counters"]

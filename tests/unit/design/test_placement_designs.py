@@ -11,14 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks import Benchmark, open_benchmarks
-from chaosity.config import EXPERIMENTS, known_names
+from chaosity.config import EXPERIMENTS, yaml_names
 from chaosity.design import PlannedHost, parse_point_name
 from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
 from chaosity.design.placement_targets import in_parts, policy_target, worker_memory
 from chaosity.design.sampling import sets_of_every_size
 from chaosity.errors import UserError
-from chaosity.place.kinds import POLICIES
+from chaosity.place.policies import POLICIES
 from chaosity.topology import configuration_name, discover, parse_cpu_list
 
 ALL = list(POLICIES)
@@ -338,7 +338,7 @@ def test_weights_are_measured_for_the_sets_that_are_placed():
     """The notes of a plan name the experiments, and these measure just those sets."""
     read = {
         name: yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text())
-        for name in known_names(EXPERIMENTS)
+        for name in yaml_names(EXPERIMENTS)
     }
     placed = 0
     for document in read.values():

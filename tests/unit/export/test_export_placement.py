@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from host_results import BANDWIDTH, LATENCY, folder_of, measured
 
 from chaosity.cli import chaosity
-from chaosity.config import schema, validate
+from chaosity.config import schema_validator, validate_document
 from chaosity.errors import UserError
 from chaosity.export import placement_document, read_measured_host, select_node_measurements
 from chaosity.store import COLUMNS
@@ -33,7 +33,7 @@ def whole(tmp_path_factory):
 
 
 def test_it_fits_its_schema(whole):
-    validate(json.loads(json.dumps(whole, allow_nan=False)), "placement", "document")
+    validate_document(json.loads(json.dumps(whole, allow_nan=False)), "placement", "document")
 
 
 def test_the_schema_is_closed_everywhere():
@@ -47,7 +47,7 @@ def test_the_schema_is_closed_everywhere():
             for value in part:
                 yield from objects(value)
 
-    found = list(objects(schema("placement").schema))
+    found = list(objects(schema_validator("placement").schema))
     free = [one for one in found if one.get("additionalProperties") is not False]
     assert len(found) > 10
     assert [one.get("description") for one in free] == [
@@ -119,7 +119,7 @@ def test_of_latency_the_worst_company_is_the_one_that_makes_it_longest(whole):
 
 def test_a_single_replicate_has_no_interval(tmp_path):
     found = document(synthetic.epyc(replicates=1).tidy(), tmp_path / "r")
-    validate(found, "placement", "document")
+    validate_document(found, "placement", "document")
     first = found["memory"]["placements"][0][BANDWIDTH]
     assert (first["low"], first["high"], first["n"]) == (None, None, 1)
 
@@ -154,10 +154,10 @@ def test_the_command_writes_it(tmp_path):
     found = CliRunner().invoke(chaosity, arguments)
     assert found.exit_code == 0 and not found.output
     read = json.loads(output.read_text())
-    validate(read, "placement", "document")
+    validate_document(read, "placement", "document")
     assert read["drive_sets"] == [] and len(read["memory"]["placements"]) == 64
 
 
 def test_a_document_of_another_form_is_refused():
     with pytest.raises(UserError, match="schema_version"):
-        validate({}, "placement", "document")
+        validate_document({}, "placement", "document")

@@ -9,7 +9,7 @@ from chaosity.figures.captions import caption_of
 from chaosity.figures.figure_data import select_data
 from chaosity.figures.figure_spec import FigureSpec
 from chaosity.figures.mark_texts import limits_of
-from chaosity.units import scale_of
+from chaosity.units import choose_scale
 
 NODES = {
     "name": "nodes", "kind": "heatmap", "title": "t", "load": "memory",
@@ -29,7 +29,7 @@ def machine(**keys):
 
 def said(entry, found, experiment="memory_bandwidth"):
     cells = select_data(FigureSpec.of(experiment, entry), found.tidy(), found.topology())
-    return caption_of(cells, scale_of(entry["metric"], cells.cells["median"]))
+    return caption_of(cells, choose_scale(entry["metric"], cells.cells["median"]))
 
 
 def test_a_map_says_best_worst_and_what_distance_costs():
@@ -91,7 +91,7 @@ def loss_of(device_rate, **keys):
         "metric": synthetic.BANDWIDTH, "x": "initiator", "series": "target", "loss_to": "node0",
     }  # fmt: skip
     cells = select_data(FigureSpec.of("memory_bandwidth", entry), both, found.topology())
-    return caption_of(cells, scale_of(entry["metric"], cells.cells["median"]))
+    return caption_of(cells, choose_scale(entry["metric"], cells.cells["median"]))
 
 
 def test_bars_tell_what_is_lost_beside_another():

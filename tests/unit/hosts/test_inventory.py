@@ -7,7 +7,7 @@ import pytest
 from chaosity.errors import UserError
 from chaosity.hosts import read_inventory
 from chaosity.hosts.host_discovery import tool_versions, version_numbers
-from chaosity.runner.describe import tool as tool_on_host
+from chaosity.runner.describe_host import find_tool as tool_on_host
 
 
 def inventory(folder, text):

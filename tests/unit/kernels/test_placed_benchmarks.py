@@ -10,8 +10,8 @@ import pytest
 
 from chaosity.benchmarks import Benchmark
 from chaosity.config import load_benchmark
-from chaosity.runner import progress, values, verify
-from chaosity.runner.extract import ExtractionError, number
+from chaosity.runner import metric_values, progress, record_checks
+from chaosity.runner.tool_output import ExtractionError, extract_number
 
 pytestmark = pytest.mark.real
 
@@ -48,7 +48,7 @@ def ran(one: dict, folder: Path, report: dict = PLACED) -> dict:
 
 
 def failed(one: dict) -> list[str]:
-    return [check["name"] for check in verify.did_what_was_asked(one) if not check["passed"]]
+    return [check["name"] for check in record_checks.check_output_rules(one) if not check["passed"]]
 
 
 @pytest.mark.parametrize("kernel", ["triad", "gather", "stencil", "spmv"])
@@ -58,7 +58,7 @@ def test_a_placed_program_does_what_its_file_asks(
     one = ran(load("chaosity_workload", kernel, cpus, node), workload.parent)
     assert failed(one) == []
     assert one["memory_bytes"] == 2 << 20
-    assert progress.sample_lines(one["progress"], one["outputs"]["stdout"])
+    assert progress.samples_from_events(one["progress"], one["outputs"]["stdout"])
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_where_the_search_ended_is_a_metric_that_may_be_missing(cpu: str, node: 
     one = load("chaosity_workload", "triad", cpu, node)
     assert "--settle" in one["command"]
     dwp = one["metrics"]["dwp"]
-    assert values.may_be_unmeasured(dwp)
-    assert number(dwp, {"place.json": json.dumps({"dwp": 0.0})}) == 0.0
+    assert metric_values.is_optional(dwp)
+    assert extract_number(dwp, {"place.json": json.dumps({"dwp": 0.0})}) == 0.0
     with pytest.raises(ExtractionError, match="gave no value"):
-        number(dwp, {"place.json": json.dumps({"dwp": None})})
+        extract_number(dwp, {"place.json": json.dumps({"dwp": None})})
 
 
 def test_contended_paths_do_what_their_file_asks(paths: Path, cpus: str, node: int):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chaosity.place import calls, pages
-from chaosity.place.pages import Area
-from chaosity.place.shares import largest_departure, towards_workers, uniform
+from chaosity.place import kernel_calls, page_migration
+from chaosity.place.page_migration import MemoryArea
+from chaosity.place.page_shares import largest_share_deviation, shift_to_workers, uniform_shares
 
 PAGE, HUGE = 4096, 2 << 20
 NODES = range(8)
@@ -61,26 +61,26 @@ class Memory:
             status.append(self.node[block])
         return status
 
-    def found(self) -> list[Area]:
-        """As `pages.areas` would find them."""
+    def found(self) -> list[MemoryArea]:
+        """As `page_migration.find_areas` would find them."""
         areas = []
         for index, (size, page, nodes) in enumerate(self.areas):
             begin = self.begin(index)
             now = Counter(self.node[begin + number * size] for number in range(len(nodes)))
             by_node = {node: count * size for node, count in now.items()}
             end = begin + (len(nodes) + 3) * size  # the last blocks were never touched
-            areas.append(Area(77, begin, end, size, page, by_node))
+            areas.append(MemoryArea(77, begin, end, size, page, by_node))
         return areas
 
     @property
     def shares(self) -> dict[int, float]:
-        return pages.shares(pages.total(self.found()))
+        return page_migration.shares_by_node(page_migration.total_bytes_by_node(self.found()))
 
 
 @contextmanager
 def playing(memory: Memory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calls, "move_pages", memory.move_pages)
+        patch.setattr(kernel_calls, "move_pages", memory.move_pages)
         yield
 
 
@@ -101,10 +101,10 @@ AREAS = st.lists(
 def test_every_node_gets_its_share(areas, wanted):
     memory = Memory(areas)
     with playing(memory):
-        moved = pages.move(memory.found(), wanted)
-        assert largest_departure(wanted, memory.shares) < 0.005
+        moved = page_migration.move_to_shares(memory.found(), wanted)
+        assert largest_share_deviation(wanted, memory.shares) < 0.005
         assert memory.moves == moved  # each once
-        assert pages.move(memory.found(), wanted) == 0  # and then all is well
+        assert page_migration.move_to_shares(memory.found(), wanted) == 0  # and then all is well
 
 
 # Huge pages that could not be shared finely leave some nodes too much.
@@ -118,9 +118,9 @@ def test_small_pages_make_up_for_huge_ones(wanted):
     pool = HUGE, HUGE, [1] * 5
     memory = Memory([huge, pool, small([2] * 1000)])
     with playing(memory):
-        pages.move(memory.found(), wanted)
+        page_migration.move_to_shares(memory.found(), wanted)
         # A huge page is 1/19 of all memory here, and no node is off by more than one.
-        assert largest_departure(wanted, memory.shares) <= 1 / 18
+        assert largest_share_deviation(wanted, memory.shares) <= 1 / 18
 
 
 @given(SHARES, st.integers(0, 511), st.integers(0, 5000), st.integers(0, 3000))
@@ -140,15 +140,20 @@ def test_a_mapping_of_huge_and_single_pages_is_moved_as_both(wanted, before, aft
         return sizes
 
     def found():
-        return [Area(77, first, last + untouched * PAGE, HUGE, PAGE, by_node(), single)]
+        return [MemoryArea(77, first, last + untouched * PAGE, HUGE, PAGE, by_node(), single)]
 
     with playing(memory):
-        there = sum(part.block_bytes * part.there for part in pages.blocks(found()[0]))
+        there = sum(
+            part.block_bytes * part.there for part in page_migration.find_blocks(found()[0])
+        )
         assert there == 18 * HUGE + single
-        pages.move(found(), wanted)
+        page_migration.move_to_shares(found(), wanted)
         # The single pages make up for half a huge page too much or too little on any node.
         coarse = 0 if single >= 18 * HUGE else HUGE / (single + 18 * HUGE)
-        assert largest_departure(wanted, pages.shares(by_node())) <= coarse + 0.001
+        assert (
+            largest_share_deviation(wanted, page_migration.shares_by_node(by_node()))
+            <= coarse + 0.001
+        )
 
 
 def test_a_few_steps_towards_the_workers_move_only_what_must_move():
@@ -156,9 +161,9 @@ def test_a_few_steps_towards_the_workers_move_only_what_must_move():
     with playing(memory):
         for step in range(1, 11):
             before = memory.moves
-            wanted = towards_workers(uniform(NODES), [0, 1], step / 10)
-            pages.move(memory.found(), wanted)
-            assert largest_departure(wanted, memory.shares) < 0.001
+            wanted = shift_to_workers(uniform_shares(NODES), [0, 1], step / 10)
+            page_migration.move_to_shares(memory.found(), wanted)
+            assert largest_share_deviation(wanted, memory.shares) < 0.001
             # A tenth of the other nodes' three quarters.
             assert memory.moves - before == pytest.approx(300, abs=8)
     assert set(memory.shares) == {0, 1}
@@ -167,5 +172,5 @@ def test_a_few_steps_towards_the_workers_move_only_what_must_move():
 def test_pages_that_come_later_are_made_up_for():
     memory = Memory([small([node for node in NODES for _ in range(50)]), small([0] * 400)])
     with playing(memory):
-        pages.move(memory.found(), uniform(NODES))
-    assert memory.shares == pytest.approx(uniform(NODES), abs=1e-9)
+        page_migration.move_to_shares(memory.found(), uniform_shares(NODES))
+    assert memory.shares == pytest.approx(uniform_shares(NODES), abs=1e-9)

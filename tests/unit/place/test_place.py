@@ -18,13 +18,13 @@ from click.testing import CliRunner
 from kernel_files import WEIGHTS, placed_point, report
 
 from chaosity.cli import chaosity
-from chaosity.cli.place import shares, command_parser
-from chaosity.place import calls, pages
+from chaosity.cli.place import command_parser, shares
+from chaosity.place import kernel_calls, page_migration
 from chaosity.place.__main__ import main
-from chaosity.runner import placement
+from chaosity.runner import observed_placement
 from chaosity.runner.__main__ import tools_first
-from chaosity.runner.build import packed
-from chaosity.runner.run import run as measured
+from chaosity.runner.build_zipapp import zipapp_bytes
+from chaosity.runner.point_measurement import measure_point as measured
 from waiting import soon
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
@@ -37,7 +37,7 @@ def python(code: str) -> tuple[str, ...]:
 
 @pytest.fixture(autouse=True)
 def _nodes() -> None:
-    if placement.memory_by_node(os.getpid()) is None:
+    if observed_placement.read_process_memory(os.getpid()) is None:
         pytest.skip("this kernel has no numa_maps")
 
 
@@ -69,7 +69,7 @@ def test_the_report_says_what_was_wanted_and_seen(kernel, tmp_path, policy, argu
 
 
 def test_the_kernels_own_weights_hold_where_it_has_them(kernel, tmp_path):
-    if not calls.takes_policy(calls.WEIGHTED_INTERLEAVE, [0]):
+    if not kernel_calls.supports_policy(kernel_calls.WEIGHTED_INTERLEAVE, [0]):
         pytest.skip("this kernel has no MPOL_WEIGHTED_INTERLEAVE")
     path = tmp_path / "report.json"
     given = ("--shares", "0:1", "--method", "weighted_interleave", "--report", str(path))
@@ -159,11 +159,11 @@ def test_pages_elsewhere_are_status_3(kernel):
     """One node cannot have pages elsewhere, so the wish is bent after the plan was made."""
     code = (
         "import sys\n"
-        "from chaosity.place import session\n"
+        "from chaosity.place import placement_session as session\n"
         "from chaosity.place.__main__ import main\n"
-        "session.pages.move = lambda found, wanted: 0\n"
-        "shares = session.pages.shares\n"
-        "session.pages.shares = lambda by_node: {1: 1.0} if by_node else {}\n"
+        "session.page_migration.move_to_shares = lambda found, wanted: 0\n"
+        "shares = session.page_migration.shares_by_node\n"
+        "session.page_migration.shares_by_node = lambda by_node: {1: 1.0} if by_node else {}\n"
         "main(sys.argv[1:])\n"
     )
     arguments = kernel.arguments(*python(ALLOCATES))
@@ -233,9 +233,9 @@ def test_a_search_measures_in_steps_and_says_them(kernel, tmp_path):
 def test_a_program_without_samples_is_not_searched_and_says_what_to_do(kernel):
     code = (
         "import sys\n"
-        "from chaosity.place import rates\n"
+        "from chaosity.place import program_rate\n"
         "from chaosity.place.__main__ import main\n"
-        "rates.HOPELESS_SECONDS = 0.5\n"
+        "program_rate.HOPELESS_SECONDS = 0.5\n"
         "main(sys.argv[1:])\n"
     )
     loops = python("import time; x = bytearray(8 << 20); time.sleep(2.5)")
@@ -248,40 +248,43 @@ def test_a_program_without_samples_is_not_searched_and_says_what_to_do(kernel):
     assert "--rate lines=REGEX" in done.stderr
 
 
-def there(area: pages.Area) -> int:
+def there(area: page_migration.MemoryArea) -> int:
     """Bytes of the blocks that are on a node."""
-    return sum(part.block_bytes * part.there for part in pages.blocks(area))
+    return sum(part.block_bytes * part.there for part in page_migration.find_blocks(area))
 
 
 def test_huge_and_single_pages_of_one_mapping_are_told_apart():
     memory = mmap.mmap(-1, 5 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
     memory[:] = b"x" * len(memory)  # 5 MiB are no whole number of huge pages
-    mixed = [area for area in pages.areas(os.getpid()) if area.single_bytes]
+    mixed = [area for area in page_migration.find_areas(os.getpid()) if area.single_bytes]
     if not mixed:
         pytest.skip("this kernel gave no transparent huge pages")
     for area in mixed:
-        sizes = {part.block_bytes for part in pages.blocks(area) if len(part.where)}
-        assert sizes == {pages.PAGE_BYTES, area.block_bytes}
+        sizes = {part.block_bytes for part in page_migration.find_blocks(area) if len(part.where)}
+        assert sizes == {page_migration.PAGE_BYTES, area.block_bytes}
         assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
 
 
 def test_pages_of_this_process_are_found_and_stay():
     memory = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory[:] = b"x" * len(memory)
-    found = pages.areas(os.getpid())
-    assert sum(pages.total(found).values()) >= 4 << 20
+    found = page_migration.find_areas(os.getpid())
+    assert sum(page_migration.total_bytes_by_node(found).values()) >= 4 << 20
     for area in found:
         assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
-    node = next(iter(pages.total(found)))
-    if set(pages.total(found)) == {node}:
-        assert pages.move(found, {node: 1.0}) == 0
+    node = next(iter(page_migration.total_bytes_by_node(found)))
+    if set(page_migration.total_bytes_by_node(found)) == {node}:
+        assert page_migration.move_to_shares(found, {node: 1.0}) == 0
 
 
 def test_the_runners_file_places_too(tmp_path):
     archive = tmp_path / "chaosity-run.pyz"
-    archive.write_bytes(packed())
-    assert "chaosity/place/session.py" in zipfile.ZipFile(io.BytesIO(packed())).namelist()
+    archive.write_bytes(zipapp_bytes())
+    assert (
+        "chaosity/place/placement_session.py"
+        in zipfile.ZipFile(io.BytesIO(zipapp_bytes())).namelist()
+    )
     done = subprocess.run(
         [sys.executable, "-I", str(archive), "--place", "--help"],
         capture_output=True, text=True, check=False,
@@ -310,14 +313,14 @@ def test_a_matrix_beside_shares_or_one_that_is_not_there_is_refused(tmp_path):
 # Each look takes 0.2 s of a processor, as on a machine with much memory: the next comes after 10 s.
 DEAR_LOOKS = """
 import sys, time
-from chaosity.place import __main__, pages, session
-session.LONGEST_LOOK_SECONDS = 0.1
-cheap = pages.areas
+from chaosity.place import __main__, page_migration, placement_session
+placement_session.LONGEST_LOOK_SECONDS = 0.1
+cheap = page_migration.find_areas
 def dear(*given):
     until = time.thread_time() + 0.2
     while time.thread_time() < until: pass
     return cheap(*given)
-pages.areas = dear
+page_migration.find_areas = dear
 __main__.main()
 """
 GROWS = """
@@ -368,7 +371,9 @@ def test_a_copied_runner_finds_the_placer_beside_itself(tmp_path, monkeypatch):
 def test_all_that_is_started_is_on_the_units_asked_for(kernel):
     """As the runner looks at a load: this program, its guardian and what it runs."""
     run = kernel.start("--cpus", "1", "--", "sleep", "60")
-    seen = soon(lambda: [s for s in [placement.process_threads(run.pid)] if len(s) == 3])[0]
+    seen = soon(
+        lambda: [s for s in [observed_placement.read_process_threads(run.pid)] if len(s) == 3]
+    )[0]
     assert {thread["cpus_allowed"] for thread in seen} == {"1"}
     run.terminate()
     run.wait(10)

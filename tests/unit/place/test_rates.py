@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.errors import UserError
-from chaosity.place import rates
+from chaosity.place import program_rate
 
 
 def sample(begin: int, end: int, **amount: object) -> str:
@@ -20,20 +20,20 @@ def sample(begin: int, end: int, **amount: object) -> str:
 
 @pytest.mark.parametrize("key", ["bytes", "elements", "passes"])
 def test_samples_count_whatever_their_amount_is_called(key):
-    found = rates.Samples()
+    found = program_rate.SampleSource()
     found.line(sample(1_000, 3_000, **{key: 7}), 0.0)
     assert found.series == [pytest.approx((1e-6, 3e-6, 7.0))]
 
 
 def test_an_amount_can_be_named():
-    found = rates.Samples("turns")
+    found = program_rate.SampleSource("turns")
     found.line(sample(0, 10, bytes=7, turns=2), 0.0)
     assert found.series[0][2] == 2.0
 
 
 @given(st.text())
 def test_any_other_line_is_no_sample(text):
-    found = rates.Samples()
+    found = program_rate.SampleSource()
     found.line(text, 0.0)
     found.line('{"event":"sample"' + text, 0.0)
     found.line('{"event":"sample","begin_ns":1,"end_ns":2}', 0.0)
@@ -41,7 +41,7 @@ def test_any_other_line_is_no_sample(text):
 
 
 def test_lines_count_from_the_one_before():
-    found = rates.Lines(r"Iteration\s+\d+")
+    found = program_rate.LineSource(r"Iteration\s+\d+")
     for now, line in enumerate(["start", "Iteration 1", "other", "Iteration 2", "Iteration 3"]):
         found.line(line, float(now))
     assert found.series == [(1.0, 3.0, 1.0), (3.0, 4.0, 1.0)]
@@ -50,22 +50,22 @@ def test_lines_count_from_the_one_before():
 @pytest.mark.parametrize("text", ["", "lines=", "lines", "instructions=1", "bytes"])
 def test_what_tells_no_rate_is_refused(text):
     with pytest.raises(UserError, match="samples, samples=KEY, lines=REGEX or instructions"):
-        rates.check(text)
+        program_rate.check_rate_source(text)
 
 
 def test_a_refusal_to_count_instructions_keeps_its_reason(monkeypatch):
-    monkeypatch.setattr(rates.counters, "INSTRUCTIONS", {"type": 1, "config": 99})
+    monkeypatch.setattr(program_rate.event_counters, "INSTRUCTIONS", {"type": 1, "config": 99})
     with pytest.raises(UserError, match="has no such counter"):
-        rates.check("instructions")
+        program_rate.check_rate_source("instructions")
 
 
 def test_instructions_are_counted_or_refused_with_the_reason():
     try:
-        rates.check("instructions")
+        program_rate.check_rate_source("instructions")
     except UserError as error:
         assert "instructions cannot be counted, since" in str(error)
         return
-    counter = rates.Instructions(os.getpid())
+    counter = program_rate.InstructionSource(os.getpid())
     counter.poll()
     assert counter.series[0][2] > 1000.0
 
@@ -73,7 +73,7 @@ def test_instructions_are_counted_or_refused_with_the_reason():
 class Steady:
     """A program that reports in steady steps while it is let go on."""
 
-    def __init__(self, source: rates.Samples, step: float, ends: float = 1e9) -> None:
+    def __init__(self, source: program_rate.SampleSource, step: float, ends: float = 1e9) -> None:
         self.source, self.step, self.ends = source, step, time.monotonic() + ends
         self.at = time.monotonic()
 
@@ -86,27 +86,29 @@ class Steady:
 
 
 def test_a_steady_rate_is_known_soon():
-    source = rates.Samples()
-    rate = rates.Meter(source, Steady(source, 0.005).pump)()
+    source = program_rate.SampleSource()
+    rate = program_rate.RateMeter(source, Steady(source, 0.005).pump)()
     assert rate.value == pytest.approx(200.0, rel=1e-3)
-    assert rate.relative_half_width <= rates.PRECISION
-    assert rate.seconds >= rates.SHORTEST
+    assert rate.relative_half_width <= program_rate.PRECISION
+    assert rate.seconds >= program_rate.SHORTEST
 
 
 def test_what_was_before_does_not_count():
-    source = rates.Samples()
+    source = program_rate.SampleSource()
     source.line(sample(0, 10, steps=10**9), 0.0)
-    assert rates.Meter(source, Steady(source, 0.005).pump)().value < 1000.0
+    assert program_rate.RateMeter(source, Steady(source, 0.005).pump)().value < 1000.0
 
 
 def test_too_few_reports_say_what_to_do(monkeypatch):
-    monkeypatch.setattr(rates, "HOPELESS_SECONDS", 0.6)
-    source = rates.Samples()
-    with pytest.raises(rates.NoRateError, match=r"reported \d times in 1 s, .* --rate lines=REGEX"):
-        rates.Meter(source, Steady(source, 0.2).pump)()
+    monkeypatch.setattr(program_rate, "HOPELESS_SECONDS", 0.6)
+    source = program_rate.SampleSource()
+    with pytest.raises(
+        program_rate.NoRateError, match=r"reported \d times in 1 s, .* --rate lines=REGEX"
+    ):
+        program_rate.RateMeter(source, Steady(source, 0.2).pump)()
 
 
 def test_a_program_that_ends_has_no_rate():
-    source = rates.Samples()
-    with pytest.raises(rates.EndedError):
-        rates.Meter(source, Steady(source, 0.01, ends=0.1).pump)()
+    source = program_rate.SampleSource()
+    with pytest.raises(program_rate.ProgramEndedError):
+        program_rate.RateMeter(source, Steady(source, 0.01, ends=0.1).pump)()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from chaosity.place.search import Rate, Search, TimeUpError
-from chaosity.place.shares import towards_workers
+from chaosity.place.page_shares import shift_to_workers
+from chaosity.place.settling import DwpSearch, MeasuredRate, TimeUpError
 from imagined_machine import pass_time
 
 GRID = [number / 10 for number in range(11)]
@@ -27,10 +27,10 @@ class Machine:
         self.now = dwp
         self.moves.append(dwp)
 
-    def rate(self) -> Rate:
+    def rate(self) -> MeasuredRate:
         # The mean of ten batches: its interval is 2.26 of its standard deviations.
         scatter = self.random.gauss(0.0, self.noise)
-        return Rate(self.rates[self.now] * (1.0 + scatter), 2.262 * self.noise, 0.5)
+        return MeasuredRate(self.rates[self.now] * (1.0 + scatter), 2.262 * self.noise, 0.5)
 
 
 def rates(start, bandwidths, latencies, workers) -> dict[float, float]:
@@ -40,7 +40,7 @@ def rates(start, bandwidths, latencies, workers) -> dict[float, float]:
     """
     weights = {node: value / sum(start) for node, value in enumerate(start)}
     return {
-        dwp: 1.0 / pass_time(towards_workers(weights, workers, dwp), bandwidths, latencies)
+        dwp: 1.0 / pass_time(shift_to_workers(weights, workers, dwp), bandwidths, latencies)
         for dwp in GRID
     }
 
@@ -63,7 +63,7 @@ def test_the_best_is_found_within_a_step_where_steps_differ(machine, noise, seed
     steps = [abs(true[b] / true[a] - 1.0) for a, b in pairwise(GRID)]
     assume(all(step > 15 * noise + 1e-6 for step in steps))
     found = Machine(true, noise, seed)
-    search = Search(found.rate, found.move_to)
+    search = DwpSearch(found.rate, found.move_to)
     assert abs(search.run() - best) <= 0.1 + 1e-9
     assert search.settled
     assert found.now == search.best.dwp == search.now  # and the program is left there
@@ -73,18 +73,18 @@ def test_the_lab_machines_best_is_where_its_test_says():
     true = rates([1.0] * 8, [3.0] + [1.0] * 7, [0.05] + [0.2] * 7, [0])
     assert max(GRID, key=true.__getitem__) == 0.2
     machine = Machine(true, 0.003, 3)
-    assert Search(machine.rate, machine.move_to).run() == 0.2
+    assert DwpSearch(machine.rate, machine.move_to).run() == 0.2
 
 
 def test_a_machine_without_difference_is_left_where_it_was_after_two_steps():
     machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
-    assert Search(machine.rate, machine.move_to).run() == 0.0
+    assert DwpSearch(machine.rate, machine.move_to).run() == 0.0
     assert max(machine.moves) == 0.2
 
 
 def test_doubt_measures_both_again_in_turns():
     machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
-    search = Search(machine.rate, machine.move_to)
+    search = DwpSearch(machine.rate, machine.move_to)
     search.run()
     tried = [dwp for dwp, _ in search.measured]
     assert tried == [0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 0.2, 0.0, 0.2, 0.0, 0.2]
@@ -95,23 +95,23 @@ def test_one_disturbance_does_not_end_the_search():
     machine = Machine(true, 0.001, 1)
     calls = []
 
-    def disturbed() -> Rate:
+    def disturbed() -> MeasuredRate:
         calls.append(machine.now)
         rate = machine.rate()
-        return Rate(0.5 * rate.value, 0.1) if len(calls) == 2 else rate
+        return MeasuredRate(0.5 * rate.value, 0.1) if len(calls) == 2 else rate
 
-    assert Search(disturbed, machine.move_to).run() == 1.0
+    assert DwpSearch(disturbed, machine.move_to).run() == 1.0
 
 
 def test_a_program_that_ends_leaves_what_was_measured():
     machine = Machine({dwp: 1.0 + dwp for dwp in GRID}, 0.001, 1)
 
-    def ends() -> Rate:
+    def ends() -> MeasuredRate:
         if machine.now > 0.35:
             raise EOFError
         return machine.rate()
 
-    search = Search(ends, machine.move_to)
+    search = DwpSearch(ends, machine.move_to)
     with pytest.raises(EOFError):
         search.run()
     assert not search.settled
@@ -121,11 +121,11 @@ def test_a_program_that_ends_leaves_what_was_measured():
 def test_without_time_for_more_it_stays_at_the_best_so_far():
     machine = Machine({dwp: 1.0 + dwp for dwp in GRID}, 0.001, 1)
 
-    def runs_out() -> Rate:
+    def runs_out() -> MeasuredRate:
         if machine.now > 0.35:
             raise TimeUpError
         return machine.rate()
 
-    search = Search(runs_out, machine.move_to)
+    search = DwpSearch(runs_out, machine.move_to)
     assert search.run() == machine.now == pytest.approx(0.3)
     assert not search.settled

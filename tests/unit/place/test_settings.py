@@ -13,7 +13,7 @@ import pytest
 from kernel_files import WEIGHTS, Kernel
 
 from chaosity.errors import UserError
-from chaosity.runner import settings
+from chaosity.runner import kernel_settings
 from waiting import soon
 
 SLEEP = ("--", "sleep", "60")
@@ -48,7 +48,9 @@ def guardian(pid: int) -> int:
 
 
 def test_a_program_that_ends_leaves_things_as_they_were(kernel):
-    done = kernel.run("--", "sh", "-c", f"cat {kernel.root / settings.NUMA_BALANCING}; exit 5")
+    done = kernel.run(
+        "--", "sh", "-c", f"cat {kernel.root / kernel_settings.NUMA_BALANCING}; exit 5"
+    )
     assert (done.returncode, done.stdout.strip()) == (5, "0")
     assert (kernel.balancing, kernel.left) == ("1", False)
 
@@ -97,20 +99,20 @@ def test_the_next_run_puts_back_what_both_killed_have_left(kernel):
 
 def test_the_runner_puts_it_back_before_it_measures(kernel):
     both_killed(kernel)
-    settings.put_back_leftovers(kernel.root)
+    kernel_settings.restore_leftover_settings(kernel.root)
     assert (kernel.balancing, kernel.left) == ("1", False)
 
 
 def test_another_boot_has_its_own_values(kernel):
     both_killed(kernel)
-    kernel.set(settings.BOOT_ID, "another boot")
-    settings.put_back_leftovers(kernel.root)
+    kernel.set(kernel_settings.BOOT_ID, "another boot")
+    kernel_settings.restore_leftover_settings(kernel.root)
     assert (kernel.balancing, kernel.left) == ("0", False)
 
 
 def test_what_a_living_run_has_changed_is_no_leftover(kernel):
     run = changed(kernel)
-    settings.put_back_leftovers(kernel.root)
+    kernel_settings.restore_leftover_settings(kernel.root)
     assert (kernel.balancing, kernel.left) == ("0", True)
     run.terminate()
     run.wait(10)
@@ -130,7 +132,7 @@ def test_the_second_of_two_is_told(kernel):
 
 
 def test_two_that_change_nothing_run_at_once(kernel):
-    kernel.set(settings.NUMA_BALANCING, "0")
+    kernel.set(kernel_settings.NUMA_BALANCING, "0")
     run = kernel.start(*SLEEP)
     soon(lambda: sleeping(run.pid))
     done = kernel.run("--", "sh", "-c", "exit 6")
@@ -142,19 +144,22 @@ def test_two_that_change_nothing_run_at_once(kernel):
 
 def test_weights_are_set_and_the_kernels_own_choice_comes_back_last(kernel):
     wanted = {f"{WEIGHTS}0": "3"}
-    with settings.hold(wanted, kernel.root) as held:
+    with kernel_settings.hold_settings(wanted, kernel.root) as held:
         assert kernel.get(f"{WEIGHTS}0") == "3"
-        kernel.set(f"{settings.WEIGHTS}/auto", "false")  # as the kernel does by itself
+        kernel.set(f"{kernel_settings.WEIGHTS}/auto", "false")  # as the kernel does by itself
         held.change({f"{WEIGHTS}0": "5"})
         assert held.report()[f"{WEIGHTS}0"] == {"was": "7", "is": "5"}
-        document = json.loads((kernel.root / settings.FORMER).read_text())
-        assert list(document["former"]) == [f"{WEIGHTS}0", f"{settings.WEIGHTS}/auto"]
-    assert (kernel.get(f"{WEIGHTS}0"), kernel.get(f"{settings.WEIGHTS}/auto")) == ("7", "true")
+        document = json.loads((kernel.root / kernel_settings.FORMER_VALUES).read_text())
+        assert list(document["former"]) == [f"{WEIGHTS}0", f"{kernel_settings.WEIGHTS}/auto"]
+    assert (kernel.get(f"{WEIGHTS}0"), kernel.get(f"{kernel_settings.WEIGHTS}/auto")) == (
+        "7",
+        "true",
+    )
 
 
 def test_weights_that_a_search_varies_are_guarded_though_they_are_right_at_first(kernel):
     wanted = {f"{WEIGHTS}0": "7"}
-    with settings.hold(wanted, kernel.root, [*wanted]) as held:
+    with kernel_settings.hold_settings(wanted, kernel.root, [*wanted]) as held:
         held.change({f"{WEIGHTS}0": "9"})
         assert kernel.left
     assert kernel.get(f"{WEIGHTS}0") == "7"
@@ -163,7 +168,7 @@ def test_weights_that_a_search_varies_are_guarded_though_they_are_right_at_first
 def test_a_kernel_without_the_setting_is_named(kernel):
     with (
         pytest.raises(UserError, match="this kernel lacks the setting"),
-        settings.hold({f"{WEIGHTS}9": "3"}, kernel.root),
+        kernel_settings.hold_settings({f"{WEIGHTS}9": "3"}, kernel.root),
     ):
         pytest.fail("it held")
 

@@ -17,12 +17,12 @@ from kernel_files import Kernel, placed_point, report
 
 from chaosity.config import load_benchmark
 from chaosity.place import settling
-from chaosity.place.gate import Gate, Phase
-from chaosity.place.session import SETTLE_SECONDS
-from chaosity.place.settling import Settling
-from chaosity.runner import placement, process, values, verify
-from chaosity.runner.run import READY_SECONDS
-from chaosity.runner.run import run as measured
+from chaosity.place.barrier_proxy import BarrierProxy, Phase
+from chaosity.place.placement_session import SETTLE_SECONDS
+from chaosity.place.settling import KernelSettling
+from chaosity.runner import load_process, metric_values, observed_placement, record_checks
+from chaosity.runner.point_measurement import READY_SECONDS
+from chaosity.runner.point_measurement import measure_point as measured
 from waiting import soon
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
@@ -49,12 +49,14 @@ while not stop:
         say(event="sample", begin_ns=begin, end_ns=time.monotonic_ns(), passes=1)
 say(event="done", passes=passes)
 """
-QUICK = "rates.SHORTEST, rates.LONGEST = 0.02, 0.1"
-ENDLESS = "rates.LONGEST, rates.PRECISION = 1e9, 0.0"
-HASTY = "rates.LONGEST, rates.PRECISION, session.SETTLE_SECONDS = 0.2, 0.0, 1.0"
+QUICK = "program_rate.SHORTEST, program_rate.LONGEST = 0.02, 0.1"
+ENDLESS = "program_rate.LONGEST, program_rate.PRECISION = 1e9, 0.0"
+HASTY = (
+    "program_rate.LONGEST, program_rate.PRECISION, placement_session.SETTLE_SECONDS = 0.2, 0.0, 1.0"
+)
 MAIN = """
 import sys
-from chaosity.place import rates, session, settling
+from chaosity.place import placement_session, program_rate, settling
 from chaosity.place.__main__ import main
 {}
 main(sys.argv[1:])
@@ -63,7 +65,7 @@ main(sys.argv[1:])
 
 @pytest.fixture(autouse=True)
 def _nodes() -> None:
-    if placement.memory_by_node(os.getpid()) is None:
+    if observed_placement.read_process_memory(os.getpid()) is None:
         pytest.skip("this kernel has no numa_maps")
 
 
@@ -118,10 +120,10 @@ def start(kernel, tmp_path):
 def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
     """Its barrier is passed by the runner's line alone, though the program ran for a second."""
     released = []
-    release = process.Load.release
+    release = load_process.LoadProcess.release
     monkeypatch.setattr(
-        process.Load, "release",
-        lambda load: (released.append(process.time.monotonic_ns()), release(load)),
+        load_process.LoadProcess, "release",
+        lambda load: (released.append(load_process.time.monotonic_ns()), release(load)),
     )  # fmt: skip
     program = (sys.executable, IMAGINED, "1", "1", "60", "16", "0.001", "barrier")
     given = ("--cpus", "0", "--report", "place.json", "--", *program)
@@ -140,7 +142,7 @@ def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
     assert found["search"]["settled"] is True
     assert 0.1 < found["search"]["seconds"] < READY_SECONDS
     assert found["exit_status"] == 128 + signal.SIGTERM  # the last report, and it is whole
-    assert values.of_record(record)["program"]["dwp"] == found["dwp"]
+    assert metric_values.values_of_record(record)["program"]["dwp"] == found["dwp"]
 
 
 def test_what_is_beside_it_runs_while_it_is_searched(kernel):
@@ -155,10 +157,10 @@ def test_what_is_beside_it_runs_while_it_is_searched(kernel):
     record = measured(point, 1)
     assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
     searched = json.loads(record["loads"][0]["outputs"]["place.json"])["search"]["seconds"]
-    series = values.all_series(record)
+    series = metric_values.progress_by_load(record)
     first = {name: one[0][0][0] for name, one in series.items()}
     assert first["program"] - first["beside"] >= searched
-    assert values.window(record, series)[0] == first["program"]
+    assert metric_values.common_window(record, series)[0] == first["program"]
 
 
 @pytest.mark.parametrize("how", ["stop", "end of input"])
@@ -222,7 +224,7 @@ def test_a_search_is_cut_short_and_stays_at_the_best_so_far(start):
     assert "cut short after 1 s" in found["search"]["reason"]
     notes = load_benchmark("chaosity_workload")["notes"]
     outputs = {"place.json": run.path.read_text()}
-    [note] = verify.noted({"name": "work", "notes": notes, "outputs": outputs})
+    [note] = record_checks.check_notes({"name": "work", "notes": notes, "outputs": outputs})
     assert (note["name"], note["passed"]) == ("work: search to its end", False)
     assert note["detail"] == found["search"]["reason"]
     assert not note["decisive"]
@@ -283,20 +285,20 @@ def at_rest(monkeypatch, shares):
         share = left.pop(0) if len(left) > 1 else left[0]
         return {0: share, 1: 1.0 - share}
 
-    found = Settling()
+    found = KernelSettling()
     found.wait(pump, look)
     return found
 
 
 def test_pages_at_rest_are_seen_to_be_after_three_seconds(monkeypatch):
-    assert at_rest(monkeypatch, [0.5]) == Settling(3.0, True)
-    assert at_rest(monkeypatch, [0.5, 0.506, 0.5, 0.498]) == Settling(3.0, True)
+    assert at_rest(monkeypatch, [0.5]) == KernelSettling(3.0, True)
+    assert at_rest(monkeypatch, [0.5, 0.506, 0.5, 0.498]) == KernelSettling(3.0, True)
 
 
 def test_pages_that_creep_are_not_at_rest(monkeypatch):
     creeps = [0.5 + 0.004 * n for n in range(30)]  # each look alone would pass
-    assert at_rest(monkeypatch, creeps) == Settling(20.0, False)
-    assert at_rest(monkeypatch, [0.2, 0.5, 0.7, 0.8]) == Settling(6.0, True)
+    assert at_rest(monkeypatch, creeps) == KernelSettling(20.0, False)
+    assert at_rest(monkeypatch, [0.2, 0.5, 0.7, 0.8]) == KernelSettling(6.0, True)
 
 
 def line(begin: int | None) -> bytes:
@@ -310,7 +312,7 @@ LINES = st.lists(st.none() | st.integers(0, 99), max_size=8)
 
 @given(LINES, LINES, LINES)
 def test_every_line_but_early_samples_is_passed_on_once_in_order(kept, awaited, after):
-    gate = Gate()
+    gate = BarrierProxy()
     os.close(gate.reading)
     ready = b'{"event":"ready"}\n'
     said = gate.passes(b"hello\n") + gate.passes(ready)

@@ -9,15 +9,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from chaosity.errors import UserError
-from chaosity.place.pages import relocations
-from chaosity.place.shares import (
-    apportion,
-    attainable,
-    largest_departure,
+from chaosity.place.page_migration import plan_relocations
+from chaosity.place.page_shares import (
+    apportion_whole,
+    format_shares,
+    integer_weights,
+    largest_share_deviation,
     parse_shares,
-    shares_text,
-    uniform,
-    whole_numbers,
+    reduce_to_attainable,
+    uniform_shares,
 )
 
 PARTS = st.dictionaries(st.integers(0, 70), st.floats(0.01, 1.0), min_size=1, max_size=8)
@@ -31,7 +31,7 @@ def normal(parts: dict[int, float]) -> dict[int, float]:
 @given(PARTS)
 def test_shares_are_read_as_they_are_written(parts):
     shares = normal(parts)
-    assert parse_shares(shares_text(shares)) == pytest.approx(shares, abs=1e-5)
+    assert parse_shares(format_shares(shares)) == pytest.approx(shares, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_other_texts_are_refused(text, words):
 
 
 def test_a_hundredth_is_rounding_and_is_mended():
-    assert parse_shares("0:0.33,1:0.33,2:0.33") == pytest.approx(uniform(range(3)))
+    assert parse_shares("0:0.33,1:0.33,2:0.33") == pytest.approx(uniform_shares(range(3)))
 
 
 @given(PARTS)
 def test_numbers_of_the_kernel_give_the_shares_to_the_error_they_claim(parts):
     shares = normal(parts)
-    numbers, error = whole_numbers(shares)
+    numbers, error = integer_weights(shares)
     total = sum(numbers.values())
     for node, number in numbers.items():
         assert 1 <= number <= 255
@@ -70,9 +70,9 @@ def test_numbers_of_the_kernel_give_the_shares_to_the_error_they_claim(parts):
 @given(st.lists(st.integers(-3, 7), max_size=400), PARTS)
 def test_as_few_pages_move_as_can_be_and_every_node_has_its_share(where, parts):
     there = [node for node in where if node >= 0]
-    goal = apportion(len(there), normal(parts))
+    goal = apportion_whole(len(there), normal(parts))
     assert sum(goal.values()) == len(there)
-    plan = relocations(where, goal)
+    plan = plan_relocations(where, goal)
     after = list(where)
     for index, node in plan:
         assert after[index] not in (node, -1)
@@ -87,16 +87,16 @@ def test_as_few_pages_move_as_can_be_and_every_node_has_its_share(where, parts):
 @given(st.integers(50, 500), PARTS)
 def test_whole_pages_are_within_one_of_the_shares(count, parts):
     shares = normal(parts)
-    for node, n in apportion(count, {k: s * count for k, s in shares.items()}).items():
+    for node, n in apportion_whole(count, {k: s * count for k, s in shares.items()}).items():
         assert abs(n - shares[node] * count) < 1.0
 
 
 @given(st.integers(2, 6), st.integers(200, 600))
 def test_moved_pages_are_spread_over_the_whole_area(nodes, count):
     where = [0] * count
-    goal = apportion(count, dict.fromkeys(range(nodes), count / nodes))
+    goal = apportion_whole(count, dict.fromkeys(range(nodes), count / nodes))
     after = list(where)
-    for index, node in relocations(where, goal):
+    for index, node in plan_relocations(where, goal):
         after[index] = node
     half = Counter(after[: count // 2])
     assume(count // 2 >= 20 * nodes)
@@ -105,15 +105,15 @@ def test_moved_pages_are_spread_over_the_whole_area(nodes, count):
 
 
 def test_a_departure_counts_nodes_that_only_one_side_has():
-    assert largest_departure({0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}) == pytest.approx(0.5)
-    assert largest_departure({}, {}) == 0.0
+    assert largest_share_deviation({0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}) == pytest.approx(0.5)
+    assert largest_share_deviation({}, {}) == 0.0
 
 
 @given(st.lists(st.floats(-50.0, 50.0), min_size=1, max_size=8), st.integers(1, 100))
 def test_where_not_all_can_be_given_each_gets_the_same_less(owed, count):
     more = (count - sum(owed)) / len(owed)  # so that they add up to what there is
     owed = {node: value + more for node, value in enumerate(owed)}
-    given = attainable(count, owed)
+    given = reduce_to_attainable(count, owed)
     assert sum(given.values()) == pytest.approx(count)
     less = max(owed[node] - given[node] for node in owed)
     assert less >= -1e-9

@@ -10,7 +10,7 @@ from chaosity.report.runs import noted_lines
 def record(status="valid", started=True):
     load = {"name": "memory", "command": ["numactl", "--membind=0", "a tool"]}
     program = {"program": {"name": "fio", "path": "/usr/bin/fio", "version": "fio-3.33"}}
-    checks = [records.check("memory: pages", status == "valid", "half of them")]
+    checks = [records.make_check("memory: pages", status == "valid", "half of them")]
     return {
         "schema_version": records.SCHEMA_VERSION,
         "point": {"experiment": "e", "point": "memory=node0+node0+triad", "loads": [load]},
@@ -19,13 +19,13 @@ def record(status="valid", started=True):
         "began_at": "2026-11-21T04:09:08.961Z",
         "finished_at": "2026-11-21T04:09:11.461Z",
         "loads": [{**load, **program}] if started else [],
-        "verdict": records.verdict(checks),
+        "verdict": records.make_verdict(checks),
     }
 
 
 def test_a_record_is_summarised(tmp_path):
     path = tmp_path / "rep2.json"
-    records.save(record(), path)
+    records.save_record(record(), path)
     (run,) = summarise_records([path])
     assert (run.experiment, run.replicate, run.order, run.status) == ("e", 2, 17, "valid")
     assert run.seconds == 2.5
@@ -35,7 +35,7 @@ def test_a_record_is_summarised(tmp_path):
 
 def test_what_failed_before_it_began_has_the_command_that_was_planned(tmp_path):
     path = tmp_path / "rep2.json"
-    records.save(record("failed", started=False), path)
+    records.save_record(record("failed", started=False), path)
     (run,) = summarise_records([path])
     assert run.reason == "memory: pages: half of them"
     assert run.commands == {"memory": "numactl --membind=0 'a tool'"}
@@ -50,9 +50,9 @@ def noted(folder, *said, target="bwap"):
         load |= {"target": {"name": target}, "notes": [{"name": "search to its end"}]}
         if words != "":
             name, detail = "memory: search to its end", words or "nothing was noted"
-            note = records.check(name, words is None, detail, decisive=False)
+            note = records.make_check(name, words is None, detail, decisive=False)
             found["verdict"]["checks"].append(note)
-        records.save(found, folder / f"{target}/rep{number}.json")
+        records.save_record(found, folder / f"{target}/rep{number}.json")
     return summarise_records(folder.glob(f"{target}/*.json"))
 
 

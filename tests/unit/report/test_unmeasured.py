@@ -135,7 +135,7 @@ def test_the_report_says_where_a_search_was_cut_short_and_how_often(tmp_path):
     name, short = "search to its end", "cut short after 60 s, at the best so far"
     for number in range(4):
         words = short if number else None
-        check = records.check(f"memory: {name}", not words, words or "", decisive=False)
+        check = records.make_check(f"memory: {name}", not words, words or "", decisive=False)
         runs[number] = replace(runs[number], experiment="memory_bandwidth",
                                checks=(*runs[number].checks, check),
                                noted={(name, "bwap"): words})  # fmt: skip

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity import records
-from chaosity.runner import progress, values, verify
-from chaosity.runner.extract import ExtractionError
-from chaosity.runner.run import run
+from chaosity.runner import metric_values, progress, record_checks
+from chaosity.runner.point_measurement import measure_point
+from chaosity.runner.tool_output import ExtractionError
 from chaosity.store.tidy_table import Outcome, rows_of_outcome
 
 SPEC = {"event": "sample", "begin": "begin_ns", "end": "end_ns", "amount": "bytes",
@@ -39,14 +39,14 @@ TEXT = lines(
 
 
 def test_the_rate_of_a_thread_at_a_node_times_the_threads():
-    found = progress.by_node(SPEC, SOURCE, TEXT, 0.0, 2.0, [0, 3], 4)
+    found = progress.node_rates(SPEC, SOURCE, TEXT, 0.0, 2.0, [0, 3], 4)
     assert found == pytest.approx({"0": 400 / 1.0 * 4, "3": 40 / 2.0 * 4})
 
 
 def test_only_what_lies_in_the_window_counts_in_part_at_its_edges():
-    found = progress.by_node(SPEC, SOURCE, TEXT, 0.5, 1.0, [0, 3], 1)
+    found = progress.node_rates(SPEC, SOURCE, TEXT, 0.5, 1.0, [0, 3], 1)
     assert found == pytest.approx({"0": 100 / 0.5, "3": 10 / 0.5})
-    found = progress.by_node(SPEC, SOURCE, TEXT, 0.5, 1.5, [0], 1)
+    found = progress.node_rates(SPEC, SOURCE, TEXT, 0.5, 1.5, [0], 1)
     assert found == pytest.approx({"0": 200 / 0.5})
 
 
@@ -54,7 +54,7 @@ def test_only_what_lies_in_the_window_counts_in_part_at_its_edges():
 def test_a_steady_rate_is_found_however_it_is_cut(times, threads):
     """Every node moves 3 bytes a nanosecond while a thread is at it."""
     samples = [(i, i + 1, {"2": 3 * time}, {"2": time}) for i, time in enumerate(times)]
-    found = progress.by_node(SPEC, SOURCE, lines(*samples), 0.0, len(times) - 0.3, [2], threads)
+    found = progress.node_rates(SPEC, SOURCE, lines(*samples), 0.0, len(times) - 0.3, [2], threads)
     assert found["2"] == pytest.approx(3e9 * threads)
 
 
@@ -68,7 +68,7 @@ def test_a_steady_rate_is_found_however_it_is_cut(times, threads):
 )
 def test_an_account_that_is_not_whole(text, nodes, message):
     with pytest.raises(ExtractionError, match=message):
-        progress.by_node(SPEC, SOURCE, text, 0.0, 2.0, nodes, 1)
+        progress.node_rates(SPEC, SOURCE, text, 0.0, 2.0, nodes, 1)
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def record(point):
 
 
 def test_a_record_has_a_value_for_each_node(point):
-    read = values.readings(record(point))["memory"]
-    found = values.of_record(record(point))["memory"]
+    read = metric_values.metric_readings(record(point))["memory"]
+    found = metric_values.values_of_record(record(point))["memory"]
     assert found[METRIC] == pytest.approx({"0": 400.0, "3": 20.0})
     assert found["bandwidth_bytes_per_second"] == pytest.approx(440 / 2)
-    checks = verify.metric_bounds(point["loads"][0], read)
+    checks = record_checks.check_metric_bounds(point["loads"][0], read)
     assert [c["name"] for c in checks] == [
         f"memory: {METRIC} of node 0",
         f"memory: {METRIC} of node 3",
@@ -108,7 +108,7 @@ def test_a_record_has_a_value_for_each_node(point):
 def test_each_node_keeps_below_the_bound(point):
     [load] = point["loads"]
     load["metrics"] = {METRIC: {**SOURCE, "at_most": 100.0}}
-    checks = verify.metric_bounds(load, {METRIC: ({"0": 400.0, "3": 20.0}, None)})
+    checks = record_checks.check_metric_bounds(load, {METRIC: ({"0": 400.0, "3": 20.0}, None)})
     assert [c["passed"] for c in checks] == [False, True]
 
 
@@ -155,7 +155,7 @@ def test_a_real_load_is_told_by_node(make_point, loads):
     given = make_point(metrics={METRIC: SOURCE}, command=[sys.executable, "-c", PROGRAM])
     one = given["loads"][0]
     given["loads"] = [{**one, "name": f"memory{number}"} for number in range(loads)]
-    record = run(given, 1)
+    record = measure_point(given, 1)
     assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
-    for found in values.of_record(record).values():
+    for found in metric_values.values_of_record(record).values():
         assert found[METRIC] == pytest.approx({"0": 2e9})

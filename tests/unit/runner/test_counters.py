@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity import records
-from chaosity.runner import counters, values
-from chaosity.runner.extract import ExtractionError
-from chaosity.runner.run import run
+from chaosity.runner import event_counters, metric_values
+from chaosity.runner.point_measurement import measure_point
+from chaosity.runner.tool_output import ExtractionError
 
 # PERF_TYPE_SOFTWARE of perf_event_open(2), and events that every kernel counts.
 CLOCK = {"event": "cpu-clock", "type": 1, "config": 0}
@@ -27,7 +27,7 @@ NOWHERE = {"event": "nowhere", "type": 1, "config": 99}
 
 
 def counted_while_sleeping(wanted, seconds=0.05):
-    found = counters.Counters(wanted, os.sched_getaffinity(0))
+    found = event_counters.LoadCounters(wanted, os.sched_getaffinity(0))
     found.start()
     time.sleep(seconds)
     found.stop()
@@ -43,8 +43,8 @@ def test_the_kernels_clock_counts_the_time_of_every_unit():
     for one in counted["clock"]["counts"]:
         assert one["count"] == pytest.approx(one["time_enabled_ns"], rel=0.02)
         assert one["time_enabled_ns"] >= 0.05e9
-    assert counters.value(counted, "clock") >= 0.05e9 * len(cpus)
-    assert counters.share_of_time(counted["clock"]) == 1.0
+    assert event_counters.counter_value(counted, "clock") >= 0.05e9 * len(cpus)
+    assert event_counters.counted_time_share(counted["clock"]) == 1.0
 
 
 @pytest.mark.real
@@ -58,9 +58,11 @@ def test_events_are_added_and_subtracted():
     for name, times in (("twice", 2), ("once", 1)):
         # The counters do not begin at one instant: each is held to its own time.
         lasted = max(one["time_enabled_ns"] for one in found[name]["counts"])
-        assert counters.value(found, name) == pytest.approx(times * cpus * lasted, rel=0.02)
+        assert event_counters.counter_value(found, name) == pytest.approx(
+            times * cpus * lasted, rel=0.02
+        )
     lasted = max(one["time_enabled_ns"] for one in found["nothing"]["counts"])
-    assert counters.value(found, "nothing") < 0.02 * cpus * lasted
+    assert event_counters.counter_value(found, "nothing") < 0.02 * cpus * lasted
 
 
 @pytest.mark.real
@@ -71,21 +73,21 @@ def test_what_the_kernel_refuses_keeps_its_reason_and_the_others_count():
     )  # fmt: skip
     assert found["no"] == {"reason": "this machine has no such counter (ENOENT)"}
     assert found["host"] == {"reason": "no events are known"}
-    assert counters.value(found, "clock") > 0
+    assert event_counters.counter_value(found, "clock") > 0
     for name in ("no", "host", "never"):
         with pytest.raises(ExtractionError):
-            counters.value(found, name)
-    assert counters.share_of_time(found["no"]) is None
+            event_counters.counter_value(found, name)
+    assert event_counters.counted_time_share(found["no"]) is None
 
 
 @pytest.mark.real
 def test_a_process_is_counted_from_the_start_on_with_what_it_starts():
-    handle = counters.open_for_process(TASK_CLOCK, os.getpid())
+    handle = event_counters.open_event_for_process(TASK_CLOCK, os.getpid())
     try:
         used = -time.process_time_ns()
         subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
         used += time.process_time_ns()
-        count, _, _ = counters.read_count(handle)
+        count, _, _ = event_counters.read_event_count(handle)
     finally:
         os.close(handle)
     assert count > used + 10e6  # a Python takes longer than that to start
@@ -98,9 +100,9 @@ def test_without_rights_the_reason_says_what_to_change():
         pytest.skip("anybody may count here")
     text = (
         "import json, os, sys\n"
-        "from chaosity.runner.counters import Counters\n"
+        "from chaosity.runner.event_counters import LoadCounters\n"
         "os.setuid(65534)\n"
-        f"print(json.dumps(Counters({{'clock': {{'events': [{CLOCK!r}]}}}}, [0]).counted))\n"
+        f"print(json.dumps(LoadCounters({{'clock': {{'events': [{CLOCK!r}]}}}}, [0]).counted))\n"
     )
     answer = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, check=True
@@ -129,10 +131,10 @@ def test_a_load_is_counted_from_its_release_to_its_stop(make_point, start):
         given["loads"][0]["command"][2] = given["loads"][0]["command"][2].replace(
             "sys.stdin.readline()", ""
         )
-    record = run(given, 1)
+    record = measure_point(given, 1)
     assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
     [load] = record["loads"]
-    found = values.readings(record)["memory"]
+    found = metric_values.metric_readings(record)["memory"]
     lasted = [one["time_enabled_ns"] for one in load["counted"]["clock"]["counts"]]
     assert len(lasted) == len(os.sched_getaffinity(0))
     assert min(lasted) > 0.15e9  # the stopping rule lets it run for 0.2 s at least
@@ -152,25 +154,29 @@ def count(value, enabled=100, running=100, sign=1, cpu=0):
 def test_counts_are_scaled_for_the_time_they_took_turns(seen):
     counted = {"c": {"counts": [count(value, 100, running) for value, running in seen]}}
     expected = sum(value * 100 / running for value, running in seen)
-    assert counters.value(counted, "c") == pytest.approx(expected)
-    assert counters.share_of_time(counted["c"]) == min(running for _, running in seen) / 100
+    assert event_counters.counter_value(counted, "c") == pytest.approx(expected)
+    assert (
+        event_counters.counted_time_share(counted["c"]) == min(running for _, running in seen) / 100
+    )
 
 
 def test_a_start_that_was_held_up_counts_as_if_it_were_in_time():
     late = count(600, enabled=60, running=30)  # half of its time, which began at 40 of 100
-    assert counters.value({"c": {"counts": [count(1000), late]}}, "c") == pytest.approx(3000)
+    assert event_counters.counter_value(
+        {"c": {"counts": [count(1000), late]}}, "c"
+    ) == pytest.approx(3000)
     minus = {"c": {"counts": [count(600, enabled=60, running=60), count(1000, sign=-1)]}}
-    assert counters.value(minus, "c") == 0.0
+    assert event_counters.counter_value(minus, "c") == 0.0
 
 
 def test_a_difference_may_miss_zero_by_little_only():
     little = {"c": {"counts": [count(1000), count(1005, sign=-1)]}}
-    assert counters.value(little, "c") == 0.0
+    assert event_counters.counter_value(little, "c") == 0.0
     much = {"c": {"counts": [count(1000), count(1500, sign=-1)]}}
     with pytest.raises(ExtractionError, match="contradict each other"):
-        counters.value(much, "c")
+        event_counters.counter_value(much, "c")
 
 
 def test_an_event_that_never_got_its_turn_has_no_count():
     with pytest.raises(ExtractionError, match="never got its turn on PU 3"):
-        counters.value({"c": {"counts": [count(0, 100, 0, cpu=3)]}}, "c")
+        event_counters.counter_value({"c": {"counts": [count(0, 100, 0, cpu=3)]}}, "c")

@@ -10,8 +10,8 @@ import tarfile
 
 import pytest
 
-from chaosity.runner import describe
-from chaosity.runner.build import build, digest
+from chaosity.runner import describe_host
+from chaosity.runner.build_zipapp import write_zipapp, zipapp_digest
 from chaosity.topology import discover, discover_with_xml, topology_xml
 
 pytestmark = pytest.mark.real
@@ -22,7 +22,7 @@ NEEDS = [{"program": "fio", "version": ["fio", "--version"]}, {"program": "no-su
 def description(tmp_path):
     """What the packed runner says of this machine."""
     runner = tmp_path / "chaosity-run.pyz"
-    build(runner)
+    write_zipapp(runner)
     answer = subprocess.run(
         [sys.executable, runner, "--describe"],
         input=json.dumps({"needs": NEEDS}).encode(),
@@ -45,17 +45,17 @@ def test_it_reads_like_the_machine_itself(description):
 
 def test_tools_and_the_runner_itself_are_told(description):
     with tarfile.open(description) as archive:
-        facts = json.load(archive.extractfile(describe.FACTS))
+        facts = json.load(archive.extractfile(describe_host.FACTS_MEMBER))
     fio, missing = facts["tools"]
     assert fio["version"].startswith("fio-")
     assert len(fio["sha256"]) == 64
     assert missing["path"] is None
-    assert facts["runner_sha256"] == digest()
+    assert facts["runner_sha256"] == zipapp_digest()
 
 
 def test_without_hwloc_there_is_no_description(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     output = io.BytesIO()
-    with pytest.raises(describe.DescriptionError, match="lstopo is not installed"):
-        describe.describe({"needs": []}, output)
+    with pytest.raises(describe_host.DescriptionError, match="lstopo is not installed"):
+        describe_host.write_host_description({"needs": []}, output)
     assert output.getvalue() == b""

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.records import SCHEMA_VERSION, make_current, save
-from chaosity.runner.earlier import RUN_BEGAN, earlier_attempt
+from chaosity.records import (
+    RUN_BEGAN,
+    SCHEMA_VERSION,
+    attempt_of_this_run,
+    link_current_record,
+    save_record,
+)
 
 BEGAN = "2026-11-21T07:00:00.000Z"
 LATER = "2026-11-21T07:30:00.000Z"
@@ -30,10 +35,10 @@ def run(monkeypatch):
 
 def test_one_of_this_run_is_taken(tmp_path):
     path = tmp_path / "rep1.json"
-    save(record(LATER), path)
+    save_record(record(LATER), path)
     path.unlink()  # as Snakemake does with the outputs of a job that was cut short
-    attempt = earlier_attempt({"definition": "d"}, 1, path)
-    make_current(attempt, path)
+    attempt = attempt_of_this_run({"definition": "d"}, 1, path)
+    link_current_record(attempt, path)
     assert path.samefile(attempt)
 
 
@@ -44,20 +49,20 @@ def test_one_of_this_run_is_taken(tmp_path):
 )
 def test_others_are_not(tmp_path, other):
     path = tmp_path / "rep1.json"
-    save(other, tmp_path / f"rep{other['replicate']}.json")
-    assert earlier_attempt({"definition": "d"}, 1, path) is None
+    save_record(other, tmp_path / f"rep{other['replicate']}.json")
+    assert attempt_of_this_run({"definition": "d"}, 1, path) is None
 
 
 def test_half_a_record_is_not(tmp_path):
     path = tmp_path / "rep1.json"
-    save(record(LATER), path)
+    save_record(record(LATER), path)
     [attempt] = (tmp_path / "attempts").iterdir()
     attempt.write_text(attempt.read_text()[:40])
-    assert earlier_attempt({"definition": "d"}, 1, path) is None
+    assert attempt_of_this_run({"definition": "d"}, 1, path) is None
 
 
 def test_outside_a_run_none_is(tmp_path, monkeypatch):
     monkeypatch.delenv(RUN_BEGAN)
     path = tmp_path / "rep1.json"
-    save(record(LATER), path)
-    assert earlier_attempt({"definition": "d"}, 1, path) is None
+    save_record(record(LATER), path)
+    assert attempt_of_this_run({"definition": "d"}, 1, path) is None

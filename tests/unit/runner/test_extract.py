@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.runner.extract import ExtractionError, json_path, number, values
+from chaosity.runner.tool_output import (
+    ExtractionError,
+    extract_number,
+    extract_values,
+    values_at_path,
+)
 
 FIO = json.dumps(
     {
@@ -28,26 +33,26 @@ KERNEL = '{"event":"ready","kernel":"triad"}\nnoise\n{"event":"done","valid":tru
 
 def test_sums_over_jobs():
     source = {"in": "result.json", "json": "jobs[*].read.bw_bytes", "combine": "sum"}
-    assert number(source, {"result.json": FIO}) == 350
+    assert extract_number(source, {"result.json": FIO}) == 350
 
 
 def test_keys_with_blanks():
-    found = values({"in": "r", "json": "global options.direct"}, {"r": FIO})
+    found = extract_values({"in": "r", "json": "global options.direct"}, {"r": FIO})
     assert found == ["1"]
 
 
 def test_messages_before_the_document_are_passed_over():
     text = f"\nfio: terminating on signal 2\n{FIO}\n"
-    assert values({"json": "jobs[*].error"}, {"stdout": text}) == [0, 0]
+    assert extract_values({"json": "jobs[*].error"}, {"stdout": text}) == [0, 0]
 
 
 def test_regex_with_scale():
     source = {"regex": r"^Triad:\s+([0-9.]+)", "scale": 1e6}
-    assert number(source, {"stdout": STREAM}) == pytest.approx(45165.4e6)
+    assert extract_number(source, {"stdout": STREAM}) == pytest.approx(45165.4e6)
 
 
 def test_events_among_other_lines():
-    assert values({"event": "done", "key": "valid"}, {"stdout": KERNEL}) == [True]
+    assert extract_values({"event": "done", "key": "valid"}, {"stdout": KERNEL}) == [True]
 
 
 @pytest.mark.parametrize(
@@ -65,9 +70,9 @@ def test_events_among_other_lines():
 )
 def test_rubbish_is_told_from_figures(source, outputs, message):
     with pytest.raises(ExtractionError, match=message):
-        number(source, outputs)
+        extract_number(source, outputs)
 
 
 @given(st.lists(st.integers(-(2**53), 2**53), min_size=1))
 def test_every_item_of_a_list_is_found(numbers):
-    assert json_path({"a": [{"b": n} for n in numbers]}, "a[*].b") == numbers
+    assert values_at_path({"a": [{"b": n} for n in numbers]}, "a[*].b") == numbers

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.runner import process, verify
-from chaosity.runner.run import PointError, memory_available, wanted_shares
-from chaosity.runner.shares import SHARE_TOLERANCE
+from chaosity.runner import load_process, record_checks
+from chaosity.runner.observed_placement import SHARE_TOLERANCE
+from chaosity.runner.point_measurement import PointError, check_free_memory, memory_shares
 
 MIB = 2**20
 
@@ -18,7 +18,7 @@ def placed(make_point, wanted, seen, **placement):
     [load] = make_point(memory_bytes=64 * MIB)["loads"]
     load["placement"] |= {"shares": wanted, "memory_nodes": [0, 1], "settles": False, **placement}
     by_node = {node: size * MIB for node, size in seen.items()}
-    return verify.memory_placed(
+    return record_checks.check_pages(
         {**load, "placement_seen": {"threads": [], "memory_bytes_by_node": by_node}}
     )
 
@@ -67,18 +67,18 @@ def test_shares_are_right_when_no_node_is_farther_off_than_allowed(wanted, seen)
     shares = {node: part / sum(wanted.values()) for node, part in wanted.items()}
     total = sum(seen.values())
     off = max(abs(seen.get(node, 0) / total - shares.get(node, 0.0)) for node in {*shares, *seen})
-    found = verify.as_shared("pages", shares, seen)
+    found = record_checks.check_page_shares("pages", shares, seen)
     assert found["passed"] is (off <= SHARE_TOLERANCE)
 
 
 def test_the_room_that_is_needed_follows_the_shares(make_point):
-    assert wanted_shares({"memory_nodes": [0, 3]}) == {0: 0.5, 3: 0.5}
+    assert memory_shares({"memory_nodes": [0, 3]}) == {0: 0.5, 3: 0.5}
     shares = {"memory_nodes": [0, 3], "shares": {"0": 0.9, "3": 0.1}}
-    assert wanted_shares(shares) == {0: 0.9, 3: 0.1}
+    assert memory_shares(shares) == {0: 0.9, 3: 0.1}
     point = make_point(memory_bytes=1024)
     point["loads"][0]["placement"] |= {"shares": {"77": 1.0}}
     with pytest.raises(PointError, match="node 77 has no memory"):
-        memory_available(point)
+        check_free_memory(point)
 
 
 @pytest.mark.real
@@ -88,10 +88,12 @@ def test_what_settles_is_looked_at_again_before_it_is_stopped(
 ):
     """The first look sees all on node 0, any later one has them moved to node 1."""
     looks = iter([{"0": 4096}] + [{"1": 4096}] * 99)
-    monkeypatch.setattr(process.placement, "memory_by_node", lambda *_: next(looks))
+    monkeypatch.setattr(
+        load_process.observed_placement, "read_process_memory", lambda *_: next(looks)
+    )
     [spec] = make_point()["loads"]
     spec["placement"] |= {"settles": settles}
-    load = process.Load(spec, tmp_path)
+    load = load_process.LoadProcess(spec, tmp_path)
     load.start(lock=2)  # any open file: there is nobody to keep away
     load.wait_ready(20)
     load.release()

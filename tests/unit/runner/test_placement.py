@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.runner import placement, verify
+from chaosity.runner import observed_placement, record_checks
 
 NUMA_MAPS = """562f0eac8000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
 7f2c00000000 bind:1 anon=1024 dirty=1024 active=0 N1=1000 N3=24 kernelpagesize_kB=4
@@ -18,36 +18,41 @@ NUMA_MAPS = """562f0eac8000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesi
 
 
 def test_private_pages_are_counted_in_their_own_size():
-    found = placement.memory(NUMA_MAPS)
+    found = observed_placement.private_bytes_by_node(NUMA_MAPS)
     assert found == {0: 3 * 4096, 1: 1000 * 4096 + 3 * 2097152, 3: 24 * 4096}
 
 
 @given(st.sets(st.integers(0, 500)))
 def test_lists_parse_as_the_topology_writes_them(cpus):
-    assert placement.parse_cpus(format_cpu_list(cpus)) == cpus
+    assert observed_placement.parse_cpus(format_cpu_list(cpus)) == cpus
 
 
 def test_this_process_is_seen_where_it_may_run():
-    seen = placement.process_threads(os.getpid())
-    allowed = {cpu for t in seen for cpu in placement.parse_cpus(t["cpus_allowed"])}
+    seen = observed_placement.read_process_threads(os.getpid())
+    allowed = {cpu for t in seen for cpu in observed_placement.parse_cpus(t["cpus_allowed"])}
     assert allowed == os.sched_getaffinity(0)
 
 
 def test_a_process_that_is_gone_is_nowhere():
-    assert placement.process_threads(2**22 + 1) == []
-    assert placement.memory_by_node(2**22 + 1) is None
+    assert observed_placement.read_process_threads(2**22 + 1) == []
+    assert observed_placement.read_process_memory(2**22 + 1) is None
 
 
 def test_one_mapping_can_be_looked_at_alone():
-    assert placement.memory(NUMA_MAPS, "7f2c40000000") == {1: 3 * 2097152}
-    assert placement.memory(NUMA_MAPS, "7f2c4000") == {}
+    assert observed_placement.private_bytes_by_node(NUMA_MAPS, "7f2c40000000") == {1: 3 * 2097152}
+    assert observed_placement.private_bytes_by_node(NUMA_MAPS, "7f2c4000") == {}
 
 
 def test_a_list_of_mappings_is_their_sum():
     several = ["7f2c40000000", "7f2c00000000", "7f2c50000000"]
-    assert placement.memory(NUMA_MAPS, several) == {1: 1000 * 4096 + 3 * 2097152, 3: 24 * 4096}
-    assert placement.memory(NUMA_MAPS, several[:1]) == placement.memory(NUMA_MAPS, several[0])
-    assert placement.memory(NUMA_MAPS, []) == {}
+    assert observed_placement.private_bytes_by_node(NUMA_MAPS, several) == {
+        1: 1000 * 4096 + 3 * 2097152,
+        3: 24 * 4096,
+    }
+    assert observed_placement.private_bytes_by_node(
+        NUMA_MAPS, several[:1]
+    ) == observed_placement.private_bytes_by_node(NUMA_MAPS, several[0])
+    assert observed_placement.private_bytes_by_node(NUMA_MAPS, []) == {}
 
 
 def test_a_small_working_set_is_judged_by_its_own_pages(make_point):
@@ -55,6 +60,6 @@ def test_a_small_working_set_is_judged_by_its_own_pages(make_point):
     [load] = make_point(memory_bytes=16384)["loads"]
     load["placement"]["mapping"] = "mapping"
     seen = {"threads": [], "memory_bytes_by_node": {"0": 16384}}
-    assert verify.memory_placed({**load, "placement_seen": seen})["passed"]
+    assert record_checks.check_pages({**load, "placement_seen": seen})["passed"]
     seen = {"threads": [], "memory_bytes_by_node": {"0": 12288, "1": 4096}}
-    assert not verify.memory_placed({**load, "placement_seen": seen})["passed"]
+    assert not record_checks.check_pages({**load, "placement_seen": seen})["passed"]

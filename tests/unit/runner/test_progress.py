@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.runner import progress
-from chaosity.runner.extract import ExtractionError
+from chaosity.runner.tool_output import ExtractionError
 
 FIO_LOG = {
     "in": "rate_bw.*.log",
@@ -23,33 +23,33 @@ FIO_LOG = {
 
 def test_rows_of_fio_become_bytes_on_the_monotonic_clock():
     log = "1795232350900, 1000, 0, 0, 0\n1795232351000, 2000, 0, 0, 0\n"
-    [series] = progress.read(FIO_LOG, {"rate_bw.1.log": log}, 1795232350.0)
+    [series] = progress.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 1795232350.0)
     assert series[0] == pytest.approx((0.8, 0.9, 102400.0), rel=1e-6)
     assert series[1] == pytest.approx((0.9, 1.0, 204800.0), rel=1e-6)
 
 
 def test_one_series_a_drive():
     outputs = {"rate_bw.1.log": "1000, 10, 0", "rate_bw.2.log": "1000, 30, 0", "stdout": ""}
-    series = progress.read({**FIO_LOG, "clock": "monotonic"}, outputs, 0.0)
-    assert progress.rate(series, 0.9, 1.0) == pytest.approx(40 * 1024)
+    series = progress.progress_series({**FIO_LOG, "clock": "monotonic"}, outputs, 0.0)
+    assert progress.rate_in_window(series, 0.9, 1.0) == pytest.approx(40 * 1024)
 
 
 @pytest.mark.parametrize("log", ["", "1000", "x, y", "1000, fast"])
 def test_a_log_of_another_form_is_an_error(log):
     with pytest.raises(ExtractionError):
-        progress.read(FIO_LOG, {"rate_bw.1.log": log}, 0.0)
+        progress.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 0.0)
 
 
 def test_only_the_common_window_counts():
     # 10 units a second while alone, 4 while the other runs: from 2 to 3.
     series = [[(0.0, 1.0, 10.0), (1.0, 2.0, 10.0), (2.0, 3.0, 4.0), (3.0, 4.0, 10.0)]]
-    assert progress.rate(series, 2.0, 3.0) == pytest.approx(4.0)
-    assert progress.rate(series, 1.5, 2.5) == pytest.approx(7.0)
+    assert progress.rate_in_window(series, 2.0, 3.0) == pytest.approx(4.0)
+    assert progress.rate_in_window(series, 1.5, 2.5) == pytest.approx(7.0)
 
 
 def test_no_common_time_is_an_error():
     with pytest.raises(ExtractionError, match="no time in common"):
-        progress.rate([[(0.0, 1.0, 1.0)]], 2.0, 2.0)
+        progress.rate_in_window([[(0.0, 1.0, 1.0)]], 2.0, 2.0)
 
 
 @given(
@@ -61,8 +61,8 @@ def test_a_steady_rate_is_found_whatever_the_samples(lengths, steady):
     for length in lengths:
         samples.append((now, now + length, steady * length))
         now += length
-    assert progress.rate([samples], 0.0, now) == pytest.approx(steady)
-    assert progress.rate([samples], now / 4, now / 2) == pytest.approx(steady)
+    assert progress.rate_in_window([samples], 0.0, now) == pytest.approx(steady)
+    assert progress.rate_in_window([samples], now / 4, now / 2) == pytest.approx(steady)
 
 
 def test_precision_is_unknown_with_few_samples():
@@ -88,7 +88,7 @@ def sample(begin, end, **blocks):
 def test_a_quantile_is_of_all_samples_within_the_window():
     text = sample(0, 10, _1=100) + sample(10, 20, _2=2, _3=1) + sample(20, 30, _3=2, _4_5=1)
     found = [
-        progress.quantile(SAMPLES, {"key": "blocks", "quantile": q}, text, 10e-9, 30e-9)
+        progress.quantile_in_window(SAMPLES, {"key": "blocks", "quantile": q}, text, 10e-9, 30e-9)
         for q in (0, 0.5, 0.99, 1)
     ]
     assert found == [2.0, 3.0, 4.5, 4.5]
@@ -96,14 +96,16 @@ def test_a_quantile_is_of_all_samples_within_the_window():
 
 def test_a_window_without_a_whole_sample_has_no_quantile():
     with pytest.raises(ExtractionError, match="common window"):
-        progress.quantile(SAMPLES, {"key": "blocks", "quantile": 0.5}, sample(0, 10, _1=1), 1e-9, 1)
+        progress.quantile_in_window(
+            SAMPLES, {"key": "blocks", "quantile": 0.5}, sample(0, 10, _1=1), 1e-9, 1
+        )
 
 
 @given(st.lists(st.floats(0.5, 1e6), min_size=1, max_size=50), st.floats(0, 1))
 def test_a_quantile_lies_between_what_was_seen(values, share):
     counts = json.dumps({repr(value): values.count(value) for value in values})
     text = f'{{"event":"sample","begin_ns":1,"end_ns":2,"blocks":{counts}}}'
-    found = progress.quantile(SAMPLES, {"key": "blocks", "quantile": share}, text, 0, 1)
+    found = progress.quantile_in_window(SAMPLES, {"key": "blocks", "quantile": share}, text, 0, 1)
     assert found in values
     below = sum(value < found for value in values)
     assert below <= share * len(values) + 1e-6

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from chaosity import records
-from chaosity.runner import process, values
-from chaosity.runner.run import LOCK, precise, run
+from chaosity.runner import load_process, metric_values
+from chaosity.runner.point_measurement import HOST_LOCK, is_precise, measure_point
 from waiting import soon
 
 pytestmark = pytest.mark.real
@@ -29,9 +29,9 @@ def reason(record):
 
 
 def test_a_good_load_gives_a_valid_record(make_point):
-    record = run(make_point(), 1)
+    record = measure_point(make_point(), 1)
     assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
-    rate = values.of_record(record)["memory"]["bandwidth_bytes_per_second"]
+    rate = metric_values.values_of_record(record)["memory"]["bandwidth_bytes_per_second"]
     assert 1e5 < rate < 1e6  # 5000 bytes in at least 5 ms
     assert record["loads"][0]["signalled"] == "TERM"
     assert record["environment_before"]["facts"]["load_average"]
@@ -48,23 +48,23 @@ def test_a_good_load_gives_a_valid_record(make_point):
     ],
 )
 def test_what_goes_wrong_is_said(make_point, wrong, expected):
-    assert expected in reason(run(make_point(wrong), 1))
+    assert expected in reason(measure_point(make_point(wrong), 1))
 
 
 def test_a_deaf_load_is_killed(make_point, monkeypatch):
-    monkeypatch.setattr(process, "GRACE_SECONDS", 0.5)
-    assert "SIGKILL" in reason(run(make_point("deaf"), 1))
+    monkeypatch.setattr(load_process, "GRACE_SECONDS", 0.5)
+    assert "SIGKILL" in reason(measure_point(make_point("deaf"), 1))
 
 
 def test_a_missing_program(make_point):
-    record = run(make_point(command=["no-such-tool"]), 1)
+    record = measure_point(make_point(command=["no-such-tool"]), 1)
     assert "no-such-tool is not installed" in reason(record)
 
 
 def test_a_unit_that_may_not_be_used(make_point):
     point = make_point()
     point["loads"][0]["placement"]["cpus"] = "4000"
-    assert "may not run on PU [4000]" in reason(run(point, 1))
+    assert "may not run on PU [4000]" in reason(measure_point(point, 1))
 
 
 def test_threads_that_stray(make_point):
@@ -72,36 +72,36 @@ def test_threads_that_stray(make_point):
         pytest.skip("one unit: nowhere to stray to")
     point = make_point()
     point["loads"][0]["placement"]["cpus"] = str(min(os.sched_getaffinity(0)))
-    assert "may leave" in reason(run(point, 1))
+    assert "may leave" in reason(measure_point(point, 1))
 
 
 def test_too_little_memory(make_point):
-    assert "bytes free" in reason(run(make_point(memory_bytes=2**60), 1))
+    assert "bytes free" in reason(measure_point(make_point(memory_bytes=2**60), 1))
 
 
 def test_a_node_without_memory(make_point):
     point = make_point()
     point["loads"][0]["placement"]["memory_nodes"] = [77]
-    assert "node 77 has no memory" in reason(run(point, 1))
+    assert "node 77 has no memory" in reason(measure_point(point, 1))
 
 
 def test_above_the_bound_is_an_error(make_point):
     metrics = {"bandwidth_bytes_per_second": {"progress": True, "at_most": 10.0}}
-    assert "above the bound" in reason(run(make_point(metrics=metrics), 1))
+    assert "above the bound" in reason(measure_point(make_point(metrics=metrics), 1))
 
 
 def test_two_loads_share_a_window(make_point):
     point = make_point()
     point["loads"].append({**point["loads"][0], "name": "other"})
-    record = run(point, 1)
+    record = measure_point(point, 1)
     assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
-    assert set(values.of_record(record)) == {"memory", "other"}
+    assert set(metric_values.values_of_record(record)) == {"memory", "other"}
 
 
 def test_precision_ends_a_steady_point_early(make_point):
     began = time.monotonic()
     stopping = {"relative_precision": 0.5, "min_seconds": 0.2, "max_seconds": 20.0}
-    run(make_point(point={"stopping": stopping}), 1)
+    measure_point(make_point(point={"stopping": stopping}), 1)
     assert time.monotonic() - began < 5
 
 
@@ -111,37 +111,37 @@ def test_precision_is_that_of_the_time_in_which_all_run():
     unsteady = [(20 + n / 100, 20 + (n + 1) / 100, 1.0 + n // 20 % 2) for n in range(200)]
     ahead = SimpleNamespace(samples=steady + unsteady)
     later = SimpleNamespace(samples=[(first, last, 1.0) for first, last, _ in unsteady])
-    assert precise([ahead], 0.1)
-    assert precise([later], 0.1)
-    assert not precise([ahead, later], 0.1)
+    assert is_precise([ahead], 0.1)
+    assert is_precise([later], 0.1)
+    assert not is_precise([ahead, later], 0.1)
 
 
 def test_a_pass_that_takes_longer_than_the_rule_is_waited_for(make_point):
     stopping = {"relative_precision": 0.01, "min_seconds": 0.1, "max_seconds": 0.2}
-    record = run(make_point("slow", point={"stopping": stopping}), 1)
+    record = measure_point(make_point("slow", point={"stopping": stopping}), 1)
     assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
 
 
 def test_attempts_are_kept_and_the_newest_is_current(make_point, tmp_path):
     path = tmp_path / "rep1.json"
     for wrong in ("dies", ""):
-        records.save(run(make_point(wrong), 1), path)
+        records.save_record(measure_point(make_point(wrong), 1), path)
     kept = sorted(p.name.split(".")[-2] for p in (tmp_path / "attempts").iterdir())
     assert kept == ["failed", "valid"]
-    assert records.load(path)["verdict"]["status"] == records.VALID
+    assert records.load_record(path)["verdict"]["status"] == records.VALID
 
 
 def test_a_full_disk_loses_no_older_record(make_point, tmp_path, monkeypatch):
     path = tmp_path / "rep1.json"
-    records.save(run(make_point(), 1), path)
+    records.save_record(measure_point(make_point(), 1), path)
     before = path.read_bytes()
 
     def full(_handle):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(records.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        records.save(run(make_point(), 1), path)
+        records.save_record(measure_point(make_point(), 1), path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
@@ -151,7 +151,7 @@ def test_a_half_record_is_never_taken_for_a_whole_one(tmp_path, text):
     path = tmp_path / "rep1.json"
     path.write_text(text)
     with pytest.raises(ValueError):
-        records.load(path)
+        records.load_record(path)
 
 
 def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point, tmp_path):
@@ -161,11 +161,13 @@ def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point
     command = [sys.executable, "-m", "chaosity.runner", str(point), "--record",
                str(tmp_path / "rep1.json")]  # fmt: skip
     runner = subprocess.Popen(command)
-    children = soon(lambda: has_samples(process.placement.descendants(runner.pid)[1:]))
+    children = soon(
+        lambda: has_samples(load_process.observed_placement.process_tree(runner.pid)[1:])
+    )
     runner.kill()
     runner.wait()
     assert not (tmp_path / "rep1.json").exists()
-    lock = os.open(LOCK, os.O_RDONLY)
+    lock = os.open(HOST_LOCK, os.O_RDONLY)
     try:
         with pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -188,14 +190,14 @@ def test_a_device_that_vanished_fails_the_point(make_point):
     point = make_point()
     device = {"name": "opencl7", "platform": "None such", "device": "gone", "twin": 0, "pci": None}
     point["loads"][0]["target"]["device"] = device
-    record = run(point, 1)
+    record = measure_point(point, 1)
     assert record["verdict"]["status"] == "failed"
     assert "'gone' of the platform 'None such' has vanished since" in record["verdict"]["reason"]
 
 
 def test_a_missing_tool_behind_numactl_is_named(make_point):
     needs = {"program": "no-such-tool", "install": "install the package none"}
-    record = run(make_point(needs=needs), 1)
+    record = measure_point(make_point(needs=needs), 1)
     assert record["verdict"]["reason"].endswith(
         "no-such-tool is not installed; install the package none"
     )
@@ -231,7 +233,7 @@ def test_a_silent_load_waits_until_the_others_really_run(make_point):
         "valid": [],
     }
     point["loads"].append(silent)
-    record = run(point, 1)
+    record = measure_point(point, 1)
     checks = {check["name"]: check for check in record["verdict"]["checks"]}
     assert "values" not in checks, checks["values"]
     loud, quiet = record["loads"]

@@ -15,7 +15,7 @@ from chaosity.compare import compare_selections
 from chaosity.records import VALID
 from chaosity.statistics import UNMEASURED, plain, studies, summarise
 from chaosity.store import read_table, tidy, write_table
-from chaosity.units import metric_words, quantity
+from chaosity.units import format_quantity, metric_words
 
 RATE, SHARE, SPEEDUP = "runs_per_second", "local_ratio", "speedup"
 
@@ -144,7 +144,7 @@ def test_a_ratio_is_no_second_measurement_of_hardware(table):
 
 
 def test_a_ratio_has_no_unit():
-    assert quantity(SPEEDUP, 3.14159) == "3.14"
+    assert format_quantity(SPEEDUP, 3.14159) == "3.14"
     assert metric_words(SPEEDUP) == "speedup"
 
 

@@ -60,9 +60,9 @@ class Results:
             "began_at": at, "finished_at": at, "stopping": {}, "measured_on": "h",
             "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
             "loads": described["loads"],
-            "verdict": records.verdict([records.check("measured", passed, "so")]),
+            "verdict": records.make_verdict([records.make_check("measured", passed, "so")]),
         }  # fmt: skip
-        records.save(record, self.folder / f"e/{NAME}/rep{replicate}.json")
+        records.save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
 
     def history(self):
         return history(self.folder / "points", self.folder, self.folder / "components")

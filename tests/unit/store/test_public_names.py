@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from chaosity.config import EXPERIMENTS, known_names, read_config
+from chaosity.config import EXPERIMENTS, read_config, yaml_names
 from chaosity.design import PlannedHost, plan_host
 from chaosity.store import COLUMNS
 from chaosity.store.anonymisation import anonymous
@@ -58,7 +58,7 @@ def _value(load, source):
     return dict.fromkeys(load["target"]["by_node"], 1.0) if "by_node" in source else 1.0
 
 
-@pytest.mark.parametrize("experiment", known_names(EXPERIMENTS))
+@pytest.mark.parametrize("experiment", yaml_names(EXPERIMENTS))
 def test_every_name_of_the_own_experiments_survives_but_those_of_drives(server, experiment):
     own, public = published(server, experiment)
     assert len(own) == len(public)

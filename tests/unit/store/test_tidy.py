@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from chaosity.config import schema
+from chaosity.config import schema_validator
 from chaosity.errors import UserError
 from chaosity.store import COLUMNS, read_table, tidy, write_table
 
@@ -132,7 +132,7 @@ def test_no_parquet_is_said(tmp_path):
 
 
 def test_the_records_of_these_tests_fit_the_schema():
-    assert list(schema("record").iter_errors(record())) == []
+    assert list(schema_validator("record").iter_errors(record())) == []
 
 
 def test_a_table_of_an_earlier_version_lacks_only_what_it_lacks(folder, tmp_path):

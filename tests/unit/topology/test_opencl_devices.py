@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.components import component_documents
-from chaosity.runner import opencl
-from chaosity.runner.opencl import OpenclError, devices, find
+from chaosity.runner import opencl_devices
+from chaosity.runner.opencl_devices import OpenclError, find_opencl_device, parse_clinfo
 from chaosity.topology import discover, topology_from_json, topology_to_json
-from chaosity.topology.devices import opencl_devices
+from chaosity.topology.devices import opencl_devices as topology_devices
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies" / "xml"
@@ -45,7 +45,7 @@ def asked(**changed):
 
 
 def test_pocl_is_read_as_it_was_printed():
-    [one] = devices(POCL)
+    [one] = parse_clinfo(POCL)
     assert (one["platform"], one["device"]) == ("Portable Computing Language", NAME)
     assert (one["type"], one["pci"], one["compute_units"]) == ("cpu", None, 2)
     assert (one["platform_number"], one["device_number"]) == (0, 0)
@@ -54,11 +54,11 @@ def test_pocl_is_read_as_it_was_printed():
 
 @pytest.mark.parametrize("said", [None, "", NO_PLATFORM, "clinfo: error -1001", POCL[:900]])
 def test_nothing_shown_is_no_device(said):
-    assert devices(said) == []
+    assert parse_clinfo(said) == []
 
 
 def test_platforms_are_told_apart_and_twins_counted():
-    found = devices(GPUS)
+    found = parse_clinfo(GPUS)
     assert [(one["platform_number"], one["device_number"]) for one in found] == [
         (0, 0), (1, 0), (1, 1)]  # fmt: skip
     assert [one["twin"] for one in found] == [0, 0, 1]
@@ -68,14 +68,14 @@ def test_platforms_are_told_apart_and_twins_counted():
 
 @given(st.integers(0, len(POCL)), st.text(max_size=40))
 def test_no_text_breaks_the_reader(cut, rubbish):
-    for one in devices(POCL[:cut] + rubbish + POCL[cut:]):
+    for one in parse_clinfo(POCL[:cut] + rubbish + POCL[cut:]):
         assert one["type"] in ("cpu", "gpu", "accelerator", "other")
 
 
 def test_a_device_is_found_again_under_its_new_numbers():
-    assert find(asked(), GPUS + POCL)["platform_number"] == 2
+    assert find_opencl_device(asked(), GPUS + POCL)["platform_number"] == 2
     slot = asked(platform="NVIDIA CUDA", device="NVIDIA H100", pci="0000:41:00.0")
-    assert find(slot, GPUS)["device_number"] == 1
+    assert find_opencl_device(slot, GPUS)["device_number"] == 1
 
 
 @pytest.mark.parametrize(
@@ -90,27 +90,31 @@ def test_a_device_is_found_again_under_its_new_numbers():
 )
 def test_a_device_that_is_gone_is_named(wanted, said, words):
     with pytest.raises(OpenclError, match=r"vanished|cannot be looked up") as error:
-        find(wanted, said)
+        find_opencl_device(wanted, said)
     assert words in str(error.value)
     assert repr(wanted["device"]) in str(error.value)
 
 
 def test_numbers_stand_in_the_command(monkeypatch):
-    monkeypatch.setattr(opencl, "clinfo", lambda: GPUS + POCL)
-    command = ["tool", opencl.PLATFORM_NUMBER, opencl.DEVICE_NUMBER, "rest"]
-    load, [told] = opencl.prepare({"command": command, "target": {"device": asked()}})
+    monkeypatch.setattr(opencl_devices, "clinfo", lambda: GPUS + POCL)
+    command = ["tool", opencl_devices.PLATFORM_NUMBER, opencl_devices.DEVICE_NUMBER, "rest"]
+    load, [told] = opencl_devices.fill_in_device_numbers(
+        {"command": command, "target": {"device": asked()}}
+    )
     assert load["command"] == ["tool", "2", "0", "rest"]
     assert told["passed"]
     assert "platform 2 (Portable Computing Language)" in told["detail"]
-    _, [changed] = opencl.prepare({"command": [], "target": {"device": asked(driver="2.0")}})
+    _, [changed] = opencl_devices.fill_in_device_numbers(
+        {"command": [], "target": {"device": asked(driver="2.0")}}
+    )
     assert not changed["passed"]
     assert not changed["decisive"]
 
 
 def test_a_load_without_a_device_asks_nobody(monkeypatch):
-    monkeypatch.setattr(opencl, "clinfo", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(opencl_devices, "clinfo", lambda: pytest.fail("asked"))
     load = {"command": ["tool"], "target": {"drives": []}}
-    assert opencl.prepare(load) == (load, [])
+    assert opencl_devices.fill_in_device_numbers(load) == (load, [])
 
 
 def test_gpus_come_first_and_slots_tell_the_node():
@@ -120,13 +124,13 @@ def test_gpus_come_first_and_slots_tell_the_node():
     topology = discover(str(RECORDED.parent / "topologies" / "devices.xml"))
     nodes, gpus = topology.nodes, topology.gpus
     text = GPUS.replace("C1:00.0", gpus[0].pci.removeprefix("0000:"))
-    found = opencl_devices(text, Tree(), gpus, nodes)
+    found = topology_devices(text, Tree(), gpus, nodes)
     assert [(one.name, one.type) for one in found] == [
         ("opencl0", "gpu"), ("opencl1", "gpu"), ("opencl2", "cpu")]  # fmt: skip
     assert found[0].node == gpus[0].node
     assert [one.node for one in found[1:]] == [None, None]  # two nodes have processors
     assert [one.is_processor for one in found] == [False, False, True]
-    [alone] = opencl_devices(POCL, Tree(), (), nodes[:1])
+    [alone] = topology_devices(POCL, Tree(), (), nodes[:1])
     assert alone.node == nodes[0].os_index
 
 

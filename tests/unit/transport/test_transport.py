@@ -12,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.transport import LOCAL, SSH, Transport
-from chaosity.transport.left_out import leave_out, left_out, take_part
-from chaosity.transport.ssh import control_folder, ssh_transport, why_not, with_password
+from chaosity.transport.host_command import (
+    connection_error_cause,
+    control_socket_folder,
+    ssh_transport,
+    with_password,
+)
+from chaosity.transport.skipped_hosts import read_skipped_host, readmit_host, skip_host
 
 VARIABLES = {
     "ansible_host": "10.0.0.7",
@@ -57,7 +62,7 @@ def test_a_password_is_in_the_environment_alone():
     assert "secret" not in " ".join(command)
     assert command.index("BatchMode=no") < command.index("--")
     answer = subprocess.run(
-        [sys.executable, "-c", "from chaosity.transport.ssh import askpass; askpass()"],
+        [sys.executable, "-c", "from chaosity.transport.host_command import print_password; print_password()"],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert answer.stdout == "secret\n"
@@ -65,11 +70,11 @@ def test_a_password_is_in_the_environment_alone():
 
 def test_sockets_are_this_user_s_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = control_folder()
+    folder = control_socket_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     folder.chmod(0o755)
     with pytest.raises(Exception, match="not this user's alone"):
-        control_folder()
+        control_socket_folder()
 
 
 @pytest.mark.parametrize(
@@ -88,13 +93,13 @@ def test_sockets_are_this_user_s_alone(tmp_path, monkeypatch):
     ],
 )  # fmt: skip
 def test_what_openssh_says(said, meaning):
-    assert meaning in why_not(said)
+    assert meaning in connection_error_cause(said)
 
 
 def test_a_host_that_is_left_out_is_noted_until_it_takes_part(tmp_path):
-    assert left_out(tmp_path) is None
-    leave_out(tmp_path, "far", "it does not answer")
-    assert left_out(tmp_path)["reason"] == "it does not answer"
-    take_part(tmp_path)
-    take_part(tmp_path)
-    assert left_out(tmp_path) is None
+    assert read_skipped_host(tmp_path) is None
+    skip_host(tmp_path, "far", "it does not answer")
+    assert read_skipped_host(tmp_path).reason == "it does not answer"
+    readmit_host(tmp_path)
+    readmit_host(tmp_path)
+    assert read_skipped_host(tmp_path) is None

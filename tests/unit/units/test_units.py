@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.units import (
-    binary_bytes,
-    count,
-    decimal_bytes,
-    duration,
+    choose_scale,
+    format_binary_bytes,
+    format_count,
+    format_decimal_bytes,
+    format_duration,
+    format_percent,
+    format_quantity,
     metric_words,
-    percent,
-    quantity,
-    scale_of,
 )
 
 
@@ -39,28 +39,28 @@ from chaosity.units import (
     ],
 )
 def test_a_value_reads_with_its_own_unit(metric, value, text):
-    assert quantity(metric, value) == text
+    assert format_quantity(metric, value) == text
 
 
 def test_all_values_of_a_figure_share_the_unit_of_the_largest():
-    scale = scale_of("bandwidth_bytes_per_second", [9.5e8, 41.2e9, math.nan])
+    scale = choose_scale("bandwidth_bytes_per_second", [9.5e8, 41.2e9, math.nan])
     assert scale.symbol == "GB/s"
     assert [scale.number(value) for value in (9.5e8, 41.2e9)] == ["0.9", "41.2"]
 
 
 @given(st.floats(min_value=1.0, max_value=9e17))
 def test_a_rate_has_at_most_three_digits_before_the_point(value):
-    number = quantity("bandwidth_bytes_per_second", value).split()[0]
+    number = format_quantity("bandwidth_bytes_per_second", value).split()[0]
     assert len(number.split(".")[0]) <= 4
     assert float(number) < 1000.0
 
 
 def test_gigabytes_are_decimal_and_gibibytes_binary():
-    assert decimal_bytes(2_000_398_934_016) == "2.00 TB"
-    assert decimal_bytes(512) == "512 B"
-    assert binary_bytes(32 * 2**30) == "32 GiB"
-    assert binary_bytes(25769402368) == "24.0 GiB"
-    assert binary_bytes(None) == decimal_bytes(None) == "unknown"
+    assert format_decimal_bytes(2_000_398_934_016) == "2.00 TB"
+    assert format_decimal_bytes(512) == "512 B"
+    assert format_binary_bytes(32 * 2**30) == "32 GiB"
+    assert format_binary_bytes(25769402368) == "24.0 GiB"
+    assert format_binary_bytes(None) == format_decimal_bytes(None) == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -71,15 +71,15 @@ def test_gigabytes_are_decimal_and_gibibytes_binary():
     ],
 )  # fmt: skip
 def test_durations_read_as_people_say_them(seconds, text):
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_words_around_numbers():
-    assert count(1, "point") == "1 point"
-    assert count(2040, "point") == "2\N{THIN SPACE}040 points"
+    assert format_count(1, "point") == "1 point"
+    assert format_count(2040, "point") == "2\N{THIN SPACE}040 points"
     assert metric_words("bandwidth_bytes_per_second") == "bandwidth"
     assert metric_words("latency_ns") == "latency"
     assert metric_words("elements_per_second") == "speed"
-    assert percent(0.034) == "3.4 %"
-    assert percent(0.33) == "33 %"
-    assert percent(0.0) == "0 %"
+    assert format_percent(0.034) == "3.4 %"
+    assert format_percent(0.33) == "33 %"
+    assert format_percent(0.0) == "0 %"

@@ -12,9 +12,9 @@ from path_measurements import NODES, alone, table, together
 
 from chaosity.campaign.measured_weights import MeasuredWeights, same
 from chaosity.cli import chaosity
-from chaosity.cli.place import shares, command_parser
+from chaosity.cli.place import command_parser, shares
 from chaosity.errors import UserError
-from chaosity.place.kinds import CONTENDED
+from chaosity.place.policies import CONTENDED
 from chaosity.statistics import load_counts
 from chaosity.store import write_table
 from chaosity.topology import discover, topology_to_json

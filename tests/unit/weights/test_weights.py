@@ -22,8 +22,8 @@ from chaosity.weights import (
     expected_bandwidth,
     kernel_weights,
     rank_placements,
-    towards_workers,
-    uniform,
+    shift_to_workers,
+    uniform_shares,
 )
 from chaosity.weights.placement_ranking import rank_correlation
 
@@ -80,7 +80,7 @@ def test_of_several_workers_the_one_that_gets_least_counts():
 
 
 def test_all_nodes_of_a_symmetric_machine_give_equal_weights():
-    assert canonical_weights(FOUR, [0, 1, 2, 3]) == pytest.approx(uniform(range(4)))
+    assert canonical_weights(FOUR, [0, 1, 2, 3]) == pytest.approx(uniform_shares(range(4)))
     assert canonical_weights(FOUR, [0, 1])[0] > canonical_weights(FOUR, [0, 1])[2]
 
 
@@ -88,7 +88,7 @@ def test_all_nodes_of_a_symmetric_machine_give_equal_weights():
 def test_equal_cells_give_equal_weights_to_every_set_of_workers(value, nodes, data):
     workers = data.draw(st.lists(st.integers(0, nodes - 1), min_size=1, unique=True))
     found = canonical_weights(matrix([[value] * nodes] * nodes), workers)
-    assert found == pytest.approx(uniform(range(nodes)))
+    assert found == pytest.approx(uniform_shares(range(nodes)))
 
 
 @given(problems())
@@ -135,7 +135,7 @@ def test_dwp_moves_pages_to_the_workers_and_keeps_ratios(problem, a, b):
     workers = [worker for worker in workers if worker < len(rows[0])]
     assume(workers)
     weights = canonical_weights(matrix(rows), workers)
-    low, high = (towards_workers(weights, workers, dwp) for dwp in sorted((a, b)))
+    low, high = (shift_to_workers(weights, workers, dwp) for dwp in sorted((a, b)))
     for node in weights:
         less, more = (low, high) if node in workers else (high, low)
         assert less[node] <= more[node] + 1e-12
@@ -147,23 +147,23 @@ def test_dwp_moves_pages_to_the_workers_and_keeps_ratios(problem, a, b):
 
 def test_dwp_goes_from_the_canonical_weights_to_the_workers_alone():
     weights = {0: 0.3, 1: 0.2, 2: 0.4, 3: 0.1}
-    assert towards_workers(weights, [0, 1], 0.0) == weights
-    assert towards_workers(weights, [0, 1], 1.0) == pytest.approx({0: 0.6, 1: 0.4, 2: 0.0, 3: 0.0})
-    half = towards_workers(weights, [0, 1], 0.5)
+    assert shift_to_workers(weights, [0, 1], 0.0) == weights
+    assert shift_to_workers(weights, [0, 1], 1.0) == pytest.approx({0: 0.6, 1: 0.4, 2: 0.0, 3: 0.0})
+    half = shift_to_workers(weights, [0, 1], 0.5)
     assert half == pytest.approx({0: 0.45, 1: 0.3, 2: 0.2, 3: 0.05})
 
 
 @pytest.mark.parametrize("dwp", [-0.1, 1.1, float("nan")])
 def test_dwp_is_a_share(dwp):
     with pytest.raises(UserError, match="data-to-worker proximity"):
-        towards_workers({0: 1.0}, [0], dwp)
+        shift_to_workers({0: 1.0}, [0], dwp)
 
 
 def test_pages_cannot_move_to_workers_without_memory():
     weights = canonical_weights(matrix([[40.0, 20.0], [40.0, 20.0], [30.0, 30.0]]), [2])
-    assert towards_workers(weights, [2], 0.0) == weights
+    assert shift_to_workers(weights, [2], 0.0) == weights
     with pytest.raises(UserError, match="no memory"):
-        towards_workers(weights, [2], 0.5)
+        shift_to_workers(weights, [2], 0.5)
 
 
 @pytest.mark.parametrize(
@@ -377,6 +377,8 @@ def test_the_best_interleavings_are_among_those_expected_best(size):
 @published
 def test_the_weights_of_the_published_machine():
     found = read_matrix(PENGUIN, "bandwidth")
-    assert canonical_weights(found, [0, 1, 2, 3]) == pytest.approx(uniform(range(4)), rel=0.01)
+    assert canonical_weights(found, [0, 1, 2, 3]) == pytest.approx(
+        uniform_shares(range(4)), rel=0.01
+    )
     one = canonical_weights(found, [0])
     assert one[0] == pytest.approx(16837.9 / (16837.9 + 3169.4 + 2805.1 + 3209.8))

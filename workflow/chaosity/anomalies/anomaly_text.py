@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chaosity.statistics import less_is_better
-from chaosity.units import quantity
+from chaosity.units import format_quantity
 
 # What a group of cells of a node matrix points at: words of the suspect, and what to look at.
 TARGET, INITIATOR, INTO, OUT_OF, LINKS, BLOCK, LOCAL, PATH = (
@@ -52,7 +52,7 @@ def verb(metric: str) -> str:
 
 def values(metric: str, observed: float, expected: float) -> str:
     """Both values, in a readable unit."""
-    return f"{quantity(metric, observed)} instead of {quantity(metric, expected)}"
+    return f"{format_quantity(metric, observed)} instead of {format_quantity(metric, expected)}"
 
 
 def loss(numbers: Mapping[str, Any], where: str = "") -> str:

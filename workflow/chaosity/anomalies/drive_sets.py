@@ -13,7 +13,7 @@ from chaosity.anomalies.anomaly_model import ADDING_DRIVES, Anomaly
 from chaosity.anomalies.cell_groups import GroupedCells, slices
 from chaosity.anomalies.departures import gap, numbers
 from chaosity.topology import parse_cpu_list
-from chaosity.units import count
+from chaosity.units import format_count
 
 _SETS = (
     "Look at what the added drives share with the others: a switch, a root complex, memory "
@@ -101,5 +101,7 @@ def _told_once(alike: Sequence[Anomaly]) -> Anomaly:
         return worst
     sets = len({target for _, target in others})
     sources = anomaly_text.listed(sorted({str(source) for source, _ in others}))
-    also = f"So {'do' if sets > 1 else 'does'} {count(sets, 'other set')}, seen from {sources}."
+    also = (
+        f"So {'do' if sets > 1 else 'does'} {format_count(sets, 'other set')}, seen from {sources}."
+    )
     return replace(worst, cells=tuple(cell for one in alike for cell in one.cells), also=(also,))

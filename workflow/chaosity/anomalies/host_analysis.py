@@ -37,7 +37,7 @@ from chaosity.statistics import (
 )
 from chaosity.store import node_matrices
 from chaosity.topology import parse_cpu_list
-from chaosity.units import count, metric_words
+from chaosity.units import format_count, metric_words
 
 # What says the same of one place by another kernel, metric or experiment is told once, with this
 # many sentences on the others.
@@ -191,7 +191,11 @@ def _memory(memory: pd.DataFrame, machine: HostParts, looked: _Looked) -> str:
         least += [one.detectable_percent] if one.detectable_percent is not None else []
         structures += [one.structure] * len(matrix.samples)
     table_too = " and the distance table" if distances else ""
-    said = f"{count(len(matrices), 'matrix', 'matrices')} of nodes{table_too}" if matrices else ""
+    said = (
+        f"{format_count(len(matrices), 'matrix', 'matrices')} of nodes{table_too}"
+        if matrices
+        else ""
+    )
     looked.at(said, found, least)
     others = [own for where, own in slices(memory) if id_of(where) not in seen]
     if others:
@@ -207,11 +211,11 @@ def _storage(rows: pd.DataFrame, machine: HostParts, looked: _Looked) -> None:
     looked.at(_among(number, "drive"), [_with_words(one, machine) for one in anomalies], least)
     sets = rows[rows["drives"].notna()]
     number = sets["target"].nunique()
-    looked.at(count(number, "drive set") if number > 1 else "", set_anomalies(sets), [])
+    looked.at(format_count(number, "drive set") if number > 1 else "", set_anomalies(sets), [])
 
 
 def _among(number: int, noun: str) -> str:
-    return f"{count(number, noun)} among siblings" if number else ""
+    return f"{format_count(number, noun)} among siblings" if number else ""
 
 
 def id_of(where: Mapping[str, str | None]) -> tuple[str | None, ...]:
@@ -322,7 +326,7 @@ def relative_loss(one: Anomaly) -> float:
 
 def _verdict(found: Sequence[Anomaly], checked: Sequence[str]) -> str:
     if found:
-        return f"{count(len(found), 'anomaly', 'anomalies')}; the worst: {found[0].sentence}"
+        return f"{format_count(len(found), 'anomaly', 'anomalies')}; the worst: {found[0].sentence}"
     if not checked:
         return "Nothing was measured that could be compared with something that ought to be equal."
     return (

@@ -22,7 +22,7 @@ from chaosity.anomalies.departures import (
     MOST_CONFIDENCE_OF_ONE,
 )
 from chaosity.statistics import divergence, estimate
-from chaosity.units import binary_bytes
+from chaosity.units import format_binary_bytes
 
 SERIAL, CONCURRENT = "serial", "concurrent"
 # An order counts as usual when it held for at least so many smaller sizes.
@@ -125,7 +125,7 @@ def _held_up(
         siblings=f"{anomaly_text.listed(others)} of the same node, at {sizes} sizes",
         sentence=(
             f"Contention within node {node.removeprefix('node')}: when all run, from "
-            f"{binary_bytes(start)} on, {anomaly_text.listed(held)} {wait} {loss:.0f} % longer than the "
+            f"{format_binary_bytes(start)} on, {anomaly_text.listed(held)} {wait} {loss:.0f} % longer than the "
             f"others of the node, and alone {alone:.2f} times as long."
         ),
         advice=_CONTENTION,
@@ -223,7 +223,7 @@ def _inversion(
         n=blocks,
         siblings=f"{others} of the same node",
         sentence=(
-            f"Inversion at {binary_bytes(size)} on node {nodes}: {initiator}, which took "
+            f"Inversion at {format_binary_bytes(size)} on node {nodes}: {initiator}, which took "
             f"{before:.0f} % less time than {others} at smaller sizes, takes {loss:.0f} % longer "
             f"there ({where['mode']})."
         ),

@@ -18,7 +18,7 @@ from chaosity.anomalies.departures import MATTERS, Scatter, clear, scatter
 from chaosity.anomalies.matrix_structure import Structure, residuals
 from chaosity.anomalies.mismatch_anomaly import Pair, lie, nodes_of
 from chaosity.anomalies.scored_cells import ScoredCells, loss_percent
-from chaosity.units import quantity
+from chaosity.units import format_quantity
 
 # Two classes count as different to a table when they differ by so much: what a distance table can
 # say at all, since it is in steps of a tenth of the local distance.
@@ -224,4 +224,4 @@ def _levels(
 
 
 def _value(cells: ScoredCells, log_score: float) -> str:
-    return quantity(cells.metric, cells.value(log_score))
+    return format_quantity(cells.metric, cells.value(log_score))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from chaosity.config import COUNTERS, closest, known_names, named_document
+from chaosity.config import COUNTERS, load_named_yaml, suggest_allowed, yaml_names
 from chaosity.errors import UserError
 
 
@@ -17,8 +17,8 @@ from chaosity.errors import UserError
 def counter_files() -> tuple[dict[str, Any], ...]:
     """Every file below templates/counters, checked."""
     return tuple(
-        named_document(COUNTERS, name, "templates/counters", "counters")
-        for name in known_names(COUNTERS)
+        load_named_yaml(COUNTERS, name, "templates/counters", "counters")
+        for name in yaml_names(COUNTERS)
     )
 
 
@@ -40,7 +40,7 @@ def counter_events_of(
     for name in names:
         if name not in known:
             raise UserError(
-                f"there is no counter {name!r}", f"{where}, counters", closest(name, known)
+                f"there is no counter {name!r}", f"{where}, counters", suggest_allowed(name, known)
             )
         found[name] = _counter(name, host)
     return found

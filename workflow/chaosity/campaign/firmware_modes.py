@@ -18,7 +18,7 @@ from chaosity.config import check_config
 from chaosity.design import plan_host, replicate_numbers
 from chaosity.errors import UserError
 from chaosity.hosts import InventoryHost, read_discovered_host, read_inventory
-from chaosity.records import VALID, load, utc_now, write_atomically
+from chaosity.records import VALID, load_record, utc_now, write_atomically
 from chaosity.topology import LIVE
 from chaosity.transport import LOCAL
 
@@ -89,7 +89,7 @@ class FirmwareModes:
         """Whether there is a good record of what the plan asks for."""
         place = self.folder(host, configuration) / point["experiment"] / point["point"]
         try:
-            record = load(place / f"rep{replicate}.json")
+            record = load_record(place / f"rep{replicate}.json")
         except ValueError:
             return False
         same = record["point"]["definition"] == point["definition"]

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chaosity.errors import UserError
-from chaosity.place.kinds import CONTENDED
-from chaosity.place.shares import largest_departure
-from chaosity.records import rewrite, utc_now
-from chaosity.runner.shares import SHARE_TOLERANCE
+from chaosity.place.page_shares import largest_share_deviation
+from chaosity.place.policies import CONTENDED
+from chaosity.records import utc_now, write_if_changed
+from chaosity.runner.observed_placement import SHARE_TOLERANCE
 from chaosity.topology import format_cpu_list
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ class MeasuredWeights:
         """Keep what was asked for, if anything was."""
         known = {name: sets for name, sets in sorted(self._kept.items()) if sets}
         if known:
-            rewrite(self.path, json.dumps({"weights": known}, indent=1, sort_keys=True) + "\n")
+            write_if_changed(
+                self.path, json.dumps({"weights": known}, indent=1, sort_keys=True) + "\n"
+            )
 
     def _matrix(self, name: str, workers: Sequence[int]) -> NodeMatrix | None:
         if self._measured is None:
@@ -123,4 +125,4 @@ def weights_of(matrix: NodeMatrix | None, workers: Sequence[int]) -> dict[int, f
 
 def same(kept: Mapping[int, float], today: Mapping[int, float]) -> bool:
     """Whether every share is still what it was, as near as pages can be placed."""
-    return set(kept) == set(today) and largest_departure(kept, today) <= SHARE_TOLERANCE
+    return set(kept) == set(today) and largest_share_deviation(kept, today) <= SHARE_TOLERANCE

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.campaign.campaign_plans import Campaign, resource_name
-from chaosity.records import load, utc_now
-from chaosity.runner.earlier import RUN_BEGAN
+from chaosity.records import RUN_BEGAN, load_record, utc_now
 from chaosity.slurm import (
     JobBatch,
     JobWatch,
@@ -31,7 +30,7 @@ from chaosity.slurm import (
     run_slurm_command,
 )
 from chaosity.slurm.slurm_nodes import slurm_node_name
-from chaosity.transport.left_out import leave_out
+from chaosity.transport.skipped_hosts import skip_host
 
 # How Snakemake calls all groups of measurements together, see `SlurmRun.prepare`.
 BATCH = "batch"
@@ -159,7 +158,7 @@ class SlurmRun:
             return
         self.watch.stop()
         for host, reason in self.watch.given_up.items():  # the report says so
-            leave_out(self.campaign.results / host, host, reason)
+            skip_host(self.campaign.results / host, host, reason)
         sentence = queue_cost_text(self.watch.jobs.values(), self.measured())
         if sentence:
             print(f"chaosity: {sentence}.", file=sys.stderr, flush=True)
@@ -171,7 +170,7 @@ class SlurmRun:
             spent = []
             for path in self.campaign.records(host):
                 with contextlib.suppress(ValueError):
-                    record = load(Path(path))
+                    record = load_record(Path(path))
                     if record["began_at"] >= os.environ[RUN_BEGAN]:
                         spent.append(seconds_between(record["began_at"], record["finished_at"]))
             found[self.node(host)] = (len(spent), sum(spent))

@@ -15,7 +15,7 @@ from rich.text import Text
 from chaosity.cli.options import EXISTING_FILE, EXISTING_PATH, UNIT_HELP
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.units import quantity
+from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
     from chaosity.anomalies import Findings, PackageNodes
@@ -191,7 +191,7 @@ def findings_text(findings: Findings) -> Iterator[RenderableType]:
             cells = [f"{initiator}->{target}" for initiator, target in group.cells]
             rest = len(cells) - _MOST_CELLS
             listed = " ".join(cells[:_MOST_CELLS]) + (f" and {rest} more" if rest > 0 else "")
-            table.add_row(group.name, quantity(findings.metric or "", group.typical), listed)
+            table.add_row(group.name, format_quantity(findings.metric or "", group.typical), listed)
         yield table
     if findings.checked:
         yield Text("")

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from chaosity.errors import UserError
-from chaosity.units import count, quantity
+from chaosity.units import format_count, format_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +122,7 @@ def print_cells(comparison: SelectionComparison, console: Console, print_all: bo
         console.print(table)
     rest = len(comparison.cells) - len(cells)
     if rest:
-        console.print(f"and {count(rest, 'more cell')}: --all prints them.")
+        console.print(f"and {format_count(rest, 'more cell')}: --all prints them.")
 
 
 def _cell_texts(cell: pd.Series) -> list[str]:
@@ -133,8 +133,8 @@ def _cell_texts(cell: pd.Series) -> list[str]:
     n = sorted({int(cell["n_left"]), int(cell["n_right"])})
     return [
         ", ".join(filter(None, (cell["where"], cell["asked_words"]))),
-        quantity(cell["metric"], cell["median_left"]),
-        quantity(cell["metric"], cell["median_right"]),
+        format_quantity(cell["metric"], cell["median_left"]),
+        format_quantity(cell["metric"], cell["median_right"]),
         f"{cell['ratio']:.3f}",
         interval,
         " and ".join(map(str, n)),
@@ -163,7 +163,7 @@ def print_hosts(comparison: OutlierHosts, console: Console, print_all: bool) -> 
     console.print(table)
     rest = 0 if print_all else len(comparison.hosts) - _MOST_ROWS
     if rest > 0:
-        console.print(f"and {count(rest, 'more host')}: --all prints them.")
+        console.print(f"and {format_count(rest, 'more host')}: --all prints them.")
 
 
 def _ratio_text(ratio: float | None) -> str:

@@ -12,10 +12,10 @@ import click
 from chaosity.cli.options import parse_workers
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.place.__main__ import parser, request
-from chaosity.place.kinds import CONTENDED
-from chaosity.place.session import run
-from chaosity.place.shares import shares_text
+from chaosity.place.__main__ import argument_parser, request_from_arguments
+from chaosity.place.page_shares import format_shares
+from chaosity.place.placement_session import run_placed
+from chaosity.place.policies import CONTENDED
 
 if TYPE_CHECKING:
     from chaosity.store import NodeMatrix
@@ -30,13 +30,13 @@ def place(arguments: tuple[str, ...]) -> None:
     """Run a program with its pages on chosen nodes: see docs/placement.md."""
     given = command_parser().parse_args(arguments)
     if given.matrix is not None:
-        given.shares = shares_text(shares(given))
-    sys.exit(run(request(given)))
+        given.shares = format_shares(shares(given))
+    sys.exit(run_placed(request_from_arguments(given)))
 
 
 def command_parser() -> argparse.ArgumentParser:
     """The options of chaosity-place, and those for measured bandwidths."""
-    found = parser("chaosity place")
+    found = argument_parser("chaosity place")
     group = found.add_argument_group("weights from measured bandwidths")
     group.add_argument(
         "--matrix",

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaosity.cli.options import CONFIG_FILE
-from chaosity.units import duration
+from chaosity.units import format_duration
 
 if TYPE_CHECKING:
     from chaosity.design import HostPlan
@@ -81,7 +81,11 @@ def show(found: HostPlan) -> None:
     for name, one in rows:
         if name == "in all":
             table.add_section()
-        cells = (str(one["points"]), str(one["measurements"]), duration(one["estimated_seconds"]))
+        cells = (
+            str(one["points"]),
+            str(one["measurements"]),
+            format_duration(one["estimated_seconds"]),
+        )
         table.add_row(name, *cells)
     console = Console()
     console.print(table)

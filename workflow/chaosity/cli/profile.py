@@ -15,7 +15,7 @@ from rich.table import Table
 
 from chaosity.cli.options import EXISTING_FILE, EXISTING_FOLDER, FILE
 from chaosity.errors import UserError
-from chaosity.units import binary_bytes, count, quantity
+from chaosity.units import format_binary_bytes, format_count, format_quantity
 
 _DATABASE = click.option(
     "--database",
@@ -97,7 +97,10 @@ def publish_command(
     manifest = publish(
         database, bundle, with_names=with_names, contact=contact, licence=licence, **filters
     )
-    profiles, rows = count(manifest["profiles"], "profile"), count(manifest["measurements"], "row")
+    profiles, rows = (
+        format_count(manifest["profiles"], "profile"),
+        format_count(manifest["measurements"], "row"),
+    )
     names = "with host names and serials" if with_names else "without names"
     click.echo(f"{bundle}: {profiles}, {rows}, {names}")
 
@@ -110,7 +113,7 @@ def import_command(bundle: Path, database: Path) -> None:
     from chaosity.store.profile_bundles import import_bundle
 
     new = import_bundle(bundle, database)
-    result = f"{count(new, 'profile')} imported" if new else "already imported"
+    result = f"{format_count(new, 'profile')} imported" if new else "already imported"
     click.echo(f"{bundle}: {result}; {_size_text(database)}")
 
 
@@ -149,7 +152,7 @@ def query_command(database: Path, as_json: bool, **filters: str | None) -> None:
     for each, rows in zip(profiles, best, strict=True):
         origin = "(imported)" if each["origin"] == IMPORTED else None
         rates = (
-            quantity(BANDWIDTH, rows[category]["highest"]) if category in rows else "-"
+            format_quantity(BANDWIDTH, rows[category]["highest"]) if category in rows else "-"
             for category in categories
         )
         table.add_row(*map(escape, (*_description(each, origin), *rates)))
@@ -164,7 +167,7 @@ def _description(each: dict[str, Any], origin: str | None) -> Iterable[str]:
         each["id"],
         " ".join(filter(None, (each["host"], each["configuration"], origin))),
         f"{packages}{_short_model(each['cpu_model'] or 'unknown')}",
-        each["memory"] or binary_bytes(each["memory_bytes"]),
+        each["memory"] or format_binary_bytes(each["memory_bytes"]),
         drives or "none",
         (each["measured_to"] or "unknown")[:10],
     )
@@ -179,4 +182,4 @@ def _size_text(database: Path) -> str:
     """How many profiles the database has."""
     from chaosity.store.profile_database import find_profiles
 
-    return f"{database} has {count(len(find_profiles(database)), 'profile')}"
+    return f"{database} has {format_count(len(find_profiles(database)), 'profile')}"

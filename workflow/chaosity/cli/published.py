@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.options import EXISTING_FILE, FOLDER, FORMS, UNIT_HELP
-from chaosity.units import count, percent, quantity
+from chaosity.units import format_count, format_percent, format_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,16 +35,16 @@ def published(file: Path, form: str, host: str, unit: str | None, output: Path) 
     figure in a sentence. If loads were measured alone and co-running, prints the slowdowns.
     """
     # Imports of heavy libraries stand inside functions: --help must not wait for them.
-    from chaosity.config import EXPERIMENTS, known_names, load_experiment
+    from chaosity.config import EXPERIMENTS, load_experiment, yaml_names
     from chaosity.figures import draw
     from chaosity.store import read_published, write_table
 
     table = read_published(file, form, host, unit)
     output.mkdir(parents=True, exist_ok=True)
     write_table(table, output / "measurements.parquet")
-    click.echo(f"{output / 'measurements.parquet'}: {count(len(table), 'row')}")
+    click.echo(f"{output / 'measurements.parquet'}: {format_count(len(table), 'row')}")
     name = table["experiment"].iloc[0]
-    experiments = [load_experiment(name)] if name in known_names(EXPERIMENTS) else []
+    experiments = [load_experiment(name)] if name in yaml_names(EXPERIMENTS) else []
     for figure in draw(experiments, table, {}, output / "figures"):
         if figure.csv is not None:
             click.echo(f"{output / 'figures' / figure.csv}: {figure.sentence}")
@@ -62,10 +62,10 @@ def slowdown_sentences(table: pd.DataFrame) -> Iterator[str]:
         loads = table[table["point"] == cost["point"]]
         others = ", ".join(sorted(set(loads["initiator"]) - {cost["initiator"]}))
         value = medians[(cost["point"], *(cost[column] for column in LOAD))]
-        effect = f"loses {percent(1.0 - ratio)}"
+        effect = f"loses {format_percent(1.0 - ratio)}"
         if less_is_better(metric) or ratio > 1.0:
             effect = f"has {ratio:.2f} times its value alone"
         yield (
-            f"{cost['initiator']} {effect} with {others} co-running: {quantity(metric, value)}, "
-            f"alone {quantity(metric, value / ratio)}."
+            f"{cost['initiator']} {effect} with {others} co-running: {format_quantity(metric, value)}, "
+            f"alone {format_quantity(metric, value / ratio)}."
         )

@@ -9,8 +9,8 @@ import click
 
 from chaosity.cli.options import EXISTING_FILE
 from chaosity.errors import UserError
-from chaosity.records import save
-from chaosity.runner.run import run as run_point
+from chaosity.records import save_record
+from chaosity.runner.point_measurement import measure_point as run_point
 
 
 @click.command()
@@ -37,7 +37,7 @@ def run(point: Path, replicate: int, record: Path | None) -> None:
     if record is None:
         click.echo(json.dumps(measured, indent=1, sort_keys=True))
     else:
-        save(measured, record)
+        save_record(measured, record)
     for check in measured["verdict"]["checks"]:
         mark = {True: "ok  ", False: "FAIL" if check["decisive"] else "note", None: "?   "}
         click.echo(f"{mark[check['passed']]} {check['name']}: {check['detail']}", err=True)

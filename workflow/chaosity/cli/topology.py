@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.units import binary_bytes, count, decimal_bytes, quantity
+from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
 
 if TYPE_CHECKING:
     from chaosity.topology import Distances, Drive, Gpu, Node, OpenclDevice, Topology
@@ -75,16 +75,16 @@ def _machine(topology: Topology) -> Iterator[Text]:
     from chaosity.topology import configuration_name
 
     host, firmware = topology.host, topology.host.get("firmware") or {}
-    l3 = Counter(binary_bytes(domain.size_bytes) for domain in topology.l3_domains)
+    l3 = Counter(format_binary_bytes(domain.size_bytes) for domain in topology.l3_domains)
     line, kinds = topology.cache_line_bytes, len(topology.core_kinds)
     kernel = host.get("kernel_release")
     rows = (
         (host.get("name"), firmware.get("product_vendor"), firmware.get("product_name")),
         (
             f"{topology.counts.packages} x {_model(host.get('cpu_model'))}",
-            count(topology.counts.cores, "core"),
+            format_count(topology.counts.cores, "core"),
             f"{kinds} kinds of cores" if kinds > 1 else None,
-            count(topology.counts.pus, "PU"),
+            format_count(topology.counts.pus, "PU"),
         ),
         (
             configuration_name(topology),
@@ -137,11 +137,11 @@ def _nodes(topology: Topology) -> Table:
 def _memory(node: Node) -> str:
     """Memory as firmware gave it where that is known: it does not change under a balloon."""
     size = node.present_bytes or node.memory_bytes
-    return "none" if node.memory_bytes == 0 else binary_bytes(size)
+    return "none" if node.memory_bytes == 0 else format_binary_bytes(size)
 
 
 def _size_or_dash(size: int | None) -> str:
-    return binary_bytes(size) if size else "-"
+    return format_binary_bytes(size) if size else "-"
 
 
 def _distances(distances: Distances) -> Table | Text:
@@ -173,8 +173,8 @@ def _drives(drives: tuple[Drive, ...]) -> Iterator[Table | Text]:
                 drive.name,
                 drive.model or "unknown",
                 drive.serial or "unknown",
-                decimal_bytes(drive.size_bytes),
-                quantity("link_bytes_per_second", link),
+                format_decimal_bytes(drive.size_bytes),
+                format_quantity("link_bytes_per_second", link),
                 _place(drive.node),
             )
         yield table
@@ -189,7 +189,7 @@ def _gpus(gpus: tuple[Gpu, ...]) -> Table:
     for column in ("slot", "name", "model", "memory", "node"):
         table.add_column(column, overflow="fold")
     for gpu in gpus:
-        memory = binary_bytes(gpu.memory_bytes) if gpu.compute else "display only"
+        memory = format_binary_bytes(gpu.memory_bytes) if gpu.compute else "display only"
         table.add_row(gpu.pci or "-", gpu.name or "-", gpu.model or "-", memory, _place(gpu.node))
     return table
 

@@ -15,8 +15,8 @@ from rich.text import Text
 from chaosity.cli.options import DWP_HELP, EXISTING_FILE, FORMS, UNIT_HELP, parse_workers
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.place.kinds import CANONICAL, CONTENDED
-from chaosity.units import quantity
+from chaosity.place.policies import CANONICAL, CONTENDED
+from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
     from chaosity.store import NodeMatrix
@@ -165,7 +165,7 @@ def comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
         percents = (f"{100.0 * s.get(node, 0.0):.1f} %" for s in comparison.weights.values())
         table.add_row(str(node), *percents)
     table.add_section()
-    expected = (quantity(BANDWIDTH, value) for value in comparison.expected.values())
+    expected = (format_quantity(BANDWIDTH, value) for value in comparison.expected.values())
     table.add_row("expected", *expected)
     yield table
     node, difference = comparison.largest_difference

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from chaosity.units import binary_bytes, count, metric_words, percent
+from chaosity.units import format_binary_bytes, format_count, format_percent, metric_words
 
 if TYPE_CHECKING:
     from chaosity.compare.comparison import GroupVerdict
@@ -50,7 +50,7 @@ def asked_words(told: Mapping[str, Any]) -> str:
     levels = json.loads(str(told["asked"]).partition("} ")[0].rstrip("} ") + "}")
     words = [told.get("kernel")]
     for name, level in levels.items():
-        shown = binary_bytes(float(level)) if name == "bytes" else f"{name} {level}"
+        shown = format_binary_bytes(float(level)) if name == "bytes" else f"{name} {level}"
         words.append(shown)
     company = told.get("company") or told.get("company_class")
     words.append(f"beside {company}" if company else None)
@@ -87,7 +87,7 @@ def verdict_sentences(
             listed = [f"{many} of {words}" for words, many in list(found.items())[:3]]
             more = ", and others" if len(found) > len(listed) else ""
             yield (
-                f"{count(number, 'cell')} of {name} {_has(number)} no partner in {other}: "
+                f"{format_count(number, 'cell')} of {name} {_has(number)} no partner in {other}: "
                 f"{'; '.join(listed)}{more}."
             )
 
@@ -104,20 +104,18 @@ def _clearly(cells: pd.DataFrame) -> str:
     rest = ""
     if unsaid:
         rest = (
-            f"whether {count(unsaid, 'cell')} {'differs' if unsaid == 1 else 'differ'} cannot "
+            f"whether {format_count(unsaid, 'cell')} {'differs' if unsaid == 1 else 'differ'} cannot "
             "be said, for a side has one replicate"
         )
     if not judged:
         return rest
     if not better + worse:
-        said = (
-            f"no difference of 5 % or more detected in {count(judged, 'cell')} at n = {_n(cells)}"
-        )
+        said = f"no difference of 5 % or more detected in {format_count(judged, 'cell')} at n = {_n(cells)}"
     else:
         verb = "differs" if better + worse == 1 else "differ"
         directions = [f"{worse} worse" if worse else None, f"{better} better" if better else None]
         said = (
-            f"{better + worse} of {count(judged, 'cell')} {verb} clearly by 5 % or more, "
+            f"{better + worse} of {format_count(judged, 'cell')} {verb} clearly by 5 % or more, "
             f"{' and '.join(filter(None, directions))}"
         )
         said += f"; the {'worst' if worse else 'best'} is {_cell(cells.iloc[0 if worse else -1])}"
@@ -144,7 +142,7 @@ def _group_sentence(group: GroupVerdict, cells: pd.DataFrame) -> str:
     interval = ""
     if group.low is not None:
         interval = (
-            f" (95 % interval over {count(group.cells, 'cell')} "
+            f" (95 % interval over {format_count(group.cells, 'cell')} "
             f"{group.low:.3f} to {group.high:.3f})"
         )
     said = [f"{name}: typically {group.ratio:.3f} times{interval}"]
@@ -156,6 +154,6 @@ def _group_sentence(group: GroupVerdict, cells: pd.DataFrame) -> str:
     known = cells[cells["low"].notna()]
     if len(known) > 1:
         half = ((known["high"] / known["low"]) ** 0.5 - 1.0).median()
-        width = f"±{percent(float(half))}" if half < 1.0 else f"a factor of {1.0 + half:.1f}"
+        width = f"±{format_percent(float(half))}" if half < 1.0 else f"a factor of {1.0 + half:.1f}"
         said.append(f"a cell's own interval is typically {width}")
     return "; ".join(said) + "."

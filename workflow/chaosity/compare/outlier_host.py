@@ -32,7 +32,7 @@ from chaosity.compare.host_deviations import (
     settle,
 )
 from chaosity.errors import UserError
-from chaosity.units import count, percent
+from chaosity.units import format_count, format_percent
 
 MOST = 64
 
@@ -222,14 +222,14 @@ def _sentences(
     number = sum(1 for host in hosts if host.cells)
     known = ""
     if detectable[0] is not None and detectable[1] is not None:
-        known = f"; to be seen, it has to be off by about {percent(detectable[0])} in a cell"
+        known = f"; to be seen, it has to be off by about {format_percent(detectable[0])} in a cell"
         if detectable[1] >= 2.0 * detectable[0]:
-            known += f", by {percent(detectable[1])} in the cell in which hosts scatter most"
+            known += f", by {format_percent(detectable[1])} in the cell in which hosts scatter most"
     if not odd:
-        among = f"{count(number, 'host')} in {count(cells, 'cell')}"
+        among = f"{format_count(number, 'host')} in {format_count(cells, 'cell')}"
         return [f"No host that is off by 5 % or more detected among {among}{known}."]
     said = [
-        f"{host.host} is not equal to the others: {host.clear} of {count(host.cells, 'cell')} "
+        f"{host.host} is not equal to the others: {host.clear} of {format_count(host.cells, 'cell')} "
         f"{'differs' if host.clear == 1 else 'differ'} clearly, worst {host.worst}, "
         f"{host.worst_ratio:.2f} times the others' median."
         for host in odd
@@ -247,7 +247,7 @@ def _scatter(fleet: Fleet, found: Sequence[Scattered]) -> list[str]:
         return []
     widest = found[0]
     return [
-        f"In {len(found)} of {count(len(fleet.told), 'cell')} hosts differ by 5 % or more beyond "
+        f"In {len(found)} of {format_count(len(fleet.told), 'cell')} hosts differ by 5 % or more beyond "
         "the scatter of their replicates, and none of them stands alone; most in "
         f"{_cell(fleet, widest.cell)}, {widest.low:.2f} to {widest.high:.2f} times the median."
     ]

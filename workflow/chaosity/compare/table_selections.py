@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from chaosity.config import closest
+from chaosity.config import suggest_allowed
 from chaosity.errors import UserError
 from chaosity.statistics import plain
 from chaosity.store import COLUMNS, HISTORY_COLUMNS, read_table
@@ -121,11 +121,15 @@ def filter_rows(rows: pd.DataFrame, conditions: Mapping[str, str], place: str) -
     """
     for column, value in conditions.items():
         if column not in rows:
-            raise UserError(f"there is no column {column!r}", place, closest(column, rows.columns))
+            raise UserError(
+                f"there is no column {column!r}", place, suggest_allowed(column, rows.columns)
+            )
         texts = rows[column].map(_text)
         if not (texts == value).any():
             known = [text for text in texts.unique() if text is not None]
-            raise UserError(f"no row has {column} {value!r}", place, closest(value, known[:40]))
+            raise UserError(
+                f"no row has {column} {value!r}", place, suggest_allowed(value, known[:40])
+            )
         rows = rows[texts == value]
     return rows
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from chaosity.records import utc_now, utc_text, write_atomically
+from chaosity.records import format_utc, utc_now, write_atomically
 
 HISTORY = ".history"
 
@@ -91,7 +91,7 @@ def _content(path: Path) -> dict[str, Any] | None:
 
 
 def _changed_at(path: Path) -> str:
-    return utc_text(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+    return format_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
 
 
 def _read(path: Path) -> list[ComponentState]:

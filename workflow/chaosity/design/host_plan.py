@@ -14,7 +14,7 @@ from typing import Any
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import drive_component_name
-from chaosity.config import closest, load_experiment
+from chaosity.config import load_experiment, suggest_allowed
 from chaosity.design.endpoints import DriveRef
 from chaosity.design.expand_points import Point, PointExpansion
 from chaosity.design.host_resources import HostResources
@@ -22,7 +22,7 @@ from chaosity.design.metric_references import add_metric_references
 from chaosity.design.placement_targets import WeightsLookup
 from chaosity.design.sampling import evenly_spread
 from chaosity.errors import UserError
-from chaosity.records import rewrite
+from chaosity.records import write_if_changed
 from chaosity.topology.host_model import Topology
 
 # Size of the file that stands in where a host has no NVMe drive.
@@ -153,7 +153,7 @@ class HostPlan:
         """
         # What the report says of how it was measured is what this run was told, not the defaults.
         told = {"config": {"seed": self.seed, "stopping": self.stopping}, "digest": self.digest}
-        rewrite(folder / "plan.json", json.dumps({**self.summary(), **told}) + "\n")
+        write_if_changed(folder / "plan.json", json.dumps({**self.summary(), **told}) + "\n")
         done = folder / "points" / "digest"
         if not points or (done.exists() and done.read_text() == self.digest):
             return
@@ -220,7 +220,7 @@ def plan_host(
     notes: list[str] = []
     for name in config["sample"]:
         if name not in config["experiments"]:
-            known = closest(name, config["experiments"])
+            known = suggest_allowed(name, config["experiments"])
             raise UserError(f"{name!r} is not among the experiments", "config, sample", known)
     for name in experiments or config["experiments"]:
         experiment = load_experiment(name)

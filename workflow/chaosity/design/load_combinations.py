@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from chaosity.benchmarks import Benchmark
-from chaosity.config import closest
+from chaosity.config import suggest_allowed
 from chaosity.design import selectors
 from chaosity.design.endpoints import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
@@ -262,7 +262,7 @@ class LoadCombinations:
             raise UserError(
                 f"no benchmark serves the category {category!r}",
                 f"{where}.category",
-                closest(category, self.benchmarks),
+                suggest_allowed(category, self.benchmarks),
             )
         found, host = self.benchmarks[category], self.host.topology.platform
         if found.platform != host:
@@ -287,14 +287,14 @@ class LoadCombinations:
         wanted = spec.get("kernel")
         if not wanted:
             raise UserError(
-                f"{benchmark.name} needs a kernel", where, closest("", benchmark.kernels)
+                f"{benchmark.name} needs a kernel", where, suggest_allowed("", benchmark.kernels)
             )
         missing = [kernel for kernel in wanted if kernel not in benchmark.kernels]
         if len(missing) == len(wanted):
             raise UserError(
                 f"{benchmark.name} has no kernel {', '.join(missing)}",
                 f"{where}.kernel",
-                closest(missing[0], benchmark.kernels),
+                suggest_allowed(missing[0], benchmark.kernels),
             )
         if missing:
             lacking = ", ".join(missing)

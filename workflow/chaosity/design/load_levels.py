@@ -13,14 +13,14 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from chaosity.benchmarks import Benchmark
-from chaosity.config import closest
+from chaosity.config import suggest_allowed
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.endpoints import Initiator
 from chaosity.design.host_resources import HostResources
 from chaosity.design.sampling import evenly_spread
 from chaosity.errors import UserError
 from chaosity.topology.host_model import Topology
-from chaosity.units import binary_bytes, exact_bytes
+from chaosity.units import format_binary_bytes, format_exact_bytes
 
 if TYPE_CHECKING:
     from chaosity.design.load_combinations import ChosenLoad
@@ -100,7 +100,7 @@ class LoadLevels:
                 raise UserError(
                     f"{self.benchmark.name} has no parameter {name!r}",
                     f"{self.where}.vary",
-                    closest(name, self.benchmark.parameters),
+                    suggest_allowed(name, self.benchmark.parameters),
                 )
         factors: dict[str, Sequence[Any]] = {}
         if "sizes" in spec:
@@ -130,7 +130,7 @@ class LoadLevels:
         found = [size for size in sizes if size <= most]
         if len(found) < len(sizes):
             self.notes.add(
-                f"{self.told}: sizes above {binary_bytes(most)} are left out (working_set in the"
+                f"{self.told}: sizes above {format_binary_bytes(most)} are left out (working_set in the"
                 " config: at_most_share_of_node, sweep_at_most_bytes)"
             )
         return found
@@ -216,9 +216,9 @@ def lacking_pages(topology: Topology, pages: Any, nodes: set[int]) -> tuple[str,
     lacking = sorted(nodes - reserved)
     if None in reserved or not lacking:  # None: only the machine's total is known
         return None
-    return f"no huge page of {binary_bytes(size)} is reserved", lacking
+    return f"no huge page of {format_binary_bytes(size)} is reserved", lacking
 
 
 def level_text(name: str, level: Any) -> str:
     """A level as it stands in a point's name: sizes as 64MiB, all else as it is."""
-    return exact_bytes(level) if name == "bytes" else str(level)
+    return format_exact_bytes(level) if name == "bytes" else str(level)

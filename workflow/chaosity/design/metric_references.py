@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from chaosity.config import closest
+from chaosity.config import suggest_allowed
 from chaosity.design.expand_points import Point
 from chaosity.design.factors import ONLY
 from chaosity.design.load_levels import PlanNotes, level_text
@@ -92,7 +92,7 @@ class _Pairs:
         self.without = 0
         for _, load in self.loads:
             if entry["metric"] not in load["metrics"]:
-                known = closest(entry["metric"], load["metrics"])
+                known = suggest_allowed(entry["metric"], load["metrics"])
                 raise UserError(f"{self.role} has no metric {entry['metric']!r}", where, known)
             if "by_node" in load["metrics"][entry["metric"]]:
                 raise UserError(
@@ -193,7 +193,7 @@ class _Pairs:
         if name in _SIDES:
             return {f"{self.role}.{side}" for side in _SIDES[name]}
         if name not in levels:
-            known = closest(name, {*factors, *levels, *_SIDES})
+            known = suggest_allowed(name, {*factors, *levels, *_SIDES})
             raise UserError(f"{self.role} has no column {name!r}", f"{self.where}, to", known)
         return {f"{self.role}.{name}"}
 

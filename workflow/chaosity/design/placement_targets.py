@@ -10,8 +10,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from chaosity.design.endpoints import Initiator, Target
 from chaosity.design.host_resources import HostResources
-from chaosity.place.kinds import POLICIES, UNIFORM
-from chaosity.place.shares import apportion
+from chaosity.place.page_shares import apportion_whole
+from chaosity.place.policies import POLICIES, UNIFORM
 
 # The shares that were measured for a set of workers, by the name of the weights (CANONICAL or
 # CONTENDED); None where they are not known.
@@ -82,5 +82,5 @@ def in_parts(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...
     """
     if shares is None:
         return None
-    whole = apportion(PARTS, dict(sorted(shares.items())))
+    whole = apportion_whole(PARTS, dict(sorted(shares.items())))
     return tuple((node, part / PARTS) for node, part in whole.items() if part)

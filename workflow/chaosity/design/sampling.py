@@ -7,7 +7,7 @@ from itertools import combinations, islice
 from math import comb
 from typing import TypeVar
 
-from chaosity.place.shares import apportion
+from chaosity.place.page_shares import apportion_whole
 
 T = TypeVar("T")
 # All sets of 8 nodes are 255; beyond, the number doubles with each node and sets are left out.
@@ -40,7 +40,7 @@ def sets_of_every_size(things: Sequence[T], at_most: int = AT_MOST_SETS) -> list
     count = len(things)
     sizes = evenly_spread(range(1, count + 1), at_most)
     left = {size: comb(count, size) - 1 for size in sizes}
-    more = apportion(min(at_most - len(sizes), sum(left.values())), left)
+    more = apportion_whole(min(at_most - len(sizes), sum(left.values())), left)
     return [one for size in sizes for one in _sets_of_size(things, size, 1 + more[size])]
 
 

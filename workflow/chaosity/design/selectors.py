@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-from chaosity.config import closest
+from chaosity.config import suggest_allowed
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.endpoints import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
 from chaosity.design.placement_targets import WeightsLookup, policy_target
 from chaosity.design.sampling import AT_MOST_SETS, evenly_spread, sets_of_every_size
 from chaosity.errors import UserError
-from chaosity.place.kinds import POLICIES
+from chaosity.place.policies import POLICIES
 
 Combination = Mapping[str, Mapping[str, Endpoint]]
 # What a selector of initiators may say beside its kind.
@@ -53,7 +53,9 @@ def referred(reference: str, chosen: Combination, where: str) -> Endpoint:
     load, _, side = reference.partition(".")
     if load not in chosen or side not in chosen[load]:
         known = [f"{name}.{one}" for name, sides in chosen.items() for one in sides]
-        raise UserError(f"{reference} does not stand before it", where, closest(reference, known))
+        raise UserError(
+            f"{reference} does not stand before it", where, suggest_allowed(reference, known)
+        )
     return chosen[load][side]
 
 
@@ -181,7 +183,7 @@ def named_initiator(name: str, host: HostResources, one_per_core: bool, where: s
     if nodes and all(f"node{node}" in known for node in nodes):
         return host.workers(nodes, one_per_core)
     if name not in known:
-        raise UserError(f"this host has no initiator {name!r}", where, closest(name, known))
+        raise UserError(f"this host has no initiator {name!r}", where, suggest_allowed(name, known))
     return known[name]
 
 
@@ -278,7 +280,7 @@ def placements(
     """
     for name in names:
         if name not in POLICIES:
-            remedy = closest(name, POLICIES)
+            remedy = suggest_allowed(name, POLICIES)
             raise UserError(f"there is no policy {name!r}", f"{where}.target", remedy)
     if len(host.topology.targets) < 2:
         return []
@@ -298,7 +300,9 @@ def named_memory(name: str, host: HostResources, where: str) -> Target:
     """The memory node that a person names, e.g. ``node3``."""
     known = {f"node{node.os_index}": node.os_index for node in host.topology.targets}
     if name not in known:
-        raise UserError(f"this host has no memory node {name!r}", where, closest(name, known))
+        raise UserError(
+            f"this host has no memory node {name!r}", where, suggest_allowed(name, known)
+        )
     return host.memory([known[name]])
 
 
@@ -348,7 +352,9 @@ def opencl_targets(selector: Mapping[str, Any], host: HostResources, where: str)
     names = selector.get("names", known)
     for name in names:
         if name not in known:
-            raise UserError(f"this host has no OpenCL device {name!r}", where, closest(name, known))
+            raise UserError(
+                f"this host has no OpenCL device {name!r}", where, suggest_allowed(name, known)
+            )
     baseline = [NONE] if selector.get("none") and known else []
     return [*baseline, *(host.opencl(known[name]) for name in names)]
 
@@ -373,5 +379,5 @@ def named_drive(name: str, host: HostResources, where: str) -> Target:
     """The drive that a person names by its component."""
     known = {drive.component: drive for drive in host.drives}
     if name not in known:
-        raise UserError(f"this host has no drive {name!r}", where, closest(name, known))
+        raise UserError(f"this host has no drive {name!r}", where, suggest_allowed(name, known))
     return host.drive_set("drive", (known[name],))

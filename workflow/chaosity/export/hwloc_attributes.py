@@ -17,7 +17,7 @@ from chaosity.export.measured_host import MeasuredHost, NodeMeasurements, select
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY
 from chaosity.topology import CpuSet, format_mask, parse_mask
 from chaosity.topology.lstopo import read_described_xml
-from chaosity.units import count
+from chaosity.units import format_count
 
 _MIB = 2**20
 _LISTED = 3  # pairs that a note names; the others are counted
@@ -160,7 +160,7 @@ def _say_source(
     """An info of the machine, so that a copy of the file still says where its values are from."""
     machine = root.find("object")
     info = etree.Element("info", name=f"Chaosity{attribute.name}")
-    info.set("value", f"{count(values, 'value')}, measured: {found.words}")
+    info.set("value", f"{format_count(values, 'value')}, measured: {found.words}")
     info.tail = "\n    "
     first = machine.find("info")
     machine.insert(0, info) if first is None else first.addprevious(info)
@@ -168,19 +168,19 @@ def _say_source(
 
 def _notes(attribute: _Attribute, found: NodeMeasurements, part: _Part) -> Iterator[str]:
     name = attribute.name
-    yield f"{name}: {count(len(part.values), 'value')} written, medians of {found.words}."
+    yield f"{name}: {format_count(len(part.values), 'value')} written, medians of {found.words}."
     if part.left_out:
         listed = ", ".join(part.left_out[:_LISTED])
         more = len(part.left_out) - _LISTED
-        others = f" and {count(more, 'other')}" if more > 0 else ""
+        others = f" and {format_count(more, 'other')}" if more > 0 else ""
         yield f"{name}: left out node {listed}{others}."
     if part.replaced:
         yield (
-            f"{name}: {count(part.replaced, 'claim')} of firmware taken out, since hwloc would "
+            f"{name}: {format_count(part.replaced, 'claim')} of firmware taken out, since hwloc would "
             "compare them with what was measured."
         )
     if part.kept:
         yield (
-            f"{name}: {count(part.kept, 'claim')} of firmware kept, from units that nothing was "
+            f"{name}: {format_count(part.kept, 'claim')} of firmware kept, from units that nothing was "
             "measured from."
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.units import binary_bytes
+from chaosity.units import format_binary_bytes
 
 # Kinds in the order in which they follow one another on an axis: small to large, near to far.
 _KINDS = (
@@ -139,7 +139,7 @@ def axis_value_of(value: Any, nodes: tuple[int, ...] = (), column: str = "") -> 
         # Sizes are long numbers that may differ in the last digit.
         text = str(int(value)) if float(value).is_integer() else f"{value:g}"
         if is_size(column):
-            words = binary_bytes(float(value))
+            words = format_binary_bytes(float(value))
             return AxisValue(text, "size", (float(value),), words, words, nodes)
         return AxisValue(text, "number", (float(value),), text, text, nodes)
     name = str(value)

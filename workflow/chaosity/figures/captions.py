@@ -24,7 +24,7 @@ from chaosity.statistics import (
     is_performance,
     less_is_better,
 )
-from chaosity.units import Scale, count, metric_words, percent
+from chaosity.units import Scale, format_count, format_percent, metric_words
 
 _MOST_TARGETS = 0.8  # failed cells are no reason not to compare
 # Near to far; a relation is compared with the nearest that was measured.
@@ -46,7 +46,7 @@ def caption_of(cells: FigureData, scale: Scale) -> str:
     if valid.empty and (cells.cells["status"] == UNMEASURED).all():
         return f"Not measured: {'; '.join(unmeasured(cells))}."
     if valid.empty:
-        return f"No valid value: {count(len(cells.cells), 'mark')} failed or not measured."
+        return f"No valid value: {format_count(len(cells.cells), 'mark')} failed or not measured."
     if len(valid) == 1:
         only = valid.iloc[0].to_dict()
         text = f"One value: {words_of(only, cells.axes)} gives {numbers_of(only, scale)}"
@@ -108,7 +108,7 @@ def _range(valid: pd.DataFrame, cells: FigureData, scale: Scale, differ: bool | 
         low, high = sorted((best["median"], worst["median"]))
         n = int(valid["n"].max())
         return (
-            f"no difference between the {count(len(valid), 'mark')} detected at n = {n}: all lie "
+            f"no difference between the {format_count(len(valid), 'mark')} detected at n = {n}: all lie "
             f"between {scale.number(low)} and {scale.text(high)}"
         )
     if best["median"] == worst["median"]:
@@ -119,7 +119,7 @@ def _range(valid: pd.DataFrame, cells: FigureData, scale: Scale, differ: bool | 
     return (
         f"{first} is {words_of(best, cells.axes)} with {scale.text(best['median'])}, "
         f"{last} {words_of(worst, cells.axes)} with {scale.text(worst['median'])} "
-        f"({percent(abs(change))} {'less' if more else 'more'})"
+        f"({format_percent(abs(change))} {'less' if more else 'more'})"
     )
 
 

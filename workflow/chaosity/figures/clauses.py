@@ -21,7 +21,7 @@ from chaosity.statistics import (
     divergence,
     less_is_better,
 )
-from chaosity.units import Scale, count, grouped, percent, quantity
+from chaosity.units import Scale, format_count, format_percent, format_quantity, group_thousands
 
 # Slow initiators that are named; of more only the number is told.
 _MOST_NAMED = 8
@@ -51,13 +51,13 @@ def curve_clause(cells: FigureData) -> str | None:
         parts.append(
             "it does not double before the peak"
             if doubled.empty
-            else f"on {count(number, 'curve')} it does not double before the peak"
+            else f"on {format_count(number, 'curve')} it does not double before the peak"
         )
     return "; ".join(parts)
 
 
 def _span(metric: str, values: pd.Series) -> str:
-    low, high = quantity(metric, values.min()), quantity(metric, values.max())
+    low, high = format_quantity(metric, values.min()), format_quantity(metric, values.max())
     return low if low == high else f"{low} to {high}"
 
 
@@ -68,10 +68,10 @@ def _knee(row: pd.Series, numbers: pd.DataFrame, cells: FigureData, several: boo
     for role in roles:
         same &= numbers[role].eq(row[role]) | (numbers[role].isna() & pd.isna(row[role]))
     peak = numbers.loc[same, "median"].iloc[0]
-    notes = [f"{percent(row['median'] / peak)} of the peak"]
+    notes = [f"{format_percent(row['median'] / peak)} of the peak"]
     if several:
         notes += [_long(cells, role, row[role]) for role in roles if isinstance(row[role], str)]
-    return f"{quantity(str(cells.x_metric), row['median'])} ({', '.join(notes)})"
+    return f"{format_quantity(str(cells.x_metric), row['median'])} ({', '.join(notes)})"
 
 
 def _long(cells: FigureData, role: str, name: str) -> str:
@@ -116,18 +116,18 @@ def order_clause(table: pd.DataFrame, by: str, metric: str, words: str) -> str |
     if worst is None:
         return (
             f"the order of the {words} agrees with what was measured: in none of "
-            f"{count(compared, 'comparison')} is the smaller {words} the worse {beyond}"
+            f"{format_count(compared, 'comparison')} is the smaller {words} the worse {beyond}"
         )
     _, near, far = worst
     return (
         f"the {words} disagrees with what was measured: {_pair(near, by, metric, words)} is worse "
-        f"than {_pair(far, by, metric, words)}; in {grouped(wrong)} of "
-        f"{count(compared, 'comparison')} the smaller {words} is the worse, {beyond}"
+        f"than {_pair(far, by, metric, words)}; in {group_thousands(wrong)} of "
+        f"{format_count(compared, 'comparison')} the smaller {words} is the worse, {beyond}"
     )
 
 
 def _pair(cell: dict[str, object], by: str, metric: str, words: str) -> str:
-    value = quantity(metric, float(str(cell["median"])))
+    value = format_quantity(metric, float(str(cell["median"])))
     number = float(str(cell[by]))
     return f"{cell['initiator']} -> {cell['target']} ({words} {number:g}, {value})"
 
@@ -155,7 +155,7 @@ def loss_clause(cells: FigureData) -> str | None:
 def _loss(ratio: Estimate, less: bool) -> str:
     """A ratio as what was lost, with its interval where there is one."""
     verb, change = "takes" if less else "has", ratio.median - 1.0
-    text = f"{verb} {percent(abs(change))} {'more' if change > 0.0 else 'less'}"
+    text = f"{verb} {format_percent(abs(change))} {'more' if change > 0.0 else 'less'}"
     if ratio.low is None or ratio.high is None:
         return text
     within = ratio.low <= 1.0 <= ratio.high
@@ -224,11 +224,11 @@ def bounds_clause(cells: FigureData) -> str | None:
     for told, (held, shares) in found.items():
         named = dict.fromkeys(_line_name(cells, lines, names) for names in held)
         whose = f"{_listed(list(named))}: " if len(found) > 1 else ""
-        ends = list(dict.fromkeys(percent(end) for end in (min(shares), max(shares))))
+        ends = list(dict.fromkeys(format_percent(end) for end in (min(shares), max(shares))))
         said = f"{whose}{told}, of which {' to '.join(ends)} is reached"
         if max(shares) > _MOST_REACHED:
             said += (
-                f"; exceeded by {percent(max(shares) - 1)}: bound and line were not measured under "
+                f"; exceeded by {format_percent(max(shares) - 1)}: bound and line were not measured under "
                 "the same conditions, or one of them was disturbed"
             )
         parts.append(said)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaosity.config import validate
+from chaosity.config import validate_document
 from chaosity.errors import UserError
 
 
@@ -60,7 +60,9 @@ class FigureSpec:
         Raises:
             UserError: a key is unknown, missing, or not for this kind of figure.
         """
-        validate(dict(entry), "figure", f"experiment {experiment}, figure {entry.get('name')}")
+        validate_document(
+            dict(entry), "figure", f"experiment {experiment}, figure {entry.get('name')}"
+        )
         load = entry["load"]
         loads = (load,) if isinstance(load, str) else tuple(load)
         shared = tuple(entry.get("in_every_series", ()))

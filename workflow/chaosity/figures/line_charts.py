@@ -24,7 +24,7 @@ from chaosity.figures.panel_grid import (
     series_legend,
     series_names,
 )
-from chaosity.units import binary_bytes
+from chaosity.units import format_binary_bytes
 
 _MOST_TICKS = 12
 # Room around a label on a logarithmic axis, inches.
@@ -193,7 +193,9 @@ def _label_powers(
     if not powers:  # a single value between two powers
         powers = sorted({math.floor(min(positions.values())), math.ceil(max(positions.values()))})
         panel.axes.set_xlim(powers[0] - 0.1, powers[-1] + 0.1)
-    texts = {power: binary_bytes(base**power) if sizes else f"{base**power:g}" for power in powers}
+    texts = {
+        power: format_binary_bytes(base**power) if sizes else f"{base**power:g}" for power in powers
+    }
     # Every tenth power of two changes the unit: steps that divide ten keep round labels.
     for step in (1, 2, 5, 10, 20):
         labelled = [power for power in powers if power % step == 0] or powers[:1]

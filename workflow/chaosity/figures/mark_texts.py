@@ -13,7 +13,7 @@ import pandas as pd
 from chaosity.figures.axis_values import AxisValue, axis_value_of
 from chaosity.figures.figure_data import Axis, FigureData
 from chaosity.statistics import UNMEASURED
-from chaosity.units import Scale, count, metric_words, scale_of
+from chaosity.units import Scale, choose_scale, format_count, metric_words
 
 # A colour scale spans at least this share of its top value, so that noise of a few per cent does
 # not look like structure.
@@ -53,9 +53,9 @@ def limits_of(
     values = np.concatenate(shown)
     values = values[np.isfinite(values)]
     if not len(values):
-        return Limits(0.0, 1.0, scale_of(metric, [1.0]))
+        return Limits(0.0, 1.0, choose_scale(metric, [1.0]))
     top = float(values.max())
-    scale = scale_of(metric, [top])
+    scale = choose_scale(metric, [top])
     if top <= 0.0:
         return Limits(float(values.min()) - 1.0, 1.0, scale)
     bottom = min(float(values.min()), (1.0 - LEAST_SPAN) * top)
@@ -88,7 +88,7 @@ def replicates(cells: FigureData) -> str:
     if numbers == [1]:
         return "one replicate, no intervals"
     if len(numbers) == 1:
-        return f"median of {count(int(numbers[0]), 'replicate')}"
+        return f"median of {format_count(int(numbers[0]), 'replicate')}"
     return f"median of {numbers[0]} to {numbers[-1]} replicates"
 
 
@@ -137,7 +137,7 @@ def numbers_of(cell: Mapping[str, Any], scale: Scale) -> str:
     """What a mark says: "41.2 GB/s, 95 % interval 40.8 to 41.6, n = 3", or why there is nothing."""
     if cell["status"] == "failed":
         reason = cell["reason"] or "no reason recorded"
-        return f"failed in {count(int(cell['n_failed']), 'replicate')}: {reason}"
+        return f"failed in {format_count(int(cell['n_failed']), 'replicate')}: {reason}"
     if cell["status"] == UNMEASURED:
         return f"not measured: {cell['reason'] or 'no reason recorded'}"
     if cell["status"] != "valid":
@@ -150,9 +150,9 @@ def numbers_of(cell: Mapping[str, Any], scale: Scale) -> str:
         low, high = scale.number(cell["low"]), scale.number(cell["high"])
         text += f", 95 % interval {low} to {high}, n = {n}"
     if cell["n_failed"]:
-        text += f", {count(int(cell['n_failed']), 'replicate')} failed"
+        text += f", {format_count(int(cell['n_failed']), 'replicate')} failed"
     if not pd.isna(cell["outliers"]) and cell["outliers"]:
-        text += f", {count(int(cell['outliers']), 'outlier')} marked and kept"
+        text += f", {format_count(int(cell['outliers']), 'outlier')} marked and kept"
     return text
 
 
@@ -231,6 +231,6 @@ def each_reason(reasons: pd.Series, total: int, what: str) -> list[str]:
     """
     numbers = reasons.fillna("no reason recorded").value_counts(sort=False)
     return [
-        reason if number == total else f"{reason} ({number} of {count(total, what)})"
+        reason if number == total else f"{reason} ({number} of {format_count(total, what)})"
         for reason, number in numbers.items()
     ]

@@ -14,7 +14,7 @@ from chaosity.figures import style
 from chaosity.figures.svg_marks import annotate
 from chaosity.records import write_atomically
 from chaosity.statistics.anova import Analysis
-from chaosity.units import scale_of
+from chaosity.units import choose_scale
 
 # More marks weigh on the page and show nothing more; the largest residuals are always among them.
 MOST_MARKS = 300
@@ -38,11 +38,11 @@ def draw_residuals(analysis: Analysis, metric: str, title: str = "") -> Figure:
     fitted, left = analysis.fitted[place], analysis.residuals[place]
     logs = analysis.transform == "log"
     fitted = np.exp(fitted) if logs else fitted
-    scale = scale_of(metric, fitted)
+    scale = choose_scale(metric, fitted)
     if logs:  # a residual of a logarithm is a ratio to what was fitted
         shown, unit = 100.0 * np.expm1(left), "% of the fitted value"
     else:
-        small = scale_of(metric, left)
+        small = choose_scale(metric, left)
         shown, unit = left / small.factor, small.symbol
     with style.look():
         figure = style.new_figure(_SIZE[0], _SIZE[1] + (0.2 if title else 0.0))

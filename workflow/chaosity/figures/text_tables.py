@@ -15,7 +15,7 @@ from chaosity.figures.column_values import nodes_of
 from chaosity.figures.figure_data import Axis, FigureData
 from chaosity.figures.mark_texts import numbers_of, panel_title, replicates, tick_label, value_title
 from chaosity.statistics import QUANTITIES, curve_numbers, with_unloaded
-from chaosity.units import Scale, metric_words, quantity, scale_of
+from chaosity.units import Scale, choose_scale, format_quantity, metric_words
 
 # ColumnValues of values that a page of A4 takes at a legible size; more go on below.
 MOST_COLUMNS = 24
@@ -79,7 +79,7 @@ def _place_tables(cells: FigureData) -> Iterator[TextTable]:
     """One table a panel, and where there are many columns one below the other."""
     values = cells.cells.loc[cells.cells["status"] == "valid", "median"]
     typical = float(np.median(values)) if len(values) else 1.0
-    scale = scale_of(cells.spec.metric, [typical])
+    scale = choose_scale(cells.spec.metric, [typical])
     panels: list[str | None] = [None]
     if "panels" in cells.axes:
         panels = list(cells.axes["panels"].names)
@@ -226,10 +226,10 @@ def _curve_name(cells: FigureData, role: str, name: Any) -> str:
 def _curve_cell(row: Mapping[str, Any], metric: str) -> TextCell:
     if pd.isna(row["median"]):
         return TextCell("\N{EN DASH}", str(row["reason"]), "absent")
-    text = quantity(metric, row["median"])
+    text = format_quantity(metric, row["median"])
     remark = f"{row['note']}; " if isinstance(row["note"], str) else ""
     if pd.isna(row["low"]):
         return TextCell(text, f"{remark}no interval: one replicate")
-    scale = scale_of(metric, [row["median"]])
+    scale = choose_scale(metric, [row["median"]])
     interval = f"{scale.number(row['low'])} to {scale.number(row['high'])}"
     return TextCell(text, f"{remark}{interval}, n = {int(row['n'])}")

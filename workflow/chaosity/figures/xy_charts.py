@@ -27,7 +27,7 @@ from chaosity.figures.panel_grid import (
     series_names,
 )
 from chaosity.figures.svg_marks import IGNORE
-from chaosity.units import Scale, count, metric_words, scale_of
+from chaosity.units import Scale, choose_scale, format_count, metric_words
 
 _MOST_TICKS = 10
 # Width of a group of marks that have one x: of the whole axis, and of the gap to the next value.
@@ -55,7 +55,7 @@ def draw_curve(cells: FigureData, limits: Limits) -> tuple[Figure, dict[str, str
 
 def x_scale_of(cells: FigureData) -> Scale:
     """The unit in which positions are shown."""
-    return scale_of(str(cells.x_metric), cells.cells[["x", "x_high"]].to_numpy(float).ravel())
+    return choose_scale(str(cells.x_metric), cells.cells[["x", "x_high"]].to_numpy(float).ravel())
 
 
 def x_title(cells: FigureData, scale: Scale) -> str:
@@ -121,7 +121,7 @@ def _fill(
     failed = int((table["status"] == "failed").sum())
     if failed:
         axes.text(
-            0.99, 0.03, f"{count(failed, 'point')} failed", transform=axes.transAxes, ha="right",
+            0.99, 0.03, f"{format_count(failed, 'point')} failed", transform=axes.transAxes, ha="right",
             size=style.SMALL_POINTS, color=style.FAILED, gid=IGNORE,
         )  # fmt: skip
 

@@ -19,13 +19,13 @@ from typing import Any
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import component_documents, write_components
-from chaosity.config import closest
+from chaosity.config import suggest_allowed
 from chaosity.design import PlannedHost
 from chaosity.errors import UserError
 from chaosity.hosts.inventory import InventoryHost, read_inventory
-from chaosity.records import rewrite, write_bytes
-from chaosity.runner.build import digest as runner_digest
-from chaosity.runner.describe import FACTS
+from chaosity.records import write_bytes_atomically, write_if_changed
+from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
+from chaosity.runner.describe_host import FACTS_MEMBER
 from chaosity.slurm import list_slurm_nodes, slurm_node_name, srun_command
 from chaosity.topology import (
     LIVE,
@@ -35,8 +35,13 @@ from chaosity.topology import (
     topology_to_json,
 )
 from chaosity.transport import LOCAL, SLURM, SSH, Transport
-from chaosity.transport.left_out import leave_out, left_out, take_part
-from chaosity.transport.ssh import CONNECTION_FAILED, ssh_transport, why_not, with_password
+from chaosity.transport.host_command import (
+    CONNECTION_FAILED,
+    connection_error_cause,
+    ssh_transport,
+    with_password,
+)
+from chaosity.transport.skipped_hosts import read_skipped_host, readmit_host, skip_host
 
 # The raw description of a live host, as it came.
 DESCRIPTION = "description.tar.gz"
@@ -96,7 +101,7 @@ def slurm_transport(host: InventoryHost, config: Mapping[str, Any]) -> Transport
     name, nodes = slurm_node_name(host.name, host.variables), list_slurm_nodes()
     where = f"host {host.name}"
     if name not in nodes:
-        remedy = f"name it in chaosity_slurm_node; {closest(name, nodes)}"
+        remedy = f"name it in chaosity_slurm_node; {suggest_allowed(name, nodes)}"
         raise UserError(f"Slurm has no node {name!r}", where, remedy)
     if nodes[name].trouble:
         raise UserError(nodes[name].trouble, where, "its points are left for later")
@@ -156,13 +161,13 @@ def described(
         raise UserError(f"gave no description within {seconds} s", where) from None
     said = answer.stderr.decode(errors="replace")
     if transport.kind == SSH and answer.returncode == CONNECTION_FAILED:
-        raise UserError(f"cannot be reached: {why_not(said)}", where)
+        raise UserError(f"cannot be reached: {connection_error_cause(said)}", where)
     last = (said.strip().splitlines() or ["it said nothing"])[-1].removeprefix("chaosity-run: ")
     if answer.returncode:
         raise UserError(f"cannot be described: {last}", where, PROVISION)
-    write_bytes(path, answer.stdout)
+    write_bytes_atomically(path, answer.stdout)
     with tarfile.open(path) as archive:
-        member = archive.extractfile(FACTS)
+        member = archive.extractfile(FACTS_MEMBER)
         assert member is not None
         facts = json.load(member)
     if facts["runner_sha256"] and facts["runner_sha256"] != runner_digest():
@@ -201,15 +206,17 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> PlannedHost
         )
     found = PlannedHost(host.name, configuration, topology, host.variables, is_local(host, config))
     folder = results / host.name / configuration
-    rewrite(folder / "topology.xml", xml)
-    rewrite(folder / "topology.json", json.dumps(topology_to_json(topology), indent=1) + "\n")
+    write_if_changed(folder / "topology.xml", xml)
+    write_if_changed(
+        folder / "topology.json", json.dumps(topology_to_json(topology), indent=1) + "\n"
+    )
     documents = component_documents(topology, tools=tools)
     for drive in found.drives(results):
         documents.setdefault(drive.component, drive.to_json())
     write_components(folder / "components", documents)
     told = {"host": host.name, "configuration": configuration, "source": source, **note}
-    rewrite(results / host.name / "host.json", json.dumps(told, indent=1) + "\n")
-    take_part(results / host.name)
+    write_if_changed(results / host.name / "host.json", json.dumps(told, indent=1) + "\n")
+    readmit_host(results / host.name)
     return found
 
 
@@ -239,7 +246,7 @@ def discover_hosts(config: Mapping[str, Any]) -> tuple[list[PlannedHost], list[U
         try:
             return discover_host(host, config)
         except UserError as error:
-            leave_out(results / host.name, host.name, str(error))
+            skip_host(results / host.name, host.name, str(error))
             return error
 
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
@@ -262,7 +269,7 @@ def read_discovered_hosts(config: Mapping[str, Any]) -> list[PlannedHost]:
     results = Path(config["results"])
     found = []
     for host in read_inventory(config["inventory"], config["hosts"]):
-        if left_out(results / host.name):
+        if read_skipped_host(results / host.name):
             continue
         path = results / host.name / "host.json"
         if not path.exists():

@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import StrictUndefined, TemplateError, UndefinedError
 from jinja2.sandbox import SandboxedEnvironment
 
-from chaosity.config import ROOT, closest, validate
+from chaosity.config import ROOT, suggest_allowed, validate_document
 from chaosity.errors import UserError
 from chaosity.topology import LIVE
 
@@ -170,11 +170,11 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
         raise UserError("the inventory has no host", inventory)
     for name in wanted:
         if name not in names:
-            raise UserError(f"there is no host {name!r}", inventory, closest(name, names))
+            raise UserError(f"there is no host {name!r}", inventory, suggest_allowed(name, names))
     hosts = []
     for name in wanted or names:
         given = facts.get(name, {})
         own = {key: value for key, value in given.items() if key.startswith(PREFIX)}
-        validate(own, "host", f"{inventory}, host {name}")
+        validate_document(own, "host", f"{inventory}, host {name}")
         hosts.append(InventoryHost(name, own, rendered(given, inventory, name)))
     return hosts

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaosity.errors import UserError
-from chaosity.place.kinds import POLICIES
-from chaosity.place.policies import AUTO, METHODS, Request
-from chaosity.place.session import NOT_PLACED, run
-from chaosity.place.shares import parse_shares
-from chaosity.runner import settings
-from chaosity.runner.placement import parse_cpus
+from chaosity.place.page_shares import parse_shares
+from chaosity.place.placement_session import NOT_PLACED, run_placed
+from chaosity.place.planning import AUTO, METHODS, PlacementRequest
+from chaosity.place.policies import POLICIES
+from chaosity.runner import kernel_settings
+from chaosity.runner.observed_placement import parse_cpus
 
 REFUSED = 2
 
 
-def parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
+def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
     """The command line's own (argparse, since hosts have the standard library alone)."""
     found = argparse.ArgumentParser(
         prog=name,
@@ -44,12 +44,12 @@ def parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
     add("--rate", default="samples", metavar="SOURCE",
         help="for the search: samples[=KEY] (JSON lines), lines=REGEX or instructions")  # fmt: skip
     add("--report", type=Path, metavar="FILE", help="for what was done and seen, as JSON")
-    add("--root", type=Path, default=settings.ROOT, help=argparse.SUPPRESS)
+    add("--root", type=Path, default=kernel_settings.ROOT, help=argparse.SUPPRESS)
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return found
 
 
-def numbers(text: str, where: str) -> tuple[int, ...]:
+def parse_node_list(text: str, where: str) -> tuple[int, ...]:
     """The numbers of a list such as ``0,2-3``.
 
     Raises:
@@ -61,19 +61,19 @@ def numbers(text: str, where: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def request(given: argparse.Namespace) -> Request:
+def request_from_arguments(given: argparse.Namespace) -> PlacementRequest:
     """What a command line asks for.
 
     Raises:
         UserError: a list is of another form.
     """
     command = given.command[1:] if given.command[:1] == ["--"] else given.command
-    return Request(
+    return PlacementRequest(
         policy=given.policy,
-        workers=numbers(given.workers, "--workers"),
+        workers=parse_node_list(given.workers, "--workers"),
         command=tuple(command),
         shares=parse_shares(given.shares) if given.shares else None,  # empty: nobody asks for any
-        cpus=frozenset(numbers(given.cpus, "--cpus")) if given.cpus is not None else None,
+        cpus=frozenset(parse_node_list(given.cpus, "--cpus")) if given.cpus is not None else None,
         method=given.method,
         search=given.search,
         settle=given.settle,
@@ -86,7 +86,7 @@ def request(given: argparse.Namespace) -> Request:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: what is refused is one sentence on standard error."""
     try:
-        sys.exit(run(request(parser().parse_args(arguments))))
+        sys.exit(run_placed(request_from_arguments(argument_parser().parse_args(arguments))))
     except UserError as error:
         print(f"chaosity-place: {error}", file=sys.stderr)
         sys.exit(REFUSED)

@@ -9,27 +9,31 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from chaosity.records.point_types import Point
 from chaosity.records.record_types import Record
 
 SCHEMA_VERSION = 1
+# When the run began, as `records.utc_now` writes it; unset outside a run. An attempt that is older
+# is no reason not to measure: whoever starts a run anew wants what is missing measured.
+RUN_BEGAN = "CHAOSITY_RUN_BEGAN"
 
 
 def utc_now() -> str:
     """The time now, as `utc_text` writes it."""
-    return utc_text(datetime.now(UTC))
+    return format_utc(datetime.now(UTC))
 
 
-def utc_text(moment: datetime) -> str:
+def format_utc(moment: datetime) -> str:
     """A time in UTC as ISO 8601, to the millisecond."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a whole text file or none, see `write_bytes`."""
-    write_bytes(path, text.encode())
+    write_bytes_atomically(path, text.encode())
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes_atomically(path: Path, content: bytes) -> None:
     """Write a whole file or none: to a temporary name, flushed to the disk, then renamed.
 
     Raises:
@@ -50,7 +54,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
-def rewrite(path: Path, text: str) -> None:
+def write_if_changed(path: Path, text: str) -> None:
     """Write a file only when its content changes, so that its time stamp means something."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_atomically(path, text)
@@ -62,7 +66,7 @@ def attempt_name(replicate: int, finished_at: str, status: str) -> str:
     return f"rep{replicate}.{stamp}.{status}.json"
 
 
-def save(record: Record, path: Path) -> None:
+def save_record(record: Record, path: Path) -> None:
     """Keep a record for good and make it the current one.
 
     The attempt is written below ``attempts/`` next to `path` and never touched again; `path`
@@ -73,10 +77,10 @@ def save(record: Record, path: Path) -> None:
     name = attempt_name(record["replicate"], record["finished_at"], status)
     attempt = path.parent / "attempts" / name
     write_atomically(attempt, json.dumps(record, indent=1, sort_keys=True) + "\n")
-    make_current(attempt, path)
+    link_current_record(attempt, path)
 
 
-def make_current(attempt: Path, path: Path) -> None:
+def link_current_record(attempt: Path, path: Path) -> None:
     """Make `path` (``rep<N>.json``) another name of an attempt's file."""
     link = path.with_name(f".{path.name}.{os.getpid()}")
     link.unlink(missing_ok=True)
@@ -84,7 +88,7 @@ def make_current(attempt: Path, path: Path) -> None:
     link.replace(path)
 
 
-def load(path: Path) -> Record:
+def load_record(path: Path) -> Record:
     """Read a record back.
 
     Raises:
@@ -101,3 +105,28 @@ def load(path: Path) -> Record:
             f"{path} has record version {record.get('schema_version')}, not {SCHEMA_VERSION}"
         )
     return record
+
+
+def attempt_of_this_run(point: Point, replicate: int, path: Path) -> Path | None:
+    """The newest record of this point and replicate that was made since the run began.
+
+    Args:
+        point: the point; only a record of the very same definition will do.
+        replicate: 1, 2, ...
+        path: where the record is to be, ``rep<N>.json``; ``attempts/`` is beside it.
+
+    Returns:
+        The attempt's file, None when there is none.
+    """
+    began = os.environ.get(RUN_BEGAN)
+    if not began:
+        return None
+    for attempt in sorted(path.parent.glob(f"attempts/rep{replicate}.*.json"), reverse=True):
+        try:
+            record = load_record(attempt)
+        except ValueError:
+            continue
+        same = record["point"].get("definition") == point["definition"]
+        if same and record["replicate"] == replicate and record["began_at"] >= began:
+            return attempt
+    return None

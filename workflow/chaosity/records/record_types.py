@@ -120,7 +120,7 @@ class Record(Measurement):
     verdict: Verdict
 
 
-def check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
+def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
     """One line of a verdict.
 
     Args:
@@ -132,7 +132,7 @@ def check(name: str, passed: bool | None, detail: str, *, decisive: bool = True)
     return {"name": name, "passed": passed, "detail": detail, "decisive": decisive}
 
 
-def verdict(checks: list[Check]) -> Verdict:
+def make_verdict(checks: list[Check]) -> Verdict:
     """The verdict that follows from checks: failed when a decisive one did not pass."""
     broken = [c for c in checks if c["decisive"] and c["passed"] is False]
     reason = "; ".join(f"{c['name']}: {c['detail']}" for c in broken) or None

@@ -22,7 +22,7 @@ from chaosity.statistics.anova_terms import (
 from chaosity.statistics.contrasts import MOST_LEVELS_IN_PAIRS, Interval
 from chaosity.statistics.factor_studies import REMOTE, Study, analyses
 from chaosity.statistics.summary import CONFIDENCE
-from chaosity.units import metric_words, quantity
+from chaosity.units import format_quantity, metric_words
 
 # The widest that residuals are drawn on the page, in pixels.
 _WIDTH_PIXELS = 720
@@ -160,7 +160,7 @@ def _apart(one: str, other: str, interval: Interval, metric: str) -> str:
     if interval.ratio is not None:
         return f"{one} is {_ratio(interval.ratio)} times {other}{bounds}."
     side = "above" if interval.value > 0.0 else "below"
-    return f"{one} is {quantity(metric, abs(interval.value))} {side} {other}{bounds}."
+    return f"{one} is {format_quantity(metric, abs(interval.value))} {side} {other}{bounds}."
 
 
 def _difference(interval: Interval, metric: str) -> str:
@@ -174,7 +174,7 @@ def _ratio(ratio: float) -> str:
 
 
 def _signed(value: float, metric: str) -> str:
-    return ("\N{MINUS SIGN}" if value < 0.0 else "+") + quantity(metric, abs(value))
+    return ("\N{MINUS SIGN}" if value < 0.0 else "+") + format_quantity(metric, abs(value))
 
 
 def _bounds(interval: Interval, metric: str) -> str:
@@ -214,7 +214,7 @@ def _levels(study: Study, analysis: Analysis, factor: str) -> FactorLevels:
         LevelRow(
             level=effect.level,
             n=effect.n,
-            mean=quantity(study.metric, effect.mean),
+            mean=format_quantity(study.metric, effect.mean),
             effect=_difference(effect.effect, study.metric),
             interval=_bounds(effect.effect, study.metric).strip(" ()"),
         )

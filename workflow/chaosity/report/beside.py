@@ -34,7 +34,7 @@ from chaosity.report.resources import (
     same_kind,
 )
 from chaosity.statistics import plain
-from chaosity.units import count
+from chaosity.units import format_count
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
 _BEST, _WORST = "best place", "worst place"
@@ -262,7 +262,7 @@ def _beside(line: _Line, number: int, ratios: _Ratios) -> Beside | None:
     return Beside(
         best=place(cells.iloc[0]),
         worst=place(cells.iloc[-1]) if len(cells) > 1 else None,
-        detail=", ".join([*_size(cells), count(len(cells), "place")]),
+        detail=", ".join([*_size(cells), format_count(len(cells), "place")]),
         ratio=None if best is None else times(best),
         worst_ratio=None if worst is None else times(worst),
     )
@@ -274,7 +274,9 @@ def _size(cells: pd.DataFrame) -> Iterator[str]:
         known = cells[column].dropna().astype(int)
         if not known.empty:
             low, high = int(known.min()), int(known.max())
-            yield count(high, noun) if low == high else f"{low} to {count(high, noun)}"
+            yield (
+                format_count(high, noun) if low == high else f"{low} to {format_count(high, noun)}"
+            )
             return
 
 
@@ -327,7 +329,7 @@ def _sentence(lines: Sequence[_Line], ratios: Sequence[_Ratios], names: Sequence
                 for end in dict.fromkeys((0, len(told) - 1)) if told]  # fmt: skip
         if held:
             n = held[0][1]["n_left"]
-            nothing = (f"no difference of 5 % or more detected in {count(len(held), 'resource')} "
+            nothing = (f"no difference of 5 % or more detected in {format_count(len(held), 'resource')} "
                        f"at n = {n}")  # fmt: skip
             clauses.append(f"{name}: {', and '.join(said) or nothing}")
     if not clauses:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from chaosity.figures import FigureFile
 from chaosity.report.runs import Run
-from chaosity.units import count, grouped, percent
+from chaosity.units import format_count, format_percent, group_thousands
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
@@ -81,13 +81,13 @@ def _failed(tidy: pd.DataFrame) -> Check:
     failed = tidy[tidy["status"] == "failed"]
     total = _points(tidy)
     if failed.empty:
-        return Check("Failed points", OK, f"none of {count(total, 'point')} failed")
+        return Check("Failed points", OK, f"none of {format_count(total, 'point')} failed")
     reasons = Counter(str(reason).split(":")[0] for reason in failed["reason"].dropna())
     listed = ", ".join(reason for reason, _ in reasons.most_common(3))
     return Check(
         "Failed points",
         PROBLEM,
-        f"{grouped(_points(failed))} of {count(total, 'point')} failed ({listed})",
+        f"{group_thousands(_points(failed))} of {format_count(total, 'point')} failed ({listed})",
         "The reasons stand below; the next run measures these points again.",
         "failed",
     )
@@ -101,7 +101,7 @@ def _missing(tidy: pd.DataFrame) -> Check:
     return Check(
         "Completeness",
         PROBLEM,
-        f"{count(_points(missing), 'planned point')} "
+        f"{format_count(_points(missing), 'planned point')} "
         f"{'is' if _points(missing) == 1 else 'are'} without a measurement"
         + (f" ({reasons.most_common(1)[0][0]})" if reasons else ""),
         "Run again: only these are measured.",
@@ -115,7 +115,7 @@ def _drawn(figures: Iterable[FigureFile]) -> Check | None:
     return Check(
         "Figures",
         PROBLEM,
-        f"{count(len(broken), 'figure')} could not be drawn: {broken[0].problem}",
+        f"{format_count(len(broken), 'figure')} could not be drawn: {broken[0].problem}",
         "Mend the list `figures` of the experiment's file.",
     )
 
@@ -241,7 +241,7 @@ def _notes_of_records(runs: Sequence[Run]) -> list[Check]:
             if not number:
                 continue
             severity = WARNING if number > _MANY * total else NOTE
-            text = f"{verb} in {percent(number / total)} of {count(total, 'record')}"
+            text = f"{verb} in {format_percent(number / total)} of {format_count(total, 'record')}"
             checks.append(
                 Check(
                     name[:1].upper() + name[1:],

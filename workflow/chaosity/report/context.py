@@ -35,7 +35,7 @@ from chaosity.report.runs import Run, noted_lines
 from chaosity.report.trust import trust
 from chaosity.statistics import POINT, plain
 from chaosity.store import SkippedHost
-from chaosity.units import binary_bytes, metric_words, quantity, scale_of
+from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
 
 # A longer table is better read from the CSV than from the page.
 _MOST_ROWS = 320
@@ -217,7 +217,7 @@ def _table(path: Path) -> Table:
     metric = columns[start].removeprefix("median_")
     if len(measured) > _MOST_ROWS:
         return Table((), (), len(measured))
-    scale = scale_of(metric, [float(row[columns[start]] or "nan") for row in measured])
+    scale = choose_scale(metric, [float(row[columns[start]] or "nan") for row in measured])
 
     def shown(row: Mapping[str, str], prefix: str) -> str:
         text = row[f"{prefix}{metric}"]
@@ -243,12 +243,12 @@ def _level(column: str, text: str) -> str:
     """A level of a factor, or a measured position, as people read it."""
     number = text.replace(".", "", 1).isdigit()
     if number and is_size(column):
-        return binary_bytes(float(text))
+        return format_binary_bytes(float(text))
     measured = number and metric_words(column) != column
     # A count that was asked for, such as a queue depth, has no unit and is told as it was asked.
-    if measured and text.isdigit() and not scale_of(column, [float(text)]).symbol:
+    if measured and text.isdigit() and not choose_scale(column, [float(text)]).symbol:
         return text
-    return quantity(column, float(text)) if measured else text
+    return format_quantity(column, float(text)) if measured else text
 
 
 def _failed(

@@ -20,7 +20,7 @@ from chaosity.errors import UserError
 from chaosity.report.beside import any_value
 from chaosity.store import read_table
 from chaosity.store.result_folders import TABLE
-from chaosity.units import count
+from chaosity.units import format_count
 
 # Without these a value is of nothing; what else an older table lacks only parts cells.
 _NEEDED = ["host", "configuration", "experiment", "point", "replicate", "metric"]
@@ -128,4 +128,4 @@ def _verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Said]:
             if {BETTER, WORSE} & set(pair.cells["verdict"]):
                 yield Said("Which of the two is at fault cannot be said; a third host decides.")
     except UserError as error:
-        yield Said(f"{count(len(tables), 'host')} could not be compared: {error}")
+        yield Said(f"{format_count(len(tables), 'host')} could not be compared: {error}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chaosity.units import binary_bytes, count, decimal_bytes, quantity
+from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
 
 Document = Mapping[str, Any]
 # Longer lists (CPU flags) are counted, and stand in the component file.
@@ -47,15 +47,15 @@ def machine_facts(topology: Document, system: Document) -> list[Fact]:
     nodes = topology.get("nodes") or []
     memory = sum(node.get("present_bytes") or node.get("memory_bytes") or 0 for node in nodes)
     cores, pus = topology.get("cores") or 0, topology.get("pus") or 0
-    threads = f", {count(pus, 'processing unit')}" if pus != cores else ""
+    threads = f", {format_count(pus, 'processing unit')}" if pus != cores else ""
     facts = [
         Fact("Processor", str(system.get("cpu_model") or "unknown")),
         Fact(
             "Structure",
-            f"{count(topology.get('packages') or 0, 'package')}, "
-            f"{count(len(nodes), 'memory node')}, {count(cores, 'core')}{threads}",
+            f"{format_count(topology.get('packages') or 0, 'package')}, "
+            f"{format_count(len(nodes), 'memory node')}, {format_count(cores, 'core')}{threads}",
         ),
-        Fact("Memory", binary_bytes(memory) if memory else "unknown"),
+        Fact("Memory", format_binary_bytes(memory) if memory else "unknown"),
         Fact("Drives", _drives(topology.get("drives") or [])),
     ]
     gpus = [gpu for gpu in topology.get("gpus") or [] if gpu.get("compute", True)]
@@ -90,7 +90,7 @@ def _drives(drives: list[Document]) -> str:
         for drive in drives
     )
     return "; ".join(
-        f"{number} x {model}" + (f", {decimal_bytes(size)}" if size else "")
+        f"{number} x {model}" + (f", {format_decimal_bytes(size)}" if size else "")
         for (model, size), number in kinds.items()
     )
 
@@ -110,7 +110,7 @@ def node_rows(topology: Document) -> list[NodeRow]:
                 node=str(node["os_index"]),
                 package="several" if package is None else str(package),
                 cpus=node.get("cpus") or "none",
-                memory=binary_bytes(size) if size else "unknown",
+                memory=format_binary_bytes(size) if size else "unknown",
                 kind=", ".join(part for part in kind if part),
                 drives=str(at_node.get(node["os_index"], 0)),
             )
@@ -154,8 +154,8 @@ def shown(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         if name.endswith("_bytes"):
-            return binary_bytes(value)
-        return quantity(name, value) if name.endswith(("_hertz", "_seconds")) else str(value)
+            return format_binary_bytes(value)
+        return format_quantity(name, value) if name.endswith(("_hertz", "_seconds")) else str(value)
     if isinstance(value, list | tuple):
         if len(value) > _MOST_ITEMS:
             return f"{len(value)} of them, in the component file"

@@ -12,7 +12,7 @@ import pandas as pd
 from chaosity.components import ComponentState
 from chaosity.report.machine import Fact, shown, words
 from chaosity.statistics import LOAD, POINT, before_and_after
-from chaosity.units import count, grouped, scale_of
+from chaosity.units import choose_scale, format_count, group_thousands
 
 # The newest changes of a host; all of them stand in the components' history.
 _MOST_CHANGES = 4
@@ -167,16 +167,16 @@ def _sentence(rows: pd.DataFrame) -> str:
     gained = rows[(rows["ratio_low"] > 1.0).fillna(False)]
     lost = rows[(rows["ratio_high"] < 1.0).fillna(False)]
     unknown = int(rows["ratio_low"].isna().sum())
-    parts = [f"{grouped(len(part))} {verb} more than their replicates scatter"
+    parts = [f"{group_thousands(len(part))} {verb} more than their replicates scatter"
              for part, verb in ((gained, "gained"), (lost, "lost")) if len(part)]  # fmt: skip
     rest = len(rows) - len(gained) - len(lost) - unknown
     if rest:
-        parts.append(f"in {grouped(rest)} no difference was detected")
+        parts.append(f"in {group_thousands(rest)} no difference was detected")
     if unknown:
-        parts.append(f"{grouped(unknown)} have a single replicate, so no interval")
+        parts.append(f"{group_thousands(unknown)} have a single replicate, so no interval")
     worst, best = rows["ratio"].min(), rows["ratio"].max()
     span = _signed(best) if len(rows) == 1 else f"{_signed(worst)} to {_signed(best)}"
-    return f"{count(len(rows), 'value')} measured again: {', '.join(parts)}; changes {span}."
+    return f"{format_count(len(rows), 'value')} measured again: {', '.join(parts)}; changes {span}."
 
 
 def _signed(ratio: float) -> str:
@@ -193,7 +193,7 @@ def _load_words(row: Mapping[str, Any]) -> str:
 
 
 def _point(row: Mapping[str, Any]) -> ChangedPoint:
-    scale = scale_of(row["metric"], [row["median_before"], row["median_after"]])
+    scale = choose_scale(row["metric"], [row["median_before"], row["median_after"]])
     known = row["ratio_low"] is not None and not pd.isna(row["ratio_low"])
     interval = "one replicate, no interval"
     if known:

@@ -22,7 +22,13 @@ from chaosity.statistics import (
     load_parameters,
     summarise,
 )
-from chaosity.units import binary_bytes, count, metric_words, percent, scale_of
+from chaosity.units import (
+    choose_scale,
+    format_binary_bytes,
+    format_count,
+    format_percent,
+    metric_words,
+)
 
 # Small to large, as they follow one another in the table: level -> words.
 INITIATORS = {
@@ -242,10 +248,10 @@ def _line(name: str, rows: pd.DataFrame) -> Resource | None:
     less = less_is_better(best["metric"])
     return Resource(
         name=name,
-        detail=f"{details_of(rows)}, {count(len(cells), 'place')}",
+        detail=f"{details_of(rows)}, {format_count(len(cells), 'place')}",
         best=place(best),
         worst=place(worst) if several else None,
-        share=(f"{share:.2f} times" if less else percent(share)) if several else None,
+        share=(f"{share:.2f} times" if less else format_percent(share)) if several else None,
         differ=cells_differ(rows) if several else None,
     )
 
@@ -256,7 +262,7 @@ def details_of(rows: pd.DataFrame) -> str:
     levels = json.loads(_kind_of(rows).iloc[0])
     parts = [str(first["benchmark"]).replace("_", " "), first["kernel"], first["label"]]
     if "bytes" in levels:
-        parts.append(binary_bytes(levels["bytes"]))
+        parts.append(format_binary_bytes(levels["bytes"]))
     if "pages" in levels:
         parts.append(f"{levels['pages']} pages")
     if "share" in levels:
@@ -283,7 +289,7 @@ def place(cell: pd.Series) -> Place:
     levels = json.loads(cell["factors"]) if isinstance(cell.get("factors"), str) else {}
     if responder := levels.get("responder"):
         where = f"{cell['initiator']} \N{LEFT RIGHT ARROW} {responder}, line on {cell['target']}"
-    scale = scale_of(cell["metric"], [cell["median"]])
+    scale = choose_scale(cell["metric"], [cell["median"]])
     interval = "one replicate, no interval"
     if not pd.isna(cell["low"]):
         low, high = scale.number(cell["low"]), scale.number(cell["high"])
@@ -312,7 +318,7 @@ def _company(tidy: pd.DataFrame) -> list[Resource]:
         lines.append(
             Resource(
                 name=f"{resource}{left} beside other loads",
-                detail=f"{unit} of the value alone, {count(len(cells), 'value')}",
+                detail=f"{unit} of the value alone, {format_count(len(cells), 'value')}",
                 best=_kept(best, less),
                 worst=_kept(worst, less) if len(cells) > 1 else None,
                 share=None,
@@ -324,7 +330,7 @@ def _company(tidy: pd.DataFrame) -> list[Resource]:
 
 def _kept(cell: pd.Series, less: bool) -> Place:
     def words(ratio: float) -> str:
-        return f"{ratio:.2f} times" if less else percent(ratio)
+        return f"{ratio:.2f} times" if less else format_percent(ratio)
 
     interval = "one replicate, no interval"
     if not pd.isna(cell["low"]):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity import records
-from chaosity.units import count
+from chaosity.units import format_count
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def summarise_records(paths: Iterable[Path]) -> list[Run]:
     runs = []
     for path in sorted(paths):
         try:
-            runs.append(run_of(records.load(path)))
+            runs.append(run_of(records.load_record(path)))
         except (ValueError, KeyError):
             continue
     return runs
@@ -104,4 +104,4 @@ def noted_lines(runs: Iterable[Run]) -> Iterator[str]:
     for ((note, target), words), number in said.items():
         if words is not None:
             of_all = sum(other for (key, _), other in said.items() if key == (note, target))
-            yield f"{note}, {target}: not met in {number} of {count(of_all, 'run')}: {words}"
+            yield f"{note}, {target}: not met in {number} of {format_count(of_all, 'run')}: {words}"

@@ -11,7 +11,7 @@ import pandas as pd
 from chaosity.report.machine import Fact
 from chaosity.report.runs import Run
 from chaosity.statistics import mark_outliers, summarise
-from chaosity.units import count, duration, grouped, percent
+from chaosity.units import format_count, format_duration, format_percent, group_thousands
 
 # "90 % of the cells are known to ..." says more than the worst one, which is also told.
 _MOST = 0.9
@@ -50,11 +50,11 @@ def _points(tidy: pd.DataFrame) -> str:
     points = tidy[["experiment", "point"]].drop_duplicates()
     runs = tidy[["experiment", "point", "replicate", "status"]].drop_duplicates()
     by_status = Counter(runs["status"])
-    parts = [f"{grouped(by_status[status])} {status}" for status in ("valid", "failed", "missing")
+    parts = [f"{group_thousands(by_status[status])} {status}" for status in ("valid", "failed", "missing")
              if by_status[status]]  # fmt: skip
     return (
-        f"{count(len(points), 'point')} in {count(points['experiment'].nunique(), 'experiment')}, "
-        f"{count(len(runs), 'measurement')} planned: {', '.join(parts)}"
+        f"{format_count(len(points), 'point')} in {format_count(points['experiment'].nunique(), 'experiment')}, "
+        f"{format_count(len(runs), 'measurement')} planned: {', '.join(parts)}"
     )
 
 
@@ -63,7 +63,7 @@ def _order(tidy: pd.DataFrame, config: Mapping[str, Any]) -> str:
     least = int(most.min()) if len(most) else 0
     more = [f"{number} of {name.replace('_', ' ')}" for name, number in most.items()
             if number > least]  # fmt: skip
-    text = count(least, "replicate block") + (f" ({', '.join(more)})" if more else "")
+    text = format_count(least, "replicate block") + (f" ({', '.join(more)})" if more else "")
     seed = config.get("seed")
     text += ", each point once a block in a random order"
     return text + (f" (seed {seed})" if seed is not None else "")
@@ -75,7 +75,7 @@ def _rule(rule: Mapping[str, Any]) -> str:
     if wanted is None:
         return f"for {longest:g} s, unless the tool ends by itself"
     return (
-        f"until the 95 % interval of the rate is within ±{percent(wanted)}, "
+        f"until the 95 % interval of the rate is within ±{format_percent(wanted)}, "
         f"after {shortest:g} s at the earliest and {longest:g} s at the latest"
     )
 
@@ -83,7 +83,7 @@ def _rule(rule: Mapping[str, Any]) -> str:
 def _time(runs: Sequence[Run]) -> str:
     first, last = min(r.began_at for r in runs), max(r.finished_at for r in runs)
     total = sum(run.seconds for run in runs)
-    return f"{duration(total)} of measuring, {_minute(first)} to {_minute(last)} UTC"
+    return f"{format_duration(total)} of measuring, {_minute(first)} to {_minute(last)} UTC"
 
 
 def _minute(moment: str) -> str:
@@ -97,9 +97,9 @@ def _precision(tidy: pd.DataFrame) -> str:
         return "unknown: there is one replicate"
     worst = cells.loc[known.idxmax()]
     return (
-        f"half the cells are known to ±{percent(known.median())}, "
-        f"{percent(_MOST)} to ±{percent(known.quantile(_MOST))}, "
-        f"the worst ({worst['load']} of {worst['point']}) to ±{percent(known.max())}"
+        f"half the cells are known to ±{format_percent(known.median())}, "
+        f"{format_percent(_MOST)} to ±{format_percent(known.quantile(_MOST))}, "
+        f"the worst ({worst['load']} of {worst['point']}) to ±{format_percent(known.max())}"
     )
 
 
@@ -112,7 +112,7 @@ def _outliers(tidy: pd.DataFrame) -> str:
     values = int(cells.loc[judged, "n"].sum())
     # Of undisturbed normal samples of five about one value in twelve lies outside the fences.
     return (
-        f"{count(number, 'value')} of {grouped(values)} lie outside Tukey's fences, marked and "
+        f"{format_count(number, 'value')} of {group_thousands(values)} lie outside Tukey's fences, marked and "
         "kept (up to 9 % do by chance in samples this small)"
     )
 
@@ -133,7 +133,7 @@ def _verified(runs: Sequence[Run]) -> str:
         return ""
     whole = [name for name in total if passed[name] == total[name]]
     parts = [
-        f"{name} ({grouped(passed[name])} of {grouped(total[name])})"
+        f"{name} ({group_thousands(passed[name])} of {group_thousands(total[name])})"
         for name in total
         if name not in whole
     ]

@@ -8,9 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from chaosity.records import VALID, save
-from chaosity.runner.describe import DescriptionError, describe
-from chaosity.runner.run import run
+from chaosity.records import VALID, save_record
+from chaosity.runner.describe_host import DescriptionError, write_host_description
+from chaosity.runner.point_measurement import measure_point
 
 
 def arguments() -> argparse.Namespace:
@@ -48,7 +48,7 @@ def tools_first(folder: Path | None) -> None:
 def answer_description() -> int:
     """Describe this host on standard output; returns the exit status."""
     try:
-        describe(json.loads(sys.stdin.read() or '{"needs": []}'), sys.stdout.buffer)
+        write_host_description(json.loads(sys.stdin.read() or '{"needs": []}'), sys.stdout.buffer)
     except DescriptionError as error:
         print(f"chaosity-run: {error}", file=sys.stderr)
         return 1
@@ -67,10 +67,10 @@ def answer() -> int:
     except (OSError, ValueError) as error:
         print(f"chaosity-run: {given.point} holds no point: {error}", file=sys.stderr)
         return 2
-    record = run(point, given.replicate)
+    record = measure_point(point, given.replicate)
     try:
         if given.record:
-            save(record, given.record)
+            save_record(record, given.record)
         else:
             json.dump(record, sys.stdout, indent=1, sort_keys=True)
     except OSError as error:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from chaosity.runner.extract import ExtractionError, json_lines, texts
+from chaosity.runner.tool_output import ExtractionError, output_texts, parse_json_lines
 
 Sample = tuple[float, float, float]
 Series = list[Sample]
@@ -26,7 +26,7 @@ BATCHES = 10
 T_QUANTILE = 2.262
 
 
-def read(
+def progress_series(
     spec: Mapping[str, Any], outputs: Mapping[str, str], realtime_minus_monotonic: float
 ) -> list[Series]:
     """The series of a finished load.
@@ -39,9 +39,13 @@ def read(
     Raises:
         ExtractionError: the output holds no progress of the form that the benchmark promises.
     """
-    series = [sample_lines(spec, text) for text in texts(spec, outputs)] if "event" in spec else []
+    series = (
+        [samples_from_events(spec, text) for text in output_texts(spec, outputs)]
+        if "event" in spec
+        else []
+    )
     if "csv" in spec:
-        series = [sample_rows(spec, text) for text in texts(spec, outputs)]
+        series = [samples_from_rows(spec, text) for text in output_texts(spec, outputs)]
     offset = realtime_minus_monotonic if spec.get("clock") == "realtime" else 0.0
     moved = [[(b - offset, e - offset, a) for b, e, a in one] for one in series if one]
     if not moved:
@@ -49,7 +53,7 @@ def read(
     return moved
 
 
-def sample_events(
+def sample_spans(
     spec: Mapping[str, Any], text: str
 ) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
     """Begin and end of each sample among JSON lines, in seconds, and the whole line.
@@ -57,20 +61,19 @@ def sample_events(
     A sample is such as ``{"event":"sample","begin_ns":..,"end_ns":..}``.
     """
     scale = float(spec.get("time_scale", 1))
-    for line in json_lines(text):
+    for line in parse_json_lines(text):
         if line.get("event") == spec["event"]:
             yield line[spec["begin"]] * scale, line[spec["end"]] * scale, line
 
 
-def sample_lines(spec: Mapping[str, Any], text: str) -> Series:
+def samples_from_events(spec: Mapping[str, Any], text: str) -> Series:
     """Samples from JSON lines."""
     return [
-        (first, last, float(line[spec["amount"]]))
-        for first, last, line in sample_events(spec, text)
+        (first, last, float(line[spec["amount"]])) for first, last, line in sample_spans(spec, text)
     ]
 
 
-def sample_rows(spec: Mapping[str, Any], text: str) -> Series:
+def samples_from_rows(spec: Mapping[str, Any], text: str) -> Series:
     """Samples from rows that hold a time of ending and the mean rate since the row before.
 
     The first row covers ``interval_seconds``, the averaging time that the tool was asked for.
@@ -90,12 +93,12 @@ def sample_rows(spec: Mapping[str, Any], text: str) -> Series:
     return samples
 
 
-def span(series: Sequence[Series]) -> tuple[float, float]:
+def common_span(series: Sequence[Series]) -> tuple[float, float]:
     """The time in which every series of a load ran: latest begin, earliest end, in seconds."""
     return max(one[0][0] for one in series), min(one[-1][1] for one in series)
 
 
-def rate(series: Sequence[Series], begin: float, end: float) -> float:
+def rate_in_window(series: Sequence[Series], begin: float, end: float) -> float:
     """Amount a second moved between two times; samples that reach over an edge count in part."""
     if end <= begin:
         raise ExtractionError("the loads had no time in common")
@@ -108,7 +111,7 @@ def rate(series: Sequence[Series], begin: float, end: float) -> float:
     return moved / (end - begin)
 
 
-def quantile(
+def quantile_in_window(
     spec: Mapping[str, Any], source: Mapping[str, Any], text: str, begin: float, end: float
 ) -> float:
     """A quantile of what the samples counted, over those that lie within a window.
@@ -127,7 +130,7 @@ def quantile(
         ExtractionError: no sample lies within the window, or one holds no counts.
     """
     counts: Counter[float] = Counter()
-    for first, last, line in sample_events(spec, text):
+    for first, last, line in sample_spans(spec, text):
         # Half a nanosecond for the rounding of times that were given in whole ones.
         if first < begin - 5e-10 or last > end + 5e-10:
             continue
@@ -143,7 +146,7 @@ def quantile(
     return max(counts)
 
 
-def by_node(
+def node_rates(
     spec: Mapping[str, Any],
     source: Mapping[str, Any],
     text: str,
@@ -172,13 +175,13 @@ def by_node(
         ExtractionError: a node was not reached within the window, or a sample lacks the account.
     """
     keys, scale = source["by_node"], float(spec.get("time_scale", 1))
-    inside = [one for one in sample_events(spec, text) if min(one[1], end) > max(one[0], begin)]
+    inside = [one for one in sample_spans(spec, text) if min(one[1], end) > max(one[0], begin)]
     if any(keys["amount"] not in line or keys["time"] not in line for *_, line in inside):
         raise ExtractionError(f"a sample has no {keys['amount']} or no {keys['time']}")
 
     def a_second(key: str, node: str) -> float:
         series = [(first, last, float(line[key].get(node, 0))) for first, last, line in inside]
-        return rate([series], begin, end)
+        return rate_in_window([series], begin, end)
 
     found = {}
     for node in map(str, nodes):
@@ -198,7 +201,9 @@ def relative_half_width(series: Sequence[Series], begin: float, end: float) -> f
     if inside < 2 * BATCHES or end <= begin:
         return None
     step = (end - begin) / BATCHES
-    means = [rate(series, begin + i * step, begin + (i + 1) * step) for i in range(BATCHES)]
+    means = [
+        rate_in_window(series, begin + i * step, begin + (i + 1) * step) for i in range(BATCHES)
+    ]
     mean = sum(means) / BATCHES
     if mean <= 0:
         return None

@@ -5,15 +5,14 @@ from chaosity.store.measurements import Measurements, node_matrices
 from chaosity.store.node_matrix import NodeMatrix, read_distances, read_matrix
 from chaosity.store.published_data import read_published
 from chaosity.store.result_folders import (
-    SkippedHost,
     modification_times,
     other_configuration_tables,
-    read_skipped_host,
     several_configurations,
     skipped_hosts,
     summary_files,
 )
 from chaosity.store.tidy_table import COLUMNS, read_table, tidy, valid, write_table
+from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 
 __all__ = [
     "COLUMNS",

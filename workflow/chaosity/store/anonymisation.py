@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.config import BENCHMARKS, EXPERIMENTS, PUBLISHED, known_names, read_yaml
+from chaosity.config import BENCHMARKS, EXPERIMENTS, PUBLISHED, read_yaml, yaml_names
 from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,
     MEASUREMENT_COLUMNS,
@@ -273,9 +273,9 @@ def _points(rows: pd.DataFrame, public: pd.DataFrame) -> pd.Series:
 @cache
 def _shipped() -> dict[str, frozenset[str]]:
     """All names that come with the project, by what they name."""
-    benchmarks = [read_yaml(BENCHMARKS / f"{name}.yaml") for name in known_names(BENCHMARKS)]
-    experiments = [read_yaml(EXPERIMENTS / f"{name}.yaml") for name in known_names(EXPERIMENTS)]
-    forms = [read_yaml(PUBLISHED / f"{name}.yaml") for name in known_names(PUBLISHED)]
+    benchmarks = [read_yaml(BENCHMARKS / f"{name}.yaml") for name in yaml_names(BENCHMARKS)]
+    experiments = [read_yaml(EXPERIMENTS / f"{name}.yaml") for name in yaml_names(EXPERIMENTS)]
+    forms = [read_yaml(PUBLISHED / f"{name}.yaml") for name in yaml_names(PUBLISHED)]
     columns = [form.get("columns", {}) for form in forms]
     designs = [design for one in experiments for design in one["designs"].values()]
     loads = [load for design in designs for load in design["loads"].items()]

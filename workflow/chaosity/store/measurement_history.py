@@ -100,7 +100,7 @@ def _state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
 def _rows_of_attempt(attempt: _Attempt, era: int) -> Iterator[Row]:
     """Rows of one attempt; none of a file that is broken or has no values."""
     try:
-        record = records.load(attempt.path)
+        record = records.load_record(attempt.path)
     except ValueError:
         return
     outcome = outcome_of(record)

@@ -23,7 +23,7 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.records import VALID, write_bytes
+from chaosity.records import VALID, write_bytes_atomically
 from chaosity.store.anonymisation import anonymous
 from chaosity.store.profile_database import (
     IMPORTED,
@@ -110,7 +110,7 @@ def publish(
             for name, content in {MANIFEST: text.encode(), **files}.items():
                 archive.writestr(zipfile.ZipInfo(name, _ZIP_TIME), content)
         stream.seek(0)
-        write_bytes(bundle, stream.read())
+        write_bytes_atomically(bundle, stream.read())
     return manifest
 
 

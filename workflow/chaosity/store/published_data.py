@@ -18,7 +18,7 @@ import pandas as pd
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
-from chaosity.config import PUBLISHED, named_document
+from chaosity.config import PUBLISHED, load_named_yaml
 from chaosity.errors import UserError
 from chaosity.records import VALID
 from chaosity.store.node_matrix import read_matrix
@@ -54,7 +54,7 @@ def read_published(path: Path, form: str, host: str, unit: str | None = None) ->
         UserError: the file cannot be read, lacks a column, or holds something that is no number
             where one has to be; the sentence names row and column.
     """
-    document = named_document(PUBLISHED, form, "the form", "published")
+    document = load_named_yaml(PUBLISHED, form, "the form", "published")
     if unit and "matrix" not in document:
         raise UserError(f"the form {form} knows its unit", "--unit", "leave it out")
     common = {"host": host, "configuration": "published", "replicate": 1, "status": VALID}

@@ -3,39 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-from chaosity.transport.left_out import NAME as LEFT_OUT
-from chaosity.transport.left_out import left_out
+from chaosity.transport.skipped_hosts import SKIPPED_HOST_FILE, SkippedHost, read_skipped_host
 
 TABLE = "measurements.parquet"
 SUMMARY = "summary.json"
-
-
-@dataclass(frozen=True)
-class SkippedHost:
-    """A host that the last run had to leave out.
-
-    Attributes:
-        host: its name.
-        at: when, UTC.
-        reason: one sentence.
-    """
-
-    host: str
-    at: str
-    reason: str
-
-    @property
-    def notice(self) -> str:
-        """When and why, as it stands in a report."""
-        return f"{self.minute}: {self.reason.rstrip('.')}"
-
-    @property
-    def minute(self) -> str:
-        """When, as people write it."""
-        return self.at[:16].replace("T", " ") + " UTC" if self.at else "an unknown time"
 
 
 def other_configuration_tables(results: Path, host: str, configuration: str) -> list[Path]:
@@ -69,15 +42,7 @@ def modification_times(paths: Iterable[Path]) -> list[int]:
 
 def skipped_hosts(results: Path) -> list[SkippedHost]:
     """All hosts that the last run left out, by name."""
-    found = (read_skipped_host(path.parent) for path in sorted(results.glob(f"*/{LEFT_OUT}")))
+    found = (
+        read_skipped_host(path.parent) for path in sorted(results.glob(f"*/{SKIPPED_HOST_FILE}"))
+    )
     return [one for one in found if one is not None]
-
-
-def read_skipped_host(host_folder: Path) -> SkippedHost | None:
-    """Why the last run left a host out; None when it did not.
-
-    Args:
-        host_folder: ``results/<host>``.
-    """
-    note = left_out(host_folder)
-    return SkippedHost(host_folder.name, note["at"], note["reason"]) if note else None

@@ -18,8 +18,8 @@ import pandas as pd
 from chaosity import records
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.runner import values
-from chaosity.runner.extract import ExtractionError
+from chaosity.runner import metric_values
+from chaosity.runner.tool_output import ExtractionError
 
 # Columns and their types; what each means is said in docs/design.md, section 6.
 COLUMNS = {
@@ -84,7 +84,7 @@ class Outcome:
     reason: str | None = None
     order: int | None = None
     measured_at: str | None = None
-    readings: Mapping[str, Mapping[str, values.Reading]] = field(default_factory=dict)
+    readings: Mapping[str, Mapping[str, metric_values.Reading]] = field(default_factory=dict)
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -174,8 +174,8 @@ def rows_of_ratios(
 
 
 def ratio(
-    own: values.Reading, other: Outcome, to: Mapping[str, str], metric: str
-) -> values.Reading:
+    own: metric_values.Reading, other: Outcome, to: Mapping[str, str], metric: str
+) -> metric_values.Reading:
     """A value over that of its reference, or the reason why there is none."""
     value, reason = own
     if value is None:
@@ -196,7 +196,7 @@ def read_outcome(path: Path, point: Mapping[str, Any]) -> Outcome:
     if not path.exists():
         return Outcome(MISSING, "not measured yet")
     try:
-        record = records.load(path)
+        record = records.load_record(path)
     except ValueError as error:
         return Outcome(records.FAILED, str(error))
     if record["point"]["definition"] != point["definition"]:
@@ -207,10 +207,10 @@ def read_outcome(path: Path, point: Mapping[str, Any]) -> Outcome:
 def outcome_of(record: Mapping[str, Any]) -> Outcome:
     """What a record says, its values computed from the raw output."""
     status, reason = record["verdict"]["status"], record["verdict"]["reason"]
-    found: dict[str, dict[str, values.Reading]] = {}
+    found: dict[str, dict[str, metric_values.Reading]] = {}
     if status == records.VALID:
         try:
-            found = values.readings(record)
+            found = metric_values.metric_readings(record)
         except ExtractionError as error:
             status, reason = records.FAILED, str(error)
     seen = {load["name"]: seen_nodes(load) for load in record["loads"]}

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from chaosity.place_names import PlaceName
-from chaosity.runner.opencl import devices as read_clinfo
-from chaosity.runner.opencl import whole as whole_number
+from chaosity.runner.opencl_devices import parse_clinfo as read_clinfo
+from chaosity.runner.opencl_devices import parse_whole_number as whole_number
 from chaosity.topology.device_model import Accelerator, Drive, Gpu, OpenclDevice
 from chaosity.topology.host_model import Node
 from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree

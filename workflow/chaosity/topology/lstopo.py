@@ -15,7 +15,7 @@ from pathlib import Path
 from lxml import etree
 
 from chaosity.errors import UserError
-from chaosity.runner.describe import (
+from chaosity.runner.describe_host import (
     LSTOPO_PROGRAMS,
     TIMEOUT_SECONDS,
     lstopo_command,

@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from lxml import etree
 
 from chaosity.errors import UserError
-from chaosity.runner import describe
+from chaosity.runner import describe_host
 from chaosity.topology import lstopo
 from chaosity.topology.sysfs import SysTree
 
@@ -70,13 +70,13 @@ def open_source(name: str) -> Iterator[Source]:
     path = Path(name)
     if name == LIVE:
         xml, machine = lstopo.explore_live(), platform.machine()
-        printed = describe.memory_modules(), describe.opencl()
+        printed = describe_host.read_memory_modules(), describe_host.read_clinfo()
         yield Source(name, LIVE, xml, SysTree(Path("/")), machine, *printed)
     elif path.is_dir():
         yield _open_capture(name, find_capture_root(path.resolve(), path))
     elif path.exists() and is_tarball(path):
         with unpacked(path) as top:
-            facts = top / describe.FACTS
+            facts = top / describe_host.FACTS_MEMBER
             yield _open_description(name, top) if facts.exists() else _open_capture(name, top)
     else:
         yield Source(name, "xml", lstopo.read_xml(path), None)
@@ -87,8 +87,8 @@ def _open_capture(name: str, root: Path) -> Source:
 
 
 def _open_description(name: str, root: Path) -> Source:
-    facts = json.loads((root / describe.FACTS).read_text(encoding="utf-8"))
-    xml = lstopo.read_described_xml(root / describe.XML)
+    facts = json.loads((root / describe_host.FACTS_MEMBER).read_text(encoding="utf-8"))
+    xml = lstopo.read_described_xml(root / describe_host.TOPOLOGY_MEMBER)
     printed = facts["memory_modules"], facts.get("opencl")
     return Source(name, LIVE, xml, SysTree(root), facts["architecture"], *printed)
 

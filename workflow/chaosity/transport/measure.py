@@ -15,12 +15,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chaosity.records import SCHEMA_VERSION, VALID, make_current, save
-from chaosity.runner.earlier import earlier_attempt
-from chaosity.runner.run import run
-from chaosity.transport.command import SSH, Transport
-from chaosity.transport.left_out import leave_out, left_out
-from chaosity.transport.ssh import CONNECTION_FAILED, why_not
+from chaosity.records import (
+    SCHEMA_VERSION,
+    VALID,
+    attempt_of_this_run,
+    link_current_record,
+    save_record,
+)
+from chaosity.runner.point_measurement import measure_point
+from chaosity.transport.host_command import (
+    CONNECTION_FAILED,
+    SSH,
+    Transport,
+    connection_error_cause,
+)
+from chaosity.transport.skipped_hosts import read_skipped_host, skip_host
 
 # Beyond the point's own limit: waiting for another measurement on the host (run.LOCK_SECONDS),
 # touching the memory (run.READY_SECONDS), and some time to connect.
@@ -47,7 +56,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def answers(transport: Transport) -> str | None:
+def connection_failure(transport: Transport) -> str | None:
     """Whether the host still answers: None, or why it does not."""
     try:
         answer = subprocess.run(
@@ -55,18 +64,18 @@ def answers(transport: Transport) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return "it does not answer"
-    return None if answer.returncode != CONNECTION_FAILED else why_not(answer.stderr)
+    return None if answer.returncode != CONNECTION_FAILED else connection_error_cause(answer.stderr)
 
 
-def measure_here(path: Path, point: dict[str, Any], replicate: int) -> dict[str, Any]:
+def measure_locally(path: Path, point: dict[str, Any], replicate: int) -> dict[str, Any]:
     """Measure on this machine the point that a file holds."""
-    record = run(point, replicate)
+    record = measure_point(point, replicate)
     if record["verdict"]["status"] != VALID:
         print(f"chaosity: {path.stem} failed: {record['verdict']['reason']}", file=sys.stderr)
     return record
 
 
-def measure_there(
+def measure_over_ssh(
     transport: Transport, path: Path, point: dict[str, Any], replicate: int
 ) -> dict[str, Any]:
     """Have the point that a file holds measured there and return its record.
@@ -92,7 +101,7 @@ def measure_there(
     try:
         record = json.loads(answer.stdout)
     except ValueError:
-        if answer.returncode == CONNECTION_FAILED and (reason := answers(transport)):
+        if answer.returncode == CONNECTION_FAILED and (reason := connection_failure(transport)):
             raise LostError(reason) from None
         last = said.strip().splitlines() or ["nothing"]
         status = answer.returncode
@@ -102,7 +111,7 @@ def measure_there(
     return record
 
 
-def refuse_another_boot(record: dict[str, Any], host: dict[str, Any]) -> None:
+def check_same_boot(record: dict[str, Any], host: dict[str, Any]) -> None:
     """Make sure that the host is still in the state that was discovered.
 
     Raises:
@@ -113,31 +122,31 @@ def refuse_another_boot(record: dict[str, Any], host: dict[str, Any]) -> None:
         raise LostError("it has booted again since it was discovered")
 
 
-def answer() -> int:
+def measure_and_save() -> int:
     """Measure and keep the record; returns the exit status."""
     given = arguments()
     folder = given.host.parent
     host = json.loads(given.host.read_text(encoding="utf-8"))
     name = host["host"]
-    if note := left_out(folder):
-        print(f"chaosity: host {name} is left out: {note['reason']}", file=sys.stderr)
+    if note := read_skipped_host(folder):
+        print(f"chaosity: host {name} is left out: {note.reason}", file=sys.stderr)
         return HOST_LOST
     try:
         point = json.loads(given.point.read_text(encoding="utf-8"))
-        if attempt := earlier_attempt(point, given.replicate, given.record):
+        if attempt := attempt_of_this_run(point, given.replicate, given.record):
             print(f"chaosity: {given.point.stem}: taken from {attempt.name}", file=sys.stderr)
-            make_current(attempt, given.record)
+            link_current_record(attempt, given.record)
             return 0
         transport = Transport.from_json(host["transport"])
         if transport.kind == SSH:
-            record = measure_there(transport, given.point, point, given.replicate)
+            record = measure_over_ssh(transport, given.point, point, given.replicate)
         else:  # this machine, or the node that Slurm runs this on
-            record = measure_here(given.point, point, given.replicate)
-        refuse_another_boot(record, host)
-        save(record, given.record)
+            record = measure_locally(given.point, point, given.replicate)
+        check_same_boot(record, host)
+        save_record(record, given.record)
     except LostError as error:
         reason = f"lost while it was measured: {error}"
-        leave_out(folder, name, reason)
+        skip_host(folder, name, reason)
         print(f"chaosity: host {name} is left out: {reason}", file=sys.stderr)
         return HOST_LOST
     except (OSError, ValueError) as error:
@@ -148,7 +157,7 @@ def answer() -> int:
 
 def main() -> None:
     """Entry point."""
-    sys.exit(answer())
+    sys.exit(measure_and_save())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Interleave weights from measured bandwidth, and what a placement of pages is to be expected."""
 
-from chaosity.place.shares import towards_workers, uniform
+from chaosity.place.page_shares import shift_to_workers, uniform_shares
 from chaosity.weights.bandwidth_weights import canonical_weights
 from chaosity.weights.contended_paths import contended_matrix
 from chaosity.weights.interleave_weights import KernelWeights, kernel_weights
@@ -26,6 +26,6 @@ __all__ = [
     "expected_bandwidth",
     "kernel_weights",
     "rank_placements",
-    "towards_workers",
-    "uniform",
+    "shift_to_workers",
+    "uniform_shares",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.place.shares import whole_numbers
+from chaosity.place.page_shares import integer_weights
 
 SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
 GLOBAL_NOTE = (
@@ -57,7 +57,7 @@ def kernel_weights(weights: Mapping[int, float]) -> KernelWeights:
     Raises:
         UserError: a share is below 0, or none is above.
     """
-    numbers, error = whole_numbers(weights)
+    numbers, error = integer_weights(weights)
     return KernelWeights(numbers, 100.0 * error)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chaosity.place.shares import towards_workers, uniform
+from chaosity.place.page_shares import shift_to_workers, uniform_shares
 from chaosity.store.node_matrix import NodeMatrix
 from chaosity.weights.bandwidth_weights import canonical_weights
 from chaosity.weights.interleave_weights import (
@@ -85,10 +85,10 @@ def advise_placement(
     Raises:
         UserError: as `canonical_weights` and `towards_workers`.
     """
-    weights = towards_workers(canonical_weights(matrix, workers), workers, dwp)
-    placements = {"weights": weights, "uniform_all": uniform(weights)}
+    weights = shift_to_workers(canonical_weights(matrix, workers), workers, dwp)
+    placements = {"weights": weights, "uniform_all": uniform_shares(weights)}
     if set(workers) <= set(weights):
-        placements["uniform_workers"] = uniform(workers)
+        placements["uniform_workers"] = uniform_shares(workers)
     return PlacementAdvice(
         workers=tuple(sorted(workers)),
         dwp=dwp,

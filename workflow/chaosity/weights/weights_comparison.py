@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chaosity.place.kinds import CANONICAL, CONTENDED
-from chaosity.place.shares import departures
+from chaosity.place.policies import CANONICAL, CONTENDED
+from chaosity.runner.observed_placement import share_deviations
 from chaosity.store.node_matrix import NodeMatrix
 from chaosity.weights.bandwidth_weights import canonical_weights
 from chaosity.weights.placement_model import expected_bandwidth
@@ -33,7 +33,7 @@ class WeightsComparison:
     @property
     def largest_difference(self) -> tuple[int, float]:
         """The node whose shares differ most, and by how much of all pages."""
-        off = departures(self.weights[CANONICAL], self.weights[CONTENDED])
+        off = share_deviations(self.weights[CANONICAL], self.weights[CONTENDED])
         worst = max(off, key=off.__getitem__)
         return worst, off[worst]
 

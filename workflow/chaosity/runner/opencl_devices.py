@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from chaosity.records import check
-from chaosity.runner.describe import opencl as clinfo
+from chaosity.records import make_check
+from chaosity.runner.describe_host import read_clinfo as clinfo
 
 # `[PREFIX/*]  CL_PLATFORM_NAME  value` and `[PREFIX/0]  CL_DEVICE_NAME  value`. Two platforms may
 # have one prefix, so a platform begins where its name stands.
@@ -23,7 +23,7 @@ _PCI = re.compile(r"\b(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\
 # Words of a command that stand for the numbers of the load's device.
 PLATFORM_NUMBER, DEVICE_NUMBER = "OPENCL_PLATFORM_NUMBER", "OPENCL_DEVICE_NUMBER"
 
-Device = dict[str, Any]
+FoundDevice = dict[str, Any]
 
 
 class OpenclError(Exception):
@@ -53,13 +53,13 @@ def _fields(said: str) -> Iterator[tuple[int, int, str, dict[str, str]]]:
         yield platform, number, name, held
 
 
-def devices(said: str | None) -> list[Device]:
+def parse_clinfo(said: str | None) -> list[FoundDevice]:
     """All devices that `clinfo --raw` shows, with their numbers; none when it shows nothing.
 
     Args:
         said: what it printed; None where there is no clinfo.
     """
-    found: list[Device] = []
+    found: list[FoundDevice] = []
     for platform, number, name, held in _fields(said or ""):
         if "CL_DEVICE_NAME" not in held or platform < 0:
             continue  # cut off, or of another tool
@@ -73,8 +73,8 @@ def devices(said: str | None) -> list[Device]:
                 "type": _kind(held.get("CL_DEVICE_TYPE", "")),
                 "vendor": held.get("CL_DEVICE_VENDOR"),
                 "driver": held.get("CL_DRIVER_VERSION"),
-                "compute_units": whole(held.get("CL_DEVICE_MAX_COMPUTE_UNITS")),
-                "memory_bytes": whole(held.get("CL_DEVICE_GLOBAL_MEM_SIZE")),
+                "compute_units": parse_whole_number(held.get("CL_DEVICE_MAX_COMPUTE_UNITS")),
+                "memory_bytes": parse_whole_number(held.get("CL_DEVICE_GLOBAL_MEM_SIZE")),
                 "pci": _pci(held),
                 "uuid": _uuid(held.get("CL_DEVICE_UUID_KHR", "")),
                 "platform_number": platform,
@@ -90,7 +90,7 @@ def _kind(text: str) -> str:
     return next((_KINDS[word] for word in words if word in _KINDS), "other")
 
 
-def whole(text: str | None) -> int | None:
+def parse_whole_number(text: str | None) -> int | None:
     """A text that is a whole number; None for any other."""
     return int(text) if text and text.isdigit() else None
 
@@ -114,7 +114,7 @@ def _uuid(text: str) -> str | None:
     return "-".join(parts)
 
 
-def find(wanted: Mapping[str, Any], said: str | None) -> Device:
+def find_opencl_device(wanted: Mapping[str, Any], said: str | None) -> FoundDevice:
     """The device of a load as it is now: by its slot where it has one, else by its names.
 
     Args:
@@ -127,7 +127,7 @@ def find(wanted: Mapping[str, Any], said: str | None) -> Device:
     words = f"{wanted['device']!r} of the platform {wanted['platform']!r}"
     if said is None:
         raise OpenclError(f"{words} cannot be looked up: clinfo is not installed")
-    found = devices(said)
+    found = parse_clinfo(said)
     named = [
         one
         for one in found
@@ -144,7 +144,7 @@ def find(wanted: Mapping[str, Any], said: str | None) -> Device:
     return named[0]
 
 
-def prepare(load: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def fill_in_device_numbers(load: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """A load with the numbers of its OpenCL device put into its command.
 
     Returns:
@@ -156,7 +156,7 @@ def prepare(load: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any
     wanted = load["target"].get("device")
     if wanted is None:
         return dict(load), []
-    found = find(wanted, clinfo())
+    found = find_opencl_device(wanted, clinfo())
     numbers = {
         PLATFORM_NUMBER: str(found["platform_number"]),
         DEVICE_NUMBER: str(found["device_number"]),
@@ -168,5 +168,5 @@ def prepare(load: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any
     )
     same = found["driver"] == wanted.get("driver")
     return {**load, "command": command}, [
-        check(f"device {wanted['name']}", same, detail, decisive=False)
+        make_check(f"device {wanted['name']}", same, detail, decisive=False)
     ]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from chaosity.errors import UserError
-from chaosity.place.events import sample_event
-from chaosity.place.search import Rate, TimeUpError
-from chaosity.runner import counters, progress
+from chaosity.place.settling import MeasuredRate, TimeUpError
+from chaosity.runner import event_counters, progress
+from chaosity.runner.tool_output import sample_event
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
 # What a sample says beside the amount.
@@ -32,11 +32,11 @@ class NoRateError(Exception):
     """The program has no rate that can be read; the text says why and what to do."""
 
 
-class EndedError(Exception):
+class ProgramEndedError(Exception):
     """The program ended."""
 
 
-class Source(Protocol):
+class RateSource(Protocol):
     """Something that tells how far the program is."""
 
     series: progress.Series
@@ -48,7 +48,7 @@ class Source(Protocol):
         """Look now, where looking is what tells."""
 
 
-class Samples:
+class SampleSource:
     """JSON lines such as ``{"event":"sample","begin_ns":1,"end_ns":2,"bytes":3}``.
 
     Args:
@@ -78,7 +78,7 @@ def _amount(name: str, value: Any) -> bool:
     return name not in _TIMES and isinstance(value, int | float) and not isinstance(value, bool)
 
 
-class Lines:
+class LineSource:
     """Lines that match a pattern, such as a program's iterations; each counts as one."""
 
     def __init__(self, pattern: str) -> None:
@@ -100,7 +100,7 @@ class Lines:
         """Nothing: lines come by themselves."""
 
 
-class Instructions:
+class InstructionSource:
     """The processor's count of the program's instructions; spinning threads count too.
 
     Args:
@@ -109,7 +109,7 @@ class Instructions:
 
     def __init__(self, pid: int) -> None:
         self.series: progress.Series = []
-        self.handle = counters.open_for_process(counters.INSTRUCTIONS, pid)
+        self.handle = event_counters.open_event_for_process(event_counters.INSTRUCTIONS, pid)
         self.last, self.count = time.monotonic(), 0
 
     def line(self, text: str, now: float) -> None:
@@ -118,12 +118,12 @@ class Instructions:
     def poll(self) -> None:
         """Read the counter."""
         now = time.monotonic()
-        count, _, _ = counters.read_count(self.handle)
+        count, _, _ = event_counters.read_event_count(self.handle)
         self.series.append((self.last, now, float(count - self.count)))
         self.last, self.count = now, count
 
 
-def check(text: str) -> None:
+def check_rate_source(text: str) -> None:
     """Refuse what is no source of a rate, before anything runs.
 
     Raises:
@@ -131,11 +131,13 @@ def check(text: str) -> None:
     """
     kind, _, rest = text.partition("=")
     if kind == LINES and rest:
-        Lines(rest)
+        LineSource(rest)
     elif kind == INSTRUCTIONS and not rest:
         try:
-            os.close(counters.open_for_process(counters.INSTRUCTIONS, os.getpid()))
-        except counters.CounterError as error:
+            os.close(
+                event_counters.open_event_for_process(event_counters.INSTRUCTIONS, os.getpid())
+            )
+        except event_counters.CounterError as error:
             raise UserError(
                 f"instructions cannot be counted, since {error}", "--rate instructions",
                 "take samples or lines=REGEX",
@@ -147,7 +149,7 @@ def check(text: str) -> None:
         )  # fmt: skip
 
 
-def source(text: str, pid: int) -> Source:
+def open_rate_source(text: str, pid: int) -> RateSource:
     """Where the rate of a running program is read: samples[=KEY], lines=REGEX or instructions.
 
     Raises:
@@ -155,14 +157,14 @@ def source(text: str, pid: int) -> Source:
     """
     kind, _, rest = text.partition("=")
     if kind == LINES:
-        return Lines(rest)
+        return LineSource(rest)
     if kind == INSTRUCTIONS:
-        return Instructions(pid)
-    return Samples(rest or None)
+        return InstructionSource(pid)
+    return SampleSource(rest or None)
 
 
 @dataclass
-class Meter:
+class RateMeter:
     """Measures a rate from now on.
 
     Attributes:
@@ -172,12 +174,12 @@ class Meter:
         gave: whether it has given a rate before.
     """
 
-    source: Source
+    source: RateSource
     pump: Callable[[float], bool]
     until: float = math.inf
     gave: bool = False
 
-    def __call__(self) -> Rate:
+    def __call__(self) -> MeasuredRate:
         """The rate over a stretch from now that is long enough for its noise.
 
         Raises:
@@ -190,17 +192,19 @@ class Meter:
         self.source.poll()
         while True:
             if not self.pump(READ_SECONDS):
-                raise EndedError
+                raise ProgramEndedError
             self.source.poll()
             now = time.monotonic()
             passed = now - began
             inside = [one for one in self.source.series if one[0] >= began]
             if passed >= SHORTEST and inside:
-                begin, end = progress.span([inside])
+                begin, end = progress.common_span([inside])
                 width = progress.relative_half_width([inside], begin, end)
                 if width is not None and (width <= PRECISION or passed >= LONGEST):
                     self.gave = True
-                    return Rate(progress.rate([inside], begin, end), width, passed)
+                    return MeasuredRate(
+                        progress.rate_in_window([inside], begin, end), width, passed
+                    )
             if now >= self.until and self.gave:
                 raise TimeUpError
             if passed >= HOPELESS_SECONDS or now >= self.until:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 NODES = Path("/sys/devices/system/node")
 PAGE_COUNT = re.compile(r"\bN(\d+)=(\d+)")
 PAGE_SIZE = re.compile(r"\bkernelpagesize_kB=(\d+)")
+# A node's share may be off by this much of all pages. The bandwidths that shares follow from
+# scatter as much, and fifty huge pages cannot be spread more finely.
+SHARE_TOLERANCE = 0.02
+Node = TypeVar("Node", int, str)  # its number, or that as a key of JSON
 
 
 def parse_cpus(text: str) -> set[int]:
@@ -26,7 +30,7 @@ def parse_cpus(text: str) -> set[int]:
     return numbers
 
 
-def cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
+def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
     """The processing units of every node as the kernel has them now; empty without NUMA in it."""
     found = {}
     for folder in nodes.glob("node[0-9]*"):
@@ -35,7 +39,7 @@ def cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
     return found
 
 
-def descendants(pid: int) -> list[int]:
+def process_tree(pid: int) -> list[int]:
     """A process and all that it started, as far as they still live."""
     found, queue = [], [pid]
     while queue:
@@ -51,11 +55,11 @@ def descendants(pid: int) -> list[int]:
 
 # Where a load says that its memory is: the address of one mapping or of several, as the file writes
 # them; None where it does not say.
-Addresses = str | list[str] | None
+MappingAddresses = str | list[str] | None
 
 
 @dataclass(frozen=True)
-class Mapping:
+class MemoryMapping:
     """A line of ``numa_maps`` that has pages.
 
     Attributes:
@@ -73,7 +77,7 @@ class Mapping:
     bytes_by_node: dict[int, int]
 
 
-def mappings(numa_maps: str) -> Iterator[Mapping]:
+def parse_numa_maps(numa_maps: str) -> Iterator[MemoryMapping]:
     """The mappings that have pages."""
     for line in numa_maps.splitlines():
         size = PAGE_SIZE.search(line)
@@ -81,7 +85,7 @@ def mappings(numa_maps: str) -> Iterator[Mapping]:
         counts = {int(n): int(pages) * page_bytes for n, pages in PAGE_COUNT.findall(line)}
         if counts:
             huge = " huge" in line
-            yield Mapping(
+            yield MemoryMapping(
                 address=line.split(" ", 1)[0],
                 of_file=" file=" in line and not huge,
                 private=" anon=" in line or huge,
@@ -90,7 +94,7 @@ def mappings(numa_maps: str) -> Iterator[Mapping]:
             )
 
 
-def memory(numa_maps: str, mapping: Addresses = None) -> dict[int, int]:
+def private_bytes_by_node(numa_maps: str, mapping: MappingAddresses = None) -> dict[int, int]:
     """Bytes of private data on each node: mappings with ``anon`` or huge pages.
 
     Shared library text and page cache are left out: they are where somebody else put them.
@@ -101,19 +105,19 @@ def memory(numa_maps: str, mapping: Addresses = None) -> dict[int, int]:
     """
     nodes: Counter[int] = Counter()
     addresses = [mapping] if isinstance(mapping, str) else mapping
-    for one in mappings(numa_maps):
+    for one in parse_numa_maps(numa_maps):
         if one.private and (addresses is None or one.address in addresses):
             nodes.update(one.bytes_by_node)
     return dict(nodes)
 
 
-def status_field(status: str, name: str) -> str | None:
+def read_status_field(status: str, name: str) -> str | None:
     """One field of a ``status`` file."""
     match = re.search(rf"^{name}:\s*(.*)$", status, re.MULTILINE)
     return match.group(1).strip() if match else None
 
 
-def threads(pid: int) -> list[dict[str, Any]]:
+def read_threads(pid: int) -> list[dict[str, Any]]:
     """Each thread's allowed processing units and the one it last ran on."""
     seen = []
     for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda p: int(p.name)):
@@ -122,17 +126,17 @@ def threads(pid: int) -> list[dict[str, Any]]:
             last = int((task / "stat").read_text().rpartition(")")[2].split()[36])
         except (OSError, ValueError, IndexError):
             continue
-        allowed = status_field(status, "Cpus_allowed_list")
+        allowed = read_status_field(status, "Cpus_allowed_list")
         seen.append({"tid": int(task.name), "cpus_allowed": allowed, "last_cpu": last})
     return seen
 
 
-def process_threads(pid: int) -> list[dict[str, Any]]:
+def read_process_threads(pid: int) -> list[dict[str, Any]]:
     """The threads of a load and of all that it started; none once it is gone."""
-    return [thread for one in descendants(pid) for thread in threads(one)]
+    return [thread for one in process_tree(pid) for thread in read_threads(one)]
 
 
-def memory_by_node(pid: int, mapping: Addresses = None) -> dict[str, int] | None:
+def read_process_memory(pid: int, mapping: MappingAddresses = None) -> dict[str, int] | None:
     """A load's bytes on each node; None where the kernel has no ``numa_maps`` to read.
 
     Args:
@@ -141,10 +145,24 @@ def memory_by_node(pid: int, mapping: Addresses = None) -> dict[str, int] | None
     """
     nodes: Counter[int] = Counter()
     readable = False
-    for one in descendants(pid):
+    for one in process_tree(pid):
         try:
-            nodes.update(memory(Path(f"/proc/{one}/numa_maps").read_text(), mapping))
+            nodes.update(private_bytes_by_node(Path(f"/proc/{one}/numa_maps").read_text(), mapping))
             readable = True
         except OSError:
             continue  # no NUMA in this kernel, or the process ended in between
     return {str(node): nodes[node] for node in sorted(nodes)} if readable else None
+
+
+def share_deviations(wanted: Mapping[Node, float], seen: Mapping[Node, float]) -> dict[Node, float]:
+    """How far the share of each node is from what was wanted, as a part of all pages.
+
+    Args:
+        wanted: by node; one that is not named has no share.
+        seen: the same, as it is.
+
+    Returns:
+        By node, in the order of their numbers.
+    """
+    nodes = sorted({*wanted, *seen}, key=int)
+    return {node: abs(seen.get(node, 0.0) - wanted.get(node, 0.0)) for node in nodes}

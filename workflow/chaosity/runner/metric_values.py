@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chaosity.runner import counters, progress
-from chaosity.runner.extract import ExtractionError, number
+from chaosity.runner import event_counters, progress
+from chaosity.runner.tool_output import ExtractionError, extract_number
 
 # A metric's value: one, or one for each node of the target.
 Value = float | dict[str, float]
@@ -22,21 +22,23 @@ Value = float | dict[str, float]
 Reading = tuple[Value | None, str | None]
 
 
-def offset(record: Mapping[str, Any]) -> float:
+def clock_offset(record: Mapping[str, Any]) -> float:
     """Offset of the wall clock from the monotonic clock when the point began, in seconds."""
     return record["environment_before"]["realtime_minus_monotonic_seconds"]
 
 
-def all_series(record: Mapping[str, Any]) -> dict[str, list[progress.Series]]:
+def progress_by_load(record: Mapping[str, Any]) -> dict[str, list[progress.Series]]:
     """Progress of each load that reports it, by the load's name."""
     return {
-        load["name"]: progress.read(load["progress"], load["outputs"], offset(record))
+        load["name"]: progress.progress_series(
+            load["progress"], load["outputs"], clock_offset(record)
+        )
         for load in record["loads"]
         if load["progress"]
     }
 
 
-def window(
+def common_window(
     record: Mapping[str, Any], series: Mapping[str, list[progress.Series]]
 ) -> tuple[float, float] | None:
     """Begin and end of the time in which all loads ran; None when no load reports progress.
@@ -44,7 +46,7 @@ def window(
     Raises:
         ExtractionError: a load without progress ran outside the progress of another.
     """
-    spans = {name: progress.span(one) for name, one in series.items()}
+    spans = {name: progress.common_span(one) for name, one in series.items()}
     silent = [load for load in record["loads"] if load["name"] not in series]
     if not spans:
         return None
@@ -57,12 +59,12 @@ def window(
     return begin, end
 
 
-def each(value: Value) -> dict[str | None, float]:
+def values_by_node(value: Value) -> dict[str | None, float]:
     """The figures of a value, by the node that each is of; None for the load as a whole."""
     return dict(value) if isinstance(value, dict) else {None: value}
 
 
-def of_record(record: Mapping[str, Any]) -> dict[str, dict[str, Value | None]]:
+def values_of_record(record: Mapping[str, Any]) -> dict[str, dict[str, Value | None]]:
     """Value of every metric of every load, SI units: ``{load: {metric: value}}``.
 
     A metric by node has a value for each node of its target: ``{load: {metric: {node: value}}}``.
@@ -72,18 +74,18 @@ def of_record(record: Mapping[str, Any]) -> dict[str, dict[str, Value | None]]:
     """
     return {
         load: {metric: value for metric, (value, _) in metrics.items()}
-        for load, metrics in readings(record).items()
+        for load, metrics in metric_readings(record).items()
     }
 
 
-def readings(record: Mapping[str, Any]) -> dict[str, dict[str, Reading]]:
+def metric_readings(record: Mapping[str, Any]) -> dict[str, dict[str, Reading]]:
     """Value of every metric of every load, or None with the reason.
 
     Raises:
         ExtractionError: a metric that is not optional has no value.
     """
-    series = all_series(record)
-    common = window(record, series) if len(record["loads"]) > 1 else None
+    series = progress_by_load(record)
+    common = common_window(record, series) if len(record["loads"]) > 1 else None
     found: dict[str, dict[str, Reading]] = {}
     for load in record["loads"]:
         name = load["name"]
@@ -92,13 +94,13 @@ def readings(record: Mapping[str, Any]) -> dict[str, dict[str, Reading]]:
             try:
                 found[name][metric] = _value(load, metric, series.get(name), common), None
             except ExtractionError as error:
-                if not may_be_unmeasured(source):
+                if not is_optional(source):
                     raise
                 found[name][metric] = None, str(error)
     return found
 
 
-def may_be_unmeasured(source: Mapping[str, Any]) -> bool:
+def is_optional(source: Mapping[str, Any]) -> bool:
     """Whether a point is valid without this metric: the file says so, or a counter gives it."""
     return bool(source.get("optional") or "counter" in source)
 
@@ -112,19 +114,21 @@ def _value(
     """Value of one metric; `series` is the load's progress, `common` the window of all loads."""
     source = load["metrics"][metric]
     if "counter" in source:
-        return counters.value(load.get("counted", {}), source["counter"])
+        return event_counters.counter_value(load.get("counted", {}), source["counter"])
     if series is not None and "by_node" in source:
-        begin, end = common or progress.span(series)
+        begin, end = common or progress.common_span(series)
         nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
         output = load["outputs"]["stdout"]
-        return progress.by_node(load["progress"], source, output, begin, end, nodes, threads)
+        return progress.node_rates(load["progress"], source, output, begin, end, nodes, threads)
     if series is not None and "quantile" in source:
-        begin, end = common or progress.span(series)
-        return progress.quantile(load["progress"], source, load["outputs"]["stdout"], begin, end)
+        begin, end = common or progress.common_span(series)
+        return progress.quantile_in_window(
+            load["progress"], source, load["outputs"]["stdout"], begin, end
+        )
     if series is not None and (source.get("progress") or (common and _is_progress(load, metric))):
-        begin, end = common or progress.span(series)
-        return progress.rate(series, begin, end)
-    return number(source, load["outputs"])
+        begin, end = common or progress.common_span(series)
+        return progress.rate_in_window(series, begin, end)
+    return extract_number(source, load["outputs"])
 
 
 def _is_progress(load: Mapping[str, Any], metric: str) -> bool:

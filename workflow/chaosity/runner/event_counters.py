@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from fcntl import ioctl
 from typing import Any
 
-from chaosity.runner.extract import ExtractionError
+from chaosity.runner.tool_output import ExtractionError
 
 # Numbers of the system call by architecture (the kernel's tables of system calls), for Python has
 # no function for it.
@@ -60,7 +60,7 @@ class CounterError(Exception):
     """An event cannot be counted; the text says why."""
 
 
-class Attributes(ctypes.Structure):
+class EventAttributes(ctypes.Structure):
     """struct perf_event_attr in its first published size, which every kernel takes."""
 
     _fields_ = (
@@ -77,7 +77,7 @@ class Attributes(ctypes.Structure):
     )
 
 
-class Counters:
+class LoadCounters:
     """The counters of one load, from its release to its stop.
 
     Args:
@@ -92,7 +92,7 @@ class Counters:
         self._running = False
         cpus = sorted(cpus)
         if any("events" in one for one in wanted.values()):
-            allow_files(len(cpus) * sum(len(one.get("events", ())) for one in wanted.values()))
+            raise_file_limit(len(cpus) * sum(len(one.get("events", ())) for one in wanted.values()))
         for name, one in wanted.items():
             self.counted[name] = self._prepare(one, cpus)
 
@@ -104,7 +104,7 @@ class Counters:
         try:
             for event in one["events"]:
                 for cpu in cpus:
-                    opened.append(({**event, "cpu": cpu}, open_event(event, cpu)))
+                    opened.append(({**event, "cpu": cpu}, open_event_on_cpu(event, cpu)))
         except CounterError as error:
             for _, handle in opened:
                 os.close(handle)
@@ -126,7 +126,7 @@ class Counters:
                 ioctl(handle, DISABLE, 0)
             for count, handle in self._open:
                 names = ("count", "time_enabled_ns", "time_running_ns")
-                count.update(zip(names, read_count(handle), strict=True))
+                count.update(zip(names, read_event_count(handle), strict=True))
         self._running = False
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Counters:
         self._open = []
 
 
-def allow_files(number: int) -> None:
+def raise_file_limit(number: int) -> None:
     """Let this process hold so many files more, as far as it may; a counter is one a unit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = soft + number
@@ -144,7 +144,7 @@ def allow_files(number: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def open_event(event: Mapping[str, Any], cpu: int) -> int:
+def open_event_on_cpu(event: Mapping[str, Any], cpu: int) -> int:
     """A file that counts an event on a unit, whoever runs there; it stands still.
 
     Raises:
@@ -156,7 +156,7 @@ def open_event(event: Mapping[str, Any], cpu: int) -> int:
     return _open(event, DISABLED | only_load, cpu=cpu)
 
 
-def open_for_process(event: Mapping[str, Any], pid: int) -> int:
+def open_event_for_process(event: Mapping[str, Any], pid: int) -> int:
     """A file that counts an event for a process and what it starts from now on; it counts already.
 
     Raises:
@@ -166,9 +166,9 @@ def open_for_process(event: Mapping[str, Any], pid: int) -> int:
 
 
 def _open(event: Mapping[str, Any], flags: int, pid: int = ANY, cpu: int = ANY) -> int:
-    attributes = Attributes(
+    attributes = EventAttributes(
         type=event.get("type", RAW),
-        size=ctypes.sizeof(Attributes),
+        size=ctypes.sizeof(EventAttributes),
         config=event["config"],
         read_format=TIMES,
         flags=flags,
@@ -192,12 +192,12 @@ def _open(event: Mapping[str, Any], flags: int, pid: int = ANY, cpu: int = ANY) 
     return int(handle)
 
 
-def read_count(handle: int) -> tuple[int, int, int]:
+def read_event_count(handle: int) -> tuple[int, int, int]:
     """What a file has counted, and for how long it was wanted and did count, in nanoseconds."""
     return READ.unpack(os.read(handle, READ.size))
 
 
-def value(counted: Mapping[str, Counted], name: str) -> float:
+def counter_value(counted: Mapping[str, Counted], name: str) -> float:
     """The count of a counter, summed over units and events.
 
     Each is scaled to the longest time that one of them was wanted: for the time it took turns, and
@@ -226,7 +226,7 @@ def value(counted: Mapping[str, Counted], name: str) -> float:
     return max(total, 0.0)
 
 
-def share_of_time(counted: Counted) -> float | None:
+def counted_time_share(counted: Counted) -> float | None:
     """The least share of the time that one of its events was counted; None where none was."""
     shares = [
         count["time_running_ns"] / count["time_enabled_ns"]

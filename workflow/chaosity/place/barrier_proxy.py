@@ -11,7 +11,7 @@ import contextlib
 import enum
 import os
 
-from chaosity.place.events import ready_event, sample_event
+from chaosity.runner.tool_output import ready_event, sample_event
 
 _CHUNK = 1 << 16
 STANDARD_INPUT = 0
@@ -29,7 +29,7 @@ class Phase(enum.Enum):
     LEFT_ALONE = "its barrier is its own: input ended before it was ready, or it never waits"
 
 
-class Gate:
+class BarrierProxy:
     """What stands between the barrier of a program and the outside.
 
     Attributes:

@@ -64,7 +64,7 @@ def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
     _call("set_mempolicy", ctypes.c_long(mode), words, bits)
 
 
-def takes_policy(mode: int, nodes: Collection[int]) -> bool:
+def supports_policy(mode: int, nodes: Collection[int]) -> bool:
     """Whether the kernel takes a policy for these nodes; this process has the default again."""
     try:
         set_mempolicy(mode, nodes)

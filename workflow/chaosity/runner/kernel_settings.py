@@ -25,18 +25,18 @@ NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 # Where every user may make one: who only relies on settings holds it shared.
-LOCK = "tmp/chaosity-settings.lock"
+SETTINGS_LOCK = "tmp/chaosity-settings.lock"
 # The values that are written back come from here, so it lies where only root may write.
-FORMER = "run/chaosity-settings.json"
+FORMER_VALUES = "run/chaosity-settings.json"
 ROOT = Path("/")
 # Whether the kernel chooses the weights (Linux 6.16; 6.18 misnames the file). A weight that is
 # written ends its choice, so this is put back after them.
 _AUTO = ("auto", "__auto_type")
 
-Values = dict[str, str]
+SettingValues = dict[str, str]
 
 
-def open_lock(path: Path) -> int:
+def open_lock_file(path: Path) -> int:
     """A descriptor of a lock's file, made if it is not there; it is for `fcntl.flock`."""
     try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -44,7 +44,7 @@ def open_lock(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
-def read(root: Path, name: str) -> str | None:
+def read_setting(root: Path, name: str) -> str | None:
     """A setting's value, None where this kernel does not have it."""
     try:
         return (root / name).read_text().strip()
@@ -52,7 +52,7 @@ def read(root: Path, name: str) -> str | None:
         return None
 
 
-def write(root: Path, name: str, value: str) -> None:
+def write_setting(root: Path, name: str, value: str) -> None:
     """Write a value in one go; a file that is not there is an error and is not made."""
     handle = os.open(root / name, os.O_WRONLY | os.O_TRUNC)
     try:
@@ -61,7 +61,7 @@ def write(root: Path, name: str, value: str) -> None:
         os.close(handle)
 
 
-def put_back(root: Path) -> None:
+def restore_settings(root: Path) -> None:
     """Write the former values back that a run has left, unless the host has booted since.
 
     Who calls holds the lock alone.
@@ -70,31 +70,31 @@ def put_back(root: Path) -> None:
         OSError: one cannot be written; the file stays for the next one.
     """
     try:
-        left = json.loads((root / FORMER).read_text())
+        left = json.loads((root / FORMER_VALUES).read_text())
     except FileNotFoundError:
         return
     except ValueError:
         left = {"boot_id": None, "former": {}}  # not written by `hold`, which writes whole files
-    if left["boot_id"] == read(root, BOOT_ID):
+    if left["boot_id"] == read_setting(root, BOOT_ID):
         for name, value in sorted(left["former"].items(), key=lambda one: _comes_last(one[0])):
-            if read(root, name) != value:
-                write(root, name, value)
-    (root / FORMER).unlink()
+            if read_setting(root, name) != value:
+                write_setting(root, name, value)
+    (root / FORMER_VALUES).unlink()
 
 
 def _comes_last(name: str) -> bool:
     return Path(name).name in _AUTO
 
 
-def put_back_leftovers(root: Path = ROOT) -> None:
+def restore_leftover_settings(root: Path = ROOT) -> None:
     """Put back what a run has left that was killed together with its guardian.
 
     Raises:
         UserError: it cannot be written back by this user.
     """
-    if not (root / FORMER).exists():
+    if not (root / FORMER_VALUES).exists():
         return
-    handle = open_lock(root / LOCK)
+    handle = open_lock_file(root / SETTINGS_LOCK)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _try_to_put_back(root)
@@ -106,16 +106,16 @@ def put_back_leftovers(root: Path = ROOT) -> None:
 
 def _try_to_put_back(root: Path) -> None:
     try:
-        put_back(root)
+        restore_settings(root)
     except OSError as error:
         raise UserError(
             f"holds settings that an earlier run has left and that cannot be put back: {error}",
-            str(root / FORMER),
+            str(root / FORMER_VALUES),
             "start chaosity-place or chaosity-run once as root",
         ) from None
 
 
-class Held:
+class HeldSettings:
     """Settings as a run wants them, until it ends.
 
     Args:
@@ -124,7 +124,7 @@ class Held:
         pipe: where the guardian listens; None without one.
     """
 
-    def __init__(self, root: Path, former: Values, pipe: int | None) -> None:
+    def __init__(self, root: Path, former: SettingValues, pipe: int | None) -> None:
         self.root, self.former, self._pipe = root, former, pipe
 
     def watch(self, group: int) -> None:
@@ -140,24 +140,25 @@ class Held:
             UserError: one was not taken.
         """
         for name, value in wanted.items():
-            if read(self.root, name) == value:
+            if read_setting(self.root, name) == value:
                 continue
             with contextlib.suppress(OSError):
-                write(self.root, name, value)
-            if (now := read(self.root, name)) != value:
+                write_setting(self.root, name, value)
+            if (now := read_setting(self.root, name)) != value:
                 raise UserError(f"is {now} after {value} was written", str(self.root / name))
 
     def report(self) -> dict[str, dict[str, str | None]]:
         """Name to what it was and is now."""
         return {
-            name: {"was": value, "is": read(self.root, name)} for name, value in self.former.items()
+            name: {"was": value, "is": read_setting(self.root, name)}
+            for name, value in self.former.items()
         }
 
 
 @contextlib.contextmanager
-def hold(
+def hold_settings(
     wanted: Mapping[str, str], root: Path = ROOT, varied: Collection[str] = ()
-) -> Iterator[Held]:
+) -> Iterator[HeldSettings]:
     """Give settings the wanted values while the block runs.
 
     Two runs that change nothing may go on at once; one that changes something is alone.
@@ -170,7 +171,7 @@ def hold(
     Raises:
         UserError: this kernel lacks a setting, only root may write it, or another run holds it.
     """
-    lock = open_lock(root / LOCK)
+    lock = open_lock_file(root / SETTINGS_LOCK)
     try:
         alone = _lock(lock, fcntl.LOCK_EX)
         if alone:
@@ -185,12 +186,12 @@ def hold(
         if not different:
             if not _lock(lock, fcntl.LOCK_SH):
                 raise _taken(wanted)
-            yield Held(root, {}, None)
+            yield HeldSettings(root, {}, None)
             return
         for name, value in different.items():
             if not os.access(root / name, os.W_OK):
                 raise UserError(
-                    f"is {read(root, name)} and would have to be {value}, which this user may not "
+                    f"is {read_setting(root, name)} and would have to be {value}, which this user may not "
                     "write", str(root / name),
                     "run as root, or have it set by configure.yml",
                 )  # fmt: skip
@@ -209,7 +210,7 @@ def _lock(handle: int, how: int) -> bool:
 
 
 def _now(root: Path, name: str) -> str:
-    value = read(root, name)
+    value = read_setting(root, name)
     if value is None:
         raise UserError("is not there: this kernel lacks the setting", str(root / name))
     return value
@@ -225,14 +226,16 @@ def _taken(wanted: Mapping[str, str]) -> UserError:
 
 
 @contextlib.contextmanager
-def _guarded(root: Path, different: Values, wanted: Mapping[str, str]) -> Iterator[Held]:
+def _guarded(
+    root: Path, different: SettingValues, wanted: Mapping[str, str]
+) -> Iterator[HeldSettings]:
     """Change settings with a guardian behind."""
     beside = [f"{WEIGHTS}/{name}" for name in _AUTO]
     weights = any(name.startswith(WEIGHTS) for name in different)
     names = [*wanted, *(name for name in beside if weights and (root / name).exists())]
     former = {name: _now(root, name) for name in names}
-    document = {"boot_id": read(root, BOOT_ID), "former": former}
-    write_atomically(root / FORMER, json.dumps(document) + "\n")
+    document = {"boot_id": read_setting(root, BOOT_ID), "former": former}
+    write_atomically(root / FORMER_VALUES, json.dumps(document) + "\n")
     reading, writing = os.pipe()
     guardian = os.fork()
     if guardian == 0:
@@ -240,7 +243,7 @@ def _guarded(root: Path, different: Values, wanted: Mapping[str, str]) -> Iterat
         _guard(root, reading)
     os.close(reading)
     try:
-        held = Held(root, former, writing)
+        held = HeldSettings(root, former, writing)
         held.change(different)
         yield held
     finally:
@@ -270,6 +273,6 @@ def _guard(root: Path, pipe: int) -> None:
         if words and words[-1] != b"end":
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(int(words[-1]), signal.SIGKILL)
-        put_back(root)
+        restore_settings(root)
     finally:
         os._exit(0)

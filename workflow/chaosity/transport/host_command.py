@@ -10,23 +10,24 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from chaosity.errors import UserError
-from chaosity.transport.command import SSH, Transport
 
+LOCAL, SSH, SLURM = "local", "ssh", "slurm"
 # Where provisioning puts the runner unless the inventory says otherwise, seen from the home folder.
 RUNNER_DIRECTORY = ".local/share/chaosity"
-RUNNER = "chaosity-run.pyz"
+RUNNER_FILE = "chaosity-run.pyz"
 # Of two equal options OpenSSH takes the first, so these outrank what the inventory adds.
-FIRM = {
+REQUIRED_OPTIONS = {
     "StrictHostKeyChecking": "yes",
     "ControlMaster": "auto",
     "ControlPersist": "300",  # seconds; the next point comes long before
 }
 # These may be set otherwise by the inventory.
-USUAL = {
+DEFAULT_OPTIONS = {
     "BatchMode": "yes",  # never ask: nobody may be there
     "ConnectTimeout": "10",
     # A host that died is noticed after 15 s, though its network address still answers.
@@ -38,7 +39,40 @@ CONNECTION_FAILED = 255
 PASSWORD_VARIABLE = "CHAOSITY_SSH_PASSWORD"
 
 
-def control_folder() -> Path:
+@dataclass(frozen=True)
+class Transport:
+    """How to run the runner on a host.
+
+    Args:
+        kind: `LOCAL`, `SSH` or `SLURM`.
+        way: the command that leads to the host; empty for this machine.
+        runner: the command that is the runner there.
+    """
+
+    kind: str
+    way: tuple[str, ...]
+    runner: tuple[str, ...]
+
+    def command(self, *arguments: str) -> list[str]:
+        """The runner's command line with these arguments, for a process without a shell.
+
+        OpenSSH hands one text to a shell on the host, so there every word is quoted for it.
+        """
+        words = [*self.runner, *arguments]
+        return [*self.way, *([shlex.join(words)] if self.kind == SSH else words)]
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` reads back."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(document: dict[str, Any]) -> Transport:
+        """A transport as `to_json` wrote it."""
+        way: Sequence[str] = document["way"]
+        return Transport(document["kind"], tuple(way), tuple(document["runner"]))
+
+
+def control_socket_folder() -> Path:
     """A folder for the sockets of kept connections, which only this user may use.
 
     It lies in /tmp because the path of a socket may have no more than about 100 characters.
@@ -54,7 +88,7 @@ def control_folder() -> Path:
     return folder
 
 
-def options(given: Mapping[str, str]) -> list[str]:
+def option_words(given: Mapping[str, str]) -> list[str]:
     """Options as OpenSSH's command line wants them."""
     return [word for key, value in given.items() for word in ("-o", f"{key}={value}")]
 
@@ -79,12 +113,12 @@ def ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
     )
     return [
         "ssh",
-        *options({**FIRM, "ControlPath": str(control_folder() / "%C")}),
+        *option_words({**REQUIRED_OPTIONS, "ControlPath": str(control_socket_folder() / "%C")}),
         *(["-p", str(port)] if port else []),
         *(["-l", str(user)] if user else []),
         *(["-i", str(key), "-o", "IdentitiesOnly=yes"] if key else []),
         *shlex.split(extra),
-        *options(USUAL),
+        *option_words(DEFAULT_OPTIONS),
         "--",
         str(variables.get("ansible_host") or name),
     ]
@@ -102,7 +136,7 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
     python = variables.get("runner_python") or "python3"
     tools = variables.get("kernels_directory")
     become = ["sudo", "-n"] if variables.get("ansible_become") else []
-    runner = [*become, python, f"{folder}/{RUNNER}", *(["--tools", tools] if tools else [])]
+    runner = [*become, python, f"{folder}/{RUNNER_FILE}", *(["--tools", tools] if tools else [])]
     return Transport(SSH, tuple(ssh_command(name, variables)), tuple(runner))
 
 
@@ -112,7 +146,7 @@ def with_password(command: Sequence[str], password: str) -> tuple[list[str], dic
     The password is in no argument list: OpenSSH asks ``chaosity-askpass`` for it, which reads its
     environment. Later commands use the connection that was opened, and need none.
     """
-    once = options({"BatchMode": "no", "NumberOfPasswordPrompts": "1"})
+    once = option_words({"BatchMode": "no", "NumberOfPasswordPrompts": "1"})
     ask = shutil.which("chaosity-askpass") or "chaosity-askpass"
     environment = {
         **os.environ,
@@ -123,12 +157,12 @@ def with_password(command: Sequence[str], password: str) -> tuple[list[str], dic
     return [command[0], *once, *command[1:]], environment
 
 
-def askpass() -> None:
+def print_password() -> None:
     """Print the password that the environment holds; OpenSSH calls it."""
     print(os.environ.get(PASSWORD_VARIABLE, ""))
 
 
-def why_not(stderr: str) -> str:
+def connection_error_cause(stderr: str) -> str:
     """What OpenSSH said, in words that name the cause; its own last line where there is none."""
     said = stderr.strip().splitlines()
     causes = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 # Small files that say something that can change a number, by the name that records give them.
-FACTS = {
+FACT_FILES = {
     "numa_balancing": "/proc/sys/kernel/numa_balancing",
     "transparent_hugepage": "/sys/kernel/mm/transparent_hugepage/enabled",
     "transparent_hugepage_defrag": "/sys/kernel/mm/transparent_hugepage/defrag",
@@ -25,7 +25,7 @@ STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "s
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def read(path: str | Path) -> str | None:
+def read_text(path: str | Path) -> str | None:
     """The stripped content of a small file, None when there is none."""
     try:
         return Path(path).read_text(errors="replace").strip()
@@ -35,18 +35,18 @@ def read(path: str | Path) -> str | None:
 
 def processor_seconds() -> dict[str, float]:
     """Processor time of the whole host since boot, by kind."""
-    line = (read("/proc/stat") or "cpu").splitlines()[0].split()[1:]
+    line = (read_text("/proc/stat") or "cpu").splitlines()[0].split()[1:]
     ticks = (int(word) / TICKS_PER_SECOND for word in line)
     return dict(zip(STAT_COLUMNS, ticks, strict=False))
 
 
-def snapshot() -> dict[str, Any]:
+def read_host_state() -> dict[str, Any]:
     """The host's state now."""
     return {
         "taken_monotonic_seconds": time.monotonic(),
         "realtime_minus_monotonic_seconds": time.time() - time.monotonic(),
         "processor_seconds": processor_seconds(),
-        "facts": {name: read(path) for name, path in FACTS.items()},
+        "facts": {name: read_text(path) for name, path in FACT_FILES.items()},
         "kernel": platform.release(),
     }
 
@@ -60,18 +60,18 @@ def free_memory_bytes() -> dict[int, int]:
     """
     free = {}
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
-        fields = meminfo(read(str(folder / "meminfo")) or "")
+        fields = parse_meminfo(read_text(str(folder / "meminfo")) or "")
         if fields.get("MemTotal"):
             clean = fields.get("Inactive(file)", 0) + fields.get("Active(file)", 0)
             free[int(folder.name.removeprefix("node"))] = fields.get("MemFree", 0) + clean
     if len(free) <= 1:
-        available = meminfo(read("/proc/meminfo") or "").get("MemAvailable", 0)
+        available = parse_meminfo(read_text("/proc/meminfo") or "").get("MemAvailable", 0)
         node = next(iter(free), 0)
         free[node] = max(free.get(node, 0), available)
     return free
 
 
-def meminfo(text: str) -> dict[str, int]:
+def parse_meminfo(text: str) -> dict[str, int]:
     """Fields in bytes of ``/proc/meminfo`` or of a node's ``meminfo``."""
     fields = {}
     for line in text.splitlines():

@@ -28,7 +28,7 @@ class ExtractionError(ValueError):
     """The tool's output does not hold what its benchmark file says it holds."""
 
 
-def texts(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[str]:
+def output_texts(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[str]:
     """The texts a source speaks of; several when it names files by a pattern."""
     wanted = source.get("in", "stdout")
     found = [outputs[name] for name in sorted(outputs) if fnmatch.fnmatchcase(name, wanted)]
@@ -37,7 +37,7 @@ def texts(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[str]:
     return found
 
 
-def json_path(document: Any, path: str) -> list[Any]:
+def values_at_path(document: Any, path: str) -> list[Any]:
     """All values at a path such as ``jobs[*].read.bw_bytes`` or ``jobs[0].error``.
 
     An absent key or position gives no value.
@@ -54,7 +54,7 @@ def json_path(document: Any, path: str) -> list[Any]:
     return values
 
 
-def json_document(text: str) -> Any:
+def parse_json_document(text: str) -> Any:
     """The JSON document in a text, behind lines such as fio's "terminating on signal 2".
 
     Raises:
@@ -70,7 +70,7 @@ def json_document(text: str) -> Any:
 
 # The output of a load is asked for each check and each metric of it, one load after the other.
 @lru_cache(maxsize=4)
-def json_lines(text: str) -> tuple[dict[str, Any], ...]:
+def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
     """The JSON objects among the lines of a text, to be read only; other lines are passed over."""
     found = []
     for line in text.splitlines():
@@ -82,18 +82,20 @@ def json_lines(text: str) -> tuple[dict[str, Any], ...]:
     return tuple(found)
 
 
-def values(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[Any]:
+def extract_values(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[Any]:
     """Every value a source points at, unconverted.
 
     Raises:
         ExtractionError: the text is not of the form that the source says.
     """
     found: list[Any] = []
-    for text in texts(source, outputs):
+    for text in output_texts(source, outputs):
         if "json" in source:
-            found += json_path(json_document(text), source["json"])
+            found += values_at_path(parse_json_document(text), source["json"])
         elif "event" in source:
-            lines = [line for line in json_lines(text) if line.get("event") == source["event"]]
+            lines = [
+                line for line in parse_json_lines(text) if line.get("event") == source["event"]
+            ]
             found += [line[source["key"]] for line in lines if source["key"] in line]
         else:
             found += re.findall(source["regex"], text, re.MULTILINE)
@@ -103,10 +105,10 @@ def values(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[Any]:
     return found
 
 
-def number(source: Mapping[str, Any], outputs: Mapping[str, str]) -> float:
+def extract_number(source: Mapping[str, Any], outputs: Mapping[str, str]) -> float:
     """The one figure a source stands for, in SI units."""
     try:
-        found = values(source, outputs)
+        found = extract_values(source, outputs)
         if any(value is None for value in found):
             raise ExtractionError("the tool gave no value")
         numbers = [float(value) for value in found]
@@ -125,3 +127,23 @@ def number(source: Mapping[str, Any], outputs: Mapping[str, str]) -> float:
         "maximum": lambda: max(numbers),
     }[combine]()
     return joined * float(source.get("scale", 1))
+
+
+def ready_event(line: str) -> dict[str, Any] | None:
+    """A line that says that the program is ready, with its memory touched; None for any other."""
+    return _event(line, "ready")
+
+
+def sample_event(line: str) -> dict[str, Any] | None:
+    """A line that says what was done between two times; None for any other."""
+    return _event(line, "sample")
+
+
+def _event(line: str, name: str) -> dict[str, Any] | None:
+    if f'"{name}"' not in line or not line.startswith("{"):
+        return None
+    try:
+        document = json.loads(line)
+    except ValueError:
+        return None
+    return document if document.get("event") == name else None

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaosity.place import calls
-from chaosity.place.shares import apportion, attainable
-from chaosity.runner import placement
+from chaosity.place import kernel_calls
+from chaosity.place.page_shares import apportion_whole, reduce_to_attainable
+from chaosity.runner import observed_placement
 
 # 256 pages: less cannot hold shares to half a per cent, and stacks and libraries' data are less.
 SMALLEST_BYTES = 1 << 20
@@ -28,7 +28,7 @@ _HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 
 @dataclass(frozen=True)
-class Area:
+class MemoryArea:
     """A mapping of a process whose pages count.
 
     Attributes:
@@ -51,7 +51,7 @@ class Area:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockGroup:
     """Blocks of one size.
 
     Attributes:
@@ -61,7 +61,7 @@ class Blocks:
         where: node of each; below 0: it is on none.
     """
 
-    area: Area
+    area: MemoryArea
     block_bytes: int
     addresses: Sequence[int]
     where: array.array
@@ -72,20 +72,22 @@ class Blocks:
         return sum(1 for node in self.where if node >= 0)
 
 
-def areas(pid: int, mapping: str | None = None) -> list[Area]:
+def find_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
     """The mappings of a process and all that it started whose pages count.
 
     Args:
         pid: of its first process.
         mapping: address of the one that counts; None: all that are large enough.
     """
-    return [area for one in placement.descendants(pid) for area in _of_process(one, mapping)]
+    return [
+        area for one in observed_placement.process_tree(pid) for area in _of_process(one, mapping)
+    ]
 
 
-def _of_process(pid: int, mapping: str | None) -> Iterator[Area]:
+def _of_process(pid: int, mapping: str | None) -> Iterator[MemoryArea]:
     try:
         text = Path(f"/proc/{pid}/numa_maps").read_text()
-        found = [one for one in placement.mappings(text) if _counts(one, mapping)]
+        found = [one for one in observed_placement.parse_numa_maps(text) if _counts(one, mapping)]
         ends = _ends(pid) if found else {}
         merged = _transparent(pid) if found else {}
     except OSError:
@@ -98,10 +100,10 @@ def _of_process(pid: int, mapping: str | None) -> Iterator[Area]:
         huge = merged.get(begin, 0) if whole == PAGE_BYTES else 0
         block = _transparent_bytes() if huge else whole
         single = sum(one.bytes_by_node.values()) - huge if huge else 0
-        yield Area(pid, begin, ends[begin], block, whole, one.bytes_by_node, single)
+        yield MemoryArea(pid, begin, ends[begin], block, whole, one.bytes_by_node, single)
 
 
-def _counts(one: placement.Mapping, mapping: str | None) -> bool:
+def _counts(one: observed_placement.MemoryMapping, mapping: str | None) -> bool:
     if mapping is not None:
         return one.address == mapping
     large = sum(one.bytes_by_node.values()) >= SMALLEST_BYTES
@@ -138,7 +140,7 @@ def resident_bytes(pid: int) -> int:
 
     Far cheaper than `areas`: the kernel keeps these counts.
     """
-    return sum(_resident(one) for one in placement.descendants(pid))
+    return sum(_resident(one) for one in observed_placement.process_tree(pid))
 
 
 def _resident(pid: int) -> int:
@@ -150,7 +152,7 @@ def _resident(pid: int) -> int:
     return sum(int(counts.get(name, "0 kB").split()[0]) for name in _RESIDENT) << 10
 
 
-def total(found: Sequence[Area]) -> dict[int, int]:
+def total_bytes_by_node(found: Sequence[MemoryArea]) -> dict[int, int]:
     """Bytes on each node."""
     nodes: Counter[int] = Counter()
     for area in found:
@@ -158,13 +160,13 @@ def total(found: Sequence[Area]) -> dict[int, int]:
     return dict(nodes)
 
 
-def shares(by_node: Mapping[int, int]) -> dict[int, float]:
+def shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
     """The share of each node; empty when there is nothing."""
     everything = sum(by_node.values())
     return {node: by_node[node] / everything for node in sorted(by_node)} if everything else {}
 
 
-def move(found: Sequence[Area], wanted: Mapping[int, float]) -> int:
+def move_to_shares(found: Sequence[MemoryArea], wanted: Mapping[int, float]) -> int:
     """Move the pages that must be moved for each node to have its share; returns how many blocks.
 
     Large blocks come first: what they are too coarse for, the smaller ones make up. Of equal ones
@@ -172,13 +174,13 @@ def move(found: Sequence[Area], wanted: Mapping[int, float]) -> int:
     """
     done: Counter[int] = Counter()
     seen = moved = 0
-    parts = [part for area in found for part in blocks(area)]
+    parts = [part for area in found for part in find_blocks(area)]
     for part in sorted(parts, key=lambda part: (-part.block_bytes, len(part.where))):
         there = part.there
         seen += there * part.block_bytes
         owed = {n: (s * seen - done[n]) / part.block_bytes for n, s in wanted.items()}
-        goal = apportion(there, attainable(there, owed))
-        plan = relocations(part.where, goal)
+        goal = apportion_whole(there, reduce_to_attainable(there, owed))
+        plan = plan_relocations(part.where, goal)
         _relocate(part, plan)
         moved += len(plan)
         for node, count in goal.items():
@@ -186,7 +188,7 @@ def move(found: Sequence[Area], wanted: Mapping[int, float]) -> int:
     return moved
 
 
-def blocks(area: Area) -> list[Blocks]:
+def find_blocks(area: MemoryArea) -> list[BlockGroup]:
     """The blocks of an area, those of each size by themselves.
 
     Mostly only the ends of an area that fit no huge page are in single pages. Where there are more,
@@ -196,17 +198,17 @@ def blocks(area: Area) -> list[Blocks]:
     begin = min(-(-area.begin // size) * size, area.end)
     if not area.single_bytes:
         whole = range(begin, area.end, size)
-        return [Blocks(area, size, whole, _nodes(area, whole))]
+        return [BlockGroup(area, size, whole, _nodes(area, whole))]
     end = begin + (area.end - begin) // size * size
     ends = [*range(area.begin, begin, page), *range(end, area.end, page)]
-    single = Blocks(area, page, ends, _nodes(area, ends))
+    single = BlockGroup(area, page, ends, _nodes(area, ends))
     whole = range(begin, end, size)
     if page * single.there == area.single_bytes:
-        return [Blocks(area, size, whole, _nodes(area, whole)), single]
+        return [BlockGroup(area, size, whole, _nodes(area, whole)), single]
     return _told_apart(area, whole, single)
 
 
-def _told_apart(area: Area, whole: range, single: Blocks) -> list[Blocks]:
+def _told_apart(area: MemoryArea, whole: range, single: BlockGroup) -> list[BlockGroup]:
     """Huge pages and single ones, by all their pages.
 
     A huge page's place with pages on several nodes, or with some that are not there, is none.
@@ -223,19 +225,19 @@ def _told_apart(area: Area, whole: range, single: Blocks) -> list[Blocks]:
         else:
             alone[0].extend(pages[number * each : (number + 1) * each])
             alone[1].extend(part)
-    return [Blocks(area, area.block_bytes, *huge), Blocks(area, area.page_bytes, *alone)]
+    return [BlockGroup(area, area.block_bytes, *huge), BlockGroup(area, area.page_bytes, *alone)]
 
 
-def _nodes(area: Area, addresses: Sequence[int]) -> array.array:
+def _nodes(area: MemoryArea, addresses: Sequence[int]) -> array.array:
     """The node of what is at each address; below 0: it is on none."""
     where = array.array("i")
     for first in range(0, len(addresses), _BATCH):
         asked = array.array("Q", addresses[first : first + _BATCH])
-        where.extend(calls.move_pages(area.pid, asked, None))
+        where.extend(kernel_calls.move_pages(area.pid, asked, None))
     return where
 
 
-def _relocate(part: Blocks, plan: Sequence[tuple[int, int]]) -> None:
+def _relocate(part: BlockGroup, plan: Sequence[tuple[int, int]]) -> None:
     page_bytes = part.area.page_bytes
     each = part.block_bytes // page_bytes
     step = max(1, _BATCH // each)
@@ -245,10 +247,12 @@ def _relocate(part: Blocks, plan: Sequence[tuple[int, int]]) -> None:
         for index, _ in some:
             begin = part.addresses[index]
             asked.extend(range(begin, begin + part.block_bytes, page_bytes))
-        calls.move_pages(part.area.pid, asked, [node for _, node in some for _ in range(each)])
+        kernel_calls.move_pages(
+            part.area.pid, asked, [node for _, node in some for _ in range(each)]
+        )
 
 
-def relocations(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
+def plan_relocations(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
     """Which blocks have to go where: as few as can be, spread evenly over the area.
 
     Args:

@@ -10,17 +10,16 @@ import time
 from typing import Any
 
 from chaosity.errors import UserError
-from chaosity.place import pages, policies, rates
-from chaosity.place.gate import Gate, Phase
-from chaosity.place.policies import Plan, Request
-from chaosity.place.program import Program, refuse_missing
-from chaosity.place.search import Search
-from chaosity.place.settling import Settling
-from chaosity.place.shares import largest_departure, shares_text, towards_workers
+from chaosity.place import page_migration, planning, program_rate
+from chaosity.place.barrier_proxy import BarrierProxy, Phase
+from chaosity.place.child_program import ChildProgram, check_program_exists
+from chaosity.place.page_shares import format_shares, largest_share_deviation, shift_to_workers
+from chaosity.place.planning import PlacementPlan, PlacementRequest
+from chaosity.place.settling import DwpSearch, KernelSettling
 from chaosity.records import write_atomically
-from chaosity.runner import run as runner
-from chaosity.runner import settings
-from chaosity.runner.shares import SHARE_TOLERANCE
+from chaosity.runner import kernel_settings
+from chaosity.runner import point_measurement as runner
+from chaosity.runner.observed_placement import SHARE_TOLERANCE
 
 # Pages are moved beyond this, so that what is touched a little later does not break the tolerance.
 AIM = 0.005
@@ -39,7 +38,7 @@ SETTLE_SECONDS = runner.READY_SECONDS / 2
 NOT_PLACED = 3
 
 
-class Session:
+class PlacementSession:
     """A program with its pages under watch.
 
     Args:
@@ -48,20 +47,22 @@ class Session:
         held: the kernel's settings.
     """
 
-    def __init__(self, request: Request, plan: Plan, held: settings.Held) -> None:
+    def __init__(
+        self, request: PlacementRequest, plan: PlacementPlan, held: kernel_settings.HeldSettings
+    ) -> None:
         self.request, self.plan, self.held = request, plan, held
-        by_line = plan.search and request.rate.startswith(rates.LINES)
-        gate = Gate() if plan.settle else None
-        self.program = Program(request.command, plan.mode, plan.nodes, by_line, gate)
+        by_line = plan.search and request.rate.startswith(program_rate.LINES)
+        gate = BarrierProxy() if plan.settle else None
+        self.program = ChildProgram(request.command, plan.mode, plan.nodes, by_line, gate)
         self.wanted = plan.wanted
         self.mapping: str | None = None
         self.bytes_by_node: dict[int, int] = {}
         self.moved = 0
         self.cost = 0.0  # of the latest look, in seconds of a processor
         self.resident = 0  # bytes at the latest look
-        self.search: Search | None = None
+        self.search: DwpSearch | None = None
         self.search_seconds = 0.0
-        self.settling: Settling | None = None
+        self.settling: KernelSettling | None = None
         self.why_no_search: str | None = None
         self.searchable = True
 
@@ -91,7 +92,7 @@ class Session:
         """Look after the pages until the program ends, or until they are all there to search."""
         delay = FIRST_LOOK_SECONDS
         if searching:
-            source = rates.source(self.request.rate, self.program.process.pid)
+            source = program_rate.open_rate_source(self.request.rate, self.program.process.pid)
             self.program.listeners.append(source.line)
         while self.pause(delay):
             if self.program.at_barrier:
@@ -125,17 +126,17 @@ class Session:
 
     def has_grown(self) -> bool:
         """Whether there is more memory than at the latest look, by what is cheap to ask."""
-        resident = pages.resident_bytes(self.program.process.pid)
+        resident = page_migration.resident_bytes(self.program.process.pid)
         return resident > (1 + AIM) * self.resident
 
-    def runs_already(self, source: rates.Source) -> bool:
+    def runs_already(self, source: program_rate.RateSource) -> bool:
         """Whether it waits at no barrier of ours, so that it is searched as it runs."""
         gate = self.program.gate
         if gate is not None and source.series:
             gate.leave_alone()  # it reports though nobody has heard that it is ready
         return gate is None or gate.phase is Phase.LEFT_ALONE
 
-    def settle(self, source: rates.Source | None) -> None:
+    def settle(self, source: program_rate.RateSource | None) -> None:
         """Have the program run until its placement has settled; then others hear that it is ready.
 
         Args:
@@ -146,7 +147,7 @@ class Session:
         if source is not None:
             self.find(source, time.monotonic() + SETTLE_SECONDS)
         else:
-            self.settling = Settling()
+            self.settling = KernelSettling()
             self.settling.wait(self.program.pump, self.look_again)
             self.report()
         self.program.settled()
@@ -159,24 +160,26 @@ class Session:
     def look(self) -> None:
         """See where the pages are, and move those that must be moved."""
         began = time.thread_time()
-        self.resident = pages.resident_bytes(self.program.process.pid)
-        found = pages.areas(self.program.process.pid, self.mapping)
+        self.resident = page_migration.resident_bytes(self.program.process.pid)
+        found = page_migration.find_areas(self.program.process.pid, self.mapping)
         self.cost = time.thread_time() - began
-        seen = pages.total(found)
+        seen = page_migration.total_bytes_by_node(found)
         if not seen:
             return  # none yet, or it has just ended: what was seen before stands
         self.bytes_by_node = seen
         if self.wanted is None or not self.plan.moves:
             return
-        if largest_departure(self.wanted, pages.shares(seen)) > AIM:
+        if largest_share_deviation(self.wanted, page_migration.shares_by_node(seen)) > AIM:
             try:
-                self.moved += pages.move(found, self.wanted)
+                self.moved += page_migration.move_to_shares(found, self.wanted)
             except OSError:
                 return  # it ended while its pages were moved
-            after = pages.total(pages.areas(self.program.process.pid, self.mapping))
+            after = page_migration.total_bytes_by_node(
+                page_migration.find_areas(self.program.process.pid, self.mapping)
+            )
             self.bytes_by_node = after or seen
 
-    def find(self, source: rates.Source, until: float = math.inf) -> None:
+    def find(self, source: program_rate.RateSource, until: float = math.inf) -> None:
         """Search the best data-to-worker proximity.
 
         Args:
@@ -184,15 +187,15 @@ class Session:
             until: when to stay at the best so far, by CLOCK_MONOTONIC in seconds.
         """
         began = time.monotonic()
-        meter = rates.Meter(source, self.program.pump, until)
-        self.search = Search(meter, self.move_to)
+        meter = program_rate.RateMeter(source, self.program.pump, until)
+        self.search = DwpSearch(meter, self.move_to)
         try:
             self.search.run()
             if not self.search.settled:
                 self.why_no_search = f"cut short after {until - began:.0f} s, at the best so far"
-        except rates.EndedError:
+        except program_rate.ProgramEndedError:
             self.why_no_search = "the program ended before the search did"
-        except (rates.NoRateError, UserError) as error:
+        except (program_rate.NoRateError, UserError) as error:
             self.why_no_search, self.searchable = str(error), False
         finally:
             self.program.listeners.clear()
@@ -202,24 +205,24 @@ class Session:
     def move_to(self, dwp: float) -> None:
         """Move the pages of the running program, and let later ones follow."""
         assert self.plan.wanted is not None
-        self.wanted = towards_workers(self.plan.wanted, self.request.workers, dwp)
-        if self.plan.method == policies.WEIGHTED:
+        self.wanted = shift_to_workers(self.plan.wanted, self.request.workers, dwp)
+        if self.plan.method == planning.WEIGHTED_INTERLEAVE:
             used = {node: max(share, 1e-3) for node, share in self.wanted.items()
                     if node in self.plan.nodes}  # fmt: skip
-            self.held.change(policies.weights(used))
+            self.held.change(planning.weight_settings(used))
         self.look()
 
     @property
     def seen(self) -> dict[int, float]:
         """The share of each node at the last look."""
-        return pages.shares(self.bytes_by_node)
+        return page_migration.shares_by_node(self.bytes_by_node)
 
     @property
     def departure(self) -> float | None:
         """How far the share of any node is from what is wanted; None: nothing to compare."""
         if self.wanted is None or not self.bytes_by_node:
             return None
-        return largest_departure(self.wanted, self.seen)
+        return largest_share_deviation(self.wanted, self.seen)
 
     @property
     def reason(self) -> str | None:
@@ -234,7 +237,7 @@ class Session:
         if self.departure is not None and self.departure > SHARE_TOLERANCE:
             return (
                 f"a node's share of the pages is {100 * self.departure:.1f} % of all pages off: "
-                f"wanted {shares_text(self.wanted or {})}, seen {shares_text(self.seen)}"
+                f"wanted {format_shares(self.wanted or {})}, seen {format_shares(self.seen)}"
             )
         return None
 
@@ -303,22 +306,24 @@ def _keys(values: dict[int, Any] | None) -> dict[str, Any] | None:
     return None if values is None else {str(node): value for node, value in values.items()}
 
 
-def run(request: Request) -> int:
+def run_placed(request: PlacementRequest) -> int:
     """Run a program with its pages placed; returns the exit status.
 
     Raises:
         UserError: something is wrong that can be known before; nothing has run then.
     """
-    refuse_missing(request.command)
+    check_program_exists(request.command)
     if request.report is not None and not os.access(request.report.absolute().parent, os.W_OK):
         raise UserError("its folder cannot be written", str(request.report), "name another file")
-    plan = policies.plan(request)
+    plan = planning.plan_placement(request)
     if plan.search:
-        rates.check(request.rate)
+        program_rate.check_rate_source(request.rate)
     # The program inherits its units. This process shares them, though it does little: elsewhere it
     # would disturb what runs beside, and a runner wants all that it started on the units asked for.
     os.sched_setaffinity(0, plan.cpus)
     # A search has weights follow the pages, for memory that is touched later.
-    varied = [name for name in plan.settings if plan.search and name.startswith(settings.WEIGHTS)]
-    with settings.hold(plan.settings, request.root, varied) as held:
-        return Session(request, plan, held).run()
+    varied = [
+        name for name in plan.settings if plan.search and name.startswith(kernel_settings.WEIGHTS)
+    ]
+    with kernel_settings.hold_settings(plan.settings, request.root, varied) as held:
+        return PlacementSession(request, plan, held).run()

@@ -33,9 +33,9 @@ TIMEOUT_SECONDS = 120
 # Where packages put what only root is expected to call.
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
-XML, FACTS = "topology.xml", "host.json"
+TOPOLOGY_MEMBER, FACTS_MEMBER = "topology.xml", "host.json"
 # What discovery reads beside hwloc's XML (see topology/sysfs.py and topology/host_facts.py).
-FILES = (
+KERNEL_FILE_PATTERNS = (
     "proc/cmdline",
     "proc/cpuinfo",
     "proc/zoneinfo",
@@ -104,7 +104,7 @@ def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> li
     return [program, *source, "--filter", "io:all", "--of", "xml", *format_2, "-"]
 
 
-def said_by(command: Sequence[str]) -> str | None:
+def run_and_read(command: Sequence[str]) -> str | None:
     """What a program prints, on whichever of its two outputs; None when it does not run."""
     try:
         answer = subprocess.run(
@@ -115,7 +115,7 @@ def said_by(command: Sequence[str]) -> str | None:
     return (answer.stdout + answer.stderr).strip()
 
 
-def topology() -> bytes:
+def read_lstopo_xml() -> bytes:
     """This machine as hwloc's XML, format 2, with every I/O device kept.
 
     Raises:
@@ -124,7 +124,7 @@ def topology() -> bytes:
     program = next(filter(None, (shutil.which(name) for name in LSTOPO_PROGRAMS)), None)
     if program is None:
         raise DescriptionError("lstopo is not installed; run ansible-playbook provision.yml")
-    version = re.search(r"(\d+)\.", said_by([program, "--version"]) or "")
+    version = re.search(r"(\d+)\.", run_and_read([program, "--version"]) or "")
     try:
         answer = subprocess.run(
             lstopo_command(program, int(version[1]) if version else 0),
@@ -141,26 +141,26 @@ def topology() -> bytes:
     return answer.stdout
 
 
-def memory_modules() -> str | None:
+def read_memory_modules() -> str | None:
     """What ``dmidecode --type 17`` prints; None without root, dmidecode or SMBIOS."""
     program = shutil.which("dmidecode", path=search_path())
     if program is None or os.geteuid() != 0:
         return None
-    return said_by([program, "--quiet", "--type", "17"])
+    return run_and_read([program, "--quiet", "--type", "17"])
 
 
-def opencl() -> str | None:
+def read_clinfo() -> str | None:
     """What ``clinfo --raw`` prints; None without clinfo. Its JSON has keys twice, up to 3.0."""
     program = shutil.which("clinfo")
-    return None if program is None else said_by([program, "--raw"])
+    return None if program is None else run_and_read([program, "--raw"])
 
 
-def tool(need: Mapping[str, Any]) -> dict[str, str | None]:
+def find_tool(need: Mapping[str, Any]) -> dict[str, str | None]:
     """A tool of a benchmark as it is here: where, what it says of its version, and its hash."""
     program = shutil.which(need["program"])
     if program is None:
         return {"program": need["program"], "path": None, "version": None, "sha256": None}
-    said = said_by([program, *need["version"][1:]]) if "version" in need else None
+    said = run_and_read([program, *need["version"][1:]]) if "version" in need else None
     return {
         "program": need["program"],
         "path": program,
@@ -169,28 +169,28 @@ def tool(need: Mapping[str, Any]) -> dict[str, str | None]:
     }
 
 
-def own_digest() -> str | None:
+def zipapp_of_process_digest() -> str | None:
     """SHA-256 of the zipapp that this is; None when it runs from its sources."""
     path = Path(sys.argv[0])
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.suffix == ".pyz" else None
 
 
-def facts(needs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def host_facts(needs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What only a process on the host can tell."""
     return {
         "hostname": platform.node(),
         "architecture": platform.machine(),
-        "boot_id": read(Path("/proc/sys/kernel/random/boot_id")),
-        "memory_modules": memory_modules(),
-        "opencl": opencl(),
-        "tools": [tool(need) for need in needs],
-        "runner_sha256": own_digest(),
+        "boot_id": read_kernel_file(Path("/proc/sys/kernel/random/boot_id")),
+        "memory_modules": read_memory_modules(),
+        "opencl": read_clinfo(),
+        "tools": [find_tool(need) for need in needs],
+        "runner_sha256": zipapp_of_process_digest(),
         "user_id": os.geteuid(),
         "usable_cpus": len(os.sched_getaffinity(0)),
     }
 
 
-def read(path: Path) -> str | None:
+def read_kernel_file(path: Path) -> str | None:
     """A file of the kernel's, which may vanish or refuse while it is read."""
     try:
         return path.read_text(errors="replace")
@@ -198,16 +198,16 @@ def read(path: Path) -> str | None:
         return None
 
 
-def kernel_files() -> Iterator[tuple[str, str]]:
+def read_kernel_files() -> Iterator[tuple[str, str]]:
     """Names and contents of the files of /sys and /proc that discovery reads."""
-    for pattern in FILES:
+    for pattern in KERNEL_FILE_PATTERNS:
         for path in sorted(Path("/").glob(pattern)):
-            text = read(path)
+            text = read_kernel_file(path)
             if text is not None:
                 yield str(path.relative_to("/")), text
 
 
-def describe(request: Mapping[str, Any], output: BinaryIO) -> None:
+def write_host_description(request: Mapping[str, Any], output: BinaryIO) -> None:
     """Write the tarball that describes this host.
 
     Args:
@@ -217,9 +217,12 @@ def describe(request: Mapping[str, Any], output: BinaryIO) -> None:
     Raises:
         DescriptionError: it cannot be done; nothing was written.
     """
-    members = [(XML, topology()), (FACTS, json.dumps(facts(request["needs"])).encode())]
+    members = [
+        (TOPOLOGY_MEMBER, read_lstopo_xml()),
+        (FACTS_MEMBER, json.dumps(host_facts(request["needs"])).encode()),
+    ]
     with tarfile.open(fileobj=output, mode="w|gz") as archive:
-        for name, content in (*members, *((n, t.encode()) for n, t in kernel_files())):
+        for name, content in (*members, *((n, t.encode()) for n, t in read_kernel_files())):
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(content), 0o644
             archive.addfile(member, io.BytesIO(content))

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from chaosity.errors import UserError
-from chaosity.place import calls
-from chaosity.place.events import ready_event
-from chaosity.place.gate import STANDARD_INPUT, Gate, Phase
+from chaosity.place import kernel_calls
+from chaosity.place.barrier_proxy import STANDARD_INPUT, BarrierProxy, Phase
+from chaosity.runner.tool_output import ready_event
 
 # Those that a program may act upon; SIGKILL cannot be passed on, so the program dies with us.
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
@@ -27,7 +27,7 @@ _BY_TERMINAL = ("SIGINT", "SIGQUIT")
 _CHUNK = 1 << 16
 
 
-class Program:
+class ChildProgram:
     """A program while it runs.
 
     Args:
@@ -44,7 +44,7 @@ class Program:
         mode: int,
         nodes: Collection[int],
         by_line: bool,
-        gate: Gate | None = None,
+        gate: BarrierProxy | None = None,
     ) -> None:
         self.command, self.mode, self.nodes, self.gate = command, mode, nodes, gate
         # A terminal's input goes to its foreground group alone, so the program stays in it.
@@ -115,8 +115,8 @@ class Program:
     def _prepare(self) -> None:
         """In the child, before the program: threads and all that it starts inherit these."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
-        calls.die_with_parent()
-        calls.set_mempolicy(self.mode, self.nodes)
+        kernel_calls.die_with_parent()
+        kernel_calls.set_mempolicy(self.mode, self.nodes)
 
     def _pass_on(self, number: int, _frame: Any) -> None:
         self.send(number)
@@ -160,7 +160,7 @@ class Program:
                 break
         return self.status is None
 
-    def _hear(self, gate: Gate) -> None:
+    def _hear(self, gate: BarrierProxy) -> None:
         """Listen to whoever is to release the program; end of input means stop."""
         # Once: a program on its way out, such as a Python that winds up, may die of a second one.
         if gate.hear(time.monotonic_ns()) and not self.told_to_stop:
@@ -230,7 +230,7 @@ class Program:
             self._close()
 
 
-def refuse_missing(command: Sequence[str]) -> None:
+def check_program_exists(command: Sequence[str]) -> None:
     """Make sure that there is a program.
 
     Raises:

@@ -15,12 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.errors import UserError
-from chaosity.records import SCHEMA_VERSION, check, utc_now, verdict
-from chaosity.runner import drives, environment, opencl, placement, progress, settings, verify
-from chaosity.runner.process import Load, LoadError
+from chaosity.records import SCHEMA_VERSION, make_check, make_verdict, utc_now
+from chaosity.runner import (
+    drive_access,
+    host_state,
+    kernel_settings,
+    observed_placement,
+    opencl_devices,
+    progress,
+    record_checks,
+)
+from chaosity.runner.load_process import LoadError, LoadProcess
 
 # Two controllers may meet on a host; the lock file is where every user may make one.
-LOCK = Path("/tmp/chaosity-measuring.lock")
+HOST_LOCK = Path("/tmp/chaosity-measuring.lock")
 # How long to wait for another measurement to end before the point fails.
 LOCK_SECONDS = 900.0
 # Time to allocate, place and touch the memory: 64 GiB at 1 GB/s and some more.
@@ -44,7 +52,7 @@ class PointError(Exception):
 
 
 @contextlib.contextmanager
-def alone_on_host() -> Iterator[int]:
+def hold_host_lock() -> Iterator[int]:
     """Hold the host's lock: one measurement at a time, whoever asks.
 
     Yields:
@@ -54,7 +62,7 @@ def alone_on_host() -> Iterator[int]:
     Raises:
         PointError: another measurement did not end in time.
     """
-    handle = settings.open_lock(LOCK)
+    handle = kernel_settings.open_lock_file(HOST_LOCK)
     try:
         limit = time.monotonic() + LOCK_SECONDS
         while True:
@@ -63,23 +71,23 @@ def alone_on_host() -> Iterator[int]:
                 break
             except BlockingIOError:
                 if time.monotonic() > limit:
-                    raise PointError(f"another measurement held {LOCK} too long") from None
+                    raise PointError(f"another measurement held {HOST_LOCK} too long") from None
                 time.sleep(0.05)
         yield handle
     finally:
         os.close(handle)
 
 
-def memory_available(point: Mapping[str, Any]) -> dict[str, Any]:
+def check_free_memory(point: Mapping[str, Any]) -> dict[str, Any]:
     """Check that the loads fit into the free memory of their nodes, read back just now.
 
     Raises:
         PointError: a node is missing or has too little.
     """
-    free = environment.free_memory_bytes()
+    free = host_state.free_memory_bytes()
     wanted: dict[int, int] = {}
     for load in point["loads"]:
-        for node, share in wanted_shares(load["placement"]).items():
+        for node, share in memory_shares(load["placement"]).items():
             wanted[node] = wanted.get(node, 0) + int(load["memory_bytes"] * share)
     for node, size in wanted.items():
         if node not in free:
@@ -87,17 +95,17 @@ def memory_available(point: Mapping[str, Any]) -> dict[str, Any]:
         if size > free[node]:
             raise PointError(f"node {node} has {free[node]} bytes free, {size} are needed")
     detail = ", ".join(f"node {n}: {s} of {free[n]} free bytes" for n, s in wanted.items())
-    return check("free memory", True, detail)
+    return make_check("free memory", True, detail)
 
 
-def wanted_shares(placement: Mapping[str, Any]) -> dict[int, float]:
+def memory_shares(placement: Mapping[str, Any]) -> dict[int, float]:
     """The share of a load's memory by node; equal ones where none are asked for."""
     nodes = placement["memory_nodes"]
     given = placement.get("shares") or dict.fromkeys(nodes, 1 / len(nodes))
     return {int(node): share for node, share in given.items()}
 
 
-def processors_available(point: Mapping[str, Any]) -> dict[str, Any]:
+def check_processing_units(point: Mapping[str, Any]) -> dict[str, Any]:
     """Check that every unit asked for may be used here (a cgroup may forbid some).
 
     Raises:
@@ -105,13 +113,13 @@ def processors_available(point: Mapping[str, Any]) -> dict[str, Any]:
     """
     allowed = os.sched_getaffinity(0)
     for load in point["loads"]:
-        missing = verify.parse_cpus(load["placement"]["cpus"]) - allowed
+        missing = record_checks.parse_cpus(load["placement"]["cpus"]) - allowed
         if missing:
             raise PointError(f"this process may not run on PU {sorted(missing)}")
-    return check("processing units", True, f"{len(allowed)} allowed")
+    return make_check("processing units", True, f"{len(allowed)} allowed")
 
 
-def nodes_as_planned(point: Mapping[str, Any]) -> dict[str, Any]:
+def check_nodes_as_planned(point: Mapping[str, Any]) -> dict[str, Any]:
     """Check that the units of every initiator belong to the nodes that the plan knows them on.
 
     They do not when the host was booted into another mode since it was discovered, or when another
@@ -120,36 +128,44 @@ def nodes_as_planned(point: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         PointError: a unit is on another node now.
     """
-    node_of = {cpu: node for node, cpus in placement.cpus_by_node().items() for cpu in cpus}
+    node_of = {
+        cpu: node for node, cpus in observed_placement.read_cpus_by_node().items() for cpu in cpus
+    }
     for load in point["loads"]:
         initiator = load["initiator"]
-        for cpu in verify.parse_cpus(initiator["cpus"]):
+        for cpu in record_checks.parse_cpus(initiator["cpus"]):
             now = node_of.get(cpu)
             if now is not None and initiator["nodes"] and now not in initiator["nodes"]:
                 raise PointError(
                     f"PU {cpu} is on node {now} now, and was on node"
                     f" {', '.join(map(str, initiator['nodes']))} when the host was discovered"
                 )
-    return check(
+    return make_check(
         "nodes as planned", True if node_of else None, f"{len(node_of)} PUs on their nodes"
     )
 
 
-def prepare(point: Mapping[str, Any], folder: Path) -> tuple[list[Load], list[dict[str, Any]]]:
+def prepare_loads(
+    point: Mapping[str, Any], folder: Path
+) -> tuple[list[LoadProcess], list[dict[str, Any]]]:
     """Check the preconditions and lay out a working folder for each load."""
-    checks = [processors_available(point), nodes_as_planned(point), memory_available(point)]
+    checks = [
+        check_processing_units(point),
+        check_nodes_as_planned(point),
+        check_free_memory(point),
+    ]
     loads = []
     for spec in point["loads"]:
         own = folder / spec["name"]
         own.mkdir()
-        checks += drives.prepare(spec, own)
-        numbered, seen = opencl.prepare(spec)
+        checks += drive_access.link_drives(spec, own)
+        numbered, seen = opencl_devices.fill_in_device_numbers(spec)
         checks += seen
-        loads.append(Load(numbered, own))
+        loads.append(LoadProcess(numbered, own))
     return loads, checks
 
 
-def start(loads: list[Load], lock: int) -> float:
+def start_loads(loads: list[LoadProcess], lock: int) -> float:
     """Start all loads as one: those with a barrier get ready first, then all begin.
 
     A load whose pages are moved while it runs settles before it is ready; those that the runner can
@@ -170,18 +186,18 @@ def start(loads: list[Load], lock: int) -> float:
     for load in loads:
         if load.barrier and load not in settling:
             load.wait_ready(READY_SECONDS)
-    begin(ahead, lock)
+    release_loads(ahead, lock)
     for load in settling:
         load.wait_ready(READY_SECONDS)
-    begin([load for load in loads if load not in ahead + silent], lock)
+    release_loads([load for load in loads if load not in ahead + silent], lock)
     if silent and len(loads) > len(silent):
         time.sleep(HEAD_START_SECONDS)
         wait_for_samples([load for load in loads if load not in silent])
-    begin(silent, lock)
+    release_loads(silent, lock)
     return time.monotonic()
 
 
-def begin(loads: list[Load], lock: int) -> None:
+def release_loads(loads: list[LoadProcess], lock: int) -> None:
     """Have loads run; what waits at a barrier needs only a line, and so comes last."""
     for load in loads:
         if not load.barrier:
@@ -191,7 +207,7 @@ def begin(loads: list[Load], lock: int) -> None:
             load.release()
 
 
-def wait_for_samples(loads: list[Load]) -> None:
+def wait_for_samples(loads: list[LoadProcess]) -> None:
     """Wait until each load that tells while it runs has told once; a busy host takes its time.
 
     One that never does is judged when its output is read.
@@ -204,17 +220,19 @@ def wait_for_samples(loads: list[Load]) -> None:
             time.sleep(POLL_SECONDS)
 
 
-def precise(loads: list[Load], wanted: float) -> bool:
+def is_precise(loads: list[LoadProcess], wanted: float) -> bool:
     """Whether the rate of every load has settled closely enough since all of them run."""
     series = [list(load.samples) for load in loads]
     if not all(series):
         return False
-    begin, end = progress.span(series)
+    begin, end = progress.common_span(series)
     widths = [progress.relative_half_width([one], begin, end) for one in series]
     return all(width is not None and width <= wanted for width in widths)
 
 
-def wait(loads: list[Load], began: float, stopping: Mapping[str, Any], timeout: float) -> None:
+def wait_for_end(
+    loads: list[LoadProcess], began: float, stopping: Mapping[str, Any], timeout: float
+) -> None:
     """Wait until the point has been measured, by the stopping rule.
 
     Loads that end by themselves decide where there are any: the first to end ends the window.
@@ -238,13 +256,13 @@ def wait(loads: list[Load], began: float, stopping: Mapping[str, Any], timeout: 
             if now - began >= longest and all(load.has_told for load in loads):
                 return
             if wanted is not None and now >= next_look:
-                if precise(loads, wanted):
+                if is_precise(loads, wanted):
                     return
                 next_look = now + PRECISION_SECONDS
         time.sleep(POLL_SECONDS)
 
 
-def measure(
+def run_loads(
     point: Mapping[str, Any], folder: Path, record: Record, lock: int
 ) -> list[dict[str, Any]]:
     """Measure the point; what is known goes into the record even when it fails midway.
@@ -252,10 +270,10 @@ def measure(
     Returns:
         The checks of the verdict.
     """
-    loads, checks = prepare(point, folder)
+    loads, checks = prepare_loads(point, folder)
     try:
-        began = start(loads, lock)
-        wait(loads, began, point["stopping"], point["timeout_seconds"])
+        began = start_loads(loads, lock)
+        wait_for_end(loads, began, point["stopping"], point["timeout_seconds"])
         if any(load.silent for load in loads) and len(loads) > 1:
             time.sleep(TAIL_SECONDS)
     finally:
@@ -267,11 +285,11 @@ def measure(
         record["loads"] = [load.report() for load in started]
     usage = resource.getrusage(resource.RUSAGE_SELF)
     record["runner_seconds"] = usage.ru_utime + usage.ru_stime
-    record["environment_after"] = environment.snapshot()
-    return checks + verify.whole(record)
+    record["environment_after"] = host_state.read_host_state()
+    return checks + record_checks.check_record(record)
 
 
-def run(point: Mapping[str, Any], replicate: int) -> Record:
+def measure_point(point: Mapping[str, Any], replicate: int) -> Record:
     """Measure one replicate of a point and return its record, whatever happens.
 
     Args:
@@ -291,16 +309,22 @@ def run(point: Mapping[str, Any], replicate: int) -> Record:
     checks: list[dict[str, Any]] = []
     folder = Path(tempfile.mkdtemp(prefix="chaosity-"))
     try:
-        with alone_on_host() as lock:
-            settings.put_back_leftovers()
-            record["environment_before"] = environment.snapshot()
-            checks = measure(point, folder, record, lock)
-    except (PointError, LoadError, drives.DriveError, opencl.OpenclError, UserError) as error:
-        checks.append(check("measured", False, str(error)))
+        with hold_host_lock() as lock:
+            kernel_settings.restore_leftover_settings()
+            record["environment_before"] = host_state.read_host_state()
+            checks = run_loads(point, folder, record, lock)
+    except (
+        PointError,
+        LoadError,
+        drive_access.DriveError,
+        opencl_devices.OpenclError,
+        UserError,
+    ) as error:
+        checks.append(make_check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not stop the others' points
-        checks.append(check("measured", False, f"{type(error).__name__}: {error}"))
+        checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     record["finished_at"] = utc_now()
-    record["verdict"] = verdict(checks)
+    record["verdict"] = make_verdict(checks)
     return record

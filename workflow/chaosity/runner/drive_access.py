@@ -15,8 +15,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from chaosity.records import check
-from chaosity.runner.environment import read
+from chaosity.records import make_check
+from chaosity.runner.host_state import read_text
 
 SYS_BLOCK = Path("/sys/block")
 # Large writes with real content: an all-zero or unwritten file may be answered without the drive.
@@ -27,7 +27,7 @@ class DriveError(Exception):
     """A drive cannot be used for this point; the text says which and why."""
 
 
-def find_by_slot(pci: str, serial: str | None) -> Path:
+def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
     """The device file of the NVMe namespace at a PCI address.
 
     Raises:
@@ -39,7 +39,7 @@ def find_by_slot(pci: str, serial: str | None) -> Path:
             continue
         if not (Path("/dev") / block.name).exists():
             continue  # a path of a multipath drive, such as nvme0c0n1, has no device file
-        found = read(device / "serial")
+        found = read_text(device / "serial")
         if serial is not None and found != serial:
             raise DriveError(
                 f"drive {pci} has serial {found}, not {serial}: it was replaced after discovery"
@@ -48,7 +48,7 @@ def find_by_slot(pci: str, serial: str | None) -> Path:
     raise DriveError(f"no NVMe drive at {pci}")
 
 
-def device_of(drive: dict[str, Any]) -> Path:
+def find_device(drive: dict[str, Any]) -> Path:
     """The device or file that a point's drive means on this host."""
     if drive.get("file"):
         return Path(drive["file"])
@@ -57,26 +57,26 @@ def device_of(drive: dict[str, Any]) -> Path:
         if not path.exists():
             raise DriveError(f"{path} does not exist")
         return path.resolve()
-    return find_by_slot(drive["pci"], drive.get("serial"))
+    return find_nvme_by_slot(drive["pci"], drive.get("serial"))
 
 
-def partitions(name: str) -> list[str]:
+def list_partitions(name: str) -> list[str]:
     """Names of the partitions of a block device."""
     return [p.parent.name for p in (SYS_BLOCK / name).glob(f"{name}*/partition")]
 
 
-def mounts(device: Path) -> list[str]:
+def list_mounts(device: Path) -> list[str]:
     """Mount points (and swap) of a device or of its partitions."""
     numbers = set()
-    for name in [device.name, *partitions(device.name)]:
+    for name in [device.name, *list_partitions(device.name)]:
         path = Path("/dev") / name
         if path.exists():
             rdev = path.stat().st_rdev
             numbers.add(f"{os.major(rdev)}:{os.minor(rdev)}")
-    table = (read(Path("/proc/self/mountinfo")) or "").splitlines()
+    table = (read_text(Path("/proc/self/mountinfo")) or "").splitlines()
     found = [row.split()[4] for row in table if row.split()[2] in numbers]
-    swaps = (read(Path("/proc/swaps")) or "").splitlines()[1:]
-    names = {f"/dev/{name}" for name in [device.name, *partitions(device.name)]}
+    swaps = (read_text(Path("/proc/swaps")) or "").splitlines()[1:]
+    names = {f"/dev/{name}" for name in [device.name, *list_partitions(device.name)]}
     return found + ["swap" for row in swaps if row.split()[0] in names]
 
 
@@ -88,8 +88,8 @@ def reasons_against_writing(device: Path) -> list[str]:
     """
     if not stat.S_ISBLK(device.stat().st_mode):
         return ["it is no block device"]
-    against = [f"it is mounted at {place}" for place in mounts(device)]
-    names = [device.name, *partitions(device.name)]
+    against = [f"it is mounted at {place}" for place in list_mounts(device)]
+    names = [device.name, *list_partitions(device.name)]
     holders = [h.name for name in names for h in Path(f"/sys/class/block/{name}/holders").glob("*")]
     if holders:
         against.append(f"it is held by {', '.join(holders)}")
@@ -112,7 +112,7 @@ def reasons_against_writing(device: Path) -> list[str]:
     return against
 
 
-def fill(path: Path, size: int) -> None:
+def create_random_file(path: Path, size: int) -> None:
     """Make a file of random content that stands in for a drive; kept when it is there already.
 
     Raises:
@@ -141,7 +141,7 @@ def fill(path: Path, size: int) -> None:
             part.unlink()
 
 
-def open_for_reading(device: Path) -> None:
+def check_readable(device: Path) -> None:
     """Make sure that the device can be read, without any right to write.
 
     Raises:
@@ -155,7 +155,7 @@ def open_for_reading(device: Path) -> None:
         ) from error
 
 
-def prepare(load: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+def link_drives(load: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Link a load's drives into its working folder, refusing what must not be touched.
 
     Returns:
@@ -169,22 +169,22 @@ def prepare(load: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     for drive in load["target"].get("drives", []):
         name = drive["component"]
         if drive.get("file"):
-            fill(Path(drive["file"]), drive["size_bytes"])
-        device = device_of(drive)
+            create_random_file(Path(drive["file"]), drive["size_bytes"])
+        device = find_device(drive)
         if load["writes"]:
             against = reasons_against_writing(device)
             if not drive.get("destructive"):
                 against.insert(0, "chaosity_destructive_drives does not name it")
             if against:
                 raise DriveError(f"{device} must not be written to: {'; '.join(against)}")
-        open_for_reading(device)
+        check_readable(device)
         links.mkdir(exist_ok=True)
         (links / name).symlink_to(device.resolve())
-        places = [] if drive.get("file") else mounts(device)
+        places = [] if drive.get("file") else list_mounts(device)
         note = f"mounted at {', '.join(places)}, read only by this point" if places else "unmounted"
         checks.append(
-            check(f"drive {name}", not places, f"{device}: {note}", decisive=False)
+            make_check(f"drive {name}", not places, f"{device}: {note}", decisive=False)
             if not drive.get("file")
-            else check(f"drive {name}", True, f"{device}: a file stands in", decisive=False)
+            else make_check(f"drive {name}", True, f"{device}: a file stands in", decisive=False)
         )
     return checks

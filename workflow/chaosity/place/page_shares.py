@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from chaosity.errors import UserError
-from chaosity.runner.shares import departures
+from chaosity.runner.observed_placement import share_deviations
 
 # The kernel's weights: it keeps one in a byte, and 0 is its own choice or refused.
 SMALLEST, LARGEST = 1, 255
@@ -23,7 +23,7 @@ _GIVEN_AWAY = 0.02
 SUM_TOLERANCE = 0.01 + 1e-9
 
 
-def uniform(nodes: Iterable[int]) -> dict[int, float]:
+def uniform_shares(nodes: Iterable[int]) -> dict[int, float]:
     """The same share for each node, as plain interleaving gives."""
     listed = sorted(set(nodes))
     return dict.fromkeys(listed, 1.0 / len(listed))
@@ -53,12 +53,12 @@ def parse_shares(text: str) -> dict[int, float]:
     return {node: share / total for node, share in sorted(found.items())}
 
 
-def shares_text(shares: Mapping[int, float]) -> str:
+def format_shares(shares: Mapping[int, float]) -> str:
     """Shares as `parse_shares` reads them."""
     return ",".join(f"{node}:{share:.6f}" for node, share in sorted(shares.items()))
 
 
-def apportion(count: int, owed: Mapping[int, float]) -> dict[int, int]:
+def apportion_whole(count: int, owed: Mapping[int, float]) -> dict[int, int]:
     """Whole numbers that add up to `count`, in the proportions of what is owed as near as can be.
 
     By largest remainders; nothing that is owed may be below 0, see `attainable`.
@@ -72,7 +72,7 @@ def apportion(count: int, owed: Mapping[int, float]) -> dict[int, int]:
     return found
 
 
-def attainable(count: int, owed: Mapping[int, float]) -> dict[int, float]:
+def reduce_to_attainable(count: int, owed: Mapping[int, float]) -> dict[int, float]:
     """What is owed where some nodes have more than they should, so that it cannot all be given.
 
     Each node gets the same less than it is owed, and none below 0: so the largest that any node is
@@ -91,7 +91,7 @@ def attainable(count: int, owed: Mapping[int, float]) -> dict[int, float]:
     return {node: max(0.0, value - less) for node, value in owed.items()}
 
 
-def towards_workers(
+def shift_to_workers(
     weights: Mapping[int, float], workers: Collection[int], dwp: float
 ) -> dict[int, float]:
     """Move pages from the other nodes to the workers, for programs that wait rather than stream.
@@ -129,7 +129,7 @@ def towards_workers(
     }
 
 
-def whole_numbers(shares: Mapping[int, float]) -> tuple[dict[int, int], float]:
+def integer_weights(shares: Mapping[int, float]) -> tuple[dict[int, int], float]:
     """The smallest whole numbers whose shares are within 2 % of the best that 1 to 255 can give.
 
     Args:
@@ -164,6 +164,6 @@ def _error(wanted: Mapping[int, float], numbers: Mapping[int, int]) -> float:
     )
 
 
-def largest_departure(wanted: Mapping[int, float], seen: Mapping[int, float]) -> float:
+def largest_share_deviation(wanted: Mapping[int, float], seen: Mapping[int, float]) -> float:
     """How far the share of any node is from what was wanted, as a part of all pages."""
-    return max(departures(wanted, seen).values(), default=0.0)
+    return max(share_deviations(wanted, seen).values(), default=0.0)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chaosity.runner import placement
-from chaosity.runner.counters import Counters
-from chaosity.runner.extract import ExtractionError, json_lines
-from chaosity.runner.progress import Series, sample_lines
+from chaosity.runner import observed_placement
+from chaosity.runner.event_counters import LoadCounters
+from chaosity.runner.progress import Series, samples_from_events
+from chaosity.runner.tool_output import ExtractionError, parse_json_lines
 
 # Threads of a load that has no barrier are looked at this often, which costs microseconds.
 THREADS_LOOK_SECONDS = 0.1
@@ -32,7 +32,7 @@ class LoadError(Exception):
     """A load could not be started or did not get ready; the text says why."""
 
 
-class Load:
+class LoadProcess:
     """A load of a point while it runs.
 
     Args:
@@ -54,7 +54,7 @@ class Load:
         self.signalled: str | None = None
         self.returncode: int | None = None
         self.processor_seconds = 0.0
-        self.counters = Counters({}, ())
+        self.counters = LoadCounters({}, ())
 
     @property
     def barrier(self) -> bool:
@@ -91,9 +91,9 @@ class Load:
         if shutil.which(need["program"]) is None:  # the command may begin with numactl
             raise LoadError(f"{need['program']} is not installed; {need['install']}")
         self.stderr = (self.folder / ".stderr").open("w+b")
-        self.version = ask_version(self.spec["needs"])
-        cpus = placement.parse_cpus(self.spec["placement"]["cpus"])
-        self.counters = Counters(self.spec.get("counters", {}), cpus)
+        self.version = start_version_query(self.spec["needs"])
+        cpus = observed_placement.parse_cpus(self.spec["placement"]["cpus"])
+        self.counters = LoadCounters(self.spec.get("counters", {}), cpus)
         if not self.barrier:
             self.counters.start()
         try:
@@ -128,7 +128,7 @@ class Load:
                 self.ready.set()
             elif progress.get("event") and f'"{progress["event"]}"' in line:
                 try:
-                    self.samples += sample_lines(progress, line)
+                    self.samples += samples_from_events(progress, line)
                 except (ExtractionError, KeyError):
                     continue  # judged when the whole output is read
 
@@ -162,7 +162,7 @@ class Load:
     def look(self) -> None:
         """Ask the kernel where the load's threads and pages are."""
         self.look_at_threads()
-        seen = placement.memory_by_node(self.process.pid, self.mapping())
+        seen = observed_placement.read_process_memory(self.process.pid, self.mapping())
         self.memory_by_node = seen or self.memory_by_node
         self.memory_at_first = self.memory_at_first or self.memory_by_node
 
@@ -171,20 +171,20 @@ class Load:
         """Whether its pages are moved while it runs, so that they are looked at in the end too."""
         return bool(self.spec["placement"].get("settles"))
 
-    def mapping(self) -> placement.Addresses:
+    def mapping(self) -> observed_placement.MappingAddresses:
         """Where the memory is that it measures, as its ready line says."""
         key = self.spec["placement"].get("mapping")
         if key is None:
             return None
         try:
-            ready = [line for line in json_lines("".join(self.lines)) if key in line]
+            ready = [line for line in parse_json_lines("".join(self.lines)) if key in line]
         except ExtractionError:
             return None  # judged when the whole output is read
         return ready[0][key] if ready else None
 
     def look_at_threads(self) -> None:
         """Keep the look that saw most threads: a tool may start and end with one."""
-        seen = placement.process_threads(self.process.pid)
+        seen = observed_placement.read_process_threads(self.process.pid)
         if len(seen) >= len(self.threads):
             self.threads = seen
 
@@ -283,7 +283,7 @@ class Load:
         }
 
 
-def ask_version(need: Mapping[str, Any]) -> subprocess.Popen[str] | None:
+def start_version_query(need: Mapping[str, Any]) -> subprocess.Popen[str] | None:
     """Ask a tool for its version while the load gets ready; the answer is fetched at the end."""
     if "version" not in need or shutil.which(need["program"]) is None:
         return None

@@ -1,4 +1,4 @@
-"""Packs the runner and `place` into one file: ``python -m chaosity.runner.build FILE``.
+"""Packs the runner and `place` into one file: ``python -m chaosity.runner.build_zipapp FILE``.
 
 Any Python 3.11 runs it.
 """
@@ -28,7 +28,7 @@ main()
 """
 
 
-def packed() -> bytes:
+def zipapp_bytes() -> bytes:
     """The zipapp; the same sources give the same bytes, so an unchanged one is left alone.
 
     ``zipapp`` itself would put today's time stamps into it.
@@ -47,17 +47,17 @@ def packed() -> bytes:
 
 
 @cache
-def digest() -> str:
+def zipapp_digest() -> str:
     """SHA-256 of the zipapp that these sources give."""
-    return hashlib.sha256(packed()).hexdigest()
+    return hashlib.sha256(zipapp_bytes()).hexdigest()
 
 
-def build(output: Path) -> None:
+def write_zipapp(output: Path) -> None:
     """Write the zipapp to a file that can be run."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_bytes(packed())
+    output.write_bytes(zipapp_bytes())
     output.chmod(0o755)
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]))
+    write_zipapp(Path(sys.argv[1]))
