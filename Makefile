@@ -17,7 +17,7 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lab lab-down lab-test slurm-test provision environment redfish lint format bench lock clean distclean
+.PHONY: help run test test-thorough test-all test-tools lab lab-down lab-test slurm-test provision environment redfish lint format bench lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -27,9 +27,23 @@ run: .venv/requirements.installed ## set up, measure this machine and report; th
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS)
 	@$(BIN)/chaosity reports
 
-test: .venv/requirements-test.installed ## set up and run every test
+# Tests marked `alone` measure, pin threads or change a setting of the kernel, so nothing runs next to them.
+FAST = not lab and not slurm and not thorough
+THOROUGH = not lab and not slurm and thorough
+ON_ALL_CORES = $(BIN)/pytest --numprocesses auto $(PYTEST_ARGUMENTS) -m
+
+test: test-tools ## set up and run every kind of test once: below 10 minutes on two cores
+	$(ON_ALL_CORES) '$(FAST) and not alone'
+	$(BIN)/pytest $(PYTEST_ARGUMENTS) -m '$(FAST) and alone'
+
+test-thorough: test-tools ## run the tests that `make test` leaves out
+	$(ON_ALL_CORES) '$(THOROUGH) and not alone'
+	$(BIN)/pytest $(PYTEST_ARGUMENTS) -m '$(THOROUGH) and alone'
+
+test-all: test test-thorough ## run everything that CI runs: below 30 minutes on two cores
+
+test-tools: .venv/requirements-test.installed
 	@$(BIN)/ansible-playbook -i $(INVENTORY) provision.yml -e @tests/provision.yml
-	$(BIN)/pytest -m 'not lab and not slurm' $(PYTEST_ARGUMENTS)
 
 lab: .venv/requirements-test.installed ## boot the virtual machines of inventories/lab; LAB_ARGUMENTS='--limit small' for one alone
 	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS)

@@ -17,6 +17,7 @@ def verdicts(workflow):
     return {r["point"]["point"]: r["verdict"]["reason"] or "valid" for r in records}
 
 
+@pytest.mark.thorough
 def test_likwid_bench_alone_and_beside_fio(workflow):
     if shutil.which("likwid-bench") is None:
         pytest.skip("likwid-bench is not packaged for this machine")
@@ -31,6 +32,7 @@ def test_likwid_bench_alone_and_beside_fio(workflow):
     assert set(verdicts(workflow).values()) == {"valid"}
 
 
+@pytest.mark.thorough
 def test_a_load_without_progress_that_is_not_enclosed_fails(workflow):
     if shutil.which("likwid-bench") is None:
         pytest.skip("likwid-bench is not packaged for this machine")

@@ -47,6 +47,7 @@ def test_kill_in_the_middle_and_go_on(workflow):
     assert len(same) >= len(kept) - 1  # the last may have been written in the moment of the kill
 
 
+@pytest.mark.thorough
 def test_two_runs_in_one_folder_do_not_meet(workflow):
     workflow.config["experiments"] = ["memory_bandwidth"]
     run = start(workflow)
@@ -60,6 +61,7 @@ def test_two_runs_in_one_folder_do_not_meet(workflow):
         run.wait()
 
 
+@pytest.mark.thorough
 def test_a_tool_that_prints_rubbish_fails_its_points_alone(workflow, monkeypatch):
     tools = workflow.folder / "bin"
     tools.mkdir()

@@ -28,6 +28,7 @@ def latency(workflow):
     return workflow
 
 
+@pytest.mark.thorough
 def test_every_kind_of_point_is_measured_and_shown(latency):
     latency.run()
     results = latency.folder / "results/localhost"
@@ -51,6 +52,7 @@ def test_huge_pages_that_are_not_reserved_are_refused_before_anything_runs(laten
     assert not list((latency.folder / "results").glob("*/*/*/*/rep*.json"))
 
 
+@pytest.mark.thorough
 def test_a_size_that_does_not_fit_the_free_memory_is_a_failed_point(latency):
     """The node is large enough, but somebody else has the memory: found just before it runs."""
     latency.config |= {

@@ -43,6 +43,7 @@ def test_the_report_shows_before_and_after(repaired):
     assert repaired.selected() == set()
 
 
+@pytest.mark.thorough
 def test_another_configuration_asks_for_a_report_and_for_no_measurement(repaired):
     own = repaired.path("localhost/*/measurements.parquet")
     other = own.parent.parent / "other"
@@ -60,6 +61,7 @@ def test_another_configuration_asks_for_a_report_and_for_no_measurement(repaired
     assert repaired.counts() == {}
 
 
+@pytest.mark.thorough
 def test_a_second_configuration_with_a_report_asks_for_the_overview(repaired):
     own = repaired.path("localhost/*/summary.json")
     assert not (repaired.folder / "results/index.html").exists()
@@ -80,6 +82,7 @@ def reports(workflow, *arguments):
     return done.returncode, done.stdout
 
 
+@pytest.mark.thorough
 def test_the_earlier_report_of_a_host_that_was_left_out_says_so(repaired):
     report = repaired.path("localhost/*/report.html")
     note = report.parent.parent / "left_out.json"

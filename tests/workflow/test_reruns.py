@@ -45,6 +45,7 @@ def test_a_replaced_drive_selects_the_points_that_touch_it(four_drives):
     assert four_drives.selected() == set()
 
 
+@pytest.mark.thorough
 def test_a_changed_system_selects_everything(four_drives):
     system = four_drives.path("localhost/*/components/system.json")
     before = system.read_text()
@@ -54,6 +55,7 @@ def test_a_changed_system_selects_everything(four_drives):
     assert four_drives.selected() == set()
 
 
+@pytest.mark.thorough
 def test_a_changed_parameter_selects_what_uses_it(four_drives):
     four_drives.config["parameters"] = {"fio_sequential_read": {"queue_depth": 4}}
     assert len(four_drives.selected()) == 7
@@ -61,6 +63,7 @@ def test_a_changed_parameter_selects_what_uses_it(four_drives):
     assert four_drives.selected() == set()
 
 
+@pytest.mark.thorough
 def test_a_lost_record_is_measured_again(four_drives):
     path = four_drives.path("localhost/*/storage_bandwidth/storage=node0+file1/rep1.json")
     away = path.rename(path.with_suffix(".away"))
@@ -69,6 +72,7 @@ def test_a_lost_record_is_measured_again(four_drives):
     assert four_drives.selected() == set()
 
 
+@pytest.mark.thorough
 def test_a_failed_point_is_tried_again_and_kept(workflow):
     workflow.config["experiments"] = ["storage_bandwidth"]
     # A folder that cannot be made: below a file.

@@ -26,6 +26,7 @@ def test_a_full_run_leaves_every_byte_of_a_drive(workflow, tmp_path):
         assert checksum(image) == before
 
 
+@pytest.mark.thorough
 def test_a_writing_benchmark_is_refused_before_any_job(workflow, tmp_path):
     image = tmp_path / "image"
     with loop_device(image) as device:
@@ -52,6 +53,7 @@ def test_a_named_drive_with_a_file_system_is_refused_even_so(workflow, tmp_path)
         assert checksum(image) == before
 
 
+@pytest.mark.thorough
 def test_a_named_blank_drive_is_written(workflow, tmp_path):
     image = tmp_path / "image"
     with loop_device(image) as device:

@@ -63,6 +63,7 @@ def test_a_host_is_measured_over_one_kept_connection(workflow, server):
     assert workflow.selected() == set()
 
 
+@pytest.mark.thorough
 def test_two_hosts_side_by_side_and_a_broken_record_of_none(workflow, server):
     workflow.hosts({name: host(workflow, server) for name in ("far", "farther")})
     workflow.measure()
@@ -85,6 +86,7 @@ UNREACHABLE = {
 }
 
 
+@pytest.mark.thorough
 def test_hosts_that_cannot_be_reached_are_named_and_the_others_go_on(workflow, server):
     workflow.config["sample"] = {"memory_bandwidth": 1}
     good = host(workflow, server)
@@ -107,6 +109,7 @@ def test_hosts_that_cannot_be_reached_are_named_and_the_others_go_on(workflow, s
         assert not (workflow.folder / f"results/{name}/left_out.json").exists()
 
 
+@pytest.mark.thorough
 def test_a_changed_host_key_is_called_that(workflow, server):
     other = key(server.folder / "other")
     public = " ".join(other.with_suffix(".pub").read_text().split()[:2])
@@ -116,6 +119,7 @@ def test_a_changed_host_key_is_called_that(workflow, server):
     assert "host key has changed" in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_wrong_key_is_refused_by_name(workflow, server):
     wrong = key(server.folder / "wrong")
     workflow.hosts({"far": host(workflow, server, ansible_ssh_private_key_file=str(wrong))})
@@ -124,6 +128,7 @@ def test_a_wrong_key_is_refused_by_name(workflow, server):
     assert "host far: cannot be reached: it refused the key or the password" in done.stdout
 
 
+@pytest.mark.thorough
 def test_an_old_runner_is_noticed(workflow):
     installed = workflow.folder / "installed/chaosity-run.pyz"
     installed.write_bytes(installed.read_bytes() + b"\0")
@@ -132,6 +137,7 @@ def test_an_old_runner_is_noticed(workflow):
     assert "its runner is not of this version" in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_host_that_dies_in_the_middle_leaves_whole_records_and_the_next_run_goes_on(
     workflow, server
 ):
