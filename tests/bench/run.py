@@ -16,14 +16,13 @@ import click
 import coverage
 import faults
 import kernels
+import latency
 import planning
 import points
 import repeat
 import streaming
 import traffic
 from scipy import stats
-
-import latency
 
 Figure = tuple[str, Sequence[float], str, str]
 PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {

@@ -14,7 +14,9 @@ def thorough(*values):
     ("config", "words"),
     [
         ({"replicate": 2}, "config, the document: there is no key 'replicate'; did you mean repl"),
-        thorough({"experiments": ["gpu"]}, "there is no experiment 'gpu'; allowed: bandwidth_scaling"),
+        thorough(
+            {"experiments": ["gpu"]}, "there is no experiment 'gpu'; allowed: bandwidth_scaling"
+        ),
         thorough({"benchmarks": {"memory_bandwidth": "strem"}}, "there is no benchmark 'strem'"),
         thorough({"hosts": ["milan"]}, "there is no host 'milan'; allowed: localhost"),
         thorough({"inventory": "none.yml"}, "none.yml: the inventory does not exist"),
