@@ -13,7 +13,7 @@ from lxml import etree
 
 from chaosity.figures import draw
 from chaosity.report import render_report
-from chaosity.report.analysis import analysis_sections
+from chaosity.report.variance_section import analysis_sections
 
 EXPERIMENTS = [
     {"experiment": "memory_bandwidth", "question": "How much?", "figures": []},

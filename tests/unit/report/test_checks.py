@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import synthetic
 
-from chaosity.report.checks import SEVERITIES, check_results
-from chaosity.report.machine import environment, machine_facts, node_rows
+from chaosity.report.machine_facts import environment, machine_facts, node_table
+from chaosity.report.result_checks import SEVERITIES, check_results
 from chaosity.statistics import plain
 
 
@@ -84,7 +84,7 @@ def test_the_machine_is_told_in_words():
     assert facts["Structure"] == "2 packages, 8 memory nodes, 48 cores"
     assert facts["Memory"] == "256 GiB"
     assert facts["Drives"] == "30 x Corsair MP600 PRO, 2.00 TB"
-    rows = node_rows(found.topology())
+    rows = node_table(found.topology())
     assert (rows[4].package, rows[4].cpus, rows[4].memory, rows[4].drives) == (
         *("1", "24-29", "32 GiB", "3"),
     )

@@ -13,9 +13,9 @@ from lxml import etree
 
 from chaosity.figures import draw
 from chaosity.report import render_report
-from chaosity.report.beside import side_by_side
-from chaosity.report.repairs import changes
-from chaosity.report.resources import resources
+from chaosity.report.before_after import changes
+from chaosity.report.configurations import compare_configurations
+from chaosity.report.resource_table import resource_rows
 from chaosity.statistics import plain
 
 
@@ -75,7 +75,7 @@ def test_sizes_and_rates_of_values_are_readable(report):
 
 
 def lines(tidy):
-    return {line.name: line for line in resources(plain(tidy))}
+    return {line.name: line for line in resource_rows(plain(tidy))}
 
 
 def test_latency_is_told_for_own_and_other_nodes_at_the_largest_size():
@@ -119,7 +119,7 @@ def test_configurations_are_compared_for_own_and_other_nodes(tmp_path):
     one = machine()
     other = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 3, configuration="nps2")
     tables = {tmp_path / "nps2" / "measurements.parquet": latency.tidy(other)}
-    found = side_by_side(latency.tidy(one), tables, tmp_path / "report.html", tmp_path)
+    found = compare_configurations(latency.tidy(one), tables, tmp_path / "report.html", tmp_path)
     names = [row.name for row in found.rows]
     assert names[:2] == [
         "Memory latency, one processing unit, own node",

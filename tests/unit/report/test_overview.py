@@ -14,9 +14,9 @@ from chaosity.cli.report import overview as overview_command
 from chaosity.cli.report import reports
 from chaosity.errors import UserError
 from chaosity.figures import draw
-from chaosity.report import summary_of, write_overview
-from chaosity.report.files import is_stale
-from chaosity.report.fleets import Place, fleets, processor_of
+from chaosity.report import summarise_report, write_overview
+from chaosity.report.equal_hosts import HostResults, compare_equal_hosts, processor_model
+from chaosity.report.report_files import is_stale
 from chaosity.store import SkippedHost, write_table
 
 
@@ -34,7 +34,7 @@ def measured(results, figures, host="lab", configuration="default", **keys):
     folder = results / host / configuration
     folder.mkdir(parents=True)
     context, _ = write(folder, found, figures)
-    summary = summary_of(context, found.tidy()).to_json()
+    summary = summarise_report(context, found.tidy()).to_json()
     (folder / "summary.json").write_text(json.dumps(summary))
     (folder / "summary.txt").write_text("warning: something\n")
     text = json.dumps({"host": host, "configuration": configuration})
@@ -181,11 +181,11 @@ def hosts(results, said, number, slow=None):
 def test_the_host_that_is_not_like_the_others_is_named_and_linked(tmp_path, said):
     hosts(tmp_path, said, 5, slow="d")
     found, html = overview(tmp_path)
-    [fleet] = found.fleets
-    assert (fleet.configuration, fleet.processor, fleet.hosts) == ("default", EPYC, 5)
-    assert fleet.accused == {"d"}
-    assert fleet.said[0].text.startswith("d is not equal to the others: ")
-    assert "worst memory bandwidth of " in fleet.said[0].text
+    [group] = found.groups
+    assert (group.configuration, group.processor, group.hosts) == ("default", EPYC, 5)
+    assert group.accused == {"d"}
+    assert group.statements[0].text.startswith("d is not equal to the others: ")
+    assert "worst memory bandwidth of " in group.statements[0].text
     assert [row.host for row in found.rows if row.unlike] == ["d"]
     assert found.sentence.startswith("Worst: d default, ")
     assert '<a href="d/default/report.html">Report of d</a>' in html
@@ -195,26 +195,26 @@ def test_the_host_that_is_not_like_the_others_is_named_and_linked(tmp_path, said
 def test_without_such_a_host_it_is_said_what_could_have_been_seen(tmp_path, said):
     hosts(tmp_path, said, 4)
     found, html = overview(tmp_path)
-    [fleet] = found.fleets
-    assert fleet.accused == frozenset()
-    assert "detected among 4 hosts" in fleet.said[0].text
+    [group] = found.groups
+    assert group.accused == frozenset()
+    assert "detected among 4 hosts" in group.statements[0].text
     assert "to be seen, it has to be off by about" in html
     assert not any(row.unlike for row in found.rows)
 
 
 def test_two_hosts_are_compared_and_neither_is_accused(tmp_path, said):
     hosts(tmp_path, said, 2, slow="b")
-    [fleet] = overview(tmp_path)[0].fleets
-    assert fleet.said[0].text.startswith("a against b: ")
-    assert "differ clearly" in fleet.said[0].text
-    assert fleet.said[1].text.startswith("Which of the two is at fault cannot be said")
-    assert fleet.accused == frozenset()
+    [group] = overview(tmp_path)[0].groups
+    assert group.statements[0].text.startswith("a against b: ")
+    assert "differ clearly" in group.statements[0].text
+    assert group.statements[1].text.startswith("Which of the two is at fault cannot be said")
+    assert group.accused == frozenset()
 
 
 def test_one_host_is_compared_with_nobody(tmp_path, said):
     hosts(tmp_path, said, 1)
     found, html = overview(tmp_path)
-    assert found.fleets == ()
+    assert found.groups == ()
     assert "Are hosts equal" not in html
 
 
@@ -222,12 +222,12 @@ def test_hosts_of_another_processor_or_configuration_need_not_be_equal(tmp_path,
     hosts(tmp_path, said, 2)
     system = tmp_path / "b/default/components/system.json"
     system.write_text(json.dumps({"cpu_model": "Intel Xeon Gold 5218"}))
-    assert overview(tmp_path)[0].fleets == ()
+    assert overview(tmp_path)[0].groups == ()
     system.write_text(json.dumps({"cpu_model": EPYC}))
     (tmp_path / "b/default").rename(tmp_path / "b/nps1")
     summary = tmp_path / "b/nps1/summary.json"
     summary.write_text(summary.read_text().replace('"default"', '"nps1"'))
-    assert overview(tmp_path)[0].fleets == ()
+    assert overview(tmp_path)[0].groups == ()
 
 
 def write_columns(rows, path):
@@ -243,8 +243,8 @@ def test_a_host_whose_table_is_missing_broken_or_empty_is_left_out_by_name(tmp_p
     write_table(machine_rows("d").assign(status="missing"), tables["d"])
     write_columns(machine_rows("e").drop(columns="replicate"), tables["e"])
     write_columns(machine_rows("f").drop(columns=["levels", "factors", "relation"]), tables["f"])
-    [fleet] = overview(tmp_path)[0].fleets
-    texts = [one.text for one in fleet.said]
+    [group] = overview(tmp_path)[0].groups
+    texts = [one.text for one in group.statements]
     assert texts[0].startswith("a against f: ")  # an older table is compared
     assert texts[-4:] == [
         "b was not compared: it has no measurements.parquet.",
@@ -259,24 +259,24 @@ def test_hosts_without_a_common_cell_are_said_to_have_none(tmp_path, said):
     for name, load in (("a", "memory"), ("b", "storage")):
         tidy = machine_rows(name)
         write_table(tidy[tidy["load"] == load], tmp_path / name / "default/measurements.parquet")
-    [fleet] = overview(tmp_path)[0].fleets
-    assert fleet.said[0].text.startswith("2 hosts could not be compared: there is no cell in")
+    [group] = overview(tmp_path)[0].groups
+    assert group.statements[0].text.startswith("2 hosts could not be compared: there is no cell in")
 
 
 def test_the_processor_is_known_by_component_or_topology(tmp_path):
-    assert processor_of(tmp_path) is None
+    assert processor_model(tmp_path) is None
     (tmp_path / "topology.json").write_text(json.dumps({"host": {"cpu_model": "one"}}))
-    assert processor_of(tmp_path) == "one"
+    assert processor_model(tmp_path) == "one"
     (tmp_path / "components").mkdir()
     (tmp_path / "components/system.json").write_text(json.dumps({"cpu_model": "other"}))
-    assert processor_of(tmp_path) == "other"
+    assert processor_model(tmp_path) == "other"
     (tmp_path / "topology.json").write_text("[]")
     (tmp_path / "components/system.json").write_text("broken")
-    assert processor_of(tmp_path) is None
+    assert processor_model(tmp_path) is None
     # Of nobody's processor something is known, so all may be of the same.
-    places = [Place(name, "nps4", tmp_path / name) for name in "ab"]
-    [fleet] = fleets(places)
-    assert (fleet.processor, fleet.hosts) == (None, 2)
+    places = [HostResults(name, "nps4", tmp_path / name) for name in "ab"]
+    [group] = compare_equal_hosts(places)
+    assert (group.processor, group.hosts) == (None, 2)
 
 
 def test_the_command_says_who_is_not_equal(tmp_path, said):

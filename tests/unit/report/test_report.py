@@ -12,7 +12,7 @@ from lxml import etree
 from chaosity.errors import UserError
 from chaosity.figures import draw
 from chaosity.report import render_report
-from chaosity.report.drawing import inline_svg
+from chaosity.report.inline_svg import inline_svg
 
 DRAWING = """<?xml version='1.0'?>
 <svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink' width='90px'
@@ -201,7 +201,7 @@ def test_what_can_it_do_has_the_worst_and_the_best_place(report):
 
 def test_how_it_was_measured_is_said(report):
     context, _ = report
-    facts = {fact.name: fact.value for fact in context.trust}
+    facts = {fact.name: fact.value for fact in context.methodology}
     assert "1 point" not in facts["Points"]
     assert "3 failed" in facts["Points"]
     assert "seed 1" in facts["Order"]
@@ -250,9 +250,9 @@ def test_nothing_wrong_says_what_was_checked(tmp_path, figures):
     tidy = tidy[tidy["target_kind"] != "all_of_nodes"]  # many drives give less than few on it
     context, html = write(tmp_path, found, figures, runs=clean, tidy=tidy)
     assert context.findings == ()
-    assert context.wrong == ()
+    assert context.problems == ()
     assert "Nothing wrong was found." in html
-    names = {check.name for check in context.fine}
+    names = {check.name for check in context.passed}
     assert names >= {"Failed points", "Completeness", "Clock governor", "NUMA balancing"}
     assert "Anomalies" in names
 
@@ -261,7 +261,7 @@ def test_a_small_virtual_machine_is_told_what_its_numbers_are(tmp_path):
     found = synthetic.small(replicates=1)
     system = synthetic.system(found, hypervisor=True, frequency={"governors": []})
     context, html = write(tmp_path, found, system=system)
-    severities = {check.name: check.severity for check in context.wrong}
+    severities = {check.name: check.severity for check in context.problems}
     assert severities["Virtual machine"] == severities["Drives"] == "warning"
     assert severities["Replicates"] == "warning"
     assert severities["Clock governor"] == "unknown"

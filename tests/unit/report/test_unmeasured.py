@@ -124,7 +124,7 @@ def test_the_report_says_what_was_not_measured_and_why(tmp_path):
     assert not re.search(r">\s*nan\b", page, re.IGNORECASE)
     # It is no gap, no failure and no resource of the machine.
     plain, _ = write(tmp_path, machine())
-    assert [c.text for c in context.wrong] == [c.text for c in plain.wrong]
+    assert [c.text for c in context.problems] == [c.text for c in plain.problems]
     assert context.resources == plain.resources
     assert len(context.failed) == len(plain.failed)
 
@@ -144,7 +144,7 @@ def test_the_report_says_where_a_search_was_cut_short_and_how_often(tmp_path):
     assert sections.pop("memory_bandwidth") == (f"{name}, bwap: not met in 3 of 4 runs: {short}",)
     assert set(sections.values()) <= {()}
     assert f"Search to its end, bwap: not met in 3 of 4 runs: {short}." in page
-    [check] = [check for check in context.wrong if check.name == "Search to its end"]
+    [check] = [check for check in context.problems if check.name == "Search to its end"]
     assert check.text == f"not met in 75 % of 4 records, for example {short}"
 
 

@@ -57,7 +57,7 @@ def report(
     Works at any time: points that are not measured yet are shown as missing.
     """
     # Imports of heavy libraries stand inside functions: --help must not wait for them.
-    from chaosity.report.files import write_report
+    from chaosity.report.report_files import write_report
 
     lines = write_report(
         plan,
@@ -90,9 +90,9 @@ def overview(summaries: tuple[Path, ...], output: Path) -> None:
 
     page = write_overview(summaries, output)
     click.echo(page.sentence)
-    for fleet in page.fleets:
-        for statement in fleet.said:
-            click.echo(f"{fleet.configuration}: {statement.text}")
+    for group in page.groups:
+        for statement in group.statements:
+            click.echo(f"{group.configuration}: {statement.text}")
 
 
 @click.command()
@@ -113,7 +113,7 @@ def reports(results: Path, hosts: tuple[str, ...]) -> None:
     earlier reports are written again, to say that the host was skipped.
     """
     from chaosity.report import write_overview
-    from chaosity.report.files import rewrite_reports
+    from chaosity.report.report_files import rewrite_reports
     from chaosity.store import skipped_hosts, summary_files
 
     for path in sorted(results.glob("*/host.json")):

@@ -1,22 +1,22 @@
-"""One self-contained HTML file: what a machine does, how that was found, and what failed."""
+"""The report of a host as one self-contained HTML file, and the overview of all hosts."""
 
-from chaosity.report.context import build_context
-from chaosity.report.model import Finding, ReportContext
+from chaosity.report.host_summary import Summary, summarise_report, terminal_line, worst
+from chaosity.report.html_pages import render, render_report
 from chaosity.report.overview import write_overview
-from chaosity.report.render import render, render_report
-from chaosity.report.runs import Run, summarise_records
-from chaosity.report.summary import Summary, summary_of, terminal_line, worst
+from chaosity.report.record_summaries import Run, summarise_records
+from chaosity.report.report_builder import build_report_data
+from chaosity.report.report_data import Finding, ReportData
 
 __all__ = [
     "Finding",
-    "ReportContext",
+    "ReportData",
     "Run",
     "Summary",
-    "build_context",
+    "build_report_data",
     "render",
     "render_report",
     "summarise_records",
-    "summary_of",
+    "summarise_report",
     "terminal_line",
     "worst",
     "write_overview",

@@ -12,10 +12,10 @@ from typing import Any
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records import write_atomically
-from chaosity.report.checks import OK, PROBLEM, SEVERITIES
-from chaosity.report.fleets import Fleet, Place, fleets
-from chaosity.report.render import page
-from chaosity.report.summary import FINDING
+from chaosity.report.equal_hosts import EqualHosts, HostResults, compare_equal_hosts
+from chaosity.report.host_summary import FINDING
+from chaosity.report.html_pages import page
+from chaosity.report.result_checks import OK, PROBLEM, SEVERITIES
 from chaosity.store import SkippedHost, read_skipped_host, skipped_hosts
 
 _ORDER = (FINDING, *SEVERITIES)
@@ -55,13 +55,13 @@ class HostRow:
 class Overview:
     """The page: names of the resources' columns, and the rows, by host and configuration.
 
-    Hosts that should be equal stand together in `fleets`, `links` has the report of each host and
+    Hosts that should be equal stand together in `groups`, `links` has the report of each host and
     configuration.
     """
 
     columns: tuple[str, ...]
     rows: tuple[HostRow, ...]
-    fleets: tuple[Fleet, ...]
+    groups: tuple[EqualHosts, ...]
     hosts: int
     sentence: str
     version: str = __version__
@@ -85,7 +85,7 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     """
     found = {path: _read(path) for path in sorted(set(summaries))}
     columns = tuple(dict.fromkeys(name for one in found.values() for name in one["resources"]))
-    alike = fleets([Place(one["host"], one["configuration"], path.parent)
+    alike = compare_equal_hosts([HostResults(one["host"], one["configuration"], path.parent)
                     for path, one in found.items()])  # fmt: skip
     rows = [_marked(_row(path, one, columns, output), alike) for path, one in found.items()]
     known = {row.host for row in rows}
@@ -125,10 +125,10 @@ def _row(path: Path, summary: Mapping[str, Any], columns: tuple[str, ...], outpu
     )
 
 
-def _marked(row: HostRow, alike: Iterable[Fleet]) -> HostRow:
+def _marked(row: HostRow, alike: Iterable[EqualHosts]) -> HostRow:
     """A row that says so when the host is not like the others."""
-    for fleet in alike:
-        if fleet.configuration == row.configuration and row.host in fleet.accused:
+    for group in alike:
+        if group.configuration == row.configuration and row.host in group.accused:
             return replace(row, unlike=f"not like the others in {row.configuration}, see above")
     return row
 

@@ -17,7 +17,7 @@ from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.compare.comparison_text import BETTER, WORSE
 from chaosity.components import read_components
 from chaosity.errors import UserError
-from chaosity.report.beside import any_value
+from chaosity.report.configurations import measured_configuration
 from chaosity.store import read_table
 from chaosity.store.result_folders import TABLE
 from chaosity.units import format_count
@@ -27,7 +27,7 @@ _NEEDED = ["host", "configuration", "experiment", "point", "replicate", "metric"
 
 
 @dataclass(frozen=True)
-class Place:
+class HostResults:
     """A host in one configuration, and the folder in which its summary and its table lie."""
 
     host: str
@@ -36,7 +36,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Said:
+class Statement:
     """A sentence, and the host that it accuses, if any."""
 
     text: str
@@ -44,40 +44,42 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class EqualHosts:
     """Hosts that should be equal.
 
     Attributes:
         configuration, processor: what they have in common; processor is None where nobody knows it.
         hosts: their number, with those that could not be compared.
-        said: sentences, those that accuse a host first.
+        statements: sentences, those that accuse a host first.
     """
 
     configuration: str
     processor: str | None
     hosts: int
-    said: tuple[Said, ...]
+    statements: tuple[Statement, ...]
 
     @property
     def accused(self) -> frozenset[str]:
         """Hosts that are not like the others."""
-        return frozenset(one.host for one in self.said if one.host)
+        return frozenset(one.host for one in self.statements if one.host)
 
 
-def fleets(places: Sequence[Place]) -> list[Fleet]:
+def compare_equal_hosts(places: Sequence[HostResults]) -> list[EqualHosts]:
     """What can be said of hosts that should be equal, by configuration and processor.
 
     A host whose table is missing or cannot be read is named and left out.
     """
-    kinds: dict[tuple[str, str], list[Place]] = {}
+    kinds: dict[tuple[str, str], list[HostResults]] = {}
     for place in places:
-        key = (place.configuration, processor_of(place.folder) or "")
+        key = (place.configuration, processor_model(place.folder) or "")
         kinds.setdefault(key, []).append(place)
     several = [(key, own) for key, own in sorted(kinds.items()) if len(own) > 1]
-    return [_fleet(configuration, model or None, own) for (configuration, model), own in several]
+    return [
+        _compare_group(configuration, model or None, own) for (configuration, model), own in several
+    ]
 
 
-def processor_of(folder: Path) -> str | None:
+def processor_model(folder: Path) -> str | None:
     """The processor's model, as discovery or, without components, the topology has it."""
     model = read_components(folder / "components").get("system", {}).get("cpu_model")
     if model:
@@ -89,13 +91,15 @@ def processor_of(folder: Path) -> str | None:
         return None
 
 
-def _fleet(configuration: str, processor: str | None, places: Sequence[Place]) -> Fleet:
+def _compare_group(
+    configuration: str, processor: str | None, places: Sequence[HostResults]
+) -> EqualHosts:
     found = {place.host: _table(place.folder) for place in places}
     tables = {host: table for host, table in found.items() if isinstance(table, pd.DataFrame)}
-    reasons = [Said(f"{host} was not compared: {reason}.") for host, reason in found.items()
+    reasons = [Statement(f"{host} was not compared: {reason}.") for host, reason in found.items()
                if isinstance(reason, str)]  # fmt: skip
     said = [*_verdict(tables), *reasons]
-    return Fleet(configuration, processor, len(places), tuple(said))
+    return EqualHosts(configuration, processor, len(places), tuple(said))
 
 
 def _table(folder: Path) -> pd.DataFrame | str:
@@ -107,25 +111,27 @@ def _table(folder: Path) -> pd.DataFrame | str:
         table = read_table(path)
     except (UserError, ValueError, TypeError):  # no Parquet file, or one with other types
         return f"its {TABLE} is no tidy table"
-    if any_value(table) is None:
+    if measured_configuration(table) is None:
         return f"its {TABLE} holds no value"
     known = table.loc[table["status"] == "valid", _NEEDED]
     return f"its {TABLE} is no tidy table" if known.isna().to_numpy().any() else table
 
 
-def _verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Said]:
+def _verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Statement]:
     try:
         if len(tables) > 2:
             found = find_outlier_hosts(tables)
             odd = [host.host for host in found.hosts if host.differs]
             # The sentences begin with those of the hosts that differ, in the order of the hosts.
             accused = [*odd, *[None] * (len(found.sentences) - len(odd))]
-            yield from map(Said, found.sentences, accused)
+            yield from map(Statement, found.sentences, accused)
         elif len(tables) == 2:
             one, other = tables
             pair = compare_selections(tables[one], tables[other], names=(one, other))
-            yield Said(pair.sentences[0])
+            yield Statement(pair.sentences[0])
             if {BETTER, WORSE} & set(pair.cells["verdict"]):
-                yield Said("Which of the two is at fault cannot be said; a third host decides.")
+                yield Statement(
+                    "Which of the two is at fault cannot be said; a third host decides."
+                )
     except UserError as error:
-        yield Said(f"{format_count(len(tables), 'host')} could not be compared: {error}")
+        yield Statement(f"{format_count(len(tables), 'host')} could not be compared: {error}")

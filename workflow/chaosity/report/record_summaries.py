@@ -55,13 +55,13 @@ def summarise_records(paths: Iterable[Path]) -> list[Run]:
     runs = []
     for path in sorted(paths):
         try:
-            runs.append(run_of(records.load_record(path)))
+            runs.append(summarise_record(records.load_record(path)))
         except (ValueError, KeyError):
             continue
     return runs
 
 
-def run_of(record: Mapping[str, Any]) -> Run:
+def summarise_record(record: Mapping[str, Any]) -> Run:
     """The summary of one record."""
     point, verdict = record["point"], record["verdict"]
     planned = {load["name"]: load for load in point["loads"]}
@@ -98,7 +98,7 @@ def _noted(
                 yield (note["name"], load["target"]["name"]), said
 
 
-def noted_lines(runs: Iterable[Run]) -> Iterator[str]:
+def tool_notes(runs: Iterable[Run]) -> Iterator[str]:
     """A line for each thing that tools noted of valid runs: against which target, how often."""
     said = Counter(one for run in runs if run.status == records.VALID for one in run.noted.items())
     for ((note, target), words), number in said.items():

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.report.machine import Fact
-from chaosity.report.runs import Run
+from chaosity.report.machine_facts import Fact
+from chaosity.report.record_summaries import Run
 from chaosity.statistics import mark_outliers, summarise
 from chaosity.units import format_count, format_duration, format_percent, group_thousands
 
@@ -17,7 +17,7 @@ from chaosity.units import format_count, format_duration, format_percent, group_
 _MOST = 0.9
 
 
-def trust(tidy: pd.DataFrame, runs: Sequence[Run], config: Mapping[str, Any]) -> list[Fact]:
+def methodology(tidy: pd.DataFrame, runs: Sequence[Run], config: Mapping[str, Any]) -> list[Fact]:
     """Points, order, stopping rule, time, precision and verification, a line each."""
     facts = [Fact("Points", _points(tidy))]
     if notes := config.get("notes"):

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.components import ComponentState
-from chaosity.report.machine import Fact, shown, words
+from chaosity.report.machine_facts import Fact, shown, words
 from chaosity.statistics import LOAD, POINT, before_and_after
 from chaosity.units import choose_scale, format_count, group_thousands
 

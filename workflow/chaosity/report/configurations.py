@@ -20,30 +20,30 @@ from chaosity.compare.comparison_text import BETTER, NOTHING, WORSE, ratio_words
 from chaosity.compare.matched_cells import PLACE
 from chaosity.errors import UserError
 from chaosity.figures import FigureFile, write_bars
-from chaosity.report.resources import (
+from chaosity.report.resource_table import (
     DRIVES,
     INITIATORS,
     OTHER,
     OWN,
-    Level,
-    Place,
-    best_first,
-    details_of,
-    levels,
-    place,
-    same_kind,
+    MeasuredPlace,
+    ResourceLevel,
+    load_description,
+    matching_rows,
+    measured_place,
+    rank_cells,
+    resource_levels,
 )
 from chaosity.statistics import plain
 from chaosity.units import format_count
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
 _BEST, _WORST = "best place", "worst place"
-# `same_kind` saw to it that the same was asked; who answered is a place and belongs to the best.
+# `matching_rows` saw to it that the same was asked; who answered is a place and belongs to the best.
 _SEEN_TO = ("load", "asked", "file_backed")
 
 
 @dataclass(frozen=True)
-class Column:
+class ConfigurationColumn:
     """A configuration: its name, when it was measured, and its report as seen from this one."""
 
     name: str
@@ -52,7 +52,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Against:
+class ConfigurationVerdict:
     """Another configuration against this report's, as `compare` says it.
 
     Attributes:
@@ -67,7 +67,7 @@ class Against:
 
 
 @dataclass(frozen=True)
-class Times:
+class RatioText:
     """A ratio in words, and compare's verdict: better, worse, or another."""
 
     words: str
@@ -75,7 +75,7 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Beside:
+class ConfigurationCell:
     """A resource in one configuration.
 
     Attributes:
@@ -86,27 +86,27 @@ class Beside:
         worst_ratio: of the worst places.
     """
 
-    best: Place
-    worst: Place | None
+    best: MeasuredPlace
+    worst: MeasuredPlace | None
     detail: str
-    ratio: Times | None
-    worst_ratio: Times | None
+    ratio: RatioText | None
+    worst_ratio: RatioText | None
 
 
 @dataclass(frozen=True)
-class Row:
+class ConfigurationRow:
     """A resource in all configurations, None where it was not measured."""
 
     name: str
     detail: str
-    cells: tuple[Beside | None, ...]
+    cells: tuple[ConfigurationCell | None, ...]
 
 
 @dataclass(frozen=True)
 class _Line:
     """A level with the valid cells of each configuration, the best first, and their rows."""
 
-    level: Level
+    level: ResourceLevel
     rows: tuple[pd.DataFrame, ...]
     cells: tuple[pd.DataFrame, ...]
 
@@ -121,18 +121,18 @@ _Ratios = Mapping[tuple[str, str], pd.Series]
 
 
 @dataclass(frozen=True)
-class SideBySide:
+class ConfigurationsSection:
     """The section: this report's configuration is the first column; verdicts are of the others."""
 
-    against: tuple[Against, ...]
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    against: tuple[ConfigurationVerdict, ...]
+    columns: tuple[ConfigurationColumn, ...]
+    rows: tuple[ConfigurationRow, ...]
     figures: tuple[FigureFile, ...]
 
 
-def side_by_side(
+def compare_configurations(
     tidy: pd.DataFrame, others: Mapping[Path, pd.DataFrame], output: Path, figures: Path
-) -> SideBySide | None:
+) -> ConfigurationsSection | None:
     """Compare a host's configurations, and draw the comparison.
 
     Args:
@@ -145,11 +145,11 @@ def side_by_side(
         None without a value in another configuration, or in this one.
     """
     tables = [plain(tidy), *(plain(table) for table in others.values())]
-    if any_value(tables[0]) is None:
+    if measured_configuration(tables[0]) is None:
         return None
     paths = [None, *others]
     held = [(table, path) for table, path in zip(tables, paths, strict=True)
-            if any_value(table) is not None]  # fmt: skip
+            if measured_configuration(table) is not None]  # fmt: skip
     if len(held) < 2:
         return None
     tables = [table for table, _ in held]
@@ -157,7 +157,7 @@ def side_by_side(
     names = [column.name for column in columns]
     lines = [_line(level, tables) for level in _union(tables)]
     ratios: list[_Ratios] = [{}, *(_ratios(lines, each) for each in range(1, len(tables)))]
-    return SideBySide(
+    return ConfigurationsSection(
         against=tuple(_against(table, tables[0], (name, names[0]))
                       for table, name in zip(tables[1:], names[1:], strict=True)),
         columns=columns,
@@ -166,51 +166,53 @@ def side_by_side(
     )  # fmt: skip
 
 
-def any_value(tidy: pd.DataFrame) -> str | None:
+def measured_configuration(tidy: pd.DataFrame) -> str | None:
     """The configuration of a table that has a value, else None."""
     valid = tidy[tidy["status"] == "valid"]
     return None if valid.empty else str(valid["configuration"].iloc[0])
 
 
-def _column(tidy: pd.DataFrame, path: Path | None, output: Path) -> Column:
+def _column(tidy: pd.DataFrame, path: Path | None, output: Path) -> ConfigurationColumn:
     days = sorted({str(moment)[:10] for moment in tidy["measured_at"] if isinstance(moment, str)})
     span = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
     link = None
     if path is not None and (path.parent / "report.html").exists():
         link = Path(os.path.relpath(path.parent / "report.html", output.parent)).as_posix()
-    return Column(str(any_value(tidy)), span, link)
+    return ConfigurationColumn(str(measured_configuration(tidy)), span, link)
 
 
-def _union(tables: Sequence[pd.DataFrame]) -> list[Level]:
+def _union(tables: Sequence[pd.DataFrame]) -> list[ResourceLevel]:
     """The levels that any table has, each as the first of them has it, small to large."""
-    found: dict[tuple[str, str, str | None], Level] = {}
+    found: dict[tuple[str, str, str | None], ResourceLevel] = {}
     for table in tables:
-        for level in levels(table):
+        for level in resource_levels(table):
             found.setdefault((level.resource, level.key, level.part), level)
     resources = list(dict.fromkeys(level.resource for level in found.values()))
     sizes, parts = [*INITIATORS, *DRIVES], [None, OWN, OTHER]
 
-    def place_in_table(one: Level) -> tuple[int, int, int]:
+    def place_in_table(one: ResourceLevel) -> tuple[int, int, int]:
         return resources.index(one.resource), sizes.index(one.key), parts.index(one.part)
 
     return sorted(found.values(), key=place_in_table)
 
 
-def _against(table: pd.DataFrame, own: pd.DataFrame, names: tuple[str, str]) -> Against:
+def _against(
+    table: pd.DataFrame, own: pd.DataFrame, names: tuple[str, str]
+) -> ConfigurationVerdict:
     """A configuration against this one, in compare's words."""
     try:
         found = compare_selections(table, own, names=names)
     except UserError as error:
-        return Against(f"{names[0]} against {names[1]}: {error}")
+        return ConfigurationVerdict(f"{names[0]} against {names[1]}: {error}")
     verdict, *others = found.sentences
     groups, lonely = others[: len(found.groups)], others[len(found.groups) :]
     notes = [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
-    return Against(verdict, tuple(groups), (*notes, *lonely))
+    return ConfigurationVerdict(verdict, tuple(groups), (*notes, *lonely))
 
 
-def _line(level: Level, tables: Sequence[pd.DataFrame]) -> _Line:
-    rows = tuple(same_kind(table, level) for table in tables)
-    return _Line(level, rows, tuple(best_first(each) for each in rows))
+def _line(level: ResourceLevel, tables: Sequence[pd.DataFrame]) -> _Line:
+    rows = tuple(matching_rows(table, level) for table in tables)
+    return _Line(level, rows, tuple(rank_cells(each) for each in rows))
 
 
 def _ratios(lines: Sequence[_Line], number: int) -> _Ratios:
@@ -246,22 +248,22 @@ def _replicates(rows: pd.DataFrame, cell: pd.Series) -> pd.DataFrame:
     return rows[same]
 
 
-def _row(line: _Line, ratios: Sequence[_Ratios]) -> Row | None:
+def _row(line: _Line, ratios: Sequence[_Ratios]) -> ConfigurationRow | None:
     """A line of the table; None when no configuration has a value for it."""
     cells = [_beside(line, number, own) for number, own in enumerate(ratios)]
     if not any(cells):
         return None
-    return Row(line.level.name, details_of(line.level.rows), tuple(cells))
+    return ConfigurationRow(line.level.name, load_description(line.level.rows), tuple(cells))
 
 
-def _beside(line: _Line, number: int, ratios: _Ratios) -> Beside | None:
+def _beside(line: _Line, number: int, ratios: _Ratios) -> ConfigurationCell | None:
     cells = line.cells[number]
     if cells.empty:
         return None
     best, worst = (ratios.get((line.level.name, end)) for end in (_BEST, _WORST))
-    return Beside(
-        best=place(cells.iloc[0]),
-        worst=place(cells.iloc[-1]) if len(cells) > 1 else None,
+    return ConfigurationCell(
+        best=measured_place(cells.iloc[0]),
+        worst=measured_place(cells.iloc[-1]) if len(cells) > 1 else None,
         detail=", ".join([*_size(cells), format_count(len(cells), "place")]),
         ratio=None if best is None else times(best),
         worst_ratio=None if worst is None else times(worst),
@@ -280,16 +282,16 @@ def _size(cells: pd.DataFrame) -> Iterator[str]:
             return
 
 
-def times(cell: Mapping[str, Any]) -> Times:
+def times(cell: Mapping[str, Any]) -> RatioText:
     """A row of compare's cells in words, and what it means when 1 is inside the interval."""
     low, high, verdict = cell["low"], cell["high"], str(cell["verdict"])
     if pd.isna(low):
-        return Times(f"{cell['ratio']:.2f} times, no interval: one replicate", verdict)
+        return RatioText(f"{cell['ratio']:.2f} times, no interval: one replicate", verdict)
     words = ratio_words(cell["ratio"], low, high)
     if low <= 1.0 <= high:
         n = " and ".join(dict.fromkeys(str(int(cell[side])) for side in ("n_left", "n_right")))
-        return Times(f"no difference detected at n = {n}: {words}", verdict)
-    return Times(f"{words}, {verdict}" if verdict in (BETTER, WORSE) else words, verdict)
+        return RatioText(f"no difference detected at n = {n}: {words}", verdict)
+    return RatioText(f"{words}, {verdict}" if verdict in (BETTER, WORSE) else words, verdict)
 
 
 def _draw(

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.figures import FigureFile
-from chaosity.report.runs import Run
+from chaosity.report.record_summaries import Run
 from chaosity.units import format_count, format_percent, group_thousands
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"
@@ -21,7 +21,7 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Check:
+class ResultCheck:
     """One thing that was looked at.
 
     Attributes:
@@ -46,7 +46,7 @@ def check_results(
     system: Document,
     runs: Sequence[Run],
     figures: Sequence[FigureFile],
-) -> list[Check]:
+) -> list[ResultCheck]:
     """Everything that was looked at, the worst first.
 
     Args:
@@ -77,14 +77,14 @@ def _points(tidy: pd.DataFrame) -> int:
     return len(tidy[["experiment", "point"]].drop_duplicates())
 
 
-def _failed(tidy: pd.DataFrame) -> Check:
+def _failed(tidy: pd.DataFrame) -> ResultCheck:
     failed = tidy[tidy["status"] == "failed"]
     total = _points(tidy)
     if failed.empty:
-        return Check("Failed points", OK, f"none of {format_count(total, 'point')} failed")
+        return ResultCheck("Failed points", OK, f"none of {format_count(total, 'point')} failed")
     reasons = Counter(str(reason).split(":")[0] for reason in failed["reason"].dropna())
     listed = ", ".join(reason for reason, _ in reasons.most_common(3))
-    return Check(
+    return ResultCheck(
         "Failed points",
         PROBLEM,
         f"{group_thousands(_points(failed))} of {format_count(total, 'point')} failed ({listed})",
@@ -93,12 +93,12 @@ def _failed(tidy: pd.DataFrame) -> Check:
     )
 
 
-def _missing(tidy: pd.DataFrame) -> Check:
+def _missing(tidy: pd.DataFrame) -> ResultCheck:
     missing = tidy[tidy["status"] == "missing"]
     if missing.empty:
-        return Check("Completeness", OK, "every planned point was measured")
+        return ResultCheck("Completeness", OK, "every planned point was measured")
     reasons = Counter(str(reason) for reason in missing["reason"].dropna())
-    return Check(
+    return ResultCheck(
         "Completeness",
         PROBLEM,
         f"{format_count(_points(missing), 'planned point')} "
@@ -108,11 +108,11 @@ def _missing(tidy: pd.DataFrame) -> Check:
     )
 
 
-def _drawn(figures: Iterable[FigureFile]) -> Check | None:
+def _drawn(figures: Iterable[FigureFile]) -> ResultCheck | None:
     broken = [figure for figure in figures if figure.problem]
     if not broken:
         return None
-    return Check(
+    return ResultCheck(
         "Figures",
         PROBLEM,
         f"{format_count(len(broken), 'figure')} could not be drawn: {broken[0].problem}",
@@ -120,13 +120,13 @@ def _drawn(figures: Iterable[FigureFile]) -> Check | None:
     )
 
 
-def _drives(tidy: pd.DataFrame) -> Check | None:
+def _drives(tidy: pd.DataFrame) -> ResultCheck | None:
     storage = tidy[tidy["drives"].notna() & (tidy["drives"] > 0)]
     if storage.empty:
-        return Check("Drives", NOTE, "no drive was measured")
+        return ResultCheck("Drives", NOTE, "no drive was measured")
     if not storage["file_backed"].any():
-        return Check("Drives", OK, "storage values come from the drives themselves")
-    return Check(
+        return ResultCheck("Drives", OK, "storage values come from the drives themselves")
+    return ResultCheck(
         "Drives",
         WARNING,
         "storage values are file-backed: a file on the local file system stood in for drives",
@@ -134,13 +134,15 @@ def _drives(tidy: pd.DataFrame) -> Check | None:
     )
 
 
-def _virtual(system: Document) -> Check:
+def _virtual(system: Document) -> ResultCheck:
     hypervisor = system.get("hypervisor")
     if hypervisor is None:
-        return Check("Virtual machine", UNKNOWN, "whether this is a virtual machine is not known")
+        return ResultCheck(
+            "Virtual machine", UNKNOWN, "whether this is a virtual machine is not known"
+        )
     if not hypervisor:
-        return Check("Virtual machine", OK, "the operating system runs on the hardware")
-    return Check(
+        return ResultCheck("Virtual machine", OK, "the operating system runs on the hardware")
+    return ResultCheck(
         "Virtual machine",
         WARNING,
         "this is a virtual machine: topology and bandwidth are what the hypervisor shows and "
@@ -150,16 +152,16 @@ def _virtual(system: Document) -> Check:
     )
 
 
-def _restricted(topology: Document) -> Check:
+def _restricted(topology: Document) -> ResultCheck:
     if not topology.get("restricted"):
-        return Check("Processors and nodes", OK, "all that are online may be used")
+        return ResultCheck("Processors and nodes", OK, "all that are online may be used")
     details = {
         name.replace("_", " "): value
         for name, value in (topology.get("restrictions") or {}).items()
         if value
     }
     listed = ", ".join(f"{name} {value}" for name, value in details.items())
-    return Check(
+    return ResultCheck(
         "Processors and nodes",
         WARNING,
         "only a part of the machine may be used" + (f": {listed}" if listed else ""),
@@ -167,13 +169,15 @@ def _restricted(topology: Document) -> Check:
     )
 
 
-def _governor(system: Document) -> Check:
+def _governor(system: Document) -> ResultCheck:
     governors = (system.get("frequency") or {}).get("governors")
     if not governors:
-        return Check("Clock governor", UNKNOWN, "this machine does not show its clock governor")
+        return ResultCheck(
+            "Clock governor", UNKNOWN, "this machine does not show its clock governor"
+        )
     if set(governors) == {"performance"}:
-        return Check("Clock governor", OK, "performance on every processing unit")
-    return Check(
+        return ResultCheck("Clock governor", OK, "performance on every processing unit")
+    return ResultCheck(
         "Clock governor",
         WARNING,
         f"the clock governor is {' and '.join(map(str, governors))}, so clocks may lag behind load",
@@ -181,13 +185,13 @@ def _governor(system: Document) -> Check:
     )
 
 
-def _huge_pages(system: Document) -> Check:
+def _huge_pages(system: Document) -> ResultCheck:
     mode = (system.get("memory_settings") or {}).get("transparent_huge_pages")
     if mode is None:
-        return Check("Transparent huge pages", UNKNOWN, "their setting is not known")
+        return ResultCheck("Transparent huge pages", UNKNOWN, "their setting is not known")
     if mode != "never":
-        return Check("Transparent huge pages", OK, f"set to {mode}")
-    return Check(
+        return ResultCheck("Transparent huge pages", OK, f"set to {mode}")
+    return ResultCheck(
         "Transparent huge pages",
         WARNING,
         "transparent huge pages are off, so address translation can limit memory bandwidth",
@@ -195,13 +199,13 @@ def _huge_pages(system: Document) -> Check:
     )
 
 
-def _balancing(system: Document) -> Check:
+def _balancing(system: Document) -> ResultCheck:
     balancing = (system.get("memory_settings") or {}).get("numa_balancing")
     if balancing is None:
-        return Check("NUMA balancing", UNKNOWN, "its setting is not known")
+        return ResultCheck("NUMA balancing", UNKNOWN, "its setting is not known")
     if str(balancing) == "0":
-        return Check("NUMA balancing", OK, "off")
-    return Check(
+        return ResultCheck("NUMA balancing", OK, "off")
+    return ResultCheck(
         "NUMA balancing",
         WARNING,
         "the kernel may move pages between nodes while a point is measured",
@@ -210,13 +214,13 @@ def _balancing(system: Document) -> Check:
     )
 
 
-def _replicates(tidy: pd.DataFrame) -> Check | None:
+def _replicates(tidy: pd.DataFrame) -> ResultCheck | None:
     most = tidy.groupby("experiment", sort=False)["replicate"].max()
     once = [name.replace("_", " ") for name in most.index[most == 1]]
     if not once:
         return None
     which = "every point" if len(once) == len(most) else f"every point of {', '.join(once)}"
-    return Check(
+    return ResultCheck(
         "Replicates",
         WARNING,
         f"{which} was measured once: no interval can be given and no difference be trusted",
@@ -224,7 +228,7 @@ def _replicates(tidy: pd.DataFrame) -> Check | None:
     )
 
 
-def _notes_of_records(runs: Sequence[Run]) -> list[Check]:
+def _notes_of_records(runs: Sequence[Run]) -> list[ResultCheck]:
     """Checks of the records that do not decide but that a reader should know of."""
     found: dict[str, dict[bool | None, list[str]]] = {}
     for run in runs:
@@ -243,7 +247,7 @@ def _notes_of_records(runs: Sequence[Run]) -> list[Check]:
             severity = WARNING if number > _MANY * total else NOTE
             text = f"{verb} in {format_percent(number / total)} of {format_count(total, 'record')}"
             checks.append(
-                Check(
+                ResultCheck(
                     name[:1].upper() + name[1:],
                     UNKNOWN if passed is None else severity,
                     f"{text}, for example {details[passed][0]}",

@@ -95,7 +95,7 @@ def _drives(drives: list[Document]) -> str:
     )
 
 
-def node_rows(topology: Document) -> list[NodeRow]:
+def node_table(topology: Document) -> list[NodeRow]:
     """The table of memory nodes."""
     at_node = Counter(drive.get("node") for drive in topology.get("drives") or [])
     rows = []

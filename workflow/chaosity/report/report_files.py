@@ -13,9 +13,9 @@ from chaosity.config import CONFIG, load_experiment, read_yaml
 from chaosity.errors import UserError
 from chaosity.figures import draw
 from chaosity.records import write_atomically
-from chaosity.report.render import render_report
-from chaosity.report.runs import summarise_records
-from chaosity.report.summary import summary_of, terminal_line
+from chaosity.report.host_summary import summarise_report, terminal_line
+from chaosity.report.html_pages import render_report
+from chaosity.report.record_summaries import summarise_records
 from chaosity.store import (
     HISTORY_COLUMNS,
     history,
@@ -112,12 +112,12 @@ def write_report(
         drawing=drawing,
         found=read_findings(findings) if findings else None,
         components=components,
-        beside={path: read_table(path) for path in others},
+        others={path: read_table(path) for path in others},
         history=earlier,
         states=read_history(folder / "components"),
         left_out=read_skipped_host(folder.parent),
     )
-    summary = summary_of(context, measured)
+    summary = summarise_report(context, measured)
     text = json.dumps(summary.to_json(), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
     return [terminal_line(line) for line in summary.worst]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from chaosity.anomalies import CONTENTION, Anomaly, Findings
 from chaosity.figures import FigureFile
-from chaosity.report.checks import OK, UNKNOWN, Check
-from chaosity.report.model import Finding
+from chaosity.report.report_data import Finding
+from chaosity.report.result_checks import OK, UNKNOWN, ResultCheck
 
 # A reader acts on the first few; all are in findings.json.
 MOST_FINDINGS = 8
@@ -57,13 +57,13 @@ def _alike(others: Sequence[Anomaly]) -> Iterator[str]:
         yield f"So it is within {listed}."
 
 
-def findings_check(found: Findings) -> Check:
+def findings_check(found: Findings) -> ResultCheck:
     """What was looked at for anomalies, and how small a fault would have been found."""
     if not found.checked:
-        return Check("Anomalies", UNKNOWN, found.verdict.rstrip("."))
+        return ResultCheck("Anomalies", UNKNOWN, found.verdict.rstrip("."))
     said = "compared" if found.anomalies else "no anomaly was detected in"
     sizes = " (the loss of a single one that would have been found in 19 of 20 cases)"
-    return Check("Anomalies", OK, f"{said} {'; '.join(found.checked)}{sizes}")
+    return ResultCheck("Anomalies", OK, f"{said} {'; '.join(found.checked)}{sizes}")
 
 
 def _figure_of(one: Anomaly, figures: Sequence[FigureFile], folder: Path) -> str | None:

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from chaosity.config import ROOT
 from chaosity.records import write_atomically
-from chaosity.report.context import ReportContext, build_context
+from chaosity.report.report_builder import ReportData, build_report_data
 
 TEMPLATES = ROOT / "templates" / "report"
 
@@ -27,22 +27,22 @@ def page(template: str, templates: Path = TEMPLATES, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-def render(context: ReportContext, templates: Path = TEMPLATES) -> str:
+def render(context: ReportData, templates: Path = TEMPLATES) -> str:
     """The report as HTML."""
     return page("report.html.j2", templates, report=context)
 
 
-def render_report(tidy: pd.DataFrame, output: Path, **parts: Any) -> ReportContext:
+def render_report(tidy: pd.DataFrame, output: Path, **parts: Any) -> ReportData:
     """Write the report of one host in one configuration.
 
     Args:
         tidy: its tidy table.
         output: the HTML file.
-        parts: as `build_context` takes them.
+        parts: as `build_report_data` takes them.
 
     Returns:
         What it says, for the summary on the terminal.
     """
-    context = build_context(tidy, output=output, **parts)
+    context = build_report_data(tidy, output=output, **parts)
     write_atomically(output, render(context))
     return context

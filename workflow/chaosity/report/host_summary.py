@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.report.checks import OK
-from chaosity.report.model import ReportContext
-from chaosity.report.resources import OTHER, best_first, levels, place
+from chaosity.report.report_data import ReportData
+from chaosity.report.resource_table import OTHER, measured_place, rank_cells, resource_levels
+from chaosity.report.result_checks import OK
 from chaosity.statistics import plain
 
 FINDING = "finding"
@@ -17,7 +17,7 @@ _MOST_LINES = 3
 
 
 @dataclass(frozen=True)
-class Line:
+class SummaryLine:
     """Something that is wrong: finding, problem, warning, note or unknown; ok for nothing."""
 
     severity: str
@@ -25,7 +25,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Figure:
+class BestValue:
     """A resource's best place at one level, in words."""
 
     level: str
@@ -49,9 +49,9 @@ class Summary:
     host: str
     configuration: str
     measured: str
-    worst: tuple[Line, ...]
+    worst: tuple[SummaryLine, ...]
     points: dict[str, int]
-    resources: dict[str, tuple[Figure, ...]]
+    resources: dict[str, tuple[BestValue, ...]]
     left_out: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Summary:
         return asdict(self)
 
 
-def summary_of(context: ReportContext, tidy: pd.DataFrame) -> Summary:
+def summarise_report(context: ReportData, tidy: pd.DataFrame) -> Summary:
     """The summary of a report."""
     return Summary(
         host=context.host,
@@ -68,18 +68,18 @@ def summary_of(context: ReportContext, tidy: pd.DataFrame) -> Summary:
         worst=tuple(worst(context)),
         points=_points(plain(tidy)),
         resources=_resources(plain(tidy)),
-        left_out=context.left_out,
+        left_out=context.skipped,
     )
 
 
-def worst(context: ReportContext) -> list[Line]:
+def worst(context: ReportData) -> list[SummaryLine]:
     """The three worst things that the report says."""
-    lines = [Line(FINDING, one.title) for one in context.findings]
-    lines += [Line(one.severity, f"{one.name}: {one.text}") for one in context.wrong]
-    return lines[:_MOST_LINES] or [Line(OK, "nothing is wrong as far as was looked")]
+    lines = [SummaryLine(FINDING, one.title) for one in context.findings]
+    lines += [SummaryLine(one.severity, f"{one.name}: {one.text}") for one in context.problems]
+    return lines[:_MOST_LINES] or [SummaryLine(OK, "nothing is wrong as far as was looked")]
 
 
-def terminal_line(line: Line) -> str:
+def terminal_line(line: SummaryLine) -> str:
     """A line as the terminal shows it."""
     return line.text if line.severity == OK else f"{line.severity}: {line.text}"
 
@@ -93,18 +93,18 @@ def _points(tidy: pd.DataFrame) -> dict[str, int]:
     return found
 
 
-def _resources(tidy: pd.DataFrame) -> dict[str, tuple[Figure, ...]]:
+def _resources(tidy: pd.DataFrame) -> dict[str, tuple[BestValue, ...]]:
     """Two levels of each resource: the part that repeats, and the largest that was measured.
 
     Of times the latter is the best place for memory of another node, where that was measured.
     """
-    by_resource: dict[str, dict[str, Figure]] = {}
-    for level in levels(tidy):
-        cells = best_first(level.rows)
+    by_resource: dict[str, dict[str, BestValue]] = {}
+    for level in resource_levels(tidy):
+        cells = rank_cells(level.rows)
         if not cells.empty:
-            best = place(cells.iloc[0])
+            best = measured_place(cells.iloc[0])
             words = f"{level.words}, {level.part}" if level.part else level.words
-            figure = Figure(words, best.value, best.where)
+            figure = BestValue(words, best.value, best.where)
             key = level.key if level.part != OTHER else f"{level.key} {OTHER}"
             by_resource.setdefault(level.resource, {})[key] = figure
     found = {}

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from chaosity.components import ComponentState as State
-from chaosity.report.repairs import changes
+from chaosity.report.before_after import changes
 
 A, B, C = (f"2026-11-0{day}T08:00:00.000Z" for day in (1, 2, 3))
 DRIVE = {

@@ -56,7 +56,7 @@ _TAIL = re.compile(r"_p\d+_")
 
 
 @dataclass(frozen=True)
-class Place:
+class MeasuredPlace:
     """A value and where it was measured.
 
     Attributes:
@@ -71,7 +71,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Resource:
+class ResourceRow:
     """One line: a resource at one level of the machine.
 
     Attributes:
@@ -84,20 +84,20 @@ class Resource:
 
     name: str
     detail: str
-    best: Place
-    worst: Place | None
+    best: MeasuredPlace
+    worst: MeasuredPlace | None
     share: str | None
     differ: bool | None
 
 
-def resources(tidy: pd.DataFrame) -> list[Resource]:
+def resource_rows(tidy: pd.DataFrame) -> list[ResourceRow]:
     """All lines: each load alone by level, then what loads lose in company."""
-    lines = [_line(level.name, level.rows) for level in levels(tidy)]
+    lines = [_line(level.name, level.rows) for level in resource_levels(tidy)]
     return [line for line in lines if line is not None] + _company(tidy)
 
 
 @dataclass(frozen=True)
-class Level:
+class ResourceLevel:
     """Cells that are like with like: a resource at one level of the machine.
 
     Attributes:
@@ -116,21 +116,21 @@ class Level:
 
     @property
     def name(self) -> str:
-        """Resource, level and part."""
+        """ResourceRow, level and part."""
         return f"{self.resource}, {self.words}" + (f", {self.part}" if self.part else "")
 
 
-def levels(tidy: pd.DataFrame) -> Iterator[Level]:
+def resource_levels(tidy: pd.DataFrame) -> Iterator[ResourceLevel]:
     """Every resource that was measured alone, at every level, small to large."""
     for (category, metric), rows in _alone(tidy).groupby(["category", "metric"], sort=False):
         if _TAIL.search(metric):
             continue
-        level, resource = _level_of(rows), resource_words(category, metric)
+        level, resource = _level_of(rows), resource_name(category, metric)
         for key, words in {**INITIATORS, **DRIVES}.items():
             chosen = _comparable(rows[level == key], rows)
             for part in _parts(chosen):
                 own = chosen if part is None else chosen[_part_of(chosen) == part]
-                yield Level(resource, key, words, own, part)
+                yield ResourceLevel(resource, key, words, own, part)
 
 
 def _parts(rows: pd.DataFrame) -> list[str | None]:
@@ -162,7 +162,7 @@ def _level_of(rows: pd.DataFrame) -> pd.Series:
     return rows["target_kind"].where(rows["target_kind"].isin(DRIVES), rows["initiator_kind"])
 
 
-def same_kind(tidy: pd.DataFrame, level: Level) -> pd.DataFrame:
+def matching_rows(tidy: pd.DataFrame, level: ResourceLevel) -> pd.DataFrame:
     """Rows of another table that are like a level's, whatever it is called there.
 
     Where the firmware makes a package a single node, the node's name stands for both. So a level
@@ -180,7 +180,7 @@ def same_kind(tidy: pd.DataFrame, level: Level) -> pd.DataFrame:
     return rows[rows["threads"].isin(level.rows["threads"].unique())]
 
 
-def resource_words(category: str, metric: str) -> str:
+def resource_name(category: str, metric: str) -> str:
     """Such as "Memory bandwidth", from a category and a metric that may both say "bandwidth"."""
     words = str(category).replace("_", " ")
     measured = metric_words(metric)
@@ -237,26 +237,26 @@ def _equal(column: pd.Series, value: object) -> pd.Series:
     return column.isna() if value is None else column == value
 
 
-def _line(name: str, rows: pd.DataFrame) -> Resource | None:
+def _line(name: str, rows: pd.DataFrame) -> ResourceRow | None:
     """The line of some cells; None when none of them is valid."""
-    cells = best_first(rows)
+    cells = rank_cells(rows)
     if cells.empty:
         return None
     best, worst = cells.iloc[0], cells.iloc[-1]
     share = worst["median"] / best["median"]
     several = len(cells) > 1
     less = less_is_better(best["metric"])
-    return Resource(
+    return ResourceRow(
         name=name,
-        detail=f"{details_of(rows)}, {format_count(len(cells), 'place')}",
-        best=place(best),
-        worst=place(worst) if several else None,
+        detail=f"{load_description(rows)}, {format_count(len(cells), 'place')}",
+        best=measured_place(best),
+        worst=measured_place(worst) if several else None,
         share=(f"{share:.2f} times" if less else format_percent(share)) if several else None,
         differ=cells_differ(rows) if several else None,
     )
 
 
-def details_of(rows: pd.DataFrame) -> str:
+def load_description(rows: pd.DataFrame) -> str:
     """Benchmark, kernel, label and what was asked of some cells that are alike."""
     first = rows.iloc[0]
     levels = json.loads(_kind_of(rows).iloc[0])
@@ -273,7 +273,7 @@ def details_of(rows: pd.DataFrame) -> str:
     return ", ".join(part for part in parts if isinstance(part, str))
 
 
-def best_first(rows: pd.DataFrame) -> pd.DataFrame:
+def rank_cells(rows: pd.DataFrame) -> pd.DataFrame:
     """The valid cells, as `summarise`, the best first."""
     cells = summarise(rows)
     cells = cells[cells["status"] == "valid"]
@@ -283,7 +283,7 @@ def best_first(rows: pd.DataFrame) -> pd.DataFrame:
     return cells.sort_values("median", ascending=less, kind="stable")
 
 
-def place(cell: pd.Series) -> Place:
+def measured_place(cell: pd.Series) -> MeasuredPlace:
     """A cell in words."""
     where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']}"
     levels = json.loads(cell["factors"]) if isinstance(cell.get("factors"), str) else {}
@@ -294,10 +294,10 @@ def place(cell: pd.Series) -> Place:
     if not pd.isna(cell["low"]):
         low, high = scale.number(cell["low"]), scale.number(cell["high"])
         interval = f"95 % interval {low} to {high}, n = {cell['n']}"
-    return Place(scale.text(cell["median"]), interval, where)
+    return MeasuredPlace(scale.text(cell["median"]), interval, where)
 
 
-def _company(tidy: pd.DataFrame) -> list[Resource]:
+def _company(tidy: pd.DataFrame) -> list[ResourceRow]:
     """What each kind of load keeps when others run beside it."""
     ratios = corun_slowdown(tidy)
     ratios = ratios[ratios["status"] == "valid"]
@@ -313,10 +313,10 @@ def _company(tidy: pd.DataFrame) -> list[Resource]:
         less = less_is_better(metric)
         ordered = cells.sort_values("median", ascending=less, kind="stable")
         best, worst = ordered.iloc[0], ordered.iloc[-1]
-        resource = resource_words(category, metric)
+        resource = resource_name(category, metric)
         left, unit = ("", "multiple") if less else (" left", "share")
         lines.append(
-            Resource(
+            ResourceRow(
                 name=f"{resource}{left} beside other loads",
                 detail=f"{unit} of the value alone, {format_count(len(cells), 'value')}",
                 best=_kept(best, less),
@@ -328,7 +328,7 @@ def _company(tidy: pd.DataFrame) -> list[Resource]:
     return lines
 
 
-def _kept(cell: pd.Series, less: bool) -> Place:
+def _kept(cell: pd.Series, less: bool) -> MeasuredPlace:
     def words(ratio: float) -> str:
         return f"{ratio:.2f} times" if less else format_percent(ratio)
 
@@ -338,4 +338,4 @@ def _kept(cell: pd.Series, less: bool) -> Place:
     where = str(cell["point"])
     if cell["several"]:
         where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']} in {where}"
-    return Place(words(cell["median"]), interval, where)
+    return MeasuredPlace(words(cell["median"]), interval, where)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from chaosity import __version__
 from chaosity.figures import TextTable
-from chaosity.report.analysis import AnalysisSection
-from chaosity.report.beside import SideBySide
-from chaosity.report.checks import Check
-from chaosity.report.machine import Fact, FactGroup, NodeRow
-from chaosity.report.repairs import Change
-from chaosity.report.resources import Resource
+from chaosity.report.before_after import Change
+from chaosity.report.configurations import ConfigurationsSection
+from chaosity.report.machine_facts import Fact, FactGroup, NodeRow
+from chaosity.report.resource_table import ResourceRow
+from chaosity.report.result_checks import ResultCheck
+from chaosity.report.variance_section import AnalysisSection
 
 CITATION = (
     "H. Nicholson, A. Nica, A. Raza, V. Sanca and A. Ailamaki. "
@@ -101,7 +101,7 @@ class FailedPoint:
 
 
 @dataclass(frozen=True)
-class ReportContext:
+class ReportData:
     """The whole report, in the order in which it is read.
 
     Of what not every report has: `left_out` says when and why the last run left the host out,
@@ -113,10 +113,10 @@ class ReportContext:
     measured: str
     machine: tuple[Fact, ...]
     findings: tuple[Finding, ...]
-    wrong: tuple[Check, ...]
-    fine: tuple[Check, ...]
-    resources: tuple[Resource, ...]
-    trust: tuple[Fact, ...]
+    problems: tuple[ResultCheck, ...]
+    passed: tuple[ResultCheck, ...]
+    resources: tuple[ResourceRow, ...]
+    methodology: tuple[Fact, ...]
     experiments: tuple[ExperimentSection, ...]
     drawing: str | None
     drawing_pixels: int
@@ -126,9 +126,9 @@ class ReportContext:
     environment: tuple[FactGroup, ...]
     programs: tuple[Fact, ...]
     files: tuple[Fact, ...]
-    left_out: str | None = None
-    beside: SideBySide | None = None
-    beside_figures: tuple[FigureSection, ...] = ()
+    skipped: str | None = None
+    configurations: ConfigurationsSection | None = None
+    configuration_figures: tuple[FigureSection, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_omitted: int = 0
     findings_omitted: int = 0

@@ -16,23 +16,23 @@ from chaosity.anomalies import Findings, analyse_host, host_parts
 from chaosity.components import ComponentState
 from chaosity.figures import FigureFile, is_size, read_figures
 from chaosity.figures.mark_texts import each_reason
-from chaosity.report.analysis import AnalysisSection, analysis_sections
-from chaosity.report.beside import side_by_side
-from chaosity.report.checks import OK, check_results
-from chaosity.report.drawing import inline_svg, width_of
-from chaosity.report.findings import MOST_FINDINGS, findings_check, folded, shown_findings
-from chaosity.report.machine import Fact, environment, machine_facts, node_rows
-from chaosity.report.model import (
+from chaosity.report.before_after import changes
+from chaosity.report.configurations import compare_configurations
+from chaosity.report.inline_svg import inline_svg, width_of
+from chaosity.report.machine_facts import Fact, environment, machine_facts, node_table
+from chaosity.report.methodology import methodology
+from chaosity.report.record_summaries import Run, tool_notes
+from chaosity.report.report_data import (
     ExperimentSection,
     FailedPoint,
     FigureSection,
-    ReportContext,
+    ReportData,
     Table,
 )
-from chaosity.report.repairs import changes
-from chaosity.report.resources import resources
-from chaosity.report.runs import Run, noted_lines
-from chaosity.report.trust import trust
+from chaosity.report.resource_table import resource_rows
+from chaosity.report.result_checks import OK, check_results
+from chaosity.report.shown_findings import MOST_FINDINGS, findings_check, folded, shown_findings
+from chaosity.report.variance_section import AnalysisSection, analysis_sections
 from chaosity.statistics import POINT, plain
 from chaosity.store import SkippedHost
 from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
@@ -46,7 +46,7 @@ _PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
 _STATISTICS = ("median_", "interval_low_", "interval_high_")
 
 
-def build_context(
+def build_report_data(
     tidy: pd.DataFrame,
     *,
     experiments: Sequence[Mapping[str, Any]],
@@ -59,11 +59,11 @@ def build_context(
     drawing: Path | None = None,
     found: Findings | None = None,
     components: Mapping[str, Mapping[str, Any]] | None = None,
-    beside: Mapping[Path, pd.DataFrame] | None = None,
+    others: Mapping[Path, pd.DataFrame] | None = None,
     history: pd.DataFrame | None = None,
     states: Mapping[str, Sequence[ComponentState]] | None = None,
     left_out: SkippedHost | None = None,
-) -> ReportContext:
+) -> ReportData:
     """Gather what the report says.
 
     Args:
@@ -78,7 +78,7 @@ def build_context(
         drawing: the topology as drawn by lstopo, an SVG file.
         found: what the analysis found; without it, it is made here.
         components: documents of the components by name; without, no drive has siblings.
-        beside: tidy tables of the host's other configurations by their paths.
+        others: tidy tables of the host's other configurations by their paths.
         history: earlier values of points that were measured again, see `store.measurement_history`.
         states: what each component was and since when, see `components.read_history`.
         left_out: that the last run left the host out, and why.
@@ -97,34 +97,36 @@ def build_context(
     shown = None
     if drawing is not None:
         shown = inline_svg(drawing.read_bytes(), "topology", str(drawing))
-    side = side_by_side(table, beside or {}, output, figures)
+    side = compare_configurations(table, others or {}, output, figures)
     changed, older = changes(history, states or {}) if history is not None else ([], 0)
-    return ReportContext(
+    return ReportData(
         host=host,
         configuration=configuration,
         measured=_measured(table),
         machine=tuple(machine_facts(topology, system)),
         findings=tuple(shown_findings(found, drawn, figures)),
         findings_omitted=max(0, len(folded(found.anomalies)) - MOST_FINDINGS),
-        wrong=tuple(check for check in checks if check.severity != OK),
-        fine=tuple(check for check in checks if check.severity == OK),
-        resources=tuple(resources(table)),
-        trust=tuple(trust(table, runs, config)),
+        problems=tuple(check for check in checks if check.severity != OK),
+        passed=tuple(check for check in checks if check.severity == OK),
+        resources=tuple(resource_rows(table)),
+        methodology=tuple(methodology(table, runs, config)),
         experiments=tuple(
             _experiment(each, drawn, figures, output, explained, table, runs)
             for each in experiments
         ),
         drawing=shown,
         drawing_pixels=round(width_of(shown or "") or 0),
-        nodes=tuple(node_rows(topology)),
+        nodes=tuple(node_table(topology)),
         failed=tuple(failed[:_MOST_FAILED]),
         failed_omitted=max(0, len(failed) - _MOST_FAILED),
         environment=tuple(environment(system)),
         programs=tuple(_programs(runs, system)),
         files=tuple(_files(figures, output)),
-        left_out=left_out.notice if left_out else None,
-        beside=side,
-        beside_figures=tuple(_figure(one, figures, output) for one in side.figures) if side else (),
+        skipped=left_out.notice if left_out else None,
+        configurations=side,
+        configuration_figures=tuple(_figure(one, figures, output) for one in side.figures)
+        if side
+        else (),
         changes=tuple(changed),
         changes_omitted=older,
     )
@@ -162,7 +164,7 @@ def _experiment(
         broken=tuple(Fact(f.title, f.problem) for f in own if f.problem),
         analysis=explained.get(name, ()),
         unmeasured=tuple(_unmeasured(rows[rows["experiment"] == name])),
-        noted=tuple(noted_lines(run for run in runs if run.experiment == name)),
+        noted=tuple(tool_notes(run for run in runs if run.experiment == name)),
     )
 
 
@@ -292,7 +294,7 @@ def _programs(runs: Sequence[Run], system: Mapping[str, Any]) -> list[Fact]:
 
 
 def _files(figures: Path, output: Path) -> list[Fact]:
-    """Where the data is, of what lies beside the report."""
+    """Where the data is, of what lies others the report."""
     places = {
         "Raw records, one a point and replicate": "EXPERIMENT/POINT/rep1.json, rep2.json, ...",
         "All values as one table (Parquet)": "measurements.parquet",
