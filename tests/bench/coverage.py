@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics import estimate, paired_ratios, run_ratio
+from chaosity.statistics import Estimate, Ratio, paired_ratios
 from chaosity.statistics.anova import Analysis, analyse
 
 # Standard errors are 0.4 % for the fast ones and 0.8 % for whole analyses: 2 % can be told.
@@ -67,21 +67,21 @@ def noisy(random: np.random.Generator, value: float, noise: float, n: int) -> np
 
 
 def median(n: int, noise: float) -> Held:
-    """`statistics.estimate`."""
+    """`Estimate.of`."""
 
     def held(random: np.random.Generator) -> bool:
-        found = estimate(noisy(random, TRUE, noise, n))
+        found = Estimate.of(noisy(random, TRUE, noise, n))
         return bool(found.low <= TRUE <= found.high)
 
     return held
 
 
 def runs(n: int, m: int, noise: float, noise_of_reference: float) -> Held:
-    """`statistics.run_ratio`."""
+    """`Ratio.of_runs`."""
 
     def held(random: np.random.Generator) -> bool:
         above = noisy(random, FAR * TRUE, noise, n)
-        found = run_ratio(above, noisy(random, TRUE, noise_of_reference, m))
+        found = Ratio.of_runs(above, noisy(random, TRUE, noise_of_reference, m))
         return bool(found.low <= FAR <= found.high)
 
     return held

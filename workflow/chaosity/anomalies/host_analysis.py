@@ -28,7 +28,7 @@ from chaosity.anomalies.size_sweeps import CONCURRENT, sweep_anomalies, sweep_ro
 from chaosity.anomalies.slow_drives import drive_anomalies
 from chaosity.anomalies.slow_initiators import initiator_anomalies
 from chaosity.statistics import (
-    SLOWER,
+    SLOW_INITIATOR_RATIO,
     is_performance,
     less_is_better,
     load_counts,
@@ -130,7 +130,11 @@ def analyse_host(tidy: pd.DataFrame, machine: HostParts | None = None) -> Findin
         _storage(rows[~rows["file_backed"].astype(bool)], machine, looked)
         sweeps = sweep_rows(valid(table)[lambda all_: all_["metric"].map(less_is_better)])
         if len(sweeps):
-            looked.at("latency over sizes", list(sweep_anomalies(sweeps)), [100.0 * (SLOWER - 1.0)])
+            looked.at(
+                "latency over sizes",
+                list(sweep_anomalies(sweeps)),
+                [100.0 * (SLOW_INITIATOR_RATIO - 1.0)],
+            )
     merged = sorted(_folded(_merged(looked.found)), key=lambda one: -relative_loss(one))
     return Findings(
         metric=None,

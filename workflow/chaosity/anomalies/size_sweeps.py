@@ -21,7 +21,7 @@ from chaosity.anomalies.departures import (
     MOST_CONFIDENCE,
     MOST_CONFIDENCE_OF_ONE,
 )
-from chaosity.statistics import divergence, estimate
+from chaosity.statistics import estimate, latency_divergence
 from chaosity.units import format_binary_bytes
 
 SERIAL, CONCURRENT = "serial", "concurrent"
@@ -73,7 +73,7 @@ def sweep_anomalies(rows: pd.DataFrame) -> Iterator[Anomaly]:
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
     """Initiators that are slower than others of their node as soon as all run."""
-    found = divergence(rows, CONCURRENT, SERIAL)
+    found = latency_divergence(rows, CONCURRENT, SERIAL)
     slow = {one.initiator: one for one in found.slow}
     if found.start is None:
         return

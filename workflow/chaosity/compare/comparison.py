@@ -12,11 +12,9 @@ import pandas as pd
 
 from chaosity.compare.cell_ratios import (
     LEVEL,
-    adjusted,
     matters,
     paired_ratio_of,
     ratio_of,
-    typical,
 )
 from chaosity.compare.comparison_text import (
     BETTER,
@@ -45,7 +43,7 @@ from chaosity.compare.matched_cells import (
     relations_unknown,
 )
 from chaosity.errors import UserError
-from chaosity.statistics import less_is_better, valid
+from chaosity.statistics import Ratio, false_discovery_adjusted, less_is_better, valid
 from chaosity.units import metric_words
 
 _PAIRS = "both sides are of one run: ratios are medians over pairs of one replicate block"
@@ -275,7 +273,7 @@ def _row(own: Cell, other: Cell, paired: bool) -> dict[str, object]:
 def _judged(table: pd.DataFrame) -> pd.DataFrame:
     """The table with verdicts: clear losses first, the largest first, clear gains last."""
     chances = [None if pd.isna(p) else float(p) for p in table["p"]]
-    table = table.assign(p_adjusted=adjusted(chances))
+    table = table.assign(p_adjusted=false_discovery_adjusted(chances))
     worse = [-1.0 if less_is_better(metric) else 1.0 for metric in table["metric"]]
     gain = np.log(table["ratio"].to_numpy(dtype=float)) * worse
     verdicts = [
@@ -295,14 +293,14 @@ def _judged(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:
-    ratio, low, high = typical(cells["ratio"].to_numpy(dtype=float))
+    typical = Ratio.typical(cells["ratio"].to_numpy(dtype=float))
     counts = cells["verdict"].value_counts()
     return GroupVerdict(
         group=name,
         metric=str(cells["metric"].iloc[0]),
-        ratio=ratio,
-        low=low,
-        high=high,
+        ratio=typical.ratio,
+        low=typical.low,
+        high=typical.high,
         cells=len(cells),
         better=int(counts.get(BETTER, 0)),
         worse=int(counts.get(WORSE, 0)),

@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
-from chaosity.compare.cell_ratios import LEVEL, MATTERS, values_may_be_equal
+from chaosity.compare.cell_ratios import LEVEL, MATTERS
 from chaosity.compare.comparison_text import group_words
 from chaosity.compare.matched_cells import (
     ALONE,
@@ -32,7 +31,7 @@ from chaosity.compare.matched_cells import (
     relations_unknown,
 )
 from chaosity.compare.variance_moderation import prior_of
-from chaosity.statistics import less_is_better, valid
+from chaosity.statistics import equal_values_allowed, holm_adjusted, less_is_better, valid
 
 FEWEST = 3
 _Values = NDArray[np.float64]
@@ -185,7 +184,7 @@ def _look(fleet: Fleet, hosts: Sequence[int]) -> Look:
     held = np.isfinite(chances)
     if held.any():
         corrected = np.full(own.shape, np.nan)
-        corrected[held] = multipletests(chances[held], method="holm")[1]
+        corrected[held] = holm_adjusted(chances[held])
         p[:, hosts] = corrected
         needed = stats.t.isf(LEVEL / 2.0 / np.count_nonzero(held), freedom) * spread
         seen[:, hosts] = needed
@@ -226,14 +225,14 @@ def scattered(fleet: Fleet, hosts: Sequence[int]) -> list[Scattered]:
         samples = [np.array([fleet.samples[number][host] for number in numbers]) for host in own]
         off = np.stack([np.median(one, axis=1) for one in samples])
         off -= np.median(off, axis=0)
-        with values_may_be_equal():
+        with equal_values_allowed():
             p = stats.f_oneway(*samples, axis=1).pvalue
         chances.extend(np.where(np.isfinite(p), p, ~off.any(axis=0)))
         low, high = np.exp(off.min(axis=0)), np.exp(off.max(axis=0))
         wide.extend(map(Scattered, numbers, map(float, low), map(float, high)))
     if not wide:
         return []
-    clear = multipletests(chances, method="holm")[1] < LEVEL
+    clear = holm_adjusted(chances) < LEVEL
     found = [
         one
         for one, differs in zip(wide, clear, strict=True)

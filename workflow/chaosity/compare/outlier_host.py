@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.compare.cell_ratios import MATTERS, typical
+from chaosity.compare.cell_ratios import MATTERS
 from chaosity.compare.comparison_text import asked_words, place_words
 from chaosity.compare.host_deviations import (
     FEWEST,
@@ -32,6 +32,7 @@ from chaosity.compare.host_deviations import (
     settle,
 )
 from chaosity.errors import UserError
+from chaosity.statistics import Ratio
 from chaosity.units import format_count, format_percent
 
 MOST = 64
@@ -171,16 +172,16 @@ def _verdict(fleet: Fleet, found: Look, host: int, differs: bool) -> HostVerdict
         return HostVerdict(
             fleet.hosts[host], None, None, None, 0, len(off), 0, nothing, None, None, differs=False
         )
-    speed, low, high = typical(np.exp(fleet.signs[known] * off[known]))
+    typical = Ratio.typical(np.exp(fleet.signs[known] * off[known]))
     ranked = np.where(clear if clear.any() else known, np.abs(off), -1.0)
     worst = int(np.argmax(ranked))
     p = found.p[:, host]
     large = known & ~np.isnan(p) & (np.abs(off) >= np.log(MATTERS))
     return HostVerdict(
         host=fleet.hosts[host],
-        speed=speed,
-        low=low,
-        high=high,
+        speed=typical.ratio,
+        low=typical.low,
+        high=typical.high,
         cells=int(known.sum()),
         missing=int((~known).sum()),
         clear=int(clear.sum()),

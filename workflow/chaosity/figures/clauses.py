@@ -14,11 +14,11 @@ from chaosity.figures.figure_data import FigureData
 from chaosity.figures.mark_texts import words_of
 from chaosity.figures.text_tables import curve_table
 from chaosity.statistics import (
-    DIVERGES,
-    Divergence,
+    DIVERGING_RATIO,
     Estimate,
+    LatencyDivergence,
     block_ratio,
-    divergence,
+    latency_divergence,
     less_is_better,
 )
 from chaosity.units import Scale, format_count, format_percent, format_quantity, group_thousands
@@ -172,7 +172,7 @@ def compare_clause(cells: FigureData) -> str:
         return f"{cells.axes[role].title.lower()} is no number, so no size can be told"
     values = {name: float(place.sort[0]) for name, place in sizes.items()}
     rows = cells.rows.assign(x=cells.rows[role].map(values))
-    found = divergence(rows, compare["level"], compare["to"])
+    found = latency_divergence(rows, compare["level"], compare["to"])
     level, to = (compare[key].replace("_", " ") for key in ("level", "to"))
     if not found.ratios:
         return f"nothing was measured both {level} and {to}"
@@ -191,7 +191,7 @@ def compare_clause(cells: FigureData) -> str:
         f"{_times(beyond[found.start])} as long"
     )
     if len(beyond) > 1:
-        text += f", at every larger size more than {DIVERGES:g} times as long"
+        text += f", at every larger size more than {DIVERGING_RATIO:g} times as long"
         text += f", and most, {_times(beyond[most])}, at {words[most]}"
     return f"{text}; {_slow(found, level, to)}" if found.compared else text
 
@@ -266,7 +266,7 @@ def _times(ratio: Estimate) -> str:
     return f"{ratio.median:.2f} times (95 % interval {ratio.low:.2f} to {ratio.high:.2f})"
 
 
-def _slow(found: Divergence, level: str, to: str) -> str:
+def _slow(found: LatencyDivergence, level: str, to: str) -> str:
     """Who is slower than others of its node."""
     if not found.slow:
         return f"no initiator is slower than others of its node when {level}"

@@ -14,7 +14,7 @@ from chaosity.figures.axis_values import axis_value_of
 from chaosity.figures.column_values import nodes_of
 from chaosity.figures.figure_data import Axis, FigureData
 from chaosity.figures.mark_texts import numbers_of, panel_title, replicates, tick_label, value_title
-from chaosity.statistics import QUANTITIES, curve_numbers, with_unloaded
+from chaosity.statistics import QUANTITIES, curve_quantities, with_unloaded
 from chaosity.units import Scale, choose_scale, format_quantity, metric_words
 
 # ColumnValues of values that a page of A4 takes at a legible size; more go on below.
@@ -71,7 +71,7 @@ def tables_of(cells: FigureData) -> tuple[TextTable, ...]:
     if cells.spec.kind == "table":
         return tuple(_place_tables(cells))
     if cells.spec.kind == "curve":
-        return (_curve_numbers(cells),)
+        return (_curve_quantities(cells),)
     return ()
 
 
@@ -163,7 +163,7 @@ def _value(cell: Mapping[str, Any] | None, scale: Scale) -> TextCell:
 
 
 def curve_table(cells: FigureData) -> pd.DataFrame:
-    """The numbers of each of a figure's curves, see `statistics.curve_numbers`.
+    """The numbers of each of a figure's curves, see `statistics.curve_quantities`.
 
     The columns that tell curves apart are those of the figure's axes, with names of places.
     """
@@ -173,7 +173,7 @@ def curve_table(cells: FigureData) -> pd.DataFrame:
         if "panels" in cells.axes:
             groups = [own for _, own in rows.groupby("panels", sort=False)]
         rows = pd.concat([with_unloaded(own, "series") for own in groups], ignore_index=True)
-    found = curve_numbers(rows, list(cells.axes))
+    found = curve_quantities(rows, list(cells.axes))
     for role in reversed(list(cells.axes)):
         order = {name: number for number, name in enumerate(cells.axes[role].names)}
         found = found.sort_values(role, key=lambda names: names.map(order), kind="stable")
@@ -193,7 +193,7 @@ def metric_of(quantity_name: str, cells: FigureData) -> str:
     return cells.spec.metric if quantity_name in _LATENCIES else str(cells.x_metric)
 
 
-def _curve_numbers(cells: FigureData) -> TextTable:
+def _curve_quantities(cells: FigureData) -> TextTable:
     """A row a curve, a column a quantity, with intervals in the cells and reasons below."""
     found = curve_table(cells)
     roles = list(cells.axes)

@@ -20,8 +20,8 @@ from chaosity.statistics.anova_terms import (
     percent_text,
 )
 from chaosity.statistics.contrasts import MOST_LEVELS_IN_PAIRS, Interval
+from chaosity.statistics.estimate import CONFIDENCE
 from chaosity.statistics.factor_studies import REMOTE, Study, analyses
-from chaosity.statistics.summary import CONFIDENCE
 from chaosity.units import format_quantity, metric_words
 
 # The widest that residuals are drawn on the page, in pixels.

@@ -1,49 +1,65 @@
-"""From replicates to estimates with intervals, and from pairs to ratios."""
+"""Estimates with intervals, ratios of cells, and the analysis of what explains differences."""
 
 from chaosity.statistics.anova import Analysis, analyse
-from chaosity.statistics.divergence import DIVERGES, SLOWER, Divergence, divergence
+from chaosity.statistics.block_ratios import block_ratio, paired_ratios
+from chaosity.statistics.cell_summary import UNMEASURED, mark_outliers, summarise
+from chaosity.statistics.estimate import Estimate, Ratio, change_text
 from chaosity.statistics.factor_studies import Study, studies
-from chaosity.statistics.interference import corun_slowdown
-from chaosity.statistics.latency_curves import QUANTITIES, curve_numbers, with_unloaded
-from chaosity.statistics.loads import LOAD, POINT, load_counts, load_parameters
-from chaosity.statistics.noise import cells_differ
-from chaosity.statistics.ratios import block_ratio, paired_ratios
-from chaosity.statistics.runs import RunRatio, before_and_after, run_ratio
-from chaosity.statistics.summary import (
+from chaosity.statistics.interference import (
+    DIVERGING_RATIO,
+    SLOW_INITIATOR_RATIO,
+    LatencyDivergence,
+    corun_slowdown,
+    latency_divergence,
+)
+from chaosity.statistics.latency_curves import QUANTITIES, curve_quantities, with_unloaded
+from chaosity.statistics.period_changes import before_and_after
+from chaosity.statistics.significance import (
+    cells_differ,
+    equal_values_allowed,
+    false_discovery_adjusted,
+    holm_adjusted,
+)
+from chaosity.store.measurements import (
     CELL,
-    UNMEASURED,
-    Estimate,
-    estimate,
+    LOAD,
+    POINT,
     is_performance,
     less_is_better,
-    mark_outliers,
+    load_counts,
+    load_parameters,
     plain,
-    summarise,
 )
 from chaosity.store.tidy_table import valid
 
+estimate, run_ratio = Estimate.of, Ratio.of_runs  # superseded names
+
 __all__ = [
     "CELL",
-    "DIVERGES",
+    "DIVERGING_RATIO",
     "LOAD",
     "POINT",
     "QUANTITIES",
-    "SLOWER",
+    "SLOW_INITIATOR_RATIO",
     "UNMEASURED",
     "Analysis",
-    "Divergence",
     "Estimate",
-    "RunRatio",
+    "LatencyDivergence",
+    "Ratio",
     "Study",
     "analyse",
     "before_and_after",
     "block_ratio",
     "cells_differ",
+    "change_text",
     "corun_slowdown",
-    "curve_numbers",
-    "divergence",
+    "curve_quantities",
+    "equal_values_allowed",
     "estimate",
+    "false_discovery_adjusted",
+    "holm_adjusted",
     "is_performance",
+    "latency_divergence",
     "less_is_better",
     "load_counts",
     "load_parameters",

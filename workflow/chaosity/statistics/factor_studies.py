@@ -1,14 +1,14 @@
-"""From the tidy table to tables that can be analysed: what was varied, found in the data.
+"""Tables for the analysis of variance, found in the tidy table by the factors that were varied.
 
 Nothing here knows an experiment. The candidates for factors are the design's own factors and a
-load's levels, then initiator, target, kernel and benchmark. Of these, what never varies is no
-factor, nor is what follows from the others: a target that is always the initiator's own node says
-nothing that the initiator does not, and a relation follows from initiator and target.
+load's levels, then initiator, target, kernel and benchmark. A candidate that never varies is not a
+factor. Neither is a candidate that follows from the others: a target that is always the initiator's
+own node adds nothing to the initiator, and a relation follows from initiator and target.
 
 An experiment often holds several designs, such as a matrix of nodes by one kernel, and all kernels
-on local memory. Crossed in one table, most of it would be empty. So where the candidates do not
-fill their table, the rows are cut by the one column and level that leaves the fullest crossing,
-until what is left is covered too.
+on local memory. Crossed in one table, most of its combinations would be empty. So where the
+candidates do not fill their table, the rows are cut by the column and level that leave the fullest
+crossing, until the rest is covered too.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ import pandas as pd
 from chaosity.errors import UserError
 from chaosity.statistics.anova import Analysis, analyse
 from chaosity.statistics.contrasts import Contrast
-from chaosity.statistics.loads import POINT, load_counts
-from chaosity.statistics.summary import VALID, plain
+from chaosity.store.measurements import POINT, Measurements, Table, parse_levels
 
 RESPONSE, BLOCK = "value", "replicate"
 LOCAL, REMOTE = "local", "remote"
@@ -32,26 +31,26 @@ _SAME_NODE = "same_node"
 _NOT_KNOWN = ("unknown", "none")
 # Columns that every load has, in the order in which they are kept when one follows from others.
 _OWN = ("initiator", "target", "kernel", "benchmark")
-# Values of these are different things: a thread is no node, a drive is no set of drives.
+# Rows with different values here are analysed apart: threads and nodes, drives and drive sets.
 _KINDS = ("initiator_kind", "target_kind")
 # Cells without a value cost degrees of freedom and make shares of variation overlap. A matrix
 # without its diagonal (a core does not talk to itself) fills 2/3 from three cores on.
 LEAST_FILLED = 0.6
-# Of a plan with many designs the first few tell what there is to tell.
+# A plan with many designs repeats itself after the first few cuts.
 MOST_CUTS = 4
 
 
 @dataclass(frozen=True)
 class Study:
-    """A table to analyse, out of one experiment.
+    """A table to analyse, a part of one experiment.
 
     Attributes:
-        experiment, load, metric: whose values.
-        where: what is held constant in it, of what varies in the experiment.
-        factors: columns of the frame that were varied.
-        frame: the factors, `value`, `replicate`, and `relation`.
+        experiment, load, metric: of the values.
+        where: columns that vary in the experiment and are constant here, with their levels.
+        factors: columns of the frame that vary.
+        frame: columns of the factors, `value`, `replicate`, and `relation`.
         left_out: columns that follow from the factors.
-        block: `replicate`, or None where there is only one.
+        block: `replicate`, or None for a single replicate.
     """
 
     experiment: str
@@ -64,24 +63,24 @@ class Study:
     block: str | None
 
     def analysis(self, transform: str = "better") -> Analysis:
-        """Analyse it.
+        """The analysis of variance.
 
         Raises:
-            UserError: it cannot be analysed, such as when no value differs from another.
+            UserError: it is impossible, for example because all values are equal.
         """
         return analyse(self.frame, RESPONSE, self.factors, self.block, transform)
 
     def local_against_remote(self, analysis: Analysis) -> Contrast | None:
-        """Other nodes' memory or drives against one's own; None when one of them is missing."""
+        """Remote against local memory or drives; None when either is missing."""
         relation = self.frame["relation"]
         known = relation.notna() & ~relation.isin(_NOT_KNOWN)
         groups = np.where(relation == _SAME_NODE, LOCAL, np.where(known, REMOTE, "unknown"))
         return analysis.between(list(groups), (REMOTE, LOCAL), "relation")
 
     def share_of_relation(self, analysis: Analysis) -> float | None:
-        """Per cent of the variation that goes with the relation of initiator and target alone.
+        """Per cent of the variation that the relation of initiator and target explains alone.
 
-        It is part of what initiator, target and their interaction explain, since it follows from
+        It is a part of the share of initiator, target and their interaction, since it follows from
         them. None where fewer than two relations are known.
         """
         relation = self.frame["relation"]
@@ -93,25 +92,20 @@ class Study:
         return float(100.0 * (means[codes] ** 2).sum() / (departures**2).sum())
 
 
-def studies(tidy: pd.DataFrame) -> list[Study]:
-    """Every table of the tidy table that can be analysed, in its order.
+def studies(measurements: Table) -> list[Study]:
+    """Every table that can be analysed, in the order of the rows.
 
     Args:
-        tidy: of one host in one configuration.
+        measurements: of one host in one configuration.
     """
-    rows = plain(tidy)
-    rows = rows[(rows["status"] == VALID) & np.isfinite(rows["value"].to_numpy(float))]
-    if "reference" in rows:  # its ratio to itself is 1 whatever was measured
-        rows = rows[~rows["reference"].astype(bool)]
-    if rows.empty:
-        return []
-    rows = rows.assign(company=load_counts(rows) > 1)
+    measured = Measurements.from_table(measurements).measured()
+    if "reference" in measured.rows:  # its ratio to itself is always 1
+        measured = measured.where(reference=False)
     found = []
-    for (experiment, load, metric), own in rows.groupby(["experiment", "load", "metric"],
-                                                        sort=False):  # fmt: skip
-        everybody = rows[rows["experiment"] == experiment]
-        for where, part, others in _alike(own, everybody):
-            for cut, chosen, factors, left_out in _designs(part, others):
+    for (experiment, load, metric), own in measured.groups(["experiment", "load", "metric"]):
+        everyone = measured.where(experiment=experiment).rows
+        for where, part, candidates in _comparable_parts(own.rows, everyone):
+            for cut, chosen, factors, left_out in _designs(part, candidates):
                 found.append(
                     Study(
                         experiment=str(experiment),
@@ -134,46 +128,47 @@ def _frame(rows: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
 Part = tuple[dict[str, str], pd.DataFrame, list[str]]
 
 
-def _alike(own: pd.DataFrame, everybody: pd.DataFrame) -> Iterator[Part]:
-    """Rows of one load and metric by what kind of thing they are, with columns of their factors.
+def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[Part]:
+    """Rows of one load and metric by the kinds of initiator and target, with their factors.
 
-    Points that differ only in what ran beside the load need the other loads' columns too. Points
-    without other loads lack these, so they stand apart.
+    Points that differ only in the other loads need the columns of the other loads too. Points
+    without other loads lack these columns, so they are analysed apart.
+
+    Args:
+        own: rows of one load and metric.
+        everyone: rows of all loads of the experiment.
+
+    Yields:
+        What is constant in the part, its rows, and the columns that are candidates for factors.
     """
     kinds = [kind for kind in _KINDS if own[kind].nunique(dropna=False) > 1]
     groups = own.groupby(kinds, sort=False, dropna=False) if kinds else [((), own)]
     for names, part in groups:
         where = dict(zip(kinds, map(str, names), strict=True))
-        columns = _declared(part)
+        columns = _expanded(part["factors"], "")
         part = part.assign(**columns)
         candidates = [*columns, *_OWN]
         if _unique(part, candidates):
             yield where, part, candidates
             continue
-        for company, some in part.groupby("company", sort=False):
-            beside = _beside(some, everybody) if company else {}
-            wider = [*candidates, *beside]
-            some = some.assign(**beside)
-            apart = {"company": "with others" if company else "alone"}
+        for several, some in part.groupby(part["load_count"] > 1, sort=False):
+            others = _other_loads(some, everyone) if several else {}
+            wider = [*candidates, *others]
+            some = some.assign(**others)
+            apart = {"loads": "co-running" if several else "alone"}
             if _unique(some, wider):
                 yield {**where, **apart}, some, wider
 
 
-def _declared(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """The point's factors and the load's levels, a column each."""
-    return _expanded(rows["factors"], "")
-
-
 def _expanded(texts: pd.Series, prefix: str) -> dict[str, pd.Series]:
-    """Columns of texts of JSON; a key that a row lacks is "none"."""
-    read = {text: json.loads(text) for text in texts.dropna().unique()}
-    keys = list(dict.fromkeys(key for factors in read.values() for key in factors))
+    """A column for each key of JSON texts; a key that a row lacks has the level "none"."""
+    levels = texts.map({text: parse_levels(text) for text in texts.dropna().unique()})
+    held = [parsed if isinstance(parsed, Mapping) else {} for parsed in levels]
+    keys = dict.fromkeys(key for parsed in held for key in parsed)
     return {
-        f"{prefix}{key}": texts.map(
-            lambda text, key=key: _level(read.get(text, {}).get(key))
-        )
+        f"{prefix}{key}": pd.Series([_level(parsed.get(key)) for parsed in held], texts.index)
         for key in keys
-    }  # fmt: skip
+    }
 
 
 def _level(value: object) -> str:
@@ -185,25 +180,24 @@ def _level(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _beside(rows: pd.DataFrame, everybody: pd.DataFrame) -> dict[str, pd.Series]:
+def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Series]:
     """Kernel, target and levels of the other loads of each row's point, `role.kernel` and so on."""
     columns: dict[str, pd.Series] = {}
     points = pd.MultiIndex.from_frame(rows[list(POINT)])
-    others = everybody[everybody["load"] != rows["load"].iloc[0]]
+    others = everyone[everyone["load"] != rows["load"].iloc[0]]
     for role, found in others.groupby("load", sort=False):
         first = found.drop_duplicates(list(POINT)).set_index(list(POINT))
-        of = {f"{role}.{name}": first[name] for name in ("kernel", "initiator", "target")}
-        if "levels" in first:
-            of |= _expanded(first["levels"], f"{role}.")
+        own = {f"{role}.{name}": first[name] for name in ("kernel", "initiator", "target")}
+        own |= _expanded(first["load_parameters"], f"{role}.")
         columns |= {
             name: pd.Series(column.reindex(points).to_numpy(), rows.index).map(_level)
-            for name, column in of.items()
+            for name, column in own.items()
         }
     return columns
 
 
 def _unique(rows: pd.DataFrame, columns: Iterable[str]) -> bool:
-    """Whether a replicate has each combination of levels once: no point passes for a replicate."""
+    """Whether a replicate has each combination of levels once."""
     return not rows.duplicated([*columns, BLOCK]).any()
 
 
@@ -227,13 +221,13 @@ def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[Cut]:
 
 
 def _worth(cut: Cut, left: pd.Series) -> tuple[int, int, float]:
-    """Rows that it would add, its factors, how full it is."""
+    """The number of rows that a cut adds, the number of its factors, and how full it is."""
     _, rows, factors, _ = cut
     return int(left[rows.index].sum()), len(factors), _filled(rows, factors)
 
 
 def _cuts(rows: pd.DataFrame, columns: Sequence[str]) -> Iterator[Cut]:
-    """Every well filled crossing that holds one column at one level."""
+    """Every well filled crossing with one column constant."""
     for column in columns:
         for level, part in rows.groupby(column, sort=False):
             others = [name for name in columns if name not in (column, "relation")]
@@ -251,9 +245,9 @@ def _filled(rows: pd.DataFrame, factors: Sequence[str]) -> float:
 def _independent(
     rows: pd.DataFrame, candidates: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Candidates that vary and do not follow from the others, and those that do follow.
+    """The candidates that are factors, and the candidates that follow from the factors.
 
-    When two follow from each other the one that stands first is kept.
+    When two candidates follow from each other the first is kept.
     """
     codes = {name: pd.factorize(rows[name], use_na_sentinel=False)[0] for name in candidates}
     kept = [name for name in candidates if codes[name].max(initial=0) > 0]
@@ -271,14 +265,14 @@ def _independent(
 
 
 def _follows(codes: np.ndarray, combinations: pd.Series) -> bool:
-    """Whether every combination of the others has one level."""
+    """Whether every combination of the other columns has a single level."""
     pairs = pd.DataFrame({"level": codes, "combination": combinations}).drop_duplicates()
     return not pairs["combination"].duplicated().any()
 
 
-def analyses(tidy: pd.DataFrame) -> Iterator[tuple[Study, Analysis]]:
-    """Every study with its analysis; what cannot be analysed is passed over."""
-    for study in studies(tidy):
+def analyses(measurements: Table) -> Iterator[tuple[Study, Analysis]]:
+    """Every study with its analysis; studies that cannot be analysed are skipped."""
+    for study in studies(measurements):
         try:
             yield study, study.analysis()
         except UserError:

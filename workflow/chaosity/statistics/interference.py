@@ -1,49 +1,175 @@
-"""What a load loses when others run at the same time: its value in company over its value alone.
+"""What loads take from each other when they run at the same time.
 
-Works on any experiment: a point with several loads is company, a point with one load is alone,
-and two loads are the same when benchmark, kernel, initiator, target, metric and what was asked of
-them (the size of a working set, its pages) are.
+`corun_slowdown` compares each load of a point with several loads with the same load alone. It
+works on any experiment. `latency_divergence` compares two levels of an experiment over a size:
+each core alone (serial), and all cores together (concurrent).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from chaosity.statistics.loads import LOAD, POINT, load_counts, load_parameters
-from chaosity.statistics.ratios import paired_ratios
+from chaosity.statistics.block_ratios import paired_ratios
+from chaosity.statistics.estimate import Estimate
+from chaosity.store.measurements import LOAD, POINT, Measurements, Table, as_measurements
 
-_SAME_LOAD = [
-    "host",
-    "configuration",
-    "load",
-    "benchmark",
-    "kernel",
-    "initiator",
-    "target",
-    "metric",
-    "levels",
-]
+# Two loads are the same when they agree in these columns.
+_SAME_LOAD = (
+    *("host", "configuration", "load", "benchmark", "kernel"),
+    *("initiator", "target", "metric", "levels"),
+)
+# Where cores share little the geometric means of the published sweep (document 003, one run, eight
+# cores, 2 to 64 MB) lie within about 5 % of 1. Half as much again is more than such noise.
+DIVERGING_RATIO = 1.075
+# Ratio of a core to the others of its node. In the published sweep it is 1 within 1 % as long as
+# each core runs alone, and 1.26 to 1.30 for the slow cores when all run.
+SLOW_INITIATOR_RATIO = 1.1
+_PAIR = ["host", "configuration", "initiator", "target", "x", "replicate"]
 
 
-def corun_slowdown(tidy: pd.DataFrame) -> pd.DataFrame:
+def corun_slowdown(measurements: Table) -> pd.DataFrame:
     """Each load of each point with several loads, as a ratio to the same load alone.
 
-    The partner is measured in the same replicate block, and in the same experiment when that has
-    one: other experiments may have other durations.
+    The partner is measured in the same replicate block. A partner in the same experiment is
+    preferred: other experiments may have other durations.
 
     Returns:
         As `summarise`, of the ratios: 1 is no loss, 0.6 means 40 % lost. Empty when no load was
         measured both ways.
     """
-    if tidy.empty:
-        tidy = tidy.assign(levels=None)
-        return paired_ratios(tidy, tidy, _SAME_LOAD)
-    tidy = tidy.assign(levels=load_parameters(tidy))
-    loads = load_counts(tidy)
-    alone, company = tidy[loads == 1], tidy[loads > 1]
-    near = paired_ratios(company, alone, ["experiment", *_SAME_LOAD])
-    found = pd.MultiIndex.from_frame(near[[*POINT, *LOAD, "metric"]])
-    wanted = pd.MultiIndex.from_frame(company[[*POINT, *LOAD, "metric"]])
-    far = paired_ratios(company[~wanted.isin(found)], alone, _SAME_LOAD)
+    measurements = Measurements.from_table(measurements)
+    same_levels = measurements.with_columns(levels=measurements.rows["load_parameters"])
+    alone, corunning = same_levels.alone(), same_levels.corunning()
+    near = paired_ratios(corunning, alone, ["experiment", *_SAME_LOAD])
+    cell = [*POINT, *LOAD, "metric"]
+    found = pd.MultiIndex.from_frame(near[cell])
+    missing = ~pd.MultiIndex.from_frame(corunning.rows[cell]).isin(found)
+    far = paired_ratios(corunning.select(missing), alone, _SAME_LOAD)
     parts = [part for part in (near, far) if not part.empty]
     return pd.concat(parts, ignore_index=True) if parts else near
+
+
+@dataclass(frozen=True)
+class SlowInitiator:
+    """An initiator that is slower than others of its node.
+
+    Attributes:
+        initiator: its name.
+        nodes: its node, as a Linux list.
+        together: its latency over the geometric mean of the others' at the same sizes, all
+            measured together, from the diverging size on.
+        alone: the same ratio, each measured alone; NaN where that is missing.
+    """
+
+    initiator: str
+    nodes: str
+    together: Estimate
+    alone: float
+
+
+@dataclass(frozen=True)
+class LatencyDivergence:
+    """How the latency of loads that run together differs from that of each load alone.
+
+    Attributes:
+        ratios: size -> latency together over latency alone, by ascending size.
+        start: the smallest size from which on every ratio is above DIVERGING_RATIO, or None.
+        slow: initiators that are slower than others of their node, the slowest first; empty
+            without a start.
+        compared: number of initiators that share their node with another initiator.
+    """
+
+    ratios: dict[float, Estimate]
+    start: float | None
+    slow: tuple[SlowInitiator, ...]
+    compared: int
+
+
+def latency_divergence(measurements: Table, together: str, alone: str) -> LatencyDivergence:
+    """Compare the latencies of two levels over a size.
+
+    Each load is paired with itself: the same initiator, target, size and replicate block. The
+    typical ratio of a size is the geometric mean over the pairs; the blocks' means give the
+    interval.
+
+    Args:
+        measurements: of a metric that is better when it is less, with the further columns `x` (the
+            size) and `level`.
+        together: the level of loads that were measured at the same time.
+        alone: the level of loads that were measured one after the other.
+    """
+    valid = as_measurements(measurements).valid().rows
+    known = valid[valid["x"].notna()]
+    sides = [known[known["level"] == name] for name in (together, alone)]
+    ratios = _ratios(*sides)
+    start = _start(ratios)
+    slow, compared = _slow(*sides, start) if start is not None else ((), 0)
+    return LatencyDivergence(ratios, start, slow, compared)
+
+
+def _mean_logs(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Mean logarithm of one side of each pair, in a column of this name."""
+    logs = rows.assign(**{name: np.log(rows["value"].to_numpy(dtype=float))})
+    return logs.groupby(_PAIR, as_index=False)[name].mean()
+
+
+def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate]:
+    """Geometric mean over the pairs of each size."""
+    pairs = _mean_logs(together, "above").merge(_mean_logs(alone, "below"), on=_PAIR)
+    pairs["log"] = pairs["above"] - pairs["below"]
+    found = {}
+    for size, own in pairs.groupby("x", sort=True):
+        blocks = own.groupby(["host", "configuration", "replicate"])["log"].mean()
+        found[float(size)] = Estimate.of(np.exp(blocks.to_numpy()))
+    return found
+
+
+def _start(ratios: dict[float, Estimate]) -> float | None:
+    """The smallest size from which on every ratio is above DIVERGING_RATIO."""
+    start = None
+    for size, ratio in reversed(ratios.items()):
+        if ratio.median <= DIVERGING_RATIO:
+            break
+        start = size
+    return start
+
+
+def _slow(
+    together: pd.DataFrame, alone: pd.DataFrame, start: float
+) -> tuple[tuple[SlowInitiator, ...], int]:
+    """Initiators that are slow on their node from a size on, and the number of those compared."""
+    ratios, ratios_alone = (_to_others(side[side["x"] >= start]) for side in (together, alone))
+    found = []
+    for (initiator, nodes), blocks in ratios.items():
+        ratio = Estimate.of(np.exp(blocks))
+        if ratio.median > SLOW_INITIATOR_RATIO and (ratio.low is None or ratio.low > 1.0):
+            own = ratios_alone.get((initiator, nodes))
+            ratio_alone = float("nan") if own is None else float(np.exp(np.median(own)))
+            found.append(SlowInitiator(initiator, nodes, ratio, ratio_alone))
+    found.sort(key=lambda initiator: initiator.together.median, reverse=True)
+    return tuple(found), len(ratios)
+
+
+def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
+    """Each initiator against the others of its node: the log ratio to their mean in each block.
+
+    Targets and sizes for which some initiator of the node has no value do not count.
+
+    Returns:
+        (initiator, nodes) -> one log ratio for each block.
+    """
+    place = ["host", "configuration", "initiator_nodes", "target", "x", "replicate"]
+    logs = rows.assign(log=np.log(rows["value"].to_numpy(dtype=float)))
+    logs = logs.groupby([*place, "initiator"], as_index=False)["log"].mean()
+    held = logs.groupby(place)["log"].transform("size")
+    whole = logs.groupby("initiator_nodes")["initiator"].transform("nunique")
+    logs = logs[(held == whole) & (whole > 1)].copy()
+    sums, sizes = (logs.groupby(place)["log"].transform(name) for name in ("sum", "size"))
+    logs["ratio"] = logs["log"] - (sums - logs["log"]) / (sizes - 1)
+    blocks = logs.groupby(["initiator", "initiator_nodes", "replicate"], sort=True)["ratio"].mean()
+    groups = blocks.groupby(level=["initiator", "initiator_nodes"], sort=True)
+    return {(str(name), str(nodes)): own.to_numpy(float) for (name, nodes), own in groups}

@@ -1,21 +1,20 @@
-"""What a curve of latency over bandwidth says in six numbers.
+"""A curve of latency over bandwidth in six numbers.
 
-Of each curve and replicate block: the latency without load, the peak of the bandwidth, the
-bandwidth at the knee, and the latency at 50, 75 and 90 % of the peak. A block's curve gives its
-own six numbers, and the blocks' numbers are the sample that median and interval come from: points
-of different blocks are never joined to one curve.
+Of each curve and replicate block: the unloaded latency, the peak of the bandwidth, the bandwidth
+at the knee, and the latency at 50, 75 and 90 % of the peak. The six numbers of the blocks are the
+sample for median and interval: points of different blocks are never joined to one curve.
 
-**The curve** is the frontier of the points: a point that another one beats in both, more bandwidth
-and less latency, is left out. Behind saturation bandwidth falls while latency goes on to rise
+**The curve** is the frontier of the points: a point is left out when another point has more
+bandwidth at less latency. Behind saturation bandwidth falls while latency goes on to rise
 (Esmaili-Dokht et al., "A Mess of Memory System Benchmarking, Simulation and Application
-Profiling", MICRO 2024, show it on most servers), so that there a bandwidth has two latencies; the
-lower one is what can be had. Between neighbouring points the curve is a straight line.
+Profiling", MICRO 2024, show it on most servers), so there a bandwidth has two latencies; the
+lower one can be reached. Between neighbouring points the curve is a straight line.
 
 **The knee** is the bandwidth at which latency has doubled. A curve that bends slowly has no corner:
-tangents and largest curvature hang on the scales of the axes and on the noise of two or three
-points. Twice the unloaded latency is a question that a person can ask of any machine, and its
-answer hangs on two neighbouring points only. Where latency does not double before the peak, the
-peak is given and that is said.
+tangents and largest curvature depend on the scales of the axes and on the noise of two or three
+points. The bandwidth at twice the unloaded latency exists on any machine and depends on two
+neighbouring points only. Where latency does not double before the peak, the peak is given, with a
+note.
 
 The peak is the largest of several noisy values, and so a little too high on average.
 """
@@ -23,48 +22,50 @@ The peak is the largest of several noisy values, and so a little too high on ave
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.statistics.summary import VALID, estimate, plain
+from chaosity.statistics.estimate import Estimate
+from chaosity.store.measurements import Measurements, Table, as_measurements
 
 SHARES = (50, 75, 90)  # per cent of the peak
 KNEE = 2.0
 QUANTITIES = ("unloaded", "peak", "knee", *(f"latency_at_{share}" for share in SHARES))
 NOT_DOUBLED = "latency did not double"
-# A tool that cannot measure without load gives its least load. Below a twentieth of the peak
+# A tool that cannot measure without load gives its smallest load. Below a twentieth of the peak
 # published curves (Intel MLC on seven servers) are within 7 % of their lowest latency.
 _IDLE = 0.05
-# Between points farther apart than this share of the peak a curve may bend as it likes.
+# The shape of a curve is unknown between points farther apart than this share of the peak.
 _WIDEST_GAP = 0.6
 _MARK = ("experiment", "point", "load", "initiator", "target")
 _Values = NDArray[np.float64]
 
 
 class _UnknownError(Exception):
-    """A number cannot be said; the message is the reason."""
+    """A number of the curve is unknown; the message is the reason."""
 
 
-def curve_numbers(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The numbers of each curve.
+def curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataFrame:
+    """The six numbers of each curve.
 
     Args:
-        rows: of the tidy table: `value` is the latency, and the further column `x` the bandwidth
-            beside it, 0 where nothing else ran.
-        by: columns that make a curve, beside host and configuration.
+        measurements: `value` is the latency; the further column `x` is the bandwidth of the other
+            loads, 0 where nothing else ran.
+        by: columns that make a curve, with host and configuration.
 
     Returns:
-        A row a curve and quantity, in the order of QUANTITIES: `host`, `configuration`, the columns
-        of `by`, `quantity`, `median`, `low`, `high`, `n`, `reason` (why there is no median, else
-        None) and `note` (what must be said beside it, else None). Bandwidths are in the unit of
-        `x`, latencies in that of `value`. A block in which a point is missing that another block
-        has does not count.
+        One row for each curve and quantity, in the order of QUANTITIES: `host`, `configuration`,
+        the columns of `by`, `quantity`, `median`, `low`, `high`, `n`, `reason` (why there is no
+        median, else None) and `note` (a remark on the number, else None). Bandwidths are in the
+        unit of `x`, latencies in that of `value`. A block does not count when it lacks a point that
+        another block has.
     """
     keys = ["host", "configuration", *by]
     found = []
-    for curve, points in plain(rows).groupby(keys, sort=False, dropna=False):
+    for curve, points in as_measurements(measurements).groups(keys):
         names = dict(zip(keys, curve, strict=True))
         found += [{**names, **number} for number in _numbers(points)]
     columns = [*keys, "quantity", "median", "low", "high", "n", "reason", "note"]
@@ -72,10 +73,10 @@ def curve_numbers(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def with_unloaded(rows: pd.DataFrame, line: str) -> pd.DataFrame:
-    """Rows in which points that belong to no line belong to every line of their group.
+    """The rows, with the points without other loads added to every line.
 
     Args:
-        rows: as `curve_numbers` takes them; one group, such as a panel.
+        rows: as `curve_quantities` takes them; one group, such as a panel.
         line: column that names the line; null where nothing else ran.
     """
     lone = rows[rows[line].isna()]
@@ -86,19 +87,21 @@ def with_unloaded(rows: pd.DataFrame, line: str) -> pd.DataFrame:
     return pd.concat([rows[rows[line].notna()], *copies], ignore_index=True)
 
 
-def _numbers(points: pd.DataFrame) -> Iterator[dict[str, object]]:
+def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
     """The numbers of one curve."""
+    rows = points.rows
     blocks = _complete_blocks(points)
-    without = points.groupby([c for c in _MARK if c in points], dropna=False)["value"].count() == 0
+    without = rows.groupby([c for c in _MARK if c in rows], dropna=False)["value"].count() == 0
     lost = f"{int(without.sum())} of the curve's points have no value" if without.any() else None
-    answers = [_of_block(block["x"].to_numpy(float), block["value"].to_numpy(float))
-               for block in blocks]  # fmt: skip
+    answers = [
+        _of_block(block["x"].to_numpy(float), block["value"].to_numpy(float)) for block in blocks
+    ]
     for quantity in QUANTITIES:
-        told = [answer[quantity] for answer in answers]
-        values = [value for value, _ in told if value is not None]
-        words = [text for value, text in told if value is None]
-        notes = [text for value, text in told if value is not None and text]
-        found = estimate(values)
+        numbers = [answer[quantity] for answer in answers]
+        values = [value for value, _ in numbers if value is not None]
+        reasons = [text for value, text in numbers if value is None]
+        notes = [text for value, text in numbers if value is not None and text]
+        found = Estimate.of(values)
         known = found.n > 0
         note = lost if quantity == "peak" and known else None
         if notes:
@@ -107,18 +110,16 @@ def _numbers(points: pd.DataFrame) -> Iterator[dict[str, object]]:
                 note += f" in {len(notes)} of {len(values)} replicates"
         yield {
             "quantity": quantity,
-            "median": found.median,
-            "low": found.low,
-            "high": found.high,
-            "n": found.n,
-            "reason": None if known else (words[0] if words else "no replicate is complete"),
+            **asdict(found),
+            "reason": None if known else (reasons[0] if reasons else "no replicate is complete"),
             "note": note,
         }
 
 
-def _complete_blocks(points: pd.DataFrame) -> list[pd.DataFrame]:
-    """The blocks that have every point which any block has, valid."""
-    valid = points[(points["status"] == VALID) & points["x"].notna() & points["value"].notna()]
+def _complete_blocks(points: Measurements) -> list[pd.DataFrame]:
+    """The blocks that have every point that any block has, valid."""
+    measured = points.measured().rows
+    valid = measured[measured["x"].notna()]
     marks = [column for column in _MARK if column in valid.columns]
     number = valid.groupby(marks, dropna=False).ngroups if len(valid) else 0
     blocks = [block for _, block in valid.groupby("replicate", sort=True)]
@@ -126,15 +127,15 @@ def _complete_blocks(points: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _of_block(x: _Values, y: _Values) -> dict[str, tuple[float | None, str | None]]:
-    """Each number of one block's curve, or None, with what is to be said about it."""
+    """Each number of one block's curve with a note, or None with the reason."""
 
-    def told(quantity: str) -> tuple[float | None, str | None]:
+    def number(quantity: str) -> tuple[float | None, str | None]:
         try:
             return _quantity(quantity, x, y)
         except _UnknownError as reason:
             return None, str(reason)
 
-    return {quantity: told(quantity) for quantity in QUANTITIES}
+    return {quantity: number(quantity) for quantity in QUANTITIES}
 
 
 def _quantity(quantity: str, x: _Values, y: _Values) -> tuple[float, str | None]:
@@ -160,7 +161,7 @@ def _quantity(quantity: str, x: _Values, y: _Values) -> tuple[float, str | None]
 
 
 def _unloaded(x: _Values, y: _Values) -> float:
-    """Latency without load, or with as little as makes no difference."""
+    """Latency without other loads, or with so little that it makes no difference."""
     if (x == 0.0).any():
         return float(np.median(y[x == 0.0]))
     least = int(np.argmin(x))
@@ -170,7 +171,7 @@ def _unloaded(x: _Values, y: _Values) -> float:
 
 
 def _frontier(x: _Values, y: _Values) -> tuple[_Values, _Values]:
-    """The points that no other beats in both; both coordinates rise."""
+    """The points that no other point beats in both coordinates; both coordinates rise."""
     order = np.lexsort((-y, x))[::-1]
     kept: list[int] = []
     for index in order:
@@ -181,10 +182,10 @@ def _frontier(x: _Values, y: _Values) -> tuple[_Values, _Values]:
 
 
 def _crossing(along: _Values, across: _Values, wanted: float, xs: _Values, peak: float) -> float:
-    """Where a rising line reaches a value, by linear interpolation.
+    """The other coordinate where a rising line reaches a value, by linear interpolation.
 
     Args:
-        along: coordinate that is wanted at a value.
+        along: the coordinate that reaches the value.
         across: the other coordinate.
         wanted: between the ends of `along`, or below the first.
         xs: bandwidths of the points.
@@ -193,7 +194,7 @@ def _crossing(along: _Values, across: _Values, wanted: float, xs: _Values, peak:
     above = int(np.searchsorted(along, wanted))
     if above == 0:
         if along[0] > wanted:
-            raise _UnknownError("latency is doubled at the first point with load already")
+            raise _UnknownError("latency has doubled at the first point with load")
         return float(across[0])
     gap = float(xs[above] - xs[above - 1]) / peak
     if gap > _WIDEST_GAP:

@@ -212,7 +212,7 @@ class Measurements:
         """
         point = tuple(row[column] for column in POINT)
         loads: pd.DataFrame = self._loads_by_point.get_group(point)
-        return loads[loads["load"] != row["load"]]
+        return loads.loc[loads["load"] != row["load"]]
 
     @cached_property
     def _loads_by_point(self) -> DataFrameGroupBy[Any, Any]:
@@ -348,7 +348,8 @@ def _load_counts(rows: pd.DataFrame) -> NDArray[np.intp]:
     points = _point_numbers(rows)
     loads = rows[["load", "initiator"]].assign(point=points).drop_duplicates()
     counts: NDArray[np.intp] = np.bincount(loads["point"].to_numpy(int))
-    return counts[points.to_numpy(int)]
+    of_rows: NDArray[np.intp] = counts[points.to_numpy(int)]
+    return of_rows
 
 
 def _text_or_none(value: Any) -> Any:
@@ -375,3 +376,22 @@ def _listed(texts: Counter[str]) -> str:
 def node_matrices(tidy: pd.DataFrame) -> Iterator[tuple[SliceKey, NodeMatrix]]:
     """Superseded by `Measurements.node_matrices`."""
     return Measurements.from_table(tidy).node_matrices()
+
+
+plain = _in_numpy_types  # superseded by `Measurements.from_table`
+Table = Measurements | pd.DataFrame  # what callers pass until all pass `Measurements`
+
+
+def as_measurements(table: Table) -> Measurements:
+    """The rows of a table without the columns that `Measurements.from_table` adds."""
+    return table if isinstance(table, Measurements) else Measurements(_in_numpy_types(table))
+
+
+def load_counts(tidy: pd.DataFrame) -> pd.Series:
+    """Superseded by the column `load_count`."""
+    return pd.Series(_load_counts(tidy), tidy.index, dtype=float)
+
+
+def load_parameters(tidy: pd.DataFrame) -> pd.Series:
+    """Superseded by the column of this name."""
+    return tidy["levels"].fillna("{}") if "levels" in tidy else pd.Series("{}", tidy.index)

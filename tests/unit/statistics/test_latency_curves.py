@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from chaosity.statistics import QUANTITIES, curve_numbers, with_unloaded
+from chaosity.statistics import QUANTITIES, curve_quantities, with_unloaded
 
 PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
 published = pytest.mark.skipif(not PUBLISHED.exists(), reason="../shared is not here")
@@ -27,7 +27,7 @@ def rows(*blocks, **columns):
 
 
 def numbers(table, by=()):
-    found = curve_numbers(table, by)
+    found = curve_quantities(table, by)
     assert list(dict.fromkeys(found["quantity"])) == list(QUANTITIES)
     return found.set_index("quantity")
 
@@ -110,7 +110,7 @@ def test_what_runs_alone_belongs_to_every_line():
         rows(CURVE[:1], series=None), rows(CURVE[1:], series="read").replace("p0", "q0"),
         rows(CURVE[1:3], series="copy").replace("p0", "r0"),
     ])  # fmt: skip
-    found = curve_numbers(with_unloaded(table, "series"), ["series"])
+    found = curve_quantities(with_unloaded(table, "series"), ["series"])
     peaks = found[found["quantity"] == "peak"].set_index("series")["median"].to_dict()
     assert peaks == {"read": 100.0, "copy": 80.0}
     assert (found.loc[found["quantity"] == "unloaded", "median"] == 80.0).all()
@@ -129,7 +129,7 @@ def of_csv(name, **columns):
 def test_loaded_latency_of_published_servers():
     table = of_csv("mlc_vsc_loaded_latency.csv", host="source", point="inject_delay",
                    x="bandwidth_MBps", value="latency_ns")  # fmt: skip
-    found = curve_numbers(table, [])
+    found = curve_quantities(table, [])
     assert found["reason"].isna().all()
     broadwell = found[found["host"].str.contains("broadwell")].set_index("quantity")["median"]
     # By hand: 148.24 ns lie between 115424.2 (103.73) and 144868.6 MB/s (164.33).
@@ -144,7 +144,7 @@ def test_loaded_latency_of_published_servers():
 def test_curves_of_every_share_of_reads():
     table = of_csv("mess_xeon_gold5218_local_curves.csv", point="pause", x="bandwidth_mean",
                    value="latency_mean", series="rw_ratio")  # fmt: skip
-    found = curve_numbers(table, ["series"]).pivot(
+    found = curve_quantities(table, ["series"]).pivot(
         index="series", columns="quantity", values="median"
     )
     assert found.notna().all().all()

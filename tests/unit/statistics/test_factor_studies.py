@@ -54,9 +54,9 @@ def test_what_follows_from_others_is_no_factor(found):
 
 
 def test_what_ran_beside_a_load_is_a_factor_where_nothing_else_tells_points_apart(found):
-    chases = {one.where["company"]: one for one in of(found, "loaded_latency", "chase")}
+    chases = {one.where["loads"]: one for one in of(found, "loaded_latency", "chase")}
     assert chases["alone"].factors == ("initiator",)
-    assert set(chases["with others"].factors) == {"initiator", "load.kernel", "load.share"}
+    assert set(chases["co-running"].factors) == {"initiator", "load.kernel", "load.share"}
     [traffic] = of(found, "loaded_latency", "load")
     assert set(traffic.factors) == {"initiator", "share", "kernel"}
 

@@ -9,7 +9,7 @@ import synthetic_latency
 
 from chaosity.statistics import (
     corun_slowdown,
-    divergence,
+    latency_divergence,
     less_is_better,
     load_counts,
     load_parameters,
@@ -52,7 +52,7 @@ def together(**changes):
 def found(changes, replicates=1):
     table = pd.concat([rows(ALONE, "serial", replicates),
                        rows(together(**changes), "concurrent", replicates)])  # fmt: skip
-    return divergence(table, "concurrent", "serial")
+    return latency_divergence(table, "concurrent", "serial")
 
 
 def test_the_ratio_of_a_size_is_the_geometric_mean_over_pairs():
@@ -81,7 +81,7 @@ def test_who_is_slower_than_others_of_its_node_is_named():
 
 
 def test_without_pairs_there_is_nothing_to_say():
-    result = divergence(rows(ALONE, "serial"), "concurrent", "serial")
+    result = latency_divergence(rows(ALONE, "serial"), "concurrent", "serial")
     assert (result.ratios, result.start, result.slow) == ({}, None, ())
 
 
@@ -96,7 +96,7 @@ def test_the_published_sweep_parts_at_128_mb_and_its_even_ranks_are_slow():
             "x": table["size_MB"] * 2.0**20, "level": table["mode"], "value": table["latency_ns"],
         }
     )  # fmt: skip
-    result = divergence(sweep, "concurrent", "serial")
+    result = latency_divergence(sweep, "concurrent", "serial")
     assert result.start == 128 * MIB
     assert sorted(one.initiator for one in result.slow) == ["pu1", "pu17", "pu33", "pu49"]
     assert all(1.2 < one.together.median < 1.35 for one in result.slow)

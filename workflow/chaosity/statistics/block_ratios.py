@@ -1,8 +1,8 @@
-"""Comparisons are ratios within replicate blocks.
+"""Ratios of cells within replicate blocks.
 
 Replicate k of everything is measured before replicate k + 1 of anything, so two measurements of
 one block saw the machine in the same hours. Their ratio cancels what drifts between blocks; the
-spread of the ratios over the blocks gives the interval.
+scatter of the ratios over the blocks gives the interval.
 """
 
 from __future__ import annotations
@@ -12,58 +12,58 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics.summary import CELL, Estimate, estimate, plain, summarise
-from chaosity.store.tidy_table import valid
+from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.estimate import Estimate
+from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
 
 BLOCK = ("host", "configuration", "replicate")
 
 
-def paired_ratios(
-    numerator: pd.DataFrame, denominator: pd.DataFrame, on: Sequence[str]
-) -> pd.DataFrame:
+def paired_ratios(numerator: Table, denominator: Table, on: Sequence[str]) -> pd.DataFrame:
     """Ratio of each cell of one selection to its partner in another, paired by replicate block.
 
     Args:
-        numerator: rows of the tidy table; its columns describe the result.
-        denominator: rows of the tidy table; of several partners the geometric mean counts.
+        numerator: its columns describe the result.
+        denominator: the geometric mean is used where a cell has several partners.
         on: columns that make two cells partners; `replicate` is added.
 
     Returns:
-        As `summarise`, of the ratios (no unit); cells without any complete pair are left out.
+        As `summarise`, of the ratios (no unit). Cells without any complete pair are left out.
     """
     keys = [*on, "replicate"]
-    partners = valid(plain(denominator))[[*keys, "value"]]
+    partners = as_measurements(denominator).valid().rows[[*keys, "value"]]
     partners = partners.assign(_log=np.log(partners.pop("value").to_numpy(dtype=float)))
     partners = partners.groupby(keys, dropna=False, as_index=False)["_log"].mean()
-    above = valid(plain(numerator))
+    above = as_measurements(numerator).valid().rows
     # A key without any value (no load has a kernel) has lost its type in the grouping.
     partners = partners.astype({key: above.dtypes[key] for key in keys})
     pairs = above.merge(partners, on=keys, how="inner")
     pairs["value"] = pairs["value"] / np.exp(pairs.pop("_log").to_numpy(dtype=float))
-    return summarise(pairs)
+    return summarise(Measurements(pairs))
 
 
-def block_ratio(numerator: pd.DataFrame, denominator: pd.DataFrame) -> Estimate:
+def block_ratio(numerator: Table, denominator: Table) -> Estimate:
     """Ratio of the typical value of one group of cells to that of another.
 
-    In each block, typical is the geometric mean over the group's cells. A cell that is missing in
-    some block would shift that block's mean, so only cells that are complete count, unless none is.
+    The typical value of a block is the geometric mean over the group's cells. A cell that is
+    missing in some block would shift that block's mean, so only complete cells count, unless no
+    cell is complete.
 
     Args:
-        numerator: rows of the tidy table, such as all cells of another package.
-        denominator: rows of the tidy table, such as all cells of the same node.
+        numerator: such as all cells of another package.
+        denominator: such as all cells of the same node.
 
     Returns:
         The ratio; n is the number of blocks that both groups share.
     """
     above, below = _block_logs(numerator), _block_logs(denominator)
     shared = above.index.intersection(below.index)
-    return estimate(np.exp((above.loc[shared] - below.loc[shared]).to_numpy(dtype=float)))
+    return Estimate.of(np.exp((above.loc[shared] - below.loc[shared]).to_numpy(dtype=float)))
 
 
-def _block_logs(tidy: pd.DataFrame) -> pd.Series:
+def _block_logs(group: Table) -> pd.Series:
     """Mean logarithm per block over the cells that every block has."""
-    rows = valid(plain(tidy))
+    rows = as_measurements(group).valid().rows
     if rows.empty:
         return pd.Series(dtype=float, index=pd.MultiIndex.from_arrays([[]] * len(BLOCK)))
     blocks = rows.groupby(list(BLOCK), dropna=False).ngroups

@@ -1,0 +1,153 @@
+"""Medians and ratios with their intervals, and the texts of both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from chaosity.statistics import Estimate, Ratio, change_text
+
+POSITIVE = st.floats(min_value=1e-3, max_value=1e12)
+
+
+def test_one_replicate_has_no_interval():
+    assert Estimate.of([5.0]) == Estimate.of([math.nan, 5.0]) == Estimate(5.0, None, None, 1)
+    assert Estimate.of([5.0]).ends is None and not Estimate.of([5.0]).excludes(1.0)
+
+
+def test_the_ratio_of_pairs_has_students_interval_on_logarithms():
+    a, b = np.array([30.0, 20.0, 24.0]), np.array([40.0, 40.0, 40.0])
+    found = Ratio.paired(a, b)
+    logs = np.log(a / b)
+    ends = np.exp(stats.t.interval(0.95, 2, logs.mean(), stats.sem(logs)))
+    assert (found.low, found.high) == pytest.approx(tuple(ends), rel=1e-12)
+    assert found.p == pytest.approx(stats.ttest_1samp(logs, 0.0).pvalue)
+    assert (found.ratio, found.n, found.n_reference) == (pytest.approx(0.6), 3, 3)
+    assert Ratio.paired([2.0], [1.0]) == Ratio(2.0, None, None, 1, 1)
+
+
+def test_pairs_without_any_scatter_are_certain():
+    assert Ratio.paired([2.0, 2.0], [1.0, 1.0]).p == Ratio.of_runs([2.0, 2.0], [1.0, 1.0]).p == 0.0
+    assert Ratio.paired([2.0, 2.0], [2.0, 2.0]).p == Ratio.of_runs([2.0] * 2, [2.0] * 2).p == 1.0
+
+
+def test_the_typical_ratio_of_reciprocals_is_the_reciprocal():
+    ratios = np.array([0.5, 0.8, 0.9, 1.2])
+    found, reciprocal = Ratio.typical(ratios), Ratio.typical(1.0 / ratios)
+    assert found.ratio == pytest.approx(1.0 / reciprocal.ratio)
+    assert found.low == pytest.approx(1.0 / reciprocal.high)
+    assert Ratio.typical([0.5, 0.8]).ends is None
+
+
+def test_an_estimate_writes_itself():
+    metric, found = "bandwidth_bytes_per_second", Estimate(18.34e9, 17.9e9, 18.8e9, 3)
+    assert (
+        found.text("bandwidth_bytes_per_second") == "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"
+    )
+    assert Estimate.of([96.0]).text("latency_ns") == "96.0 ns, no interval: n = 1"
+    assert Estimate.of([96.0]).ends_text() == "no interval"
+
+
+def test_a_ratio_writes_itself():
+    found = Ratio(0.934, 0.911, 0.95, 3, 3)
+    assert found.text() == "0.93 times, 95 % interval 0.91 to 0.95, n = 3"
+    assert found.interval_text(change_text) == "95 % interval -8.9 % to -5.0 %, n = 3"
+    assert Ratio(0.5, None, None, 1, 4).text() == "0.50 times, no interval: n = 1 and 4"
+    assert [change_text(ratio) for ratio in (1.053, 0.5, 1.0)] == ["+5.3 %", "-50 %", "+0.0 %"]
+
+
+def test_an_estimate_is_made_of_a_cell():
+    cell = {"median": 2.0, "low": np.nan, "high": np.nan, "n": np.int64(1), "unit": "x"}
+    assert Estimate.of_cell(cell) == Estimate(2.0, None, None, 1)
+    cell |= {"low": 1.0, "high": np.float64(3.0), "n": 3}
+    assert asdict(Estimate.of_cell(cell)) == {"median": 2.0, "low": 1.0, "high": 3.0, "n": 3}
+
+
+def test_three_replicates_by_hand():
+    # Logarithms 4.499810, 4.605170, 4.700480: mean 4.601820, deviation 0.100377;
+    # t(0.975, 2) = 4.302653, so the half width is 0.249350.
+    found = Estimate.of([110.0, 90.0, 100.0])
+    assert found.median == 100.0
+    assert found.low == pytest.approx(77.67, abs=0.01)
+    assert found.high == pytest.approx(127.89, abs=0.01)
+    assert found.n == 3
+
+
+def test_values_that_are_not_all_positive_get_an_interval_on_their_own_scale():
+    # Mean 1, deviation 2, half width 4.302653 * 2 / sqrt(3) = 4.968275.
+    found = Estimate.of([-1.0, 1.0, 3.0])
+    assert (found.low, found.high) == pytest.approx((-3.968275, 5.968275), abs=1e-5)
+
+
+def test_nothing_measured_is_not_a_number():
+    assert math.isnan(Estimate.of([]).median)
+    assert Estimate.of([]).n == 0
+
+
+@given(st.lists(POSITIVE, min_size=1, max_size=9), st.randoms(use_true_random=False))
+def test_the_order_of_replicates_does_not_matter(values, random):
+    shuffled = list(values)
+    random.shuffle(shuffled)
+    one, other = Estimate.of(values), Estimate.of(shuffled)
+    assert one.median == other.median
+    if one.low is not None:
+        assert (one.low, one.high) == pytest.approx((other.low, other.high), rel=1e-9)
+
+
+@given(st.lists(POSITIVE, min_size=2, max_size=20))
+def test_the_interval_contains_the_median_and_is_positive(values):
+    found = Estimate.of(values)
+    assert 0.0 < found.low <= found.median <= found.high
+
+
+@given(POSITIVE, st.lists(st.floats(0.0, 2.0), min_size=1, max_size=6))
+def test_the_interval_of_symmetric_data_is_centred_on_the_median(centre, steps):
+    values = [centre * math.exp(sign * step) for step in steps for sign in (-1.0, 1.0)]
+    found = Estimate.of(values)
+    assert found.median >= found.low
+    assert math.sqrt(found.low * found.high) == pytest.approx(centre, rel=1e-6)
+
+
+def test_the_interval_of_two_runs_is_welchs_on_logarithms():
+    a, b = np.array([10.0, 11.0, 12.5, 10.7]), np.array([20.0, 26.0, 23.0])
+    found = Ratio.of_runs(a, b)
+    interval = stats.ttest_ind(np.log(a), np.log(b), equal_var=False).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((np.exp(interval.low), np.exp(interval.high)))
+    assert found.ratio == pytest.approx(np.exp(np.median(np.log(a)) - np.median(np.log(b))))
+    assert found.excludes(1.0)
+    p = stats.ttest_ind(np.log(a), np.log(b), equal_var=False).pvalue
+    assert found.p == pytest.approx(p, rel=1e-12)
+    assert (found.n, found.n_reference) == (4, 3)
+
+
+def test_a_difference_within_the_scatter_is_inside_the_interval():
+    found = Ratio.of_runs([10.0, 11.0, 12.0], [10.5, 11.5, 11.0])
+    assert found.low <= 1.0 <= found.high
+
+
+def test_a_single_replicate_gives_no_interval_of_a_ratio():
+    found = Ratio.of_runs([10.0], [5.0, 6.0])
+    assert found.low is found.high is None
+    assert math.isnan(Ratio.of_runs([], [1.0]).ratio)
+    assert math.isnan(Ratio.of_runs([math.nan], [1.0]).ratio)
+
+
+def test_values_without_any_scatter_have_an_interval_of_no_width():
+    found = Ratio.of_runs([2.0, 2.0], [1.0, 1.0])
+    assert (found.low, found.high) == (2.0, 2.0)
+
+
+def test_over_many_samples_the_interval_holds_the_true_ratio_in_95_percent():
+    random = np.random.default_rng(3)
+    held = 0
+    for _ in range(600):
+        a, b = random.lognormal(0.5, 0.1, 3), random.lognormal(0.0, 0.02, 4)
+        found = Ratio.of_runs(a, b)
+        held += found.low <= math.exp(0.5) <= found.high
+    assert 0.92 < held / 600 < 0.99

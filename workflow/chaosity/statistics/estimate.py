@@ -1,0 +1,292 @@
+"""The median of a sample with its interval, and the ratio of two samples.
+
+Why Student's t and not order statistics, which fit the median better: the widest interval that
+order statistics can give for the median runs from the smallest to the largest replicate and
+covers it with probability 1 - 2^(1 - n), that is 75 % at n = 3 and 93.8 % at n = 5. Below n = 6
+there is no 95 % interval of this kind, and a machine is rarely measured more often. Positive
+quantities are treated on a logarithmic scale: disturbances multiply (a share of the bandwidth is
+lost, not a fixed number of bytes), intervals become intervals of ratios, and no bound is negative.
+There the median and the geometric mean estimate the same centre when the noise is symmetric. The
+median is reported because one disturbed replicate moves it little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from chaosity.statistics.significance import equal_values_allowed, p_or_certain
+from chaosity.units import choose_scale
+
+CONFIDENCE = 0.95
+# The interval over two ratios would be 13 times as wide as their distance.
+FEWEST_RATIOS = 3
+
+
+def two_decimals(value: float) -> str:
+    """A number with two decimals, as ratios are written."""
+    return f"{value:.2f}"
+
+
+def change_text(ratio: float) -> str:
+    """A ratio as a signed change: 1.053 -> "+5.3 %", 0.5 -> "-50 %"."""
+    change = 100.0 * (ratio - 1.0)
+    return f"{change:+.1f} %" if abs(change) < 9.95 else f"{change:+.0f} %"
+
+
+class _HasInterval:
+    """The texts of a number with a 95 % interval and n."""
+
+    low: float | None
+    high: float | None
+    n: int
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Both ends of the interval, or None without an interval."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
+    def n_text(self) -> str:
+        """The size of the sample: "n = 3"."""
+        return f"n = {self.n}"
+
+    def excludes(self, value: float) -> bool:
+        """Whether a value lies outside of the interval; False without an interval."""
+        return self.ends is not None and not self.ends[0] <= value <= self.ends[1]
+
+    def ends_text(self, show: Callable[[float], str] = two_decimals) -> str:
+        """The interval: "95 % interval 17.9 to 18.8", or "no interval".
+
+        Args:
+            show: writes one end of the interval.
+        """
+        if self.ends is None:
+            return "no interval"
+        low, high = map(show, self.ends)
+        return f"95 % interval {low} to {high}"
+
+    def interval_text(self, show: Callable[[float], str] = two_decimals) -> str:
+        """The interval with n: "95 % interval 17.9 to 18.8, n = 3", or "no interval: n = 1"."""
+        separator = ": " if self.ends is None else ", "
+        return f"{self.ends_text(show)}{separator}{self.n_text}"
+
+
+@dataclass(frozen=True)
+class Estimate(_HasInterval):
+    """The median of a sample with its 95 % interval.
+
+    Attributes:
+        median: NaN for an empty sample.
+        low, high: ends of the interval; None for fewer than two values.
+        n: number of values.
+    """
+
+    median: float
+    low: float | None
+    high: float | None
+    n: int
+
+    @classmethod
+    def of(cls, values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
+        """Median and t interval of one sample; NaN are skipped."""
+        array = np.asarray(values, dtype=float).ravel()
+        array = array[~np.isnan(array)]
+        sample = GroupedSample.of(array, np.zeros(len(array), dtype=np.intp), 1)
+        low, high = sample.interval(confidence)
+        n = len(array)
+        median = float(sample.quantile(0.5)[0])
+        return (
+            cls(median, float(low[0]), float(high[0]), n) if n > 1 else cls(median, None, None, n)
+        )
+
+    @classmethod
+    def of_cell(cls, cell: Mapping[str, Any]) -> Estimate:
+        """The estimate in a row of `summarise`: its columns `median`, `low`, `high` and `n`."""
+        low, high = (
+            None if cell[end] is None or math.isnan(cell[end]) else float(cell[end])
+            for end in ("low", "high")
+        )
+        return cls(float(cell["median"]), low, high, int(cell["n"]))
+
+    def text(self, metric: str) -> str:
+        """The whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3".
+
+        Args:
+            metric: names the unit of the values, such as `bandwidth_bytes_per_second`.
+        """
+        scale = choose_scale(metric, [self.median])
+        return f"{scale.text(self.median)}, {self.interval_text(scale.number)}"
+
+
+@dataclass(frozen=True)
+class Ratio(_HasInterval):
+    """The value of one sample over the value of another sample, the reference.
+
+    Attributes:
+        ratio: NaN when a sample is empty.
+        low, high: ends of the 95 % interval; None when a sample is too small.
+        n: size of the sample, or number of pairs.
+        n_reference: size of the other sample, or again the number of pairs.
+        p: chance to see such a difference where there is none; None without a test.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    n: int
+    n_reference: int
+    p: float | None = None
+
+    @classmethod
+    def of_runs(
+        cls, values: ArrayLike, reference: ArrayLike, confidence: float = CONFIDENCE
+    ) -> Ratio:
+        """Ratio of the medians of two samples of different runs; only positive values count.
+
+        Such values are not pairs: hours or days, and often a reboot, lie between them. So interval
+        and p are Welch's for two samples, on logarithms. The interval holds the scatter within the
+        runs, and cannot hold the difference between one run and the next.
+        """
+        above, below = _logs(values), _logs(reference)
+        n, m = len(above), len(below)
+        if not n or not m:
+            return cls(math.nan, None, None, n, m)
+        ratio = float(np.exp(np.median(above) - np.median(below)))
+        if n < 2 or m < 2:
+            return cls(ratio, None, None, n, m)
+        with equal_values_allowed():
+            test = stats.ttest_ind(above, below, equal_var=False)
+            low, high = test.confidence_interval(confidence)
+        if not np.isfinite(low):  # without any scatter
+            low = high = above.mean() - below.mean()
+        return cls(ratio, *_ends(low, high, ratio), n, m, p_or_certain(test.pvalue, ratio))
+
+    @classmethod
+    def paired(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
+        """Median of the ratios of pairs, such as two cells in the same replicate blocks.
+
+        Args:
+            values: positive, one for each pair.
+            reference: the other side of each pair.
+        """
+        logs = np.log(np.asarray(values, float)) - np.log(np.asarray(reference, float))
+        return cls._of_logs(logs, fewest=2)
+
+    @classmethod
+    def typical(cls, ratios: ArrayLike) -> Ratio:
+        """Median of the ratios of many cells, with an interval from three cells on.
+
+        On logarithms, so that the typical ratio of all reciprocals is the reciprocal.
+        """
+        return cls._of_logs(np.log(np.asarray(ratios, dtype=float)), fewest=FEWEST_RATIOS)
+
+    @classmethod
+    def _of_logs(cls, logs: NDArray[np.float64], fewest: int) -> Ratio:
+        n, ratio = len(logs), float(np.exp(np.median(logs)))
+        if n < fewest:
+            return cls(ratio, None, None, n, n)
+        half = stats.t.ppf(0.5 + CONFIDENCE / 2.0, n - 1) * stats.sem(logs)
+        with equal_values_allowed():
+            p = p_or_certain(stats.ttest_1samp(logs, 0.0).pvalue, ratio)
+        return cls(ratio, *_ends(logs.mean() - half, logs.mean() + half, ratio), n, n, p)
+
+    @property
+    def n_text(self) -> str:
+        """The sizes of the samples: "n = 3", or "n = 3 and 5"."""
+        return f"n = {self.n}" + (f" and {self.n_reference}" if self.n_reference != self.n else "")
+
+    def text(self, show: Callable[[float], str] = two_decimals) -> str:
+        """The whole ratio: "0.93 times, 95 % interval 0.91 to 0.95, n = 3"."""
+        return f"{show(self.ratio)} times, {self.interval_text(show)}"
+
+
+def _logs(values: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=float).ravel()
+    logs: NDArray[np.float64] = np.log(array[array > 0.0])  # NaN is not above zero
+    return logs
+
+
+def _ends(low: float, high: float, ratio: float) -> tuple[float, float]:
+    """The interval of a ratio from that of its logarithm, widened to hold the ratio.
+
+    The interval is one of the mean logarithm; a lopsided sample has its median outside.
+    """
+    return min(float(np.exp(low)), ratio), max(float(np.exp(high)), ratio)
+
+
+@dataclass(frozen=True)
+class GroupedSample:
+    """Values of several groups, for statistics of all groups at once.
+
+    Attributes:
+        values: sorted within groups.
+        groups: the group of each value, 0 to the number of groups - 1.
+        n: number of values of each group.
+        start: index of the first value of each group.
+    """
+
+    values: NDArray[np.float64]
+    groups: NDArray[np.intp]
+    n: NDArray[np.intp]
+    start: NDArray[np.intp]
+
+    @classmethod
+    def of(
+        cls, values: NDArray[np.float64], groups: NDArray[np.intp], number: int
+    ) -> GroupedSample:
+        """Sort values into groups.
+
+        Args:
+            values: without NaN.
+            groups: the group of each value.
+            number: of groups; some may be empty.
+        """
+        order = np.lexsort((values, groups))
+        n = np.bincount(groups, minlength=number)
+        return cls(values[order], groups[order], n, np.cumsum(n) - n)
+
+    def quantile(self, share: float) -> NDArray[np.float64]:
+        """Quantile of each group by linear interpolation; NaN for an empty group."""
+        result = np.full(len(self.n), np.nan)
+        some = self.n > 0
+        position = share * (self.n[some] - 1)
+        below = np.floor(position).astype(np.intp)
+        above = np.ceil(position).astype(np.intp)
+        low = self.values[self.start[some] + below]
+        high = self.values[self.start[some] + above]
+        result[some] = low + (high - low) * (position - below)
+        return result
+
+    def mean_and_deviation(
+        self, values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and sample standard deviation of each group; the latter NaN below n = 2."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.bincount(self.groups, values, len(self.n)) / self.n
+            squares = np.bincount(self.groups, (values - mean[self.groups]) ** 2, len(self.n))
+            deviation = np.sqrt(squares / (self.n - 1.0))
+        return mean, np.where(self.n > 1, deviation, np.nan)
+
+    def interval(self, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Ends of the t interval of each group, on logs where every value is positive."""
+        positive = self.quantile(0.0) > 0.0
+        logs = positive[self.groups]
+        scaled = np.where(logs, np.log(np.where(logs, self.values, 1.0)), self.values)
+        mean, deviation = self.mean_and_deviation(scaled)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            half = stats.t.ppf(0.5 + confidence / 2.0, self.n - 1.0) * deviation / np.sqrt(self.n)
+            low, high = mean - half, mean + half
+            low, high = np.where(positive, np.exp(low), low), np.where(positive, np.exp(high), high)
+        # With n >= 8 and a lopsided sample the median can lie outside an interval of the mean.
+        # The interval then reaches to it: too wide is honest, an estimate outside is not.
+        median = self.quantile(0.5)
+        return np.fmin(low, np.where(self.n > 1, median, np.nan)), np.fmax(
+            high, np.where(self.n > 1, median, np.nan)
+        )

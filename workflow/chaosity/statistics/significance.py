@@ -1,0 +1,82 @@
+"""Tests whether cells differ, and p-values adjusted for many tests."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from chaosity.store.measurements import CELL, Table, as_measurements
+
+LEVEL = 0.05
+
+
+@contextmanager
+def equal_values_allowed() -> Iterator[None]:
+    """Silences scipy's warnings about samples without any scatter, for which p is NaN or 0."""
+    with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+def p_or_certain(p: float, ratio: float) -> float:
+    """A p-value; where samples have no scatter it is 1 for an exact ratio of 1, else 0."""
+    return float(p) if np.isfinite(p) else float(ratio == 1.0)
+
+
+def holm_adjusted(p_values: ArrayLike) -> NDArray[np.float64]:
+    """P-values adjusted so that the chance of any false positive is at most the level.
+
+    The step-down method of Holm (1979): the smallest of m p-values is multiplied by m, the next by
+    m - 1, and so on; none is below the one before it or above 1.
+    """
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p, kind="stable")
+    factors = np.arange(len(p), 0, -1)
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * factors), 1.0)
+    return adjusted
+
+
+def false_discovery_adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+    """P-values adjusted so that few of the accused cells are false (Benjamini and Hochberg).
+
+    Holm's method, which allows no false one, finds nothing with three replicates and hundreds of
+    cells. This method also holds for cells of one run, whose errors are positively dependent
+    (Benjamini and Yekutieli, 2001).
+
+    Args:
+        p_values: None where there is no test; stays None and does not count.
+    """
+    known = [p for p in p_values if p is not None]
+    adjusted = iter(stats.false_discovery_control(known) if known else ())
+    return [None if p is None else float(next(adjusted)) for p in p_values]
+
+
+def cells_differ(
+    measurements: Table, by: Sequence[str] = CELL, level: float = LEVEL
+) -> bool | None:
+    """Whether cells differ by more than the noise of their replicates.
+
+    One-way analysis of variance of the logarithms of valid values over cells. The best and the
+    worst of many cells are far apart even when all cells are equal, so their intervals do not
+    answer this question; the variance between cells against the variance within cells does.
+
+    Args:
+        measurements: all rows of the cells.
+        by: columns that make a cell.
+        level: the chance to report a difference where there is none.
+
+    Returns:
+        None when this is unknown: a single cell, or no cell with two replicates.
+    """
+    valid = as_measurements(measurements).valid()
+    cells = [np.log(cell.rows["value"].to_numpy(dtype=float)) for _, cell in valid.groups(by)]
+    if len(cells) < 2 or all(len(cell) < 2 for cell in cells):
+        return None
+    with equal_values_allowed():
+        return bool(stats.f_oneway(*cells).pvalue < level)
