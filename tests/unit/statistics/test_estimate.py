@@ -47,9 +47,7 @@ def test_the_typical_ratio_of_reciprocals_is_the_reciprocal():
 
 def test_an_estimate_writes_itself():
     metric, found = "bandwidth_bytes_per_second", Estimate(18.34e9, 17.9e9, 18.8e9, 3)
-    assert (
-        found.text("bandwidth_bytes_per_second") == "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"
-    )
+    assert found.text(metric) == "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"
     assert Estimate.of([96.0]).text("latency_ns") == "96.0 ns, no interval: n = 1"
     assert Estimate.of([96.0]).ends_text() == "no interval"
 
