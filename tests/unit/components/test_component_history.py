@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 
-from chaosity.components import read_history, write_components
+from chaosity.components import read_component_histories, write_components
 from chaosity.components.component_history import HISTORY
 
 OLD, NEW = {"serial": "A"}, {"serial": "B"}
 
 
 def contents(folder, name="drive0"):
-    return [state.content for state in read_history(folder).get(name, [])]
+    return [state.content for state in read_component_histories(folder).get(name, [])]
 
 
 def since(folder, name="drive0"):
-    return [state.since for state in read_history(folder)[name]]
+    return [state.since for state in read_component_histories(folder)[name]]
 
 
 def test_a_replaced_drive_has_two_states(tmp_path):

@@ -90,8 +90,10 @@ def test_tools_are_part_of_the_system(epyc):
 
 
 def test_drives_that_discovery_does_not_know_are_added(epyc):
-    documents = component_documents(epyc, extra_drives={"file0": {"component": "drive"}})
-    assert documents["file0"] == {"component": "drive"}
+    extra = {"file0": {"component": "file0", "node": None}, "drive-0000-12-00-0": {}}
+    documents = component_documents(epyc, extra_drives=extra)
+    assert documents["file0"] == {"component": "file0", "node": None}
+    assert documents["drive-0000-12-00-0"]["component"] == "drive"
 
 
 def test_memory_is_what_firmware_gave_to_the_nearest_64_mib(epyc):

@@ -1,27 +1,48 @@
-"""Components: the parts of a host whose change makes measured numbers stale, one file each."""
+"""Components: the parts of a host whose change makes measurements obsolete, a file for each."""
 
 from chaosity.components.component_documents import (
     SYSTEM,
+    ComponentDocument,
+    Components,
+    DriveDocument,
+    GpuDocument,
+    NodeDocument,
+    OpenclDocument,
+    PackageDocument,
+    SystemDocument,
     component_documents,
     drive_component_name,
     gpu_component_name,
-    node_component,
-    package_component,
     system_document,
 )
-from chaosity.components.component_files import read_components, write_components
-from chaosity.components.component_history import ComponentState, read_history
+from chaosity.components.component_files import (
+    drive_documents,
+    is_drive_document,
+    read_components,
+    system_facts,
+    write_components,
+)
+from chaosity.components.component_history import ComponentState, read_component_histories
 
 __all__ = [
     "SYSTEM",
+    "ComponentDocument",
     "ComponentState",
+    "Components",
+    "DriveDocument",
+    "GpuDocument",
+    "NodeDocument",
+    "OpenclDocument",
+    "PackageDocument",
+    "SystemDocument",
     "component_documents",
     "drive_component_name",
+    "drive_documents",
     "gpu_component_name",
-    "node_component",
-    "package_component",
+    "is_drive_document",
+    "read_component_histories",
     "read_components",
-    "read_history",
     "system_document",
+    "system_facts",
     "write_components",
 ]

@@ -1,92 +1,199 @@
-"""What each component of a host is, as JSON values that change only when the component does.
+"""Makes the document of each component of a host: JSON values that change only with the component.
 
-A component is named for its place (`node3`, `drive-0000-41-00-0`: the PCI address, so the slot)
-and its content says what is there. Replacing a drive changes the content of one component, and
-the points that depend on it are measured again; renaming `nvme3n1` to `nvme1n1` changes nothing.
+A component is named after its place (`node3`, or `drive-0000-41-00-0` after the PCI address, so the
+slot). Its document describes the part in that place. When a drive is replaced, the document of one
+component changes, and the points that depend on it are measured again. When `nvme3n1` becomes
+`nvme1n1`, nothing changes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Literal, TypedDict
 
+from chaosity.cpusets import format_cpu_list
+from chaosity.place_names import PlaceName, node_name, package_name
+from chaosity.records import DriveFacts
 from chaosity.topology import (
     Drive,
     Gpu,
+    HostFacts,
     Node,
     OpenclDevice,
     Package,
     Topology,
     configuration_name,
-    format_cpu_list,
 )
 
 SYSTEM = "system"
-Document = dict[str, Any]
-
-# Firmware reserves some pages more or fewer from boot to boot; no memory module is that small.
+# Firmware reserves a few pages more or fewer from boot to boot; no memory module is that small.
 _MEMORY_STEP_BYTES = 64 * 2**20
 _NAMESPACE = re.compile(r"nvme\d+n(\d+)")
+
+
+class HugePageFacts(TypedDict):
+    """Huge pages reserved on a node, or on the whole machine (`node` null)."""
+
+    node: int | None
+    page_bytes: int
+    pages: int
+
+
+class SystemDocument(HostFacts):
+    """Facts that affect all numbers of a host and stay the same after a reboot."""
+
+    component: Literal["system"]
+    configuration: str
+    cache_line_bytes: int | None
+    offline_cpus: str
+    huge_page_pools: list[HugePageFacts]
+    tools: dict[str, str]
+
+
+class CacheFacts(TypedDict):
+    """A group of equal caches, each shared by `pus` processing units."""
+
+    level: int
+    kind: str
+    size_bytes: int | None
+    pus: int
+
+
+class PackageDocument(TypedDict):
+    """A package with its cores and caches."""
+
+    component: Literal["package"]
+    os_index: int
+    model: str | None
+    cpus: str
+    nodes: list[int]
+    cores: int
+    pus_per_core: list[int]
+    caches: list[CacheFacts]
+
+
+class MemoryAttributeFacts(TypedDict):
+    """A value of the HMAT for a node, seen from some processing units."""
+
+    name: str
+    initiator_cpus: str
+    value: float
+
+
+class NodeDocument(TypedDict):
+    """A node; `distances` are its row of the SLIT, by node."""
+
+    component: Literal["node"]
+    os_index: int
+    package: int | None
+    cpus: str
+    memory_bytes: int | None
+    memory_side_cache_bytes: int | None
+    kind: str
+    tier: int | None
+    initiator: bool
+    target: bool
+    distances: dict[str, int]
+    memory_attributes: list[MemoryAttributeFacts]
+
+
+class DriveDocument(TypedDict):
+    """A drive, without the kernel's name for it, which can change with the next boot."""
+
+    component: Literal["drive"]
+    pci: str | None
+    serial: str | None
+    model: str | None
+    firmware: str | None
+    size_bytes: int | None
+    link_bytes_per_second: int | None
+    node: int | None
+
+
+class GpuDocument(TypedDict):
+    """A GPU, without the libraries that show it, which depend on the installation."""
+
+    component: Literal["gpu"]
+    pci: str | None
+    model: str | None
+    serial: str | None
+    memory_bytes: int | None
+    node: int | None
+
+
+class OpenclDocument(TypedDict):
+    """An OpenCL device with its driver."""
+
+    component: Literal["opencl_device"]
+    platform: str
+    device: str
+    type: str
+    driver: str | None
+    compute_units: int | None
+    memory_bytes: int | None
+    pci: str | None
+    node: int | None
+
+
+# `DriveFacts` describes a block device or file of the inventory; its `component` is its name.
+ComponentDocument = (
+    SystemDocument
+    | PackageDocument
+    | NodeDocument
+    | DriveDocument
+    | GpuDocument
+    | OpenclDocument
+    | DriveFacts
+)
+Components = Mapping[str, ComponentDocument]
 
 
 def component_documents(
     topology: Topology,
     tools: Mapping[str, str] | None = None,
-    extra_drives: Mapping[str, Mapping[str, Any]] | None = None,
-) -> dict[str, Document]:
-    """All components of a host by name.
+    extra_drives: Mapping[str, DriveFacts] | None = None,
+) -> dict[str, ComponentDocument]:
+    """Returns the documents of all components of a host, by name.
 
     Args:
-        topology: what was discovered.
-        tools: versions or hashes of tools and kernels, for the system component.
-        extra_drives: documents of drives that discovery does not know, such as a file that
-            stands in for a drive.
+        topology: of the host.
+        tools: version and hash of each tool, for the system component.
+        extra_drives: all drives of the inventory by component; drives that discovery knows already
+            are ignored.
     """
-    documents: dict[str, Document] = {SYSTEM: system_document(topology, tools or {})}
-    for package in topology.packages:
-        documents[package_component(package)] = _package(package, topology)
-    for node in topology.nodes:
-        documents[node_component(node)] = _node(node, topology)
-    for drive in topology.drives:
-        if drive.name:  # without a block device nothing can be measured
-            documents[drive_component_name(drive)] = _drive(drive)
-    for gpu in topology.gpus:
-        if gpu.compute:
-            documents[gpu_component_name(gpu)] = _gpu(gpu)
-    for device in topology.opencl_devices:
-        documents[device.name] = _opencl_device(device)
-    for name, document in (extra_drives or {}).items():
-        documents[name] = dict(document)
+    drives = [drive for drive in topology.drives if drive.name]  # others cannot be measured
+    documents: dict[str, ComponentDocument] = {
+        SYSTEM: system_document(topology, tools or {}),
+        **{package_name(one.os_index): _package(one, topology) for one in topology.packages},
+        **{node_name(one.os_index): _node(one, topology) for one in topology.nodes},
+        **{drive_component_name(drive): _drive(drive) for drive in drives},
+        **{gpu_component_name(gpu): _gpu(gpu) for gpu in topology.compute_gpus},
+        **{device.name: _opencl_device(device) for device in topology.opencl_devices},
+    }
+    for name, drive in (extra_drives or {}).items():
+        documents.setdefault(name, drive)
     return documents
 
 
-def package_component(package: Package) -> str:
-    """`package1`."""
-    return f"package{package.os_index}"
-
-
-def node_component(node: Node) -> str:
-    """`node3`."""
-    return f"node{node.os_index}"
-
-
 def drive_component_name(drive: Drive) -> str:
-    """`drive-0000-41-00-0`: the slot; of a further namespace `drive-0000-41-00-0-n2`.
+    """Returns `drive-0000-41-00-0` after the slot; a second namespace is `drive-0000-41-00-0-n2`.
 
-    A drive without a PCI address (NVMe over fabrics) is named for its serial, and one without
-    that for the namespace, which may then change from boot to boot.
+    A drive without a PCI address (NVMe over fabrics) is named after its serial number, else after
+    its namespace, which may change from boot to boot.
     """
     if drive.pci is None:
-        return f"drive-{_word(drive.serial or drive.name or 'unknown')}"
-    match = _NAMESPACE.fullmatch(drive.name or "")
-    further = f"-n{match[1]}" if match and match[1] != "1" else ""
-    return f"drive-{_word(drive.pci)}{further}"
+        address = _word(drive.serial or drive.name or "unknown")
+    else:
+        match = _NAMESPACE.fullmatch(drive.name or "")
+        further = f"-n{match[1]}" if match and match[1] != "1" else ""
+        address = f"{_word(drive.pci)}{further}"
+    return str(PlaceName("drive", address=address))
 
 
 def gpu_component_name(gpu: Gpu) -> str:
-    """`gpu-0000-06-00-0`."""
-    return f"gpu-{_word(gpu.pci or gpu.name or 'unknown')}"
+    """Returns `gpu-0000-06-00-0` after the slot."""
+    return str(PlaceName("gpu", address=_word(gpu.pci or gpu.name or "unknown")))
 
 
 def _word(text: str) -> str:
@@ -94,13 +201,14 @@ def _word(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
 
 
-def system_document(topology: Topology, tools: Mapping[str, str]) -> Document:
-    """What changes every number of a host and is the same after a reboot."""
-    facts = {key: value for key, value in topology.host.items() if key != "name"}
+def system_document(topology: Topology, tools: Mapping[str, str]) -> SystemDocument:
+    """Returns the facts that affect all numbers of a host and stay the same after a reboot."""
+    facts = topology.host.copy()
+    facts.pop("name", None)
     return {
-        "component": SYSTEM,
-        "configuration": configuration_name(topology),
         **facts,
+        "component": "system",
+        "configuration": configuration_name(topology),
         "cache_line_bytes": topology.cache_line_bytes,
         "offline_cpus": format_cpu_list(topology.restrictions.offline_cpus),
         "huge_page_pools": [
@@ -111,7 +219,7 @@ def system_document(topology: Topology, tools: Mapping[str, str]) -> Document:
     }
 
 
-def _package(package: Package, topology: Topology) -> Document:
+def _package(package: Package, topology: Topology) -> PackageDocument:
     cores = [core for core in topology.cores if core.package == package.os_index]
     return {
         "component": "package",
@@ -129,14 +237,14 @@ def _package(package: Package, topology: Topology) -> Document:
     }
 
 
-def _node(node: Node, topology: Topology) -> Document:
-    """A node; its memory is what firmware gave it, which a memory balloon does not change."""
+def _node(node: Node, topology: Topology) -> NodeDocument:
+    """A node; its memory is what the firmware gave to it, which no memory balloon changes."""
     return {
         "component": "node",
         "os_index": node.os_index,
         "package": node.package,
         "cpus": format_cpu_list(node.cpus),
-        "memory_bytes": _steady_memory(node),
+        "memory_bytes": _steady_memory_bytes(node),
         "memory_side_cache_bytes": node.memory_side_cache_bytes,
         "kind": node.kind,
         "tier": node.tier,
@@ -155,14 +263,14 @@ def _node(node: Node, topology: Topology) -> Document:
     }
 
 
-def _steady_memory(node: Node) -> int | None:
+def _steady_memory_bytes(node: Node) -> int | None:
     if node.present_bytes is None:
         return node.memory_bytes
     return round(node.present_bytes / _MEMORY_STEP_BYTES) * _MEMORY_STEP_BYTES
 
 
 def _distances(node: Node, topology: Topology) -> dict[str, int]:
-    """Distances from this node to all that the table knows."""
+    """Distances from a node to all nodes of the SLIT."""
     table = topology.distances
     if table is None or node.os_index not in table.nodes:
         return {}
@@ -170,8 +278,7 @@ def _distances(node: Node, topology: Topology) -> dict[str, int]:
     return {str(other): distance for other, distance in zip(table.nodes, row, strict=True)}
 
 
-def _drive(drive: Drive) -> Document:
-    """A drive without its kernel name, which may be another after the next boot."""
+def _drive(drive: Drive) -> DriveDocument:
     return {
         "component": "drive",
         "pci": drive.pci,
@@ -184,8 +291,7 @@ def _drive(drive: Drive) -> Document:
     }
 
 
-def _gpu(gpu: Gpu) -> Document:
-    """A GPU; which libraries show it depends on what is installed, not on the GPU."""
+def _gpu(gpu: Gpu) -> GpuDocument:
     return {
         "component": "gpu",
         "pci": gpu.pci,
@@ -196,11 +302,8 @@ def _gpu(gpu: Gpu) -> Document:
     }
 
 
-def _opencl_device(device: OpenclDevice) -> Document:
-    """A device with the driver that runs it.
-
-    The memory of a processor is that of its nodes, and a memory balloon changes what OpenCL says.
-    """
+def _opencl_device(device: OpenclDevice) -> OpenclDocument:
+    """A device; a processor's memory is left out, because a memory balloon changes its size."""
     return {
         "component": "opencl_device",
         "platform": device.platform,

@@ -1,4 +1,4 @@
-"""Component files on disk, whose content tells Snakemake what to measure again."""
+"""Writes and reads the component files, whose changes make Snakemake measure points again."""
 
 from __future__ import annotations
 
@@ -6,51 +6,58 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard, cast
 
-from chaosity.components.component_history import remember
+from chaosity.components.component_documents import (
+    SYSTEM,
+    ComponentDocument,
+    Components,
+    DriveDocument,
+)
+from chaosity.components.component_history import record_state
 from chaosity.records import write_atomically
+from chaosity.topology import HostFacts
 
-# Fingerprints of what discovery found last, beside the component files.
+# The file with the fingerprints of the last discovery's documents.
 DISCOVERED = ".discovered.json"
 
 
-def write_components(directory: Path, documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Makes a directory hold these components, touching only files whose component changed.
+def write_components(directory: Path, documents: Components) -> list[str]:
+    """Writes a file `<name>.json` for each component, only where the component changed.
 
-    A component counts as changed when *discovery* finds something else than last time. So a person
-    may add to a file what discovery cannot see ("DIMM A1 reseated"): the edit stays, and the points
-    that touch the component are measured again, once. What a component was before is kept, see
-    `components.component_history`.
+    A component has changed when *discovery* returns another document than last time. So a person
+    may add a fact that discovery cannot see ("DIMM A1 reseated") to a file: the edit stays, and the
+    points that depend on the component are measured again, once. `component_history` keeps the
+    previous states.
 
     Args:
-        directory: is created when missing.
-        documents: components by name; a file is `<name>.json`.
+        directory: is created when missing; files of components that no longer exist are deleted.
+        documents: by component.
 
     Returns:
         The names of components that were added, changed or deleted, sorted.
 
     Raises:
-        OSError: the directory cannot be written; no file is left half-written.
+        OSError: the directory cannot be written; no file is incomplete.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    before = _read(directory / DISCOVERED)
+    before = _read_fingerprints(directory / DISCOVERED)
     vanished = [path for path in directory.glob("[!.]*.json") if path.stem not in documents]
     for path in vanished:
-        remember(path)
+        record_state(path)
         path.unlink()
-        remember(path)
+        record_state(path)
     changed = [path.stem for path in vanished]
-    now = {}
+    now: dict[str, str] = {}
     for name, document in documents.items():
         path, text = directory / f"{name}.json", _text(document)
         now[name] = hashlib.sha256(text.encode()).hexdigest()
         known = before.get(name) or _fingerprint(path)
         if path.exists():
-            remember(path)  # with what a person has written into it
+            record_state(path)  # with a person's edits
         if not path.exists() or known != now[name]:
             write_atomically(path, text)
-            remember(path)
+            record_state(path)
             changed.append(name)
     if now != before:
         write_atomically(directory / DISCOVERED, _text(now))
@@ -58,29 +65,48 @@ def write_components(directory: Path, documents: Mapping[str, Mapping[str, Any]]
 
 
 def _fingerprint(path: Path) -> str | None:
-    """That of a component file itself, for when what discovery found last is not known."""
+    """Fingerprint of a component file, for when the last discovery's is unknown."""
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
 
 
-def _read(path: Path) -> dict[str, str]:
-    """The fingerprints of the last discovery; none when there was none or the file is broken."""
+def _read_fingerprints(path: Path) -> dict[str, str]:
+    """The fingerprints of the last discovery; empty when the file is missing or broken."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return {}
 
 
-def _text(document: Mapping[str, Any]) -> str:
-    """JSON with sorted keys, so that equal content is equal text."""
+def _text(document: Mapping[str, object]) -> str:
+    """JSON with sorted keys, so that equal documents are equal text."""
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def read_components(folder: Path) -> dict[str, dict[str, Any]]:
-    """Documents of the components by name; a file that a person broke is left out."""
-    found = {}
+def read_components(folder: Path) -> dict[str, ComponentDocument]:
+    """Returns the documents of the components by name, without files that are not JSON objects.
+
+    A person may have edited a file, so a key of a document may be missing or have another value.
+    """
+    found: dict[str, ComponentDocument] = {}
     for path in sorted(folder.glob("[!.]*.json")):
         try:
-            found[path.stem] = dict(json.loads(path.read_text(encoding="utf-8")))
+            document = dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             continue
+        found[path.stem] = cast(ComponentDocument, document)
     return found
+
+
+def system_facts(components: Components) -> HostFacts:
+    """Returns the facts in the system component; empty where it is missing."""
+    return cast(HostFacts, components.get(SYSTEM, {}))
+
+
+def drive_documents(components: Components) -> dict[str, DriveDocument]:
+    """Returns the documents of the NVMe drives, by component."""
+    return {name: document for name, document in components.items() if is_drive_document(document)}
+
+
+def is_drive_document(document: ComponentDocument) -> TypeGuard[DriveDocument]:
+    """Whether a document describes an NVMe drive."""
+    return document.get("component") == "drive"

@@ -1,19 +1,18 @@
-"""What each component was, and since when: one line a state, beside the component files.
+"""Keeps the history of each component: its states, each with the time when it began.
 
-``components/.history/<name>.jsonl`` holds lines ``{"since": ..., "content": {...}}``, the oldest
-first; the content is null while the component was not there. A person's edit of a component file
-is a state like any other. So a measurement of any day can be told which serial it is of, and a
-report can say what a repair changed.
+``components/.history/<name>.jsonl`` has lines ``{"since": ..., "content": {...}}``, the oldest
+first. The content is null while the component did not exist. A person's edit of a component file is
+a state too. So each measurement can be assigned to the serial number of its day, and a report can
+show the changes of a repair.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from chaosity.records import format_utc, utc_now, write_atomically
 
@@ -22,52 +21,49 @@ HISTORY = ".history"
 
 @dataclass(frozen=True)
 class ComponentState:
-    """What a component was for some time.
+    """A component's document during a period.
 
     Attributes:
-        since: UTC, ISO 8601: the time stamp of the component's file, with which Snakemake
-            compares those of the records.
-        content: of the component's file; None while there was no such component.
+        since: start of the period in UTC, ISO 8601: the time stamp of the component's file, which
+            Snakemake compares with the time stamps of records.
+        content: the document; None while the component did not exist.
     """
 
     since: str
-    content: Mapping[str, Any] | None
+    content: Mapping[str, object] | None
 
 
-def remember(path: Path) -> None:
-    """Add a component file's present content to the component's history, unless it is its last.
+def record_state(path: Path) -> None:
+    """Adds the content of a component file to the component's history, if it changed.
 
     Args:
-        path: of the component file; one that is not there is remembered as gone.
+        path: of the component file; a missing file is recorded as a missing component.
     """
-    states = _read(_history_of(path))
+    states = _read_states(_history_path(path))
     content = _content(path)
     if states[-1].content == content if states else content is None:
         return
     since = utc_now() if content is None else _changed_at(path)
-    if states and since <= states[-1].since:  # copied with an old time stamp
+    if states and since <= states[-1].since:  # a copy with an old time stamp
         since = utc_now()
     states.append(ComponentState(since, content))
-    lines = (
-        json.dumps({"since": one.since, "content": one.content}, sort_keys=True, ensure_ascii=False)
-        for one in states
-    )
-    write_atomically(_history_of(path), "".join(f"{line}\n" for line in lines))
+    lines = (json.dumps(asdict(state), sort_keys=True, ensure_ascii=False) for state in states)
+    write_atomically(_history_path(path), "".join(f"{line}\n" for line in lines))
 
 
-def read_history(directory: Path) -> dict[str, list[ComponentState]]:
-    """The states of every component, the oldest first.
+def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]:
+    """Returns the states of each component by name, the oldest first.
 
-    None is without content: a component that was gone for a while and came back as it had been has
-    one state.
+    Every state has content. A component that was missing for a while and came back unchanged has
+    a single state.
 
     Args:
         directory: with the component files.
     """
-    found = {}
+    found: dict[str, list[ComponentState]] = {}
     for path in sorted((directory / HISTORY).glob("*.jsonl")):
         states: list[ComponentState] = []
-        for state in _read(path):
+        for state in _read_states(path):
             if state.content is not None and (not states or states[-1].content != state.content):
                 states.append(state)
         if states:
@@ -75,12 +71,12 @@ def read_history(directory: Path) -> dict[str, list[ComponentState]]:
     return found
 
 
-def _history_of(path: Path) -> Path:
+def _history_path(path: Path) -> Path:
     return path.parent / HISTORY / f"{path.stem}.jsonl"
 
 
-def _content(path: Path) -> dict[str, Any] | None:
-    """A component file's content; a text that is no JSON object is kept as it is."""
+def _content(path: Path) -> dict[str, object] | None:
+    """The content of a component file; text that is not a JSON object becomes `unreadable`."""
     if not path.exists():
         return None
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -94,8 +90,8 @@ def _changed_at(path: Path) -> str:
     return format_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
 
 
-def _read(path: Path) -> list[ComponentState]:
-    """The lines of a history; none when there is no file, and broken lines are left out."""
+def _read_states(path: Path) -> list[ComponentState]:
+    """The states in a history file, without broken lines; empty when there is no file."""
     states = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

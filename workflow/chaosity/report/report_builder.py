@@ -80,7 +80,7 @@ def build_report_data(
         components: documents of the components by name; without, no drive has siblings.
         others: tidy tables of the host's other configurations by their paths.
         history: earlier values of points that were measured again, see `store.measurement_history`.
-        states: what each component was and since when, see `components.read_history`.
+        states: what each component was and since when, see `components.read_component_histories`.
         left_out: that the last run left the host out, and why.
 
     Raises:

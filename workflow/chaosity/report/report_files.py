@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.anomalies import Findings
-from chaosity.components import read_components, read_history
+from chaosity.components import read_components, read_component_histories
 from chaosity.config import CONFIG, load_experiment, read_yaml
 from chaosity.errors import UserError
 from chaosity.figures import draw
@@ -114,7 +114,7 @@ def write_report(
         components=components,
         others={path: read_table(path) for path in others},
         history=earlier,
-        states=read_history(folder / "components"),
+        states=read_component_histories(folder / "components"),
         left_out=read_skipped_host(folder.parent),
     )
     summary = summarise_report(context, measured)

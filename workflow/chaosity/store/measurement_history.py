@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity import records
-from chaosity.components import ComponentState, read_history
+from chaosity.components import ComponentState, read_component_histories
 from chaosity.store.tidy_table import COLUMNS, Row, outcome_of, point_files, rows_of_outcome
 
 # Those of the tidy table, and: which era of its point a row belongs to, counted from the oldest
@@ -50,7 +50,7 @@ def history(points: Path, results: Path, components: Path) -> pd.DataFrame:
         results: the records, with all attempts below ``<experiment>/<point>/attempts``.
         components: the component files and their history.
     """
-    known = read_history(components)
+    known = read_component_histories(components)
     rows: list[Row] = []
     if any(len(states) > 1 for states in known.values()):
         for path in point_files(points):
