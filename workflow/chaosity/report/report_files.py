@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.anomalies import Findings
-from chaosity.components import read_components, read_component_histories
+from chaosity.components import read_component_histories, read_components
 from chaosity.config import CONFIG, load_experiment, read_yaml
 from chaosity.errors import UserError
 from chaosity.figures import draw
