@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import plays
-from through_lab import INVENTORY, SERVER
+from lab_workflow import INVENTORY, SERVER
 from virtual_lab import power
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import plays
-from through_lab import INVENTORY
+from lab_workflow import INVENTORY
 from virtual_lab import power
 
 pytestmark = pytest.mark.lab

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from through_lab import SERVER, Pipeline, placed
+from lab_workflow import SERVER, Pipeline, placed
 
 pytestmark = pytest.mark.lab
 

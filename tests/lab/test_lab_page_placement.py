@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.place.policies import POLICIES
-from through_lab import SERVER, Pipeline, placed
+from lab_workflow import SERVER, Pipeline, placed
 
 pytestmark = pytest.mark.lab
 

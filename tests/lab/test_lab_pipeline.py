@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from chaosity.config import schema_validator
-from through_lab import SERVER, Pipeline, placed
+from lab_workflow import SERVER, Pipeline, placed
 from virtual_lab import drives
 
 pytestmark = pytest.mark.lab

@@ -13,7 +13,7 @@ import pytest
 
 import plays
 from chaosity.config import schema_validator
-from through_lab import INVENTORY, Pipeline
+from lab_workflow import INVENTORY, Pipeline
 from virtual_lab import drives, power
 
 pytestmark = pytest.mark.lab

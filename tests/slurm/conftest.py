@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from through_slurm import Checkout, command, play
+from slurm_workflow import Checkout, command, play
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.config import schema_validator
-from through_slurm import HOSTS, Checkout, command, play
+from slurm_workflow import HOSTS, Checkout, command, play
 from waiting import soon
 
 pytestmark = pytest.mark.slurm

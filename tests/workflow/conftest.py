@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from running import Workflow
+from workflow_folder import Workflow
 
 
 @pytest.fixture

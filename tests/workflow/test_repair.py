@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from chaosity.store import HISTORY_COLUMNS, read_table, write_table
-from running import Workflow
+from workflow_folder import Workflow
 
 pytestmark = pytest.mark.real
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from running import Workflow
+from workflow_folder import Workflow
 
 pytestmark = pytest.mark.real
 

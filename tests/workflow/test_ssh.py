@@ -12,8 +12,8 @@ import pytest
 
 from chaosity.config import schema_validator
 from chaosity.runner.build_zipapp import write_zipapp
-from running import Workflow
 from sshd import Server, key
+from workflow_folder import Workflow
 
 pytestmark = pytest.mark.real
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chaosity.config import read_config
-from running import SHORT
-from through_slurm import Checkout
+from slurm_workflow import Checkout
+from workflow_folder import SHORT
 
 
 def test_its_config_is_the_projects_with_short_times(root, tmp_path):

@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
+from chaosity.records import Record
 from chaosity.store import read_table
-from running import Workflow
+from workflow_folder import Workflow
 
 INVENTORY = "inventories/lab"
 SERVER = "server"  # the paper's: eight nodes, 30 drives
@@ -21,12 +22,12 @@ EXPERIMENTS = {
 }
 
 
-def good(record: dict[str, Any]) -> bool:
+def good(record: Record) -> bool:
     """Whether a measurement means what it says."""
     return record["verdict"]["status"] == "valid"
 
 
-def placed(record: dict[str, Any]) -> bool:
+def placed(record: Record) -> bool:
     """Whether the kernel saw every load's threads and pages where they were asked for."""
     seen = {one["name"]: one["passed"] for one in record["verdict"]["checks"]}
     names = [f"{x['name']}: {y}" for x in record["point"]["loads"] for y in ("threads", "pages")]
@@ -63,18 +64,19 @@ class Pipeline(Workflow):
                 return
             print(f"{len(failed)} failed: {failed[0]['reason']}")
 
-    def all_records(self) -> list[dict[str, Any]]:
+    def all_records(self) -> list[Record]:
         """The current records of all hosts."""
         return [one for host in self.config["hosts"] for one in self.records(host).values()]
 
-    def records(self, host: str) -> dict[Path, dict[str, Any]]:
+    def records(self, host: str) -> dict[Path, Record]:
         """The current records of a host."""
         found = sorted((self.folder / "results" / host).glob("*/*/*/rep*.json"))
         return {path: json.loads(path.read_text()) for path in found}
 
     def summary(self, host: str) -> dict[str, Any]:
         """What the report of a host says in short."""
-        return json.loads(self.path(f"{host}/*/summary.json").read_text())
+        summary: dict[str, Any] = json.loads(self.path(f"{host}/*/summary.json").read_text())
+        return summary
 
     def storage(self, host: str) -> dict[tuple[str, ...], float]:
         """Median bandwidth of storage measured alone, by the serials of the drives."""
@@ -88,7 +90,7 @@ class Pipeline(Workflow):
                 found.setdefault(serials, []).append(self.value(record))
         return {key: statistics.median(values) for key, values in found.items()}
 
-    def value(self, record: dict[str, Any]) -> float:
+    def value(self, record: Record) -> float:
         point = record["point"]
         table = read_table(self.path(f"{point['host']}/*/measurements.parquet"))
         rows = table[(table.point == point["point"]) & (table.experiment == point["experiment"])]

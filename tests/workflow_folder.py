@@ -1,4 +1,4 @@
-"""Runs the real workflow in a folder of its own."""
+"""Runs the real workflow in a separate folder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-# Times that show that things work; their figures mean nothing.
+# Short times: they show that the workflow works, the measured values mean nothing.
 SHORT = {
-    # A pass takes some milliseconds, and on a machine that does other things it may wait for 100.
+    # A pass takes some milliseconds; on a busy machine it can wait for 100.
     "memory_bandwidth": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
     "storage_bandwidth": {"relative_precision": None, "min_seconds": 1, "max_seconds": 1},
     "memory_latency": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
@@ -21,7 +22,7 @@ SHORT = {
     "core_to_core": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
     "streaming_compute": {"relative_precision": None, "min_seconds": 0.3, "max_seconds": 0.3},
 }
-# Bandwidth of memory, of storage, and both at once: all that the workflow itself can go wrong at.
+# Memory, storage, and both together: every kind of job that the workflow has.
 EXPERIMENTS = ["memory_bandwidth", "storage_bandwidth", "interference"]
 SMALL = {
     "times_last_level_cache": 0.05,
@@ -32,12 +33,12 @@ SMALL = {
 
 
 class Workflow:
-    """A folder with an inventory and a config, and Snakemake over it."""
+    """A folder with an inventory and a config in which Snakemake runs."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.folder = root, folder
         self.timeout = 300
-        self.config: dict = {
+        self.config: dict[str, Any] = {
             "inventory": str(folder / "hosts.yml"),
             "results": "results",
             "experiments": EXPERIMENTS,
@@ -47,17 +48,17 @@ class Workflow:
         }
         self.host()
 
-    def host(self, name: str = "localhost", **variables) -> None:
-        """Describe the one host of the inventory, which is this machine."""
+    def host(self, name: str = "localhost", **variables: Any) -> None:
+        """Write an inventory with one host, which is this machine."""
         self.hosts({name: {"ansible_connection": "local", **variables}})
 
-    def hosts(self, hosts: dict[str, dict]) -> None:
-        """Describe the hosts of the inventory by their variables."""
+    def hosts(self, hosts: dict[str, dict[str, Any]]) -> None:
+        """Write an inventory with these hosts and their variables."""
         document = {"all": {"hosts": hosts}}
         (self.folder / "hosts.yml").write_text(yaml.safe_dump(document))
 
-    def snakemake(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
-        """Run Snakemake; its output and error are one text."""
+    def snakemake(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run Snakemake; stdout contains its output and errors."""
         return subprocess.run(
             self.command(*arguments),
             cwd=self.folder,
@@ -67,11 +68,10 @@ class Workflow:
             timeout=self.timeout,
             check=False,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            **options,
         )
 
     def command(self, *arguments: str) -> list[str]:
-        """Write the config down and give the command that runs Snakemake over it."""
+        """Write the config and return the Snakemake command that uses it."""
         (self.folder / "test.yaml").write_text(yaml.safe_dump(self.config))
         return [sys.executable, "-m", "snakemake", "--snakefile", str(self.root / "Snakefile"),
                    "--workflow-profile", str(self.root / "profiles/default"),
@@ -79,28 +79,28 @@ class Workflow:
                    *arguments]  # fmt: skip
 
     def run(self, *arguments: str) -> str:
-        """Run to the end, successfully."""
+        """Run everything and return the output; the run must succeed."""
         done = self.snakemake(*arguments)
         assert done.returncode == 0, done.stdout
         return done.stdout
 
     def measure(self) -> str:
-        """Take the measurements, successfully, and make nothing of them: half the time."""
+        """Only measure, without tables and reports, which takes half the time; must succeed."""
         return self.run("--until", "measure")
 
     def selected(self) -> set[tuple[str, str, str]]:
-        """What a dry run would measure: experiment, point, replicate."""
+        """Measurements that a dry run lists: experiment, point, replicate."""
         text = self.run("--dry-run")
         pattern = r"experiment=(\S+), point=(\S+), replicate=(\d+)"
         return set(re.findall(pattern, text))
 
-    def counts(self) -> Counter:
-        """How many jobs of each rule a dry run would do."""
+    def counts(self) -> Counter[str]:
+        """Number of jobs of each rule that a dry run lists."""
         text = self.run("--dry-run")
         found = re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE)
         return Counter({name: int(count) for name, count in found})
 
     def path(self, pattern: str) -> Path:
-        """The one file below the results that matches."""
+        """Path of the only file below the results that matches the pattern."""
         [found] = (self.folder / "results").glob(pattern)
         return found

@@ -8,11 +8,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 from snakemake.utils import update_config
 
-from running import SHORT, SMALL
+from workflow_folder import SHORT, SMALL
 
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {
@@ -25,8 +26,8 @@ HOSTS = ("nodea", "nodeb")
 INVENTORY = Path(__file__).parent / "slurm" / "hosts.yml"
 
 
-def command(*words: str, **options) -> subprocess.CompletedProcess[str]:
-    """Run a program; its output and error are one text."""
+def command(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program; stdout contains its output and errors."""
     return subprocess.run(
         words,
         text=True,
@@ -44,7 +45,7 @@ def play(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 class Checkout:
-    """A checkout with a short config of its own, as a person would type in it."""
+    """A separate checkout with a short config, in which commands run as a user types them."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +53,7 @@ class Checkout:
             (folder / name).symlink_to(root / name)
         for name in ("workflow", "profiles"):
             shutil.copytree(root / name, folder / name)
-        # The link that makes `--profile cluster` mean what it says.
+        # The link that lets Snakemake find the profile `cluster`.
         (folder / "cluster").symlink_to((root / "cluster").readlink())
         self.adjust("profiles/cluster/config.yaml", r"(status-checks): \d+", r"\1: 5")
         variables = {
@@ -69,22 +70,22 @@ class Checkout:
             working_set=SMALL,
         )
 
-    def configure(self, **keys) -> None:
-        """Change keys of the checkout's config, within tables those that are named."""
+    def configure(self, **keys: Any) -> None:
+        """Change keys of the config; of a mapping only the given keys."""
         path = self.folder / "workflow/config/config.yaml"
         config = yaml.safe_load(path.read_text())
         update_config(config, keys)
         path.write_text(yaml.safe_dump(config))
 
     def adjust(self, name: str, pattern: str, replacement: str) -> None:
-        """Change one place of a file."""
+        """Replace the only match of a pattern in a file."""
         path = self.folder / name
         text, count = re.subn(pattern, replacement, path.read_text())
         assert count == 1, f"{pattern} is {count} times in {name}"
         path.write_text(text)
 
     def start(self) -> subprocess.Popen[str]:
-        """Type the command and do not wait."""
+        """Start the command and do not wait."""
         return subprocess.Popen(
             ["snakemake", "--profile", "cluster"],
             cwd=self.folder,
@@ -95,7 +96,7 @@ class Checkout:
         )
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Type the command and wait for its end."""
+        """Run the command and wait for its end."""
         return command(
             "snakemake", "--profile", "cluster", *arguments, cwd=self.folder, timeout=500
         )
@@ -105,6 +106,6 @@ class Checkout:
         return sorted((self.folder / "results").glob(f"{host}/*/*/*/rep*.json"))
 
     def attempts(self, host: str) -> list[Path]:
-        """Every attempt of a host, in the order of their ends."""
+        """All attempts of a host, sorted by the time of their end."""
         found = (self.folder / "results").glob(f"{host}/*/*/*/attempts/*.json")
         return sorted(found, key=lambda path: path.name.split(".", 1)[1])
