@@ -88,11 +88,11 @@ def test_people_get_sentences(file):
         "1. Node 2 is slow on its own memory: 30.0 GB/s",
         "loss 25",
         "n = 1",
-        "95 % confidence after all comparisons",
-        "3 other cells of class local",
+        "95 % confidence, adjusted for all comparisons",
+        "3 other cells of the group local",
         "Structure: local / remote",
         "Tested: slow nodes",
-        "One run a cell: the noise is not known",
+        "One replicate per cell: the noise is unknown",
     ):
         assert part in said
 
@@ -117,8 +117,8 @@ def test_latencies_that_are_longer_are_worse(write):
 def test_the_distance_table_is_looked_at(file, write):
     honest = write(DISTANCES, "slit.csv")
     said = run(file, *BANDWIDTH, "--distances", honest).output
-    assert "the distance table" in said
-    assert "distance table lies" not in said
+    assert "the SLIT" in said
+    assert "contradict" not in said
 
 
 @pytest.mark.parametrize("packages", ["0,1;2,3", "0-1;2-3", " 0,1 ; 2,3 "])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pandas as pd
 import pytest
 import synthetic
 import synthetic_latency
 
-from chaosity.anomalies import KINDS, HostParts, analyse_host, host_parts, relative_loss
+from chaosity.anomalies import KINDS, HostParts, analyse_host, host_parts
+from chaosity.store import COLUMNS
+from chaosity.topology import Topology, discover, topology_from_json, topology_to_json
 
 SLOW = "drive-0000-11-00-0"
 
@@ -49,7 +54,7 @@ def test_a_slow_drive_is_the_worst_and_named_with_model_and_serial():
     assert found.verdict.endswith(first.sentence)
     # One slow sibling does not make the others fast, or slow.
     assert others == []
-    assert any(said.startswith("8 drives among siblings, from") for said in found.checked)
+    assert any(said.startswith("8 comparable drives (losses of ") for said in found.checked)
 
 
 def test_healthy_drives_are_clean():
@@ -101,8 +106,8 @@ def test_of_thirty_drives_the_slow_one_is_told_and_sets_that_give_less_than_a_pa
     assert told.anomalies[0].components == ("drive-0000-51-01-0",)
     (one,) = of_kind(told, "adding_drives_loses_bandwidth")
     assert one.observed < one.expected
-    assert "a part of it" in one.sentence
-    assert one.also[0].startswith("So do ") and "other sets" in one.also[0]
+    assert "than from its part" in one.sentence
+    assert one.also[0].startswith("The same holds for ") and "other sets" in one.also[0]
     assert len(one.cells) > 1
 
 
@@ -115,7 +120,7 @@ def test_sets_that_add_up_are_clean():
 
 
 def latency(tidy, found):
-    return analyse_host(tidy, host_parts(synthetic_latency.topology(found), {}))
+    return analyse_host(tidy, host_parts(topology_from_json(synthetic_latency.topology(found)), {}))
 
 
 def test_cores_that_wait_only_when_all_run_are_contention():
@@ -127,7 +132,7 @@ def test_cores_that_wait_only_when_all_run_are_contention():
     assert by["node2"].cells == (("pu12", "node2"),)
     assert by["node2"].loss_percent == pytest.approx(48.0, abs=4.0)
     assert "from 32 MiB on" in by["node2"].sentence
-    assert "pu15 of the same node" in by["node2"].siblings
+    assert "pu15 of the same node" in by["node2"].compared_with
 
 
 def test_an_order_that_turns_at_the_largest_size_is_an_inversion():
@@ -187,12 +192,12 @@ def test_the_reverse_direction_is_told_with_the_slow_one():
     (one,) = [one for one in told.anomalies if one.components == ("node0->node3",)]
     assert one.kind == "slow_path"
     assert of_kind(told, "asymmetry") == []
-    assert any("worse than back" in line for line in one.also)
+    assert any("worse than the opposite direction" in line for line in one.also)
 
 
 def test_the_worst_comes_first_whatever_its_metric():
     told = analysed(*slow_node(slow={SLOW: 0.2})).anomalies
-    losses = [relative_loss(one) for one in told]
+    losses = [one.relative_loss for one in told]
     assert losses == sorted(losses, reverse=True)
     places = [one.components for one in told]
     assert places.index((SLOW,)) < places.index(("node1",))
@@ -203,14 +208,14 @@ def test_a_table_without_anything_to_compare_says_so():
     told = analysed(found)
     assert told.anomalies == () or about_drives(told) == []
     empty = analyse_host(found.tidy().iloc[:0], HostParts())
-    assert empty.verdict.startswith("Nothing was measured that could be compared")
+    assert empty.verdict.startswith("Not tested: there are no comparable measurements")
 
 
 def test_components_and_topology_say_what_is_known():
     found = machine()
-    known = host_parts(found.topology(), found.components())
+    known = host_parts(topology_from_json(found.topology()), found.components())
     assert known.models[SLOW] == "Corsair MP600 PRO"
-    assert known.words[SLOW] == "Corsair MP600 PRO, serial S10, node 1"
+    assert known.descriptions[SLOW] == "Corsair MP600 PRO, serial S10, node 1"
     assert host_parts(None, None) == HostParts()
 
 
@@ -219,7 +224,9 @@ def test_a_sample_of_the_cells_tells_no_layout():
     tidy = machine.tidy()
     memory = tidy["load"] == "memory"
     pairs = (tidy["initiator"] + tidy["target"]).map(lambda name: sum(map(ord, name)) % 7)
-    found = analyse_host(tidy[~memory | (pairs == 0)], host_parts(machine.topology(), {}))
+    found = analyse_host(
+        tidy[~memory | (pairs == 0)], host_parts(topology_from_json(machine.topology()), {})
+    )
     assert not [one for one in found.anomalies if one.kind == "slit_mismatch"]
     assert not [one for one in found.anomalies if one.kind == "slow_path"]
 
@@ -233,3 +240,69 @@ def test_drives_of_no_known_node_are_a_part_of_no_nodes_drives():
         target="unknowndrives", target_nodes="", drives=2, value=lambda t: t["value"] * 2.0
     )
     assert analyse_host(pd.concat([rows, lost])).anomalies == ()
+
+
+# Cores of different kinds.
+
+ROOT = Path(__file__).resolve().parents[3]
+HYBRIDS = [
+    ROOT / "tests/data/topologies/m1-pro-by-hand.xml",
+    ROOT.parent / "shared/topologies/xml/20em64t-hybrid-1p6c2t+2ca4co1t.xml",
+]
+
+
+def core_latencies(topology: Topology, slow: int) -> pd.DataFrame:
+    """Latency of each processing unit: efficiency cores take 1.4 times as long, one 1.3 times."""
+    kinds = topology.core_kind_of_pu
+    slower_kind = kinds[min(topology.core_kinds, key=lambda kind: kind.index).cpus[0]]
+    rows = [
+        {
+            "host": "h",
+            "configuration": "default",
+            "experiment": "latency_matrix",
+            "point": f"chase=pu{pu}",
+            "replicate": replicate,
+            "status": "valid",
+            "load": "chase",
+            "benchmark": "chaosity_latency",
+            "category": "memory_latency",
+            "kernel": "chase",
+            "initiator": f"pu{pu}",
+            "initiator_kind": "pu",
+            "initiator_nodes": "0",
+            "threads": 1,
+            "target": "node0",
+            "target_kind": "node",
+            "target_nodes": "0",
+            "file_backed": False,
+            "relation": "same_node",
+            "metric": "latency_ns",
+            "factors": "{}",
+            "levels": "{}",
+            "value": 90.0
+            * (1.4 if kinds[pu] == slower_kind else 1.0)
+            * (1.3 if pu == slow else 1.0)
+            * (1.0 + 0.001 * ((pu + replicate) % 3)),
+        }
+        for pu in topology.pus
+        for replicate in (1, 2, 3)
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+@pytest.mark.parametrize("xml", HYBRIDS, ids=lambda path: path.stem)
+def test_cores_are_compared_with_cores_of_their_kind(xml):
+    if not xml.exists():
+        pytest.skip("../shared is missing")
+    topology = discover(str(xml))
+    performance = topology.core_kinds[-1].cpus
+    slow = performance[3]
+    tidy = core_latencies(topology, slow)
+    found = analyse_host(tidy, host_parts(topology, {}))
+    assert [one.components for one in found.anomalies] == [(f"pu{slow}",)]
+    assert found.anomalies[0].loss_percent == pytest.approx(30.0, abs=1.0)
+    # The same after the topology was stored and read again.
+    stored = topology_from_json(json.loads(json.dumps(topology_to_json(topology))))
+    assert analyse_host(tidy, host_parts(stored, {})).anomalies == found.anomalies
+    # Without the kinds all efficiency cores look slow.
+    assert len(analyse_host(tidy, HostParts()).anomalies) > 1

@@ -44,7 +44,7 @@ def check(one, loss, metric, n):
     assert 0.9 < one.confidence <= (0.95 if n == 1 else 0.9999)
     better = one.observed < one.expected if metric == LATENCY else one.observed > one.expected
     assert not better
-    assert one.sentence and one.advice and one.siblings
+    assert one.sentence and one.advice and one.compared_with
 
 
 @by_name
@@ -56,7 +56,7 @@ def test_a_weak_channel_is_the_nodes_own(layout, metric, n):
     assert (one.initiator, one.target, one.components) == (2, 2, ("node2",))
     assert one.cells == ((2, 2),)
     assert "Node 2 is slow on its own memory" in one.sentence
-    assert "7 other cells of class local" in one.siblings
+    assert "7 other cells of the group local" in one.compared_with
     check(one, 0.3, metric, n)
     # At this loss memory next door may be better, and that is all there is to say.
     assert {other.kind for other in found.anomalies} <= {one.kind, "remote_better_than_local"}
@@ -98,7 +98,7 @@ def test_a_slow_direction_is_a_slow_path_and_an_asymmetry(layout, metric):
         assert (one.initiator, one.target, one.components) == (6, 1, ("node6->node1",))
         assert one.cells == ((6, 1),)
         check(one, 0.3, metric, 5)
-    assert by["asymmetry"].siblings.startswith("the opposite direction, node 1")
+    assert by["asymmetry"].compared_with.startswith("the opposite direction, node 1")
 
 
 @by_name
@@ -123,7 +123,7 @@ def test_all_ways_between_two_packages_are_one_anomaly():
     (one,) = found_in(layout, fault).anomalies
     assert (one.kind, one.components) == ("slow_path", ("package0->package1",))
     assert set(one.cells) == cells
-    assert one.sentence.startswith("The way from package 0 to package 1 is slow")
+    assert one.sentence.startswith("The path from package 0 to package 1 is slow")
     check(one, 0.25, BANDWIDTH, 5)
 
 
@@ -158,7 +158,7 @@ def test_what_recurs_in_every_package_is_how_the_machine_is_built():
     layout = faulty.clusters_on_die()
     found = analyse_matrix(measure(layout, rng()), layout.packages)
     assert found.anomalies == ()
-    assert any("since it recurs over it" in note for note in found.notes)
+    assert any("the same pattern recurs across the machine" in note for note in found.notes)
     # The same in one package alone is a fault.
     layout = faulty.two_packages(2)
     fault = faulty.slow_direction(layout, (0, 1), 0.1)

@@ -41,7 +41,7 @@ def matrix(name):
 @pytest.mark.parametrize("name", MATRICES)
 def test_published_matrices_have_structure_and_no_anomaly(name):
     found = analyse_matrix(matrix(name))
-    assert (tuple(one.name for one in found.classes), found.packages) == MATRICES[name]
+    assert (tuple(one.name for one in found.groups), found.packages) == MATRICES[name]
     assert found.anomalies == ()
 
 
@@ -62,7 +62,7 @@ def test_the_packages_of_a_broadwell_may_be_told(metric):
 
 def test_what_recurs_in_both_packages_of_a_broadwell_is_said():
     found = analyse_matrix(matrix("mlc_vsc_broadwell_e5-2680v4_cod4_bandwidth_MBps"))
-    (note,) = [note for note in found.notes if "since it recurs over it" in note]
+    (note,) = [note for note in found.notes if "the same pattern recurs across the machine" in note]
     assert "0->1" in note and "2->3" in note
 
 

@@ -1,14 +1,9 @@
-"""What is wrong with a machine, how sure that is, which component is suspected, what to look at."""
+"""Anomalies of a machine: what is wrong, how sure it is, which component is suspected."""
 
 from chaosity.anomalies.anomaly_model import CONTENTION, KINDS, Anomaly, CellGroup, Findings
-from chaosity.anomalies.host_analysis import (
-    HostParts,
-    analyse_host,
-    host_parts,
-    relative_loss,
-)
+from chaosity.anomalies.host_analysis import HostParts, analyse_host, host_parts
+from chaosity.anomalies.matrix_findings import analyse_matrix
 from chaosity.anomalies.matrix_structure import PackageNodes
-from chaosity.anomalies.node_matrix import analyse_matrix
 
 __all__ = [
     "CONTENTION",
@@ -21,5 +16,4 @@ __all__ = [
     "analyse_host",
     "analyse_matrix",
     "host_parts",
-    "relative_loss",
 ]

@@ -1,11 +1,14 @@
-"""What the analysis says: an anomaly, and all that was found in one table or matrix."""
+"""Results of the analysis: an anomaly, and all findings of one matrix or one host."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
+
+from chaosity.anomalies import anomaly_text
+from chaosity.statistics import less_is_better
 
 SLOW_COMPONENT = "slow_component"
 SLOW_PATH = "slow_path"
@@ -16,42 +19,34 @@ CONTENTION = "contention_within_node"
 INVERSION = "inversion_with_size"
 SLIT_MISMATCH = "slit_mismatch"
 KINDS = (
-    *(SLOW_COMPONENT, SLOW_PATH, ASYMMETRY, REMOTE_BETTER),
-    *(ADDING_DRIVES, CONTENTION, INVERSION, SLIT_MISMATCH),
+    SLOW_COMPONENT,
+    SLOW_PATH,
+    ASYMMETRY,
+    REMOTE_BETTER,
+    ADDING_DRIVES,
+    CONTENTION,
+    INVERSION,
+    SLIT_MISMATCH,
 )
+CellNames = tuple[int | str, int | str]  # initiator and target
+SliceKey = Mapping[str, str | None]  # column of the tidy table -> its value
 
 
-@dataclass(frozen=True)
-class Anomaly:
-    """A departure that is statistically clear and large enough to matter.
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A value that is worse than expected, with the evidence.
 
     Attributes:
-        kind: one of KINDS.
-        metric: of `observed` and `expected`; None where these are no values of a metric.
-        initiator, target: where it is seen: a node's number, or a name; None when it is seen from,
-            or in, several.
-        components: names of the suspects, as in the component files (node3, package0); a path is
-            `node1->node3`.
-        observed: the median that was measured, in the metric's unit.
-        expected: what the siblings make one expect.
-        loss_percent: how much worse than expected, in per cent of it.
-        loss_low, loss_high: 95 % interval of the loss; None when it cannot be said.
-        confidence: chance that this is no noise, adjusted for all comparisons that were made, from
-            0 to 1.
-        n: replicates behind `observed`.
-        siblings: what it was compared with, in words.
-        sentence: what is wrong, in one sentence.
-        advice: what to look at.
-        cells: all cells (initiator, target) that it explains.
-        where: what of a tidy table it was seen in (experiment, kernel, ...); empty for a matrix.
-        also: sentences on further evidence for the same fault.
+        metric: of `observed` and `expected`.
+        observed: the measured median, in the metric's unit.
+        expected: what comparable cells lead to expect, in the metric's unit.
+        loss_percent: how much worse than expected, in per cent of the expected value.
+        loss_low, loss_high: 95 % interval of the loss; None when it is unknown.
+        confidence: probability that this is not noise, adjusted for all comparisons, 0 to 1.
+        n: replicates of `observed`.
     """
 
-    kind: str
-    metric: str | None
-    initiator: int | str | None
-    target: int | str | None
-    components: tuple[str, ...]
+    metric: str
     observed: float
     expected: float
     loss_percent: float
@@ -59,28 +54,102 @@ class Anomaly:
     loss_high: float | None
     confidence: float
     n: int
-    siblings: str
+
+    def text(self, between: str = "") -> str:
+        """Both values and the loss: "30 GB/s instead of 50 GB/s, 40 % less".
+
+        Args:
+            between: text between the values and the loss.
+        """
+        values = anomaly_text.observed_and_expected(self.metric, self.observed, self.expected)
+        return f"{values}{between}, {anomaly_text.worse_by(self.metric, self.loss_percent)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anomaly(Loss):
+    """A departure that is statistically clear and large enough to matter.
+
+    Attributes:
+        kind: one of KINDS.
+        initiator, target: where it was seen, as a node number or a place name; None when several
+            initiators or targets are involved.
+        components: names of the suspected components, as in the component files (node3,
+            package0); a path is `node1->node3`.
+        compared_with: description of the comparable cells.
+        sentence: what is wrong, in one sentence.
+        advice: what to look at.
+        cells: all cells (initiator, target) that it explains.
+        where: the slice of the tidy table (experiment, kernel, ...); empty for a matrix.
+        also: sentences with further evidence for the same fault.
+    """
+
+    kind: str
+    initiator: int | str | None
+    target: int | str | None
+    components: tuple[str, ...]
+    compared_with: str
     sentence: str
     advice: str
-    cells: tuple[tuple[int | str, int | str], ...] = ()
-    where: Mapping[str, str | None] = field(default_factory=dict)
+    cells: tuple[CellNames, ...] = ()
+    where: SliceKey = field(default_factory=dict)
     also: tuple[str, ...] = ()
+
+    @classmethod
+    def from_loss(
+        cls,
+        loss: Loss,
+        kind: str,
+        components: tuple[str, ...],
+        cells: tuple[CellNames, ...],
+        *,
+        sentence: str,
+        advice: str,
+        compared_with: str,
+        seen_at: tuple[int | str | None, int | str | None] | None = None,
+        where: SliceKey | None = None,
+    ) -> Self:
+        """The anomaly with these numbers and attributes.
+
+        `seen_at` is its initiator and target. Default: those that all cells share.
+        """
+        initiator, target = seen_at or (
+            _shared(cell[0] for cell in cells),
+            _shared(cell[1] for cell in cells),
+        )
+        return cls(
+            **vars(loss),
+            kind=kind,
+            initiator=initiator,
+            target=target,
+            components=components,
+            compared_with=compared_with,
+            sentence=sentence,
+            advice=advice,
+            cells=cells,
+            where=where or {},
+        )
+
+    @property
+    def relative_loss(self) -> float:
+        """Loss as a share of the better value, so that times and rates have one order."""
+        share = self.loss_percent / 100.0
+        return share / (1.0 + share) if less_is_better(self.metric) else share
 
     @property
     def evidence(self) -> str:
-        """How large, how sure, compared with what; a sentence."""
-        kind = self.kind.replace("_", " ").capitalize()
+        """Size, interval, confidence and comparison, in a sentence."""
+        kind = self.kind.replace("_", " ").capitalize().replace("Slit", "SLIT")
         interval = "no interval"
         if self.loss_low is not None and self.loss_high is not None:
             interval = f"95 % interval {self.loss_low:.1f} to {self.loss_high:.1f} %"
         return (
             f"{kind}: {', '.join(self.components)}; loss {self.loss_percent:.1f} % ({interval}, "
-            f"n = {self.n}), {100.0 * self.confidence:.4g} % confidence after all comparisons; "
-            f"compared with {self.siblings}."
+            f"n = {self.n}), {100.0 * self.confidence:.4g} % confidence, adjusted for all "
+            f"comparisons; compared with {self.compared_with}."
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; null for what is not known."""
+        """JSON values; null for what is unknown."""
         return {
             "kind": self.kind,
             "initiator": self.initiator,
@@ -94,7 +163,7 @@ class Anomaly:
             "loss_percent_high": _rounded(self.loss_high, 4),
             "confidence": _rounded(self.confidence, 6),
             "n": self.n,
-            "siblings": self.siblings,
+            "siblings": self.compared_with,
             "sentence": self.sentence,
             "advice": self.advice,
             "cells": [list(cell) for cell in self.cells],
@@ -103,34 +172,36 @@ class Anomaly:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Anomaly:
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
         """The inverse of `to_json`."""
-        named = {
-            **values,
-            "loss_low": values["loss_percent_low"],
-            "loss_high": values["loss_percent_high"],
+        renamed = {
+            "loss_percent_low": "loss_low",
+            "loss_percent_high": "loss_high",
+            "siblings": "compared_with",
         }
-        del named["loss_percent_low"], named["loss_percent_high"]
-        return cls(
-            **{
-                **named,
-                "components": tuple(named["components"]),
-                "cells": tuple((source, sink) for source, sink in named["cells"]),
-                "also": tuple(named["also"]),
-            }
-        )
+        fields = {renamed.get(name, name): value for name, value in values.items()}
+        fields["components"] = tuple(fields["components"])
+        fields["cells"] = tuple((source, target) for source, target in fields["cells"])
+        fields["also"] = tuple(fields["also"])
+        return cls(**fields)
+
+
+def _shared(names: Iterable[int | str]) -> int | str | None:
+    """The name that all are, or None."""
+    different = set(names)
+    return different.pop() if len(different) == 1 else None
 
 
 def _rounded(value: float | None, digits: int = 7) -> float | None:
-    """Without digits that no measurement has."""
-    if value is None or not math.isfinite(value) or value == 0.0:
-        return 0.0 if value == 0.0 else None
-    return float(f"{value:.{digits}g}")
+    """The value with at most `digits` significant digits; None where it is not finite."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{digits}g}") or 0.0  # no negative zero
 
 
 @dataclass(frozen=True)
 class CellGroup:
-    """ScoredCells that a machine's structure makes equal.
+    """Cells that should be equal on a healthy machine, by its structure.
 
     Attributes:
         name: such as local, same package, far.
@@ -143,7 +214,7 @@ class CellGroup:
     typical: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """JSON values."""
         return {
             "name": self.name,
             "cells": [list(cell) for cell in self.cells],
@@ -154,25 +225,25 @@ class CellGroup:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found in a matrix or in a tidy table.
+    """All findings of a matrix or of a host.
 
     Attributes:
-        metric: of a matrix; None for a table, which has several.
+        metric: of a matrix; None for a host, which has several.
         anomalies: the worst first.
-        classes: what a matrix' structure was taken to be, the best first; empty for a table.
-        structure: the structure in words.
-        packages: the nodes of each package, as given or learned; None when there are none.
-        verdict: all of it in one sentence.
-        detectable_percent: the smallest loss of a single cell that would have been found in 19 of
-            20 cases; None when it cannot be said.
-        noise_percent: scatter that was reckoned with, as a share of a value.
-        notes: what cannot be said and why, and what was taken for normal.
-        checked: what was looked at, a clause each.
+        groups: the cell groups of a matrix, the best first; empty for a host.
+        structure: description of the structure.
+        packages: nodes of each package, as given or learned; None when there are none.
+        verdict: the result in one sentence.
+        detectable_percent: smallest detectable loss of a single cell (95 % power), in per cent;
+            None when it is unknown.
+        noise_percent: assumed or measured scatter, in per cent of a value.
+        notes: what was not tested and why, and which departures are structural.
+        checked: what was tested, a phrase each.
     """
 
     metric: str | None
     anomalies: tuple[Anomaly, ...]
-    classes: tuple[CellGroup, ...]
+    groups: tuple[CellGroup, ...]
     structure: str
     packages: tuple[tuple[int, ...], ...] | None
     verdict: str
@@ -182,14 +253,14 @@ class Findings:
     checked: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """JSON values."""
         return {
             "metric": self.metric,
             "verdict": self.verdict,
             "structure": self.structure,
             "packages": None if self.packages is None else [list(p) for p in self.packages],
-            "classes": [one.to_json() for one in self.classes],
-            "anomalies": [one.to_json() for one in self.anomalies],
+            "classes": [group.to_json() for group in self.groups],
+            "anomalies": [anomaly.to_json() for anomaly in self.anomalies],
             "detectable_loss_percent": _rounded(self.detectable_percent, 3),
             "noise_percent": _rounded(self.noise_percent, 3),
             "notes": list(self.notes),
@@ -197,13 +268,13 @@ class Findings:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Findings:
-        """The inverse of `to_json`, for a table's findings, which have no classes."""
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`, for the findings of a host, which have no cell groups."""
         packages = values["packages"]
         return cls(
             metric=values["metric"],
-            anomalies=tuple(Anomaly.from_json(one) for one in values["anomalies"]),
-            classes=(),
+            anomalies=tuple(Anomaly.from_json(anomaly) for anomaly in values["anomalies"]),
+            groups=(),
             structure=values["structure"],
             packages=None if packages is None else tuple(tuple(nodes) for nodes in packages),
             verdict=values["verdict"],

@@ -1,8 +1,7 @@
-"""All that is wrong with a host, from its tidy table."""
+"""All anomalies of a host, from its tidy table."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,320 +19,288 @@ from chaosity.anomalies.anomaly_model import (
     Anomaly,
     Findings,
 )
-from chaosity.anomalies.cell_groups import slices
-from chaosity.anomalies.drive_sets import set_anomalies
-from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
-from chaosity.anomalies.node_matrix import analyse_matrix
-from chaosity.anomalies.size_sweeps import CONCURRENT, sweep_anomalies, sweep_rows
-from chaosity.anomalies.slow_drives import drive_anomalies
-from chaosity.anomalies.slow_initiators import initiator_anomalies
-from chaosity.statistics import (
-    SLOW_INITIATOR_RATIO,
-    is_performance,
-    less_is_better,
-    load_counts,
-    plain,
-    valid,
+from chaosity.anomalies.component_anomalies import (
+    find_losses_by_adding_drives,
+    find_slow_drives,
+    find_slow_initiators,
 )
-from chaosity.store import node_matrices
-from chaosity.topology import parse_cpu_list
+from chaosity.anomalies.matrix_findings import analyse_matrix
+from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
+from chaosity.anomalies.size_sweeps import CONCURRENT, find_sweep_anomalies, select_sweeps
+from chaosity.place_names import pu_name
+from chaosity.statistics import SLOW_INITIATOR_RATIO
+from chaosity.store import Measurements
+from chaosity.store.measurements import less_is_better
+from chaosity.topology import Topology
 from chaosity.units import format_count, metric_words
 
-# What says the same of one place by another kernel, metric or experiment is told once, with this
-# many sentences on the others.
-_MOST_ALSO = 3
+# Anomalies of one place by several kernels, metrics or experiments are merged into one, with at
+# most this many sentences on the others.
+_MAX_ALSO = 3
+# Kinds that another anomaly may explain.
+_SECONDARY = (ASYMMETRY, REMOTE_BETTER, SLIT_MISMATCH)
 
 
 @dataclass(frozen=True)
 class HostParts:
-    """What is known of a host beside its measurements.
+    """Facts about a host besides its measurements.
 
     Attributes:
         packages: nodes of each package; None when unknown.
-        models: model of each drive, by its component.
-        kinds: kind of core of each processing unit by its name, where there are several kinds.
-        words: what a component is, by its name, for sentences (model, serial, slot).
+        models: component of each drive -> its model.
+        core_kinds: name of each processing unit -> its kind of core; empty with one kind.
+        descriptions: component -> model, serial and node in words, for sentences.
     """
 
     packages: PackageNodes | None = None
     models: Mapping[str, str] = field(default_factory=dict)
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    words: Mapping[str, str] = field(default_factory=dict)
+    core_kinds: Mapping[str, str] = field(default_factory=dict)
+    descriptions: Mapping[str, str] = field(default_factory=dict)
 
 
 def host_parts(
-    topology: Mapping[str, Any] | None, components: Mapping[str, Mapping[str, Any]] | None
+    topology: Topology | None, components: Mapping[str, Mapping[str, Any]] | None
 ) -> HostParts:
-    """From the files of discovery.
+    """The facts that discovery found.
 
     Args:
-        topology: `Topology.to_json()`.
+        topology: of the host; None when unknown.
         components: documents of the components by name.
     """
-    models, words = {}, {}
+    topology = topology or Topology()
+    models, descriptions = {}, {}
     for name, document in (components or {}).items():
         if document.get("component") == "drive" and document.get("model"):
             models[name] = str(document["model"])
             node = document.get("node")
-            words[name] = (
+            descriptions[name] = (
                 f"{document['model']}, serial {document.get('serial') or 'unknown'}, "
                 f"{'node unknown' if node is None else f'node {node}'}"
             )
-    return HostParts(_packages(topology or {}), models, _kinds(topology or {}), words)
+    kinds = {pu_name(pu): str(kind) for pu, kind in topology.core_kind_of_pu.items()}
+    return HostParts(topology.equal_packages, models, kinds, descriptions)
 
 
-def _packages(topology: Mapping[str, Any]) -> PackageNodes | None:
-    """Nodes with processing units, by package; None where a node spans packages."""
-    found: dict[int, list[int]] = {}
-    for node in topology.get("nodes", []):
-        if node["initiator"] and node["target"]:
-            if node["package"] is None:
-                return None
-            found.setdefault(int(node["package"]), []).append(int(node["os_index"]))
-    sizes = {len(nodes) for nodes in found.values()}
-    if len(found) < 2 or len(sizes) != 1:
-        return None
-    return tuple(tuple(sorted(nodes)) for _, nodes in sorted(found.items()))
-
-
-def _kinds(topology: Mapping[str, Any]) -> dict[str, str]:
-    """Kind of core of each processing unit, where the machine has more than one kind."""
-    kinds = topology.get("cpu_kinds", [])
-    if len(kinds) < 2:
-        return {}
-    return {
-        f"pu{cpu}": str(number)
-        for number, kind in enumerate(kinds)
-        for cpu in parse_cpu_list(str(kind["cpus"]))
-    }
-
-
-def analyse_host(tidy: pd.DataFrame, machine: HostParts | None = None) -> Findings:
-    """What is wrong with one host in one configuration.
+def analyse_host(tidy: Measurements | pd.DataFrame, parts: HostParts | None = None) -> Findings:
+    """The anomalies of one host in one configuration.
 
     Args:
         tidy: its tidy table.
-        machine: what else is known of it.
+        parts: further facts about the host.
 
     Returns:
-        Anomalies, the worst first; those that say the same of one place are one.
+        Anomalies, the worst first; those of one place are merged.
     """
-    machine = machine or HostParts()
-    table = plain(tidy)
-    table = table[table["metric"].map(is_performance).astype(bool)]
-    rows = valid(table[load_counts(table) == 1]) if len(table) else table
-    looked = _Looked()
+    parts = parts or HostParts()
+    performance = Measurements.from_table(tidy).performance()
+    rows = performance.alone().valid()
+    report = _Report()
     structure = "not measured"
     if len(rows):
-        memory = _comparable(rows[rows["target_kind"] == "node"])
-        structure = _memory(memory, machine, looked)
-        _storage(rows[~rows["file_backed"].astype(bool)], machine, looked)
-        sweeps = sweep_rows(valid(table)[lambda all_: all_["metric"].map(less_is_better)])
+        structure = _check_memory(_comparable(rows.where(target_kind="node")), parts, report)
+        _check_drives(rows.select(~rows.rows["file_backed"].astype(bool)), parts, report)
+        latencies = performance.valid()
+        times = latencies.rows["metric"].map(less_is_better).astype(bool)
+        sweeps = select_sweeps(latencies.select(times))
         if len(sweeps):
-            looked.at(
-                "latency over sizes",
-                list(sweep_anomalies(sweeps)),
-                [100.0 * (SLOW_INITIATOR_RATIO - 1.0)],
-            )
-    merged = sorted(_folded(_merged(looked.found)), key=lambda one: -relative_loss(one))
+            found = list(find_sweep_anomalies(sweeps))
+            report.add("latency over sizes", found, [100.0 * (SLOW_INITIATOR_RATIO - 1.0)])
+    merged = _without_explained(_merged(report.anomalies))
+    merged.sort(key=lambda anomaly: -anomaly.relative_loss)
     return Findings(
         metric=None,
         anomalies=tuple(merged),
-        classes=(),
+        groups=(),
         structure=structure,
-        packages=machine.packages,
-        verdict=_verdict(merged, looked.checked),
-        detectable_percent=max(looked.least) if looked.least else None,
+        packages=parts.packages,
+        verdict=_verdict(merged, report.checked),
+        detectable_percent=max(report.detectable) if report.detectable else None,
         noise_percent=None,
-        checked=tuple(looked.checked),
+        checked=tuple(report.checked),
     )
 
 
-class _Looked:
-    """What was looked at, what was found, and from which loss on."""
+@dataclass
+class _Report:
+    """What was tested, what was found, and the smallest detectable losses in per cent."""
 
-    def __init__(self) -> None:
-        self.found: list[Anomaly] = []
-        self.checked: list[str] = []
-        self.least: list[float] = []
+    anomalies: list[Anomaly] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+    detectable: list[float] = field(default_factory=list)
 
-    def at(self, words: str, found: Iterable[Anomaly], least: Sequence[float]) -> None:
-        """Add.
+    def add(self, tested: str, found: Iterable[Anomaly], detectable: Sequence[float]) -> None:
+        """Add the result of a test.
 
         Args:
-            words: what was looked at; empty when there was nothing to compare.
+            tested: what was tested; empty when there was nothing to compare.
             found: anomalies.
-            least: of each table the loss of a single one, in per cent, that would have been found.
+            detectable: smallest detectable loss of each table, in per cent.
         """
-        self.found += found
-        if words and least:
-            typical = float(np.median(least))
-            self.least.append(typical)
-            words = f"{words}, from {typical:.0f} % on"
-        self.checked += [words] if words else []
+        self.anomalies += found
+        if tested and detectable:
+            typical = float(np.median(detectable))
+            self.detectable.append(typical)
+            tested = f"{tested} (losses of {typical:.0f} % and more)"
+        self.checked += [tested] if tested else []
 
 
-def _memory(memory: pd.DataFrame, machine: HostParts, looked: _Looked) -> str:
-    """Matrices of nodes, and what is no matrix by itself.
+def _check_memory(memory: Measurements, parts: HostParts, report: _Report) -> str:
+    """Test the node matrices, and initiators that are not whole nodes.
 
     Returns:
-        The structure that most cells were taken to have.
+        The structure of most cells.
     """
-    # What is too sparse is compared by the topology instead.
+    # Sparse matrices are compared by the topology instead.
     matrices = [
-        (where, one) for where, one in node_matrices(memory) if one.measured_share >= ENOUGH_CELLS
+        (where, matrix)
+        for where, matrix in memory.node_matrices()
+        if matrix.measured_share >= ENOUGH_CELLS
     ]
-    seen = {id_of(where) for where, _ in matrices}
-    distances = _distances(memory)
-    by_latency = [where for where, _ in matrices if less_is_better(str(where["metric"]))]
-    found, least, structures = [], [], []
+    distances = _slit_entries(memory)
+    has_latency = any(less_is_better(matrix.metric) for _, matrix in matrices)
+    found: list[Anomaly] = []
+    detectable: list[float] = []
+    structures: list[str] = []
     for where, matrix in matrices:
-        # A distance is about time; bandwidth is asked only where no latency was measured.
-        table_said = distances if not by_latency or where in by_latency else None
-        one = analyse_matrix(matrix, machine.packages, table_said, looks=len(matrices))
-        found += [replace(anomaly, where=where) for anomaly in one.anomalies]
-        least += [one.detectable_percent] if one.detectable_percent is not None else []
-        structures += [one.structure] * len(matrix.samples)
-    table_too = " and the distance table" if distances else ""
-    said = (
-        f"{format_count(len(matrices), 'matrix', 'matrices')} of nodes{table_too}"
+        # A SLIT is about time. Bandwidth is compared with it only where no latency was measured.
+        compares_slit = less_is_better(matrix.metric) or not has_latency
+        slit = distances if compares_slit else None
+        findings = analyse_matrix(matrix, parts.packages, slit, looks=len(matrices))
+        found += [replace(anomaly, where=where) for anomaly in findings.anomalies]
+        if findings.detectable_percent is not None:
+            detectable.append(findings.detectable_percent)
+        structures += [findings.structure] * len(matrix.samples)
+    slit_too = " and the SLIT" if distances else ""
+    tested = (
+        f"{format_count(len(matrices), 'node matrix', 'node matrices')}{slit_too}"
         if matrices
         else ""
     )
-    looked.at(said, found, least)
-    others = [own for where, own in slices(memory) if id_of(where) not in seen]
+    report.add(tested, found, detectable)
+    in_matrices = [tuple(where.values()) for where, _ in matrices]
+    others = [part for where, part in memory.slices() if tuple(where.values()) not in in_matrices]
     if others:
-        anomalies, number, least = initiator_anomalies(pd.concat(others), machine.kinds)
-        looked.at(_among(number, "initiator"), anomalies, least)
+        check = find_slow_initiators(Measurements.concatenated(others), parts.core_kinds)
+        tested = _comparable_text(len(check.compared), "initiator")
+        report.add(tested, check.anomalies, check.detectable)
     return max(structures, key=structures.count) if structures else "not measured"
 
 
-def _storage(rows: pd.DataFrame, machine: HostParts, looked: _Looked) -> None:
-    """Drives and sets of drives."""
-    single = rows[rows["target_kind"] == "drive"]
-    anomalies, number, least = drive_anomalies(single, machine.models)
-    looked.at(_among(number, "drive"), [_with_words(one, machine) for one in anomalies], least)
-    sets = rows[rows["drives"].notna()]
-    number = sets["target"].nunique()
-    looked.at(format_count(number, "drive set") if number > 1 else "", set_anomalies(sets), [])
+def _check_drives(rows: Measurements, parts: HostParts, report: _Report) -> None:
+    """Test drives and drive sets."""
+    check = find_slow_drives(rows.where(target_kind="drive"), parts.models)
+    described = [_with_description(anomaly, parts) for anomaly in check.anomalies]
+    report.add(_comparable_text(len(check.compared), "drive"), described, check.detectable)
+    sets = rows.select(rows.rows["drives"].notna())
+    number = sets.rows["target"].nunique()
+    tested = format_count(number, "drive set") if number > 1 else ""
+    report.add(tested, find_losses_by_adding_drives(sets), [])
 
 
-def _among(number: int, noun: str) -> str:
-    return f"{format_count(number, noun)} among siblings" if number else ""
+def _comparable_text(number: int, noun: str) -> str:
+    return f"{format_count(number, f'comparable {noun}')}" if number else ""
 
 
-def id_of(where: Mapping[str, str | None]) -> tuple[str | None, ...]:
-    """A slice as a key."""
-    return tuple(where.values())
+def _comparable(rows: Measurements) -> Measurements:
+    """Rows in which the loads of different initiators are comparable.
 
-
-def _comparable(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows in which one load of an initiator is like another's of its sibling.
-
-    Of a sweep over sizes the largest counts, which is memory. A line that moves from core to core
-    has a responder, so its pairs are no initiators and targets. What others published of loads that
-    ran together has a row a load, and says so in `mode`.
+    Of a sweep over sizes only the largest size counts, which is memory. Core-to-core transfers have
+    a responder, so their pairs are not initiators and targets. Published data on co-running loads
+    has a row per load and says so in `mode`.
     """
-    if rows.empty:
+    if not len(rows):
         return rows
-    factors = rows["factors"].map(lambda text: json.loads(text or "{}"))
-    size = pd.Series([float(one.get("bytes") or 0.0) for one in factors], rows.index)
-    largest = size.groupby([rows["experiment"], rows["metric"]]).transform("max")
+    size = rows.factor("bytes").map(lambda value: float(value or 0.0))
+    largest = size.groupby([rows.rows["experiment"], rows.rows["metric"]]).transform("max")
     alike = [
-        "responder" not in one and one.get("mode") != CONCURRENT and "p99" not in metric
-        for one, metric in zip(factors, rows["metric"], strict=True)
+        "responder" not in factors and factors.get("mode") != CONCURRENT and "p99" not in metric
+        for factors, metric in zip(rows.factors, rows.rows["metric"], strict=True)
     ]
-    return rows[(size == largest).to_numpy() & np.array(alike)]
+    return rows.select((size == largest).to_numpy() & np.array(alike))
 
 
-def _distances(rows: pd.DataFrame) -> dict[tuple[int, int], float]:
-    """The firmware's distance of each pair of nodes, as the rows have it."""
-    known = rows[rows["distance"].notna()]
-    found = {}
+def _slit_entries(rows: Measurements) -> dict[tuple[int, int], float]:
+    """The SLIT's entry for each pair of nodes, as far as the rows have it."""
+    known = rows.select(rows.rows["distance"].notna())
     for column in ("initiator_nodes", "target_nodes"):
-        known = known[known[column].astype(str).str.fullmatch(r"\d+")]
-    for source, sink, distance in zip(
-        known["initiator_nodes"], known["target_nodes"], known["distance"], strict=True
-    ):
-        found[int(source), int(sink)] = float(distance)
-    return found
+        known = known.select(known.rows[column].astype(str).str.fullmatch(r"\d+"))
+    columns = (known.rows[name] for name in ("initiator_nodes", "target_nodes", "distance"))
+    return {
+        (int(source), int(target)): float(distance)
+        for source, target, distance in zip(*columns, strict=True)
+    }
 
 
-def _with_words(one: Anomaly, machine: HostParts) -> Anomaly:
-    words = [
-        f"{name} is a {machine.words[name]}." for name in one.components if name in machine.words
-    ]
-    return replace(one, also=(*one.also, *words[:1])) if words else one
+def _with_description(anomaly: Anomaly, parts: HostParts) -> Anomaly:
+    """The anomaly with the description of its first described component."""
+    for name in anomaly.components:
+        if name in parts.descriptions:
+            sentence = f"{name} is a {parts.descriptions[name]}."
+            return replace(anomaly, also=(*anomaly.also, sentence))
+    return anomaly
 
 
 def _merged(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Anomalies of one kind at one place as one: what explains most cells, then the surest.
+    """Anomalies of one kind and place as one: that with most cells, then the surest.
 
-    A slow component shows in several ways, a node's memory to all nodes by one kernel and to its
-    own by another.
+    A slow component shows in several ways: the memory of a node to all nodes by one kernel, and to
+    its own node by another.
     """
-    by: dict[object, list[Anomaly]] = {}
-    for one in found:
-        suspected = one.kind in (SLOW_COMPONENT, SLOW_PATH)
-        place = () if suspected else (one.initiator, one.target)
-        by.setdefault((one.kind, one.components, place), []).append(one)
-    result = []
-    for alike in by.values():
-        first, *others = sorted(
-            alike,
-            key=lambda one: (-len(one.cells), _by_units(one), -one.confidence, -relative_loss(one)),
+    by_place: dict[object, list[Anomaly]] = {}
+    for anomaly in found:
+        suspected = anomaly.kind in (SLOW_COMPONENT, SLOW_PATH)
+        place = () if suspected else (anomaly.initiator, anomaly.target)
+        by_place.setdefault((anomaly.kind, anomaly.components, place), []).append(anomaly)
+    merged = []
+    for similar in by_place.values():
+        first, *others = sorted(similar, key=_merge_rank)
+        also = dict.fromkeys(
+            f"Also by {_source_text(other)}: "
+            f"{anomaly_text.worse_by(other.metric, other.loss_percent)}."
+            for other in others
         )
-        worse = [(one, anomaly_text.worse(one.metric or "", one.loss_percent)) for one in others]
-        said = dict.fromkeys(f"Also by {_of(one)}: {words}." for one, words in worse)
-        result.append(replace(first, also=(*first.also, *list(said)[:_MOST_ALSO])))
-    return result
+        merged.append(replace(first, also=(*first.also, *list(also)[:_MAX_ALSO])))
+    return merged
 
 
-def _by_units(one: Anomaly) -> bool:
-    """Whether it was seen by some of a node's units; the node itself is told first."""
-    return isinstance(one.initiator, str)
+def _merge_rank(anomaly: Anomaly) -> tuple[int, bool, float, float]:
+    """Sort key: most cells, then whole nodes before some of their units, then the surest."""
+    by_units = isinstance(anomaly.initiator, str)
+    return -len(anomaly.cells), by_units, -anomaly.confidence, -anomaly.relative_loss
 
 
-def _of(one: Anomaly) -> str:
-    kernel = one.where.get("kernel")
-    words = metric_words(one.metric or "").lower()
-    return f"{words}{f' ({kernel})' if kernel else ''} of {one.where.get('experiment')}"
+def _source_text(anomaly: Anomaly) -> str:
+    """Metric, kernel and experiment: "bandwidth (triad) of memory_bandwidth"."""
+    kernel = anomaly.where.get("kernel")
+    metric = metric_words(anomaly.metric).lower()
+    return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
 
 
-def _folded(found: Sequence[Anomaly]) -> list[Anomaly]:
-    """What another anomaly explains is told there: the reverse direction, a faster neighbour."""
-    main = [one for one in found if one.kind not in (ASYMMETRY, REMOTE_BETTER, SLIT_MISMATCH)]
-    result = list(main)
-    for one in found:
-        if one.kind not in (ASYMMETRY, REMOTE_BETTER, SLIT_MISMATCH):
+def _without_explained(found: Sequence[Anomaly]) -> list[Anomaly]:
+    """The anomalies without those that another anomaly explains; it gets their sentences."""
+    result = [anomaly for anomaly in found if anomaly.kind not in _SECONDARY]
+    causes_count = len(result)
+    for anomaly in found:
+        if anomaly.kind not in _SECONDARY:
             continue
         causes = [
-            cause
-            for cause in main
-            if (one.kind == ASYMMETRY and set(one.cells) <= set(cause.cells))
-            or (one.kind == REMOTE_BETTER and set(one.components) & set(cause.components))
+            number
+            for number, cause in enumerate(result[:causes_count])
+            if (anomaly.kind == ASYMMETRY and set(anomaly.cells) <= set(cause.cells))
+            or (anomaly.kind == REMOTE_BETTER and set(anomaly.components) & set(cause.components))
         ]
         if not causes:
-            result.append(one)
+            result.append(anomaly)
             continue
-        cause = max(causes, key=lambda each: each.confidence)
-        at = result.index(cause)
-        main[main.index(cause)] = result[at] = replace(cause, also=(*cause.also, one.sentence))
+        number = max(causes, key=lambda each: result[each].confidence)
+        cause = result[number]
+        result[number] = replace(cause, also=(*cause.also, anomaly.sentence))
     return result
-
-
-def relative_loss(one: Anomaly) -> float:
-    """A loss as a share of what could be had, so that times and rates can be set in one order."""
-    share = one.loss_percent / 100.0
-    return share / (1.0 + share) if one.metric and less_is_better(one.metric) else share
 
 
 def _verdict(found: Sequence[Anomaly], checked: Sequence[str]) -> str:
     if found:
         return f"{format_count(len(found), 'anomaly', 'anomalies')}; the worst: {found[0].sentence}"
     if not checked:
-        return "Nothing was measured that could be compared with something that ought to be equal."
-    return (
-        f"No anomaly was detected in {'; '.join(checked)} (the loss of a single one that would "
-        "have been found in 19 of 20 cases)."
-    )
+        return "Not tested: there are no comparable measurements."
+    return f"No anomaly was detected. Tested with 95 % power: {'; '.join(checked)}."

@@ -1,228 +1,198 @@
-"""A matrix of nodes set against its structure: what departs, and which component that points at."""
+"""A node matrix compared with its structure: departing cells and suspected components."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_model import SLOW_COMPONENT, SLOW_PATH, Anomaly
+from chaosity.anomalies.cell_groups import GroupedCells
 from chaosity.anomalies.departures import (
     LEVEL,
     MATTERS,
     MATTERS_IN_ONE_RUN,
     Departure,
-    Group,
-    Scatter,
-    critical,
-    find,
-    numbers,
-    scatter,
+    Suspect,
+    critical_value,
+    estimate_scatter,
+    find_departures,
 )
-from chaosity.anomalies.matrix_structure import NONE, Structure, centres
-from chaosity.anomalies.scored_cells import ScoredCells
-from chaosity.anomalies.symmetry import by_position, recurs
-
-Place = tuple[int, int]
-Places = Sequence[Place]
+from chaosity.anomalies.matrix_structure import NONE, Structure
+from chaosity.anomalies.scored_cells import Position, ScoredCells, positions_of
+from chaosity.anomalies.symmetry import losses_by_node_position, recurs_by_symmetry
+from chaosity.place_names import node_name, package_name, path_name
 
 
-class MatrixAnalysis:
-    """A matrix with its structure, and what departs from it.
+class MatrixAnalysis(GroupedCells[int]):
+    """A node matrix with its structure and the departures from it.
 
     Attributes:
-        cells, structure, looks: as given.
-        better: remote cells that are better than a local one, see `better_than_local`.
-        labels: class of each cell; -1 also where the cell is not to tell of its class.
-        expected, residual: log_score by the class, and what each cell departs from it by.
-        normal: cells whose loss is how the machine is built.
-        scatter: of the departures.
-        found: cells and groups of cells that depart.
+        structure, looks: as given.
+        remote_better: remote cells that are better than a local cell, see
+            `remote_cells_better_than_local`.
+        labels: group of each cell; -1 also where the cell does not represent its group.
+        structural: mask of the cells whose loss is structural.
+        found: cells and components that depart.
     """
 
-    def __init__(self, cells: ScoredCells, structure: Structure, looks: int) -> None:
-        """Compare the cells.
+    def __init__(self, cells: ScoredCells[int], structure: Structure, looks: int) -> None:
+        """Compare the cells with their groups.
 
         Args:
             cells: rows and columns are node numbers.
             structure: of the machine.
             looks: see `analyse_matrix`.
         """
-        self.cells, self.structure, self.looks = cells, structure, looks
-        self.better = better_than_local(cells, structure)
+        self.structure, self.looks = structure, looks
+        self.remote_better = remote_cells_better_than_local(cells, structure)
         labels = structure.labels.copy()
-        for row, column, _ in self.better:
-            # What is better than local and than its own siblings says nothing of what these ought
-            # to be.
-            siblings = structure.labels == structure.labels[row, column]
-            siblings[row, column] = False
-            level = np.median(cells.log_score[siblings]) if siblings.any() else -np.inf
+        for row, column, _ in self.remote_better:
+            # A cell that is better than local memory and than its group does not show what its
+            # group should reach.
+            group = structure.labels == structure.labels[row, column]
+            group[row, column] = False
+            level = np.median(cells.log_score[group]) if group.any() else -np.inf
             if cells.log_score[row, column] - level > MATTERS:
                 labels[row, column] = -1
-        self.labels = labels
-        self.expected = np.append(centres(cells, labels), np.nan)[labels]  # -1 takes the NaN
-        self.residual = cells.log_score - self.expected
-        self.normal = self._normal()
-        self.scatter: Scatter = scatter(cells, self.residual, np.where(self.normal, -1, labels))
-        self.found = find(
-            cells, self.residual, self.scatter, list(self._groups()), self.normal, looks
+        super().__init__(cells, labels)
+        self.structural = self._structural()
+        tested = np.where(self.structural, -1, labels)
+        self.scatter = estimate_scatter(cells, self.departures, tested)
+        self.found = find_departures(
+            cells, self.departures, self.scatter, list(self._suspects()), self.structural, looks
         )
 
-    def node_pair(self, place: Place) -> tuple[int, int]:
-        """Initiator and target of a place."""
-        row, column = self.cells.cell(*place)
-        return int(row), int(column)  # type: ignore[call-overload]
-
-    def _normal(self) -> NDArray[np.bool_]:
-        """ScoredCells whose loss recurs over the machine, and so is how it is built."""
-        normal = np.zeros(self.cells.log_score.shape, dtype=bool)
+    def _structural(self) -> NDArray[np.bool_]:
+        """Mask of the cells whose loss recurs over the machine."""
+        structural = np.zeros(self.cells.log_score.shape, dtype=bool)
+        limit = np.log1p(-MATTERS) / 2.0
+        packages = self.structure.packages
         with np.errstate(invalid="ignore"):
-            worse = self.residual < np.log1p(-MATTERS) / 2.0
-        for row, column in zip(*np.nonzero(worse), strict=True):
-            place = int(row), int(column)
-            normal[place] = recurs(self.cells, self.residual, place, self.structure.packages)
-        by_place = by_position(self.cells, self.residual, self.labels, self.structure.packages)
-        with np.errstate(invalid="ignore"):
-            return normal | (worse & (self.residual - by_place > np.log1p(-MATTERS) / 2.0))
-
-    def _groups(self) -> Iterator[Group]:
-        cells = self.cells
-        rows = {name: i for i, name in enumerate(cells.rows)}
-        columns = {name: i for i, name in enumerate(cells.columns)}
-        for node, column in columns.items():
-            yield Group((anomaly_text.TARGET, node), cells.line(column=column))
-            yield Group((anomaly_text.INTO, node), cells.line(column=column) & ~cells.local)
-        for node, row in rows.items():
-            yield Group((anomaly_text.INITIATOR, node), cells.line(row))
-            yield Group((anomaly_text.OUT_OF, node), cells.line(row) & ~cells.local)
-        for node in rows.keys() & columns.keys():
-            yield Group(
-                (anomaly_text.LINKS, node), cells.line(rows[node], columns[node]) & ~cells.local
+            worse = self.departures < limit
+        for position in positions_of(worse):
+            structural[position] = recurs_by_symmetry(
+                self.cells, self.departures, position, packages
             )
+        explained = losses_by_node_position(self.cells, self.departures, self.labels, packages)
+        with np.errstate(invalid="ignore"):
+            structural |= worse & (self.departures - explained > limit)
+        return structural
+
+    def _suspects(self) -> Iterator[Suspect]:
+        cells = self.cells
+        rows = {node: i for i, node in enumerate(cells.rows)}
+        columns = {node: i for i, node in enumerate(cells.columns)}
+        for node, column in columns.items():
+            yield Suspect(anomaly_text.TARGET, node, cells.line(column=column))
+            yield Suspect(anomaly_text.INTO, node, cells.line(column=column) & ~cells.local)
+        for node, row in rows.items():
+            yield Suspect(anomaly_text.INITIATOR, node, cells.line(row))
+            yield Suspect(anomaly_text.OUT_OF, node, cells.line(row) & ~cells.local)
+        for node in rows.keys() & columns.keys():
+            both = cells.line(rows[node], columns[node])
+            yield Suspect(anomaly_text.LINKS, node, both & ~cells.local)
         for source, nodes in enumerate(self.structure.packages or ()):
-            for sink, others in enumerate(self.structure.packages or ()):
-                if source != sink:
+            for target, others in enumerate(self.structure.packages or ()):
+                if source != target:
                     mask = np.array(
                         [[r in nodes and c in others for c in cells.columns] for r in cells.rows]
                     )
-                    yield Group((anomaly_text.BLOCK, (source, sink)), mask)
+                    yield Suspect(anomaly_text.BLOCK, (source, target), mask)
 
-    def departures(self) -> Iterator[Anomaly]:
+    def slow_parts(self) -> Iterator[Anomaly]:
         """Slow components and slow paths."""
-        for one in self.found:
-            yield self._single(one) if one.group is None else self._group(one, one.group)
+        for departure in self.found:
+            compared_with = self._compared_with(departure.cells)
+            if departure.suspect is None:
+                yield self._slow_cell(departure, compared_with)
+            else:
+                yield self._slow_suspect(departure, departure.suspect, compared_with)
 
-    def _numbers(self, one: Departure) -> dict[str, Any]:
-        """What is the same for all."""
-        expected = float(np.median([self.expected[place] for place in one.cells]))
-        return {
-            **numbers(self.cells, one, expected),
-            "siblings": self._siblings(one.cells),
-            "cells": tuple(self.node_pair(place) for place in one.cells),
-        }
+    def _compared_with(self, positions: tuple[Position, ...]) -> str:
+        """Number and groups of the comparable cells."""
+        groups = dict.fromkeys(
+            self.structure.names[self.structure.labels[position]] for position in positions
+        )
+        labels = {int(self.labels[position]) for position in positions}
+        total = sum(int((self.labels == label).sum()) for label in labels)
+        noun = "group" if len(groups) == 1 else "groups"
+        others = max(0, total - len(positions))
+        return f"{others} other cells of the {noun} {anomaly_text.join_words([*groups])}"
 
-    def _siblings(self, places: Places) -> str:
-        """What the cells were compared with."""
-        names = dict.fromkeys(
-            self.structure.names[self.structure.labels[place]] for place in places
-        )
-        others = sum(
-            int((self.labels == label).sum()) for label in {self.labels[place] for place in places}
-        )
-        return (
-            f"{max(0, others - len(places))} other cells of class {anomaly_text.listed([*names])}"
-        )
-
-    def _single(self, one: Departure) -> Anomaly:
-        found = self._numbers(one)
-        source, sink = self.node_pair(one.cells[0])
-        if source == sink:
-            suspect = anomaly_text.suspect(anomaly_text.LOCAL, sink)
-            return Anomaly(
-                **found,
-                kind=SLOW_COMPONENT,
-                initiator=source,
-                target=sink,
-                components=(f"node{sink}",),
-                sentence=f"{suspect}: {anomaly_text.loss(found)} than other nodes.",
+    def _slow_cell(self, departure: Departure, compared_with: str) -> Anomaly:
+        source, target = self.cells.names_at(departure.cells[0])
+        if source == target:
+            return self.anomaly(
+                departure,
+                SLOW_COMPONENT,
+                (node_name(target),),
+                what=f"{anomaly_text.suspect_text(anomaly_text.LOCAL, target)}:",
                 advice=anomaly_text.ADVICE[anomaly_text.LOCAL],
+                compared_with=compared_with,
+                than="than other nodes",
             )
-        return Anomaly(
-            **found,
-            kind=SLOW_PATH,
-            initiator=source,
-            target=sink,
-            components=(f"node{source}->node{sink}",),
-            sentence=(
-                f"The way from node {source} to the memory of node {sink} is slow: it "
-                f"{anomaly_text.verb(self.cells.metric)} {anomaly_text.loss(found)} than its siblings."
-            ),
+        return self.anomaly(
+            departure,
+            SLOW_PATH,
+            (path_name(node_name(source), node_name(target)),),
+            what=f"The path from node {source} to the memory of node {target} is slow: it "
+            f"{anomaly_text.gets_or_takes(self.cells.metric)}",
             advice=anomaly_text.ADVICE[anomaly_text.PATH],
+            compared_with=compared_with,
         )
 
-    def _group(self, one: Departure, group: Group) -> Anomaly:
-        found = self._numbers(one)
-        what, node = group.name
-        said = anomaly_text.loss(found, f" in the middle of {len(one.cells)} cells")
-        if what == anomaly_text.BLOCK:
-            source, sink = (int(part) for part in node)  # type: ignore[attr-defined]
-            suspect = f"The way from package {source} to package {sink} is slow"
-            components = (f"package{source}->package{sink}",)
-            ends: tuple[int | None, int | None] = None, None
+    def _slow_suspect(self, departure: Departure, suspect: Suspect, compared_with: str) -> Anomaly:
+        whole_node = (anomaly_text.TARGET, anomaly_text.INITIATOR, anomaly_text.LINKS)
+        if isinstance(suspect.name, tuple):
+            source, target = suspect.name
+            what = f"The path from package {source} to package {target} is slow"
+            components = (path_name(package_name(source), package_name(target)),)
         else:
-            suspect, components = anomaly_text.suspect(what, node), (f"node{node}",)
-            ends = tuple(_only(cell[side] for cell in found["cells"]) for side in (0, 1))
-        whole = what in (anomaly_text.TARGET, anomaly_text.INITIATOR, anomaly_text.LINKS)
-        return Anomaly(
-            **found,
-            kind=SLOW_COMPONENT if whole else SLOW_PATH,
-            initiator=ends[0],
-            target=ends[1],
-            components=components,
-            sentence=f"{suspect}: {said} than their siblings.",
-            advice=anomaly_text.ADVICE[what],
+            what = anomaly_text.suspect_text(suspect.part, int(suspect.name))
+            components = (node_name(int(suspect.name)),)
+        return self.anomaly(
+            departure,
+            SLOW_COMPONENT if suspect.part in whole_node else SLOW_PATH,
+            components,
+            what=f"{what}:",
+            advice=anomaly_text.ADVICE[suspect.part],
+            compared_with=compared_with,
+            seen_at=(None, None) if suspect.part == anomaly_text.BLOCK else None,
         )
 
 
-def _only(nodes: Iterable[int]) -> int | None:
-    """The node that all are, or None."""
-    different = set(nodes)
-    return different.pop() if len(different) == 1 else None
+def remote_cells_better_than_local(
+    cells: ScoredCells[int], structure: Structure
+) -> list[tuple[int, int, Position]]:
+    """Remote cells that are clearly better than a local cell: row, column, position of the local.
 
-
-def better_than_local(
-    cells: ScoredCells, structure: Structure
-) -> list[tuple[int, int, tuple[int, int]]]:
-    """Remote cells that are clearly better than a local one: (row, column, the local place).
-
-    Compared are the memories that one node reaches, and the nodes that reach one memory; only nodes
-    with both count, for memory of another kind (HBM) may well be better.
+    Two comparisons are made: the memories that one node reaches, and the nodes that reach one
+    memory. Only nodes with units and memory count, since memory of another kind (HBM) may well be
+    better.
     """
     if structure.kind == NONE:
         return []
     noise = np.hypot(np.nanmedian(cells.error[cells.measured]), 0.01)
     error = float(np.sqrt(2.0) * noise)
-    freedom = cells.freedom or np.inf
     comparisons = int(cells.measured.sum())
     matters = MATTERS if cells.freedom else MATTERS_IN_ONE_RUN
-    least = max(critical(freedom, LEVEL / comparisons) * error, -np.log1p(-matters))
-    found = []
+    clear = critical_value(cells.freedom or np.inf, LEVEL / comparisons) * error
+    least = max(clear, -np.log1p(-matters))
+    found: list[tuple[float, int, int, Position]] = []
     for i, source in enumerate(cells.rows):
-        for j, sink in enumerate(cells.columns):
-            if source == sink or np.isnan(cells.log_score[i, j]):
+        for j, target in enumerate(cells.columns):
+            if source == target or np.isnan(cells.log_score[i, j]) or target not in cells.rows:
                 continue
-            locals_ = []
-            if source in cells.columns and sink in cells.rows:
-                locals_.append((i, cells.columns.index(source)))
-            if sink in cells.rows:
-                locals_.append((cells.rows.index(sink), j))
-            for place in locals_:
-                if cells.log_score[i, j] - cells.log_score[place] > least:
-                    found.append((i, j, place))
+            local_cells = [(cells.rows.index(target), j)]
+            if source in cells.columns:
+                local_cells.insert(0, (i, cells.columns.index(source)))
+            for local in local_cells:
+                gain = float(cells.log_score[i, j] - cells.log_score[local])
+                if gain > least:
+                    found.append((gain, i, j, local))
                     break
-    return sorted(
-        found, key=lambda one: -(cells.log_score[one[0], one[1]] - cells.log_score[one[2]])
-    )
+    found.sort(key=lambda entry: -entry[0])
+    return [(row, column, local) for _, row, column, local in found]

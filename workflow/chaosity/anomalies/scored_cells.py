@@ -1,13 +1,15 @@
-"""ScoredCells of a table of initiators and targets as numbers that can be compared.
+"""Cells of a table of initiators and targets as scores that can be compared.
 
-All arithmetic is on logarithms, since disturbances and faults multiply, and with the sign turned
-where less is better: `log_score` is larger for the better, and a difference of 0.1 is about a tenth.
+All arithmetic is on logarithms, since disturbances and faults multiply values. The sign is turned
+for metrics of which less is better. So a larger `log_score` is always better, and a difference of
+0.1 is about 10 %.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,36 +17,39 @@ from scipy import stats
 
 from chaosity.statistics import less_is_better
 
-Cell = tuple[Hashable, Hashable]
-# Of a single run nobody knows the noise. Repeated runs of STREAM and MLC on quiet servers differ
-# by about 1 %; twice that is reckoned with.
+# Name of an initiator or a target: a node number in a node matrix, else a place name.
+Name = TypeVar("Name", int, str)
+# Row and column of a cell.
+Position = tuple[int, int]
+# The noise of a single run is unknown. Repeated runs of STREAM and MLC on quiet servers differ by
+# about 1 %; this assumes twice as much.
 ASSUMED_NOISE = 0.02
-# Equal parts of a machine are not quite equal (the published two-socket machines differ by up to
-# 1.6 % between their sockets).
-NATURAL = 0.01
-# The median of a normal sample scatters pi/2 as much as its mean, as a variance.
-_MEDIAN = np.pi / 2.0
+# Equal parts of a machine are not exactly equal: the two sockets of the published machines differ
+# by up to 1.6 %.
+NATURAL_SCATTER = 0.01
+# The variance of the median of a normal sample is pi/2 times that of its mean.
+_MEDIAN_VARIANCE = np.pi / 2.0
 # A median of variances uses about half of the information that their mean would.
-_ROBUST = 0.5
+_MEDIAN_INFORMATION = 0.5
 
 
 @dataclass(frozen=True)
-class ScoredCells:
+class ScoredCells(Generic[Name]):
     """A table of measured cells.
 
     Attributes:
-        metric: its full name.
+        metric: full name of the metric.
         rows: initiators.
         columns: targets.
-        log_score: of each cell, NaN where nothing was measured; shape (rows, columns).
+        log_score: score of each cell, NaN where nothing was measured; shape (rows, columns).
         n: replicates of each cell; same shape.
-        noise: standard deviation of a replicate, on logarithms.
-        freedom: degrees of freedom of `noise`; 0 when it is assumed.
+        noise: standard deviation of a replicate, of the logarithm.
+        freedom: degrees of freedom of `noise`; 0 when the noise is assumed.
     """
 
     metric: str
-    rows: tuple[Hashable, ...]
-    columns: tuple[Hashable, ...]
+    rows: tuple[Name, ...]
+    columns: tuple[Name, ...]
     log_score: NDArray[np.float64]
     n: NDArray[np.intp]
     noise: float
@@ -52,16 +57,16 @@ class ScoredCells:
 
     @property
     def measured(self) -> NDArray[np.bool_]:
-        """Where there is a value."""
+        """Mask of the cells that have a value."""
         return ~np.isnan(self.log_score)
 
     @property
     def local(self) -> NDArray[np.bool_]:
-        """Where initiator and target are the same."""
+        """Mask of the cells whose initiator and target are the same."""
         return np.array([[row == column for column in self.columns] for row in self.rows])
 
     def line(self, row: int | None = None, column: int | None = None) -> NDArray[np.bool_]:
-        """The cells of an initiator, of a target, or of either."""
+        """Mask of the cells in a row, in a column, or in either of them."""
         mask = np.zeros(self.log_score.shape, dtype=bool)
         if row is not None:
             mask[row] = True
@@ -71,49 +76,54 @@ class ScoredCells:
 
     @property
     def error(self) -> NDArray[np.float64]:
-        """Standard error of each cell's log_score by the noise of its replicates."""
+        """Standard error of each cell's score, from the noise of its replicates."""
         with np.errstate(divide="ignore"):
-            variance = self.noise**2 / self.n * np.where(self.n > 2, _MEDIAN, 1.0)
+            variance = self.noise**2 / self.n * np.where(self.n > 2, _MEDIAN_VARIANCE, 1.0)
         return np.sqrt(variance)
 
     def value(self, log_score: float) -> float:
-        """In the metric's unit."""
+        """The value in the metric's unit that has this score."""
         return float(np.exp(-log_score if less_is_better(self.metric) else log_score))
 
-    def cell(self, row: int, column: int) -> Cell:
-        """The names of a place."""
-        return self.rows[row], self.columns[column]
+    def names_at(self, position: Position) -> tuple[Name, Name]:
+        """Initiator and target of a cell."""
+        return self.rows[position[0]], self.columns[position[1]]
+
+
+def positions_of(mask: NDArray[np.bool_]) -> list[Position]:
+    """Row and column of each cell of a mask."""
+    return [(int(row), int(column)) for row, column in zip(*np.nonzero(mask), strict=True)]
 
 
 def loss_percent(departure: float, metric: str) -> float:
-    """How much worse than expected, in per cent of what was expected.
+    """How much worse than expected a value is, in per cent of the expected value.
 
     Args:
-        departure: of the log_score, negative for the worse.
-        metric: a latency that doubles is 100 % worse, a bandwidth that halves 50 %.
+        departure: difference of scores, negative for a loss.
+        metric: its name. A latency that doubles is 100 % worse, a bandwidth that halves 50 %.
     """
     if less_is_better(metric):
         return float(100.0 * np.expm1(-departure))
     return float(-100.0 * np.expm1(departure))
 
 
-def cells_of(
+def score_cells(
     metric: str,
-    samples: Mapping[Cell, Sequence[float]],
-    blocks: Mapping[Cell, Sequence[int]] | None = None,
-    rows: Sequence[Hashable] | None = None,
-    columns: Sequence[Hashable] | None = None,
-) -> ScoredCells:
-    """Replicates as cells.
+    samples: Mapping[tuple[Name, Name], Sequence[float]],
+    blocks: Mapping[tuple[Name, Name], Sequence[int]] | None = None,
+    rows: Sequence[Name] | None = None,
+    columns: Sequence[Name] | None = None,
+) -> ScoredCells[Name]:
+    """Cells from their replicates.
 
-    What a replicate block has in common, since the machine drifts, is taken out of the noise.
+    The drift that a replicate block has in common is removed from the noise.
 
     Args:
-        metric: its full name.
-        samples: positive replicates of each measured cell, in the metric's unit.
-        blocks: the replicate block of each sample.
-        rows: the initiators in their order; without it as they appear.
-        columns: the targets likewise.
+        metric: full name of the metric.
+        samples: (initiator, target) -> positive replicates in the metric's unit.
+        blocks: (initiator, target) -> replicate block of each sample.
+        rows: initiators in their order. Default: in order of appearance.
+        columns: targets in their order. Default: in order of appearance.
     """
     rows = tuple(rows or dict.fromkeys(row for row, _ in samples))
     columns = tuple(columns or dict.fromkeys(column for _, column in samples))
@@ -125,39 +135,41 @@ def cells_of(
         logs = _without_drift(logs, blocks)
     log_score = np.full((len(rows), len(columns)), np.nan)
     n = np.zeros(log_score.shape, dtype=np.intp)
-    place = {name: i for i, name in enumerate(rows)}, {name: i for i, name in enumerate(columns)}
+    row_numbers = {name: i for i, name in enumerate(rows)}
+    column_numbers = {name: i for i, name in enumerate(columns)}
     for (row, column), values in logs.items():
-        at = place[0][row], place[1][column]
-        log_score[at], n[at] = np.median(values), len(values)
-    noise, freedom = _noise(list(logs.values()))
+        position = row_numbers[row], column_numbers[column]
+        log_score[position], n[position] = np.median(values), len(values)
+    noise, freedom = _pooled_noise(list(logs.values()))
     return ScoredCells(metric, rows, columns, log_score, n, noise, freedom)
 
 
 def _without_drift(
-    logs: Mapping[Cell, NDArray[np.float64]], blocks: Mapping[Cell, Sequence[int]]
-) -> dict[Cell, NDArray[np.float64]]:
-    """Each value less what its block typically departs from the cells' medians."""
+    logs: Mapping[tuple[Name, Name], NDArray[np.float64]],
+    blocks: Mapping[tuple[Name, Name], Sequence[int]],
+) -> dict[tuple[Name, Name], NDArray[np.float64]]:
+    """Each value minus the typical departure of its block from the medians of the cells."""
     departures: dict[int, list[float]] = {}
     for cell, values in logs.items():
         for block, value in zip(blocks[cell], values - np.median(values), strict=True):
             departures.setdefault(block, []).append(float(value))
-    drift = {block: float(np.median(found)) for block, found in departures.items()}
+    drift = {block: float(np.median(values)) for block, values in departures.items()}
     return {
         cell: values - np.array([drift[block] for block in blocks[cell]])
         for cell, values in logs.items()
     }
 
 
-def _noise(samples: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
+def _pooled_noise(samples: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
     """Standard deviation of a replicate and its degrees of freedom, pooled over the cells.
 
-    The median over the cells counts, so that a few disturbed cells do not hide the others' faults.
+    It is the median over the cells, so that a few disturbed cells do not hide faults of others.
     """
-    several = [values for values in samples if len(values) > 1]
-    if not several:
+    replicated = [values for values in samples if len(values) > 1]
+    if not replicated:
         return ASSUMED_NOISE, 0.0
-    freedoms = np.array([len(values) - 1 for values in several], dtype=float)
-    variances = np.array([np.var(values, ddof=1) for values in several])
-    # The median of a sample's variance is below its mean, the more so the smaller the sample.
+    freedoms = np.array([len(values) - 1 for values in replicated], dtype=float)
+    variances = np.array([np.var(values, ddof=1) for values in replicated])
+    # The median of a sample's variance is below its mean, most of all for small samples.
     typical = np.median(variances / (stats.chi2.median(freedoms) / freedoms))
-    return float(np.sqrt(typical)), float(max(1.0, _ROBUST * freedoms.sum()))
+    return float(np.sqrt(typical)), float(max(1.0, _MEDIAN_INFORMATION * freedoms.sum()))

@@ -1,240 +1,251 @@
-"""Anomalies of latency over the working set's size: contention within a node, and inversions.
+"""Anomalies of latency over the working set: contention within a node, and inversions.
 
-Document 003 shows both on an EPYC: half of the cores are slower as soon as all run, though each
-alone is as fast as any other; and at the largest size the order of two cores of one node turns
-round.
+Document 003 shows both on an EPYC. Half of the cores are slower as soon as all cores run, though
+each alone is as fast as the others. And at the largest size the order of two cores of one node is
+inverted.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_model import CONTENTION, INVERSION, Anomaly
+from chaosity.anomalies.anomaly_model import CONTENTION, INVERSION, Anomaly, Loss
 from chaosity.anomalies.departures import (
     MATTERS_IN_ONE_RUN,
-    MOST_CONFIDENCE,
-    MOST_CONFIDENCE_OF_ONE,
+    MAX_CONFIDENCE,
+    MAX_CONFIDENCE_OF_ONE_RUN,
 )
 from chaosity.statistics import estimate, latency_divergence
+from chaosity.store import Measurements
 from chaosity.units import format_binary_bytes
 
 SERIAL, CONCURRENT = "serial", "concurrent"
-# An order counts as usual when it held for at least so many smaller sizes.
-_FEWEST_SIZES = 3
-_CONTENTION = (
+# An order is usual when it held at the last so many sizes.
+_MIN_SIZES = 3
+_CONTENTION_ADVICE = (
     "Processing units of this node share a path to its memory that congests when all run. Spread "
-    "threads over L3 domains, use fewer a node for work that waits for memory, and compare the "
-    "node's other settings (NPS, clock of the fabric)."
+    "threads over L3 domains, use fewer threads per node for latency-bound programs, and compare "
+    "the node's other settings (NPS, clock of the fabric)."
 )
-_INVERSION = (
+_INVERSION_ADVICE = (
     "Measure this size again: a size that fills the node may spill to other nodes or other "
     "channels. Look at the memory modules behind the upper addresses of this node (mixed sizes, "
     "one rank more)."
 )
 
 
-def sweep_rows(tidy: pd.DataFrame) -> pd.DataFrame:
+def select_sweeps(rows: Measurements) -> Measurements:
     """Rows of sweeps over sizes, with `x` (bytes), `level` (serial or concurrent) and `rest`.
 
+    `rest` holds the other factors as JSON.
+
     Args:
-        tidy: valid rows of a latency.
+        rows: valid rows of a latency.
     """
-    factors = tidy["factors"].map(lambda text: json.loads(text or "{}"))
-    rows = tidy.assign(
-        x=[pd.to_numeric(one.get("bytes"), errors="coerce") for one in factors],
-        level=[one.get("mode") for one in factors],
+    with_columns = rows.with_columns(
+        x=pd.to_numeric(rows.factor("bytes"), errors="coerce"),
+        level=rows.factor("mode"),
         rest=[
-            json.dumps({k: v for k, v in one.items() if k not in ("bytes", "mode")}, sort_keys=True)
-            for one in factors
+            json.dumps({k: v for k, v in own.items() if k not in ("bytes", "mode")}, sort_keys=True)
+            for own in rows.factors
         ],
     )
-    return rows[rows["x"].notna() & rows["level"].isin([SERIAL, CONCURRENT])]
+    known = with_columns.rows["x"].notna()
+    return with_columns.select(known & with_columns.rows["level"].isin([SERIAL, CONCURRENT]))
 
 
-def sweep_anomalies(rows: pd.DataFrame) -> Iterator[Anomaly]:
+def find_sweep_anomalies(sweeps: Measurements) -> Iterator[Anomaly]:
     """Contention and inversions.
 
     Args:
-        rows: see `sweep_rows`.
+        sweeps: see `select_sweeps`.
     """
-    keys = ["experiment", "load", "benchmark", "metric", "rest"]
-    for key, own in rows.groupby(keys, sort=False, dropna=False):
-        where = {name: str(part) for name, part in zip(keys[:-1], key, strict=False)}
-        yield from _contention(own, where)
-        for level, side in own.groupby("level", sort=False):
-            yield from _inversions(side, {**where, "mode": str(level)})
+    columns = ["experiment", "load", "benchmark", "metric"]
+    for key, own in sweeps.groups([*columns, "rest"]):
+        where = {name: str(part) for name, part in zip(columns, key, strict=False)}
+        yield from _contention(own.rows, where)
+        for (level,), side in own.groups(["level"]):
+            yield from _inversions(side.rows, {**where, "mode": str(level)})
 
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
-    """Initiators that are slower than others of their node as soon as all run."""
+    """Initiators that are slower than others of their node when all run."""
     found = latency_divergence(rows, CONCURRENT, SERIAL)
-    slow = {one.initiator: one for one in found.slow}
+    slow = {entry.initiator: entry for entry in found.slow}
     if found.start is None:
         return
     large = rows[(rows["level"] == CONCURRENT) & (rows["x"] >= found.start)]
     for _, own in large.groupby("initiator_nodes", sort=True):
-        held = [name for name in own["initiator"].unique() if name in slow]
-        if held:
-            alone = float(np.median([slow[name].alone for name in held]))
-            yield _held_up(own, held, found.start, alone, where)
+        affected = [name for name in own["initiator"].unique() if name in slow]
+        if affected:
+            alone = float(np.median([slow[name].alone for name in affected]))
+            yield _contention_of_node(own, affected, found.start, alone, where)
 
 
-def _held_up(
-    rows: pd.DataFrame, held: list[str], start: float, alone: float, where: dict[str, str]
+def _contention_of_node(
+    rows: pd.DataFrame, affected: Sequence[str], start: float, alone: float, where: dict[str, str]
 ) -> Anomaly:
     """The contention of one node.
 
     Args:
-        rows: of its initiators, when all run, from the size on at which they part.
-        held: the slow initiators.
+        rows: of its initiators when all run, from the size on at which they diverge.
+        affected: the slow initiators.
         start: that size in bytes.
-        alone: what they take alone, over what the others take.
-        where: what the rows are of.
+        alone: latency of the slow initiators alone, divided by that of the others alone.
+        where: the slice.
     """
     node = f"node{rows['initiator_nodes'].iloc[0]}"
-    held = sorted(held, key=_number)
-    others = sorted(set(rows["initiator"]) - set(held), key=_number)
-    slow = rows["initiator"].isin(held)
+    affected = sorted(affected, key=_pu_number)
+    others = sorted(set(rows["initiator"]) - set(affected), key=_pu_number)
+    slow = rows["initiator"].isin(affected)
     sizes, blocks = rows["x"].nunique(), rows["replicate"].nunique()
     logs = rows.assign(log=np.log(rows["value"].astype(float)))
     means = [logs[part].groupby(["x", "replicate"])["log"].mean() for part in (slow, ~slow)]
     pairs = (means[0] - means[1]).dropna()
     per_block = pairs.groupby("replicate").mean() if blocks > 1 else pairs
-    low, high, confidence = _interval(per_block.to_numpy(), one_run=blocks == 1)
-    loss = 100.0 * float(np.expm1(np.median(per_block)))
-    wait = "wait" if len(held) > 1 else "waits"
-    return Anomaly(
-        kind=CONTENTION,
+    low, high, confidence = _interval(per_block.to_numpy(float), one_run=blocks == 1)
+    loss = Loss(
         metric=where["metric"],
-        initiator=held[0] if len(held) == 1 else None,
-        target=node,
-        components=(node,),
         observed=float(np.median(rows.loc[slow, "value"])),
         expected=float(np.median(rows.loc[~slow, "value"])),
-        loss_percent=loss,
+        loss_percent=100.0 * float(np.expm1(np.median(per_block))),
         loss_low=low,
         loss_high=high,
         confidence=confidence,
         n=int(blocks),
-        siblings=f"{anomaly_text.listed(others)} of the same node, at {sizes} sizes",
+    )
+    wait = "wait" if len(affected) > 1 else "waits"
+    return Anomaly.from_loss(
+        loss,
+        CONTENTION,
+        (node,),
+        tuple((name, node) for name in affected),
         sentence=(
             f"Contention within node {node.removeprefix('node')}: when all run, from "
-            f"{format_binary_bytes(start)} on, {anomaly_text.listed(held)} {wait} {loss:.0f} % longer than the "
-            f"others of the node, and alone {alone:.2f} times as long."
+            f"{format_binary_bytes(start)} on, {anomaly_text.join_words(affected)} {wait} "
+            f"{loss.loss_percent:.0f} % longer than the others of the node, and alone "
+            f"{alone:.2f} times as long."
         ),
-        advice=_CONTENTION,
-        cells=tuple((name, node) for name in held),
+        advice=_CONTENTION_ADVICE,
+        compared_with=f"{anomaly_text.join_words(others)} of the same node, at {sizes} sizes",
         where={**where, "mode": CONCURRENT},
     )
 
 
-def _interval(logs: np.ndarray, *, one_run: bool) -> tuple[float | None, float | None, float]:
-    """95 % interval of a ratio in per cent of loss, and how sure it is that it is one."""
-    most = MOST_CONFIDENCE_OF_ONE if one_run else MOST_CONFIDENCE
+def _interval(
+    logs: NDArray[np.float64], *, one_run: bool
+) -> tuple[float | None, float | None, float]:
+    """Low and high end of the loss in per cent (95 % interval), and the confidence in a loss."""
+    most = MAX_CONFIDENCE_OF_ONE_RUN if one_run else MAX_CONFIDENCE
     ratio = estimate(np.exp(logs))
     if ratio.low is None or ratio.high is None:
         return None, None, most / 2.0
-    chance = float(stats.t.sf(logs.mean() / (stats.sem(logs) or 1e-6), len(logs) - 1))
-    return 100.0 * (ratio.low - 1.0), 100.0 * (ratio.high - 1.0), min(most, 1.0 - chance)
+    p = float(stats.t.sf(logs.mean() / (stats.sem(logs) or 1e-6), len(logs) - 1))
+    return 100.0 * (ratio.low - 1.0), 100.0 * (ratio.high - 1.0), min(most, 1.0 - p)
 
 
-def _number(name: str) -> tuple[int, str]:
+def _pu_number(name: str) -> tuple[int, str]:
+    """Sort key of a place by its number."""
     digits = "".join(part for part in name if part.isdigit())
     return int(digits or 0), name
 
 
 def _inversions(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
-    """Sizes at which the usual order of the initiators of a node turns round."""
+    """Sizes at which the usual order of the initiators of a node is inverted."""
     for _, own in rows.groupby(["initiator_nodes", "target"], sort=True):
-        table = own.pivot_table("value", "x", "initiator", aggfunc="median").dropna().sort_index()
-        if table.shape[1] < 2:
+        medians = own.pivot_table("value", "x", "initiator", aggfunc="median").dropna().sort_index()
+        if medians.shape[1] < 2:
             continue
-        turn = _first_turn(table)
-        if turn is not None:
-            yield _inversion(own, table, *turn, where)
+        inversion = _first_inversion(medians)
+        if inversion is not None:
+            yield _inversion(own, medians, *inversion, where)
 
 
-def _first_turn(table: pd.DataFrame) -> tuple[str, int, pd.Series] | None:
-    """Where an initiator that was the fast one before is the slow one.
+def _first_inversion(medians: pd.DataFrame) -> tuple[str, int, pd.Series] | None:
+    """The first size at which the usually fast initiator is the slow one.
 
     Args:
-        table: medians, a row a size, a column an initiator.
+        medians: a row per size, a column per initiator.
 
     Returns:
-        The initiator, the position of the size, and what it was ahead by at the last smaller sizes
-        at which the order was clear (logarithms, negative).
+        The initiator, the position of the size, and its lead at the last smaller sizes with a clear
+        order (logarithms, negative).
     """
     limit = -np.log1p(-MATTERS_IN_ONE_RUN)
-    logs = np.log(table)
+    logs = medians.apply(np.log)
     for initiator in logs.columns:
-        ahead = logs[initiator] - logs.drop(columns=initiator).mean(axis=1)
-        for position in range(_FEWEST_SIZES, len(ahead)):
-            before = ahead.iloc[:position]
-            usual = before[before.abs() > limit].iloc[-_FEWEST_SIZES:]
-            faster = len(usual) == _FEWEST_SIZES and bool((usual < 0.0).all())
-            if faster and float(ahead.iloc[position]) >= limit:
+        lead = logs[initiator] - logs.drop(columns=initiator).mean(axis=1)
+        for position in range(_MIN_SIZES, len(lead)):
+            before = lead.iloc[:position]
+            usual = before[before.abs() > limit].iloc[-_MIN_SIZES:]
+            faster = len(usual) == _MIN_SIZES and bool((usual < 0.0).all())
+            if faster and float(lead.iloc[position]) >= limit:
                 return str(initiator), position, usual
     return None
 
 
 def _inversion(
     rows: pd.DataFrame,
-    table: pd.DataFrame,
+    medians: pd.DataFrame,
     initiator: str,
     position: int,
     usual: pd.Series,
     where: dict[str, str],
 ) -> Anomaly:
-    size = float(table.index[position])
-    observed = float(table[initiator].iloc[position])
-    rest = table.drop(columns=initiator).iloc[position]
+    size = float(medians.index[position])
+    observed = float(medians[initiator].iloc[position])
+    rest = medians.drop(columns=initiator).iloc[position]
     expected = float(np.exp(np.log(rest).mean()))
-    loss = 100.0 * (observed / expected - 1.0)
+    loss_percent = 100.0 * (observed / expected - 1.0)
     here = rows[rows["x"] == size]
     blocks = int(here["replicate"].nunique())
+    low: float | None = None
+    high: float | None = None
     if blocks > 1:
         logs = here.assign(log=np.log(here["value"].astype(float)))
         is_own = logs["initiator"] == initiator
         own, other = (logs[part].groupby("replicate")["log"].mean() for part in (is_own, ~is_own))
-        low, high, confidence = _interval((own - other).dropna().to_numpy(), one_run=False)
+        low, high, confidence = _interval((own - other).dropna().to_numpy(float), one_run=False)
     else:
-        low, high, confidence = None, None, _sure_by_sizes(np.log1p(loss / 100.0), usual)
-    nodes, target = str(rows["initiator_nodes"].iloc[0]), str(rows["target"].iloc[0])
-    others = anomaly_text.listed([str(name) for name in rest.index])
-    before = 100.0 * (1.0 - float(np.exp(usual.median())))
-    return Anomaly(
-        kind=INVERSION,
+        confidence = _confidence_by_sizes(np.log1p(loss_percent / 100.0), usual)
+    loss = Loss(
         metric=where["metric"],
-        initiator=initiator,
-        target=target,
-        components=(f"node{nodes}",),
         observed=observed,
         expected=expected,
-        loss_percent=loss,
+        loss_percent=loss_percent,
         loss_low=low,
         loss_high=high,
         confidence=confidence,
         n=blocks,
-        siblings=f"{others} of the same node",
+    )
+    nodes, target = str(rows["initiator_nodes"].iloc[0]), str(rows["target"].iloc[0])
+    others = anomaly_text.join_words([str(name) for name in rest.index])
+    before = 100.0 * (1.0 - float(np.exp(usual.median())))
+    return Anomaly.from_loss(
+        loss,
+        INVERSION,
+        (f"node{nodes}",),
+        ((initiator, target),),
         sentence=(
             f"Inversion at {format_binary_bytes(size)} on node {nodes}: {initiator}, which took "
-            f"{before:.0f} % less time than {others} at smaller sizes, takes {loss:.0f} % longer "
-            f"there ({where['mode']})."
+            f"{before:.0f} % less time than {others} at smaller sizes, takes {loss_percent:.0f} % "
+            f"longer there ({where['mode']})."
         ),
-        advice=_INVERSION,
-        cells=((initiator, target),),
+        advice=_INVERSION_ADVICE,
+        compared_with=f"{others} of the same node",
         where={**where, "bytes": f"{size:.0f}"},
     )
 
 
-def _sure_by_sizes(loss: float, usual: pd.Series) -> float:
-    """How sure a loss of one run is: the scatter of the usual order is all that there is."""
+def _confidence_by_sizes(loss: float, usual: pd.Series) -> float:
+    """Confidence in a loss of one run, from the scatter of the usual order alone."""
     error = float(np.std(usual, ddof=1)) * np.sqrt(1.0 + 1.0 / len(usual)) or 1e-6
-    chance = float(stats.t.sf((loss - usual.mean()) / error, len(usual) - 1))
-    return min(MOST_CONFIDENCE_OF_ONE, 1.0 - chance)
+    p = float(stats.t.sf((loss - usual.mean()) / error, len(usual) - 1))
+    return min(MAX_CONFIDENCE_OF_ONE_RUN, 1.0 - p)

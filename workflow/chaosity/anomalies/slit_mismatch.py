@@ -1,7 +1,8 @@
-"""Whether the firmware's distance table (ACPI's SLIT) agrees with what was measured.
+"""Whether the firmware's distances (ACPI's SLIT) and packages agree with the measurements.
 
-An entry lies when it puts a pair of nodes among pairs that were measured to be another class; the
-table lies when the nearer was measured to be clearly worse.
+The structure that the matrix shows without these claims is compared with them. An entry of the SLIT
+is wrong when it puts a pair of nodes among pairs that were measured to be in another group. The
+order of the SLIT is wrong when pairs at the smaller distance were measured to be clearly worse.
 """
 
 from __future__ import annotations
@@ -13,215 +14,390 @@ from itertools import combinations
 import numpy as np
 
 from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_model import Anomaly
-from chaosity.anomalies.departures import MATTERS, Scatter, clear, scatter
-from chaosity.anomalies.matrix_structure import Structure, residuals
-from chaosity.anomalies.mismatch_anomaly import Pair, lie, nodes_of
-from chaosity.anomalies.scored_cells import ScoredCells, loss_percent
+from chaosity.anomalies.anomaly_model import SLIT_MISMATCH, Anomaly, Loss
+from chaosity.anomalies.cell_groups import departures_from_groups
+from chaosity.anomalies.departures import (
+    MATTERS,
+    Scatter,
+    estimate_scatter,
+    is_clear,
+    limit_confidence,
+)
+from chaosity.anomalies.matrix_structure import (
+    ENOUGH_CELLS,
+    NONE,
+    PACKAGES,
+    NodePair,
+    PackageNodes,
+    SlitEntries,
+    Structure,
+    learn_structure,
+    nearer_within_packages,
+    structure_cost,
+)
+from chaosity.anomalies.scored_cells import Position, ScoredCells, loss_percent, positions_of
+from chaosity.place_names import node_name
 from chaosity.units import format_quantity
 
-# Two classes count as different to a table when they differ by so much: what a distance table can
-# say at all, since it is in steps of a tenth of the local distance.
-_STEP = 0.1
-# So many pairs are named in a sentence.
-_MOST_NAMED = 6
+# The given packages are rejected when they cost this much more than the learned structure: the
+# cost of one more group and of one departing cell.
+_CLEARLY_WORSE = 20.0
+# Difference of two groups that a SLIT can express: its entries are in steps of a tenth of the local
+# distance.
+_SLIT_STEP = 0.1
+# Most pairs that a sentence names.
+_MAX_NAMED = 6
+_ADVICE = (
+    "Do not place threads and memory by this table (the kernel's reclaim and balancing do). "
+    "Update the firmware or report the error, look for swapped cables or modules, and use measured "
+    "values (chaosity export)."
+)
 
 
-def table_lies(
-    cells: ScoredCells, seen: Structure, distances: Mapping[Pair, float]
-) -> list[Anomaly]:
-    """Entries of the table that lie, else its order where that is wrong.
+@dataclass(frozen=True)
+class ClaimCheck:
+    """Result of the check of the firmware's claims.
+
+    Attributes:
+        anomalies: of kind slit_mismatch.
+        structure: structure to use instead of the given one; None to keep it.
+        notes: observations that are not anomalies.
+    """
+
+    anomalies: tuple[Anomaly, ...] = ()
+    structure: Structure | None = None
+    notes: tuple[str, ...] = ()
+
+
+def check_firmware_claims(
+    cells: ScoredCells[int],
+    structure: Structure,
+    packages: PackageNodes | None,
+    distances: SlitEntries | None,
+) -> ClaimCheck:
+    """Compare the given packages and distances with the measured structure.
 
     Args:
         cells: the matrix.
-        seen: its structure as measured.
-        distances: (initiator, target) -> the table's entry.
+        structure: as learned with these claims among the hypotheses.
+        packages: nodes of each package, as given.
+        distances: entries of the SLIT, as given.
     """
-    return _wrong_entries(cells, seen, distances) or _wrong_order(cells, seen, distances)
+    if not packages and not distances:
+        return ClaimCheck()
+    if cells.measured.mean() < ENOUGH_CELLS:
+        few = "Too few cells were measured to check the packages and the SLIT."
+        return ClaimCheck(notes=(few,))
+    measured = learn_structure(cells)
+    anomalies: list[Anomaly] = []
+    notes: list[str] = []
+    instead = None
+    if packages and measured.kind == PACKAGES and _differ(measured.packages, packages):
+        # The given packages were not selected, or only with steps that contradict them.
+        rejected = structure.kind != PACKAGES or not nearer_within_packages(cells, structure)
+        gain = structure_cost(cells, structure) - structure_cost(cells, measured)
+        if rejected or gain > _CLEARLY_WORSE:
+            instead = measured
+            anomalies.append(_wrong_packages(cells, measured, packages))
+    if distances:
+        seen = measured if instead is not None or measured.kind != NONE else structure
+        pairs = [cells.names_at(position) for position in positions_of(cells.measured)]
+        missing = [pair for pair in pairs if pair not in distances]
+        if missing:
+            first = f"{missing[0][0]}->{missing[0][1]}"
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            notes.append(f"The SLIT has no entry for {first}{more}.")
+        if measured.kind == NONE and len({distances[p] for p in pairs if p in distances}) > 1:
+            notes.append(
+                "The SLIT distinguishes nodes that were measured to be equal, as when memory is "
+                "interleaved below the operating system."
+            )
+        else:
+            anomalies += find_slit_mismatches(cells, seen, distances)
+    return ClaimCheck(tuple(anomalies), instead, tuple(notes))
 
 
-def _scatter(cells: ScoredCells, seen: Structure) -> Scatter:
-    return scatter(cells, residuals(cells, seen), seen.labels)
+def _differ(learned: PackageNodes | None, given: PackageNodes) -> bool:
+    """Whether the same nodes are in other packages."""
+    learned = learned or ()
+    if {node for nodes in learned for node in nodes} != {n for nodes in given for n in nodes}:
+        return False
+    return {frozenset(nodes) for nodes in learned} != {frozenset(nodes) for nodes in given}
 
 
-def _places(
-    cells: ScoredCells, distances: Mapping[Pair, float], *, local: bool
-) -> dict[Pair, tuple[int, int]]:
-    """Places of the local or of the remote pairs that the table has an entry for."""
+def _wrong_packages(
+    cells: ScoredCells[int], measured: Structure, packages: PackageNodes
+) -> Anomaly:
+    """Pairs of nodes in a given package that were measured to be in different packages."""
+    learned = measured.packages or ()
+    package = {node: index for index, nodes in enumerate(learned) for node in nodes}
+    given_pairs = [pair for nodes in packages for pair in combinations(sorted(nodes), 2)]
+    apart = [pair for pair in given_pairs if package.get(pair[0]) != package.get(pair[1])]
+    together = [pair for nodes in learned for pair in combinations(sorted(nodes), 2)]
+    score = {pair: _both_directions(cells, pair) for pair in [*apart, *together]}
+    texts = [" | ".join(",".join(map(str, nodes)) for nodes in p) for p in (packages, learned)]
+    return _mismatch(
+        cells,
+        apart[0],
+        float(np.median([score[pair] for pair in apart])),
+        float(np.median([score[pair] for pair in together])),
+        0.999,
+        apart,
+        f"The given packages are {texts[0]}, but by the measurement the packages are {texts[1]}.",
+        "the given packages",
+    )
+
+
+def _both_directions(cells: ScoredCells[int], pair: NodePair) -> float:
+    """Median score of both directions between two nodes."""
+    positions = [
+        (cells.rows.index(source), cells.columns.index(target))
+        for source, target in (pair, pair[::-1])
+        if source in cells.rows and target in cells.columns
+    ]
+    return float(np.nanmedian([cells.log_score[position] for position in positions]))
+
+
+def _mismatch(
+    cells: ScoredCells[int],
+    pair: NodePair,
+    observed: float,
+    expected: float,
+    confidence: float,
+    pairs: Sequence[NodePair],
+    sentence: str,
+    compared_with: str,
+) -> Anomaly:
+    """An anomaly of the firmware's claims.
+
+    The loss is what a program pays that places memory by the firmware's table.
+    """
+    nodes = sorted({node for both in pairs for node in both})
+    loss = Loss(
+        metric=cells.metric,
+        observed=cells.value(observed),
+        expected=cells.value(expected),
+        loss_percent=abs(loss_percent(observed - expected, cells.metric)),
+        loss_low=None,
+        loss_high=None,
+        confidence=limit_confidence(cells, confidence),
+        n=int(cells.n[cells.measured].min()),
+    )
+    return Anomaly.from_loss(
+        loss,
+        SLIT_MISMATCH,
+        tuple(map(node_name, nodes)),
+        tuple(pairs),
+        sentence=sentence,
+        advice=_ADVICE,
+        compared_with=compared_with,
+        seen_at=pair,
+    )
+
+
+def find_slit_mismatches(
+    cells: ScoredCells[int], structure: Structure, distances: SlitEntries
+) -> list[Anomaly]:
+    """Wrong entries of the SLIT; if there are none, its order where that is wrong.
+
+    Args:
+        cells: the matrix.
+        structure: as measured.
+        distances: entries of the SLIT.
+    """
+    return _wrong_entries(cells, structure, distances) or _wrong_order(cells, structure, distances)
+
+
+def _scatter(cells: ScoredCells[int], structure: Structure) -> Scatter:
+    departures = departures_from_groups(cells, structure.labels)
+    return estimate_scatter(cells, departures, structure.labels)
+
+
+def _positions(
+    cells: ScoredCells[int], distances: SlitEntries, *, local: bool
+) -> dict[NodePair, Position]:
+    """Positions of the local, or of the remote, measured pairs with an entry in the SLIT."""
     return {
-        (source, sink): (i, j)
+        (source, target): (i, j)
         for i, source in enumerate(cells.rows)
-        for j, sink in enumerate(cells.columns)
-        if (source == sink) == local and cells.measured[i, j] and (source, sink) in distances
-    }  # type: ignore[misc]
+        for j, target in enumerate(cells.columns)
+        if (source == target) == local and cells.measured[i, j] and (source, target) in distances
+    }
+
+
+@dataclass(frozen=True)
+class _WrongPair:
+    """A pair in another group than most pairs at its distance: its score and theirs."""
+
+    pair: NodePair
+    observed: float
+    expected: float
+
+    @property
+    def difference(self) -> float:
+        """Absolute difference of the scores."""
+        return abs(self.observed - self.expected)
 
 
 def _wrong_entries(
-    cells: ScoredCells, seen: Structure, distances: Mapping[Pair, float]
+    cells: ScoredCells[int], structure: Structure, distances: SlitEntries
 ) -> list[Anomaly]:
-    """Pairs of another class than most pairs at their distance, one anomaly for all of them.
+    """Pairs in another group than most pairs at their distance, as one anomaly.
 
-    A pair counts only when it was measured to be nearer to its own class than to the usual one of
-    its distance: a slow path is no lie of the table.
+    A pair counts only when it was measured to be nearer to its own group than to the usual group of
+    its distance: a slow path is not an error of the SLIT.
     """
-    places = _places(cells, distances, local=False)
-    departures = residuals(cells, seen)
-    usual = _usual({pair: int(seen.labels[at]) for pair, at in places.items()}, distances)
-    wrong: list[_Wrong] = []
-    for pair, at in places.items():
+    positions = _positions(cells, distances, local=False)
+    departures = departures_from_groups(cells, structure.labels)
+    labels = {pair: int(structure.labels[position]) for pair, position in positions.items()}
+    usual = _usual_groups(labels, distances)
+    wrong: list[_WrongPair] = []
+    for pair, position in positions.items():
         label = usual[distances[pair]]
-        expected = float(np.median(cells.log_score[seen.labels == label]))
-        step = abs(cells.log_score[at] - expected)
-        if seen.labels[at] == label or abs(departures[at]) > max(MATTERS, step / 3.0):
-            continue
-        if step > _STEP:
-            wrong.append(_Wrong(pair, float(cells.log_score[at]), expected))
+        expected = float(np.median(cells.log_score[structure.labels == label]))
+        entry = _WrongPair(pair, float(cells.log_score[position]), expected)
+        far_from_group = abs(departures[position]) > max(MATTERS, entry.difference / 3.0)
+        if labels[pair] != label and not far_from_group and entry.difference > _SLIT_STEP:
+            wrong.append(entry)
     if not wrong:
         return []
-    worst = max(wrong, key=lambda one: abs(one.observed - one.expected))
-    own = _scatter(cells, seen)
-    error = float(np.nanmedian(own.own)) * np.sqrt(2.0)
-    _, confidence = clear(abs(worst.observed - worst.expected), error, own, len(places))
-    pairs = [one.pair for one in wrong]
-    if len({distances[pair] for pair in places}) == 1:
-        sentence = _flat(cells, seen, worst)
+    worst = max(wrong, key=lambda entry: entry.difference)
+    scatter = _scatter(cells, structure)
+    error = float(np.nanmedian(scatter.own)) * np.sqrt(2.0)
+    _, confidence = is_clear(worst.difference, error, scatter, len(positions))
+    pairs = [entry.pair for entry in wrong]
+    distance = distances[worst.pair]
+    if len({distances[pair] for pair in positions}) == 1:
+        sentence = _flat_table_text(cells, structure, worst)
     else:
-        told = seen.names[seen.labels[places[worst.pair]]]
-        sentence = _lie(cells, pairs, worst, distances[worst.pair], told)
+        sentence = _entries_text(cells, pairs, worst, distance, structure.names[labels[worst.pair]])
     return [
-        lie(
+        _mismatch(
             cells,
             worst.pair,
-            nodes_of(pairs),
             worst.observed,
             worst.expected,
             confidence,
             pairs,
             sentence,
-            f"pairs at distance {distances[worst.pair]:g}",
+            f"pairs at distance {distance:g}",
         )
     ]
 
 
-def _usual(labels: Mapping[Pair, int], distances: Mapping[Pair, float]) -> dict[float, int]:
-    """The class of most pairs at each distance.
+def _usual_groups(labels: Mapping[NodePair, int], distances: SlitEntries) -> dict[float, int]:
+    """Distance -> group of most pairs at this distance.
 
-    Of as many the one that an honest table would have there: classes are numbered from the best to
-    the worst, so the nearest pairs are of the first.
+    Of several groups with as many pairs, it is the group that a correct table would have there:
+    groups are numbered from the best to the worst, so the nearest pairs are in the first.
     """
-    by: dict[float, list[int]] = {}
+    by_distance: dict[float, list[int]] = {}
     for pair in sorted(labels, key=distances.__getitem__):
-        by.setdefault(distances[pair], []).append(labels[pair])
+        by_distance.setdefault(distances[pair], []).append(labels[pair])
     ranked = sorted(labels.values())
     usual, start = {}, 0
-    for distance, here in by.items():
-        honest = ranked[start + len(here) // 2]
-        ranks = {one: (here.count(one), -abs(one - honest)) for one in sorted(set(here))}
+    for distance, here in by_distance.items():
+        correct = ranked[start + len(here) // 2]
+        ranks = {label: (here.count(label), -abs(label - correct)) for label in sorted(set(here))}
         usual[distance] = max(ranks, key=ranks.__getitem__)
         start += len(here)
     return usual
 
 
-@dataclass(frozen=True)
-class _Wrong:
-    """A pair of another class than most at its distance: its log_score and theirs."""
-
-    pair: Pair
-    observed: float
-    expected: float
-
-
-def _flat(cells: ScoredCells, seen: Structure, worst: _Wrong) -> str:
+def _flat_table_text(cells: ScoredCells[int], structure: Structure, worst: _WrongPair) -> str:
     less, more = sorted((worst.observed, worst.expected))
     apart = abs(loss_percent(less - more, cells.metric))
+    names = anomaly_text.join_words(list(structure.names[1:]))
     return (
-        f"The distance table makes no difference between {anomaly_text.listed(list(seen.names[1:]))} "
-        f"nodes, though one {anomaly_text.verb(cells.metric)} {anomaly_text.worse(cells.metric, apart)} than "
-        "another."
+        f"The SLIT does not distinguish {names} nodes, but some pairs "
+        f"{anomaly_text.gets_or_takes(cells.metric)[:-1]} "
+        f"{anomaly_text.worse_by(cells.metric, apart)} than others."
     )
 
 
-def _lie(
-    cells: ScoredCells, pairs: Sequence[Pair], worst: _Wrong, distance: float, told: str
+def _entries_text(
+    cells: ScoredCells[int],
+    pairs: Sequence[NodePair],
+    worst: _WrongPair,
+    distance: float,
+    group: str,
 ) -> str:
-    named = [f"{source}->{sink}" for source, sink in pairs[:_MOST_NAMED]]
-    if len(pairs) > _MOST_NAMED:
-        named.append(f"{len(pairs) - _MOST_NAMED} more")
+    named = anomaly_text.shorten_list([f"{source}->{sink}" for source, sink in pairs], _MAX_NAMED)
     source, sink = worst.pair
+    entries = "entry" if len(pairs) == 1 else "entries"
+    contradict = "contradicts" if len(pairs) == 1 else "contradict"
     return (
-        f"The distance table lies about {anomaly_text.listed(named)}: it gives {source}->{sink} the "
-        f"distance {distance:g}, at which others have {_value(cells, worst.expected)}, and "
-        f"{_value(cells, worst.observed)} was measured, that of {told} nodes."
+        f"SLIT {entries} {anomaly_text.join_words(named)} {contradict} the measurement: "
+        f"{source}->{sink} has distance {distance:g}, and other pairs at this distance have "
+        f"{_value_text(cells, worst.expected)}, but it was measured at "
+        f"{_value_text(cells, worst.observed)}, like {group} nodes."
     )
 
 
 @dataclass(frozen=True)
-class _Level:
-    """What was measured at a distance of the table; `log_score` is typical of its pairs."""
+class _DistanceLevel:
+    """The pairs at a distance of the SLIT and their median score."""
 
     distance: float
     log_score: float
-    pairs: tuple[Pair, ...]
+    pairs: tuple[NodePair, ...]
 
 
 def _wrong_order(
-    cells: ScoredCells, seen: Structure, distances: Mapping[Pair, float]
+    cells: ScoredCells[int], structure: Structure, distances: SlitEntries
 ) -> list[Anomaly]:
-    """Distances of which the nearer was measured to be clearly worse.
+    """The pair of distances with the clearest wrong order: the nearer is worse.
 
-    Nothing is nearer to a node than the node itself, nor as near.
+    A node's own memory has to be nearer than all other memory.
     """
-    remote = _levels(cells, distances, _places(cells, distances, local=False))
-    local = _levels(cells, distances, _places(cells, distances, local=True))
+    remote = _distance_levels(cells, distances, _positions(cells, distances, local=False))
+    local = _distance_levels(cells, distances, _positions(cells, distances, local=True))
     orders = list(combinations(remote, 2))
-    orders += [(one, own) for one in remote for own in local if one.distance <= own.distance]
-    scattered = _scatter(cells, seen)
-    error = float(np.nanmedian(scattered.own)) * np.sqrt(2.0)
+    orders += [(level, own) for level in remote for own in local if level.distance <= own.distance]
+    scatter = _scatter(cells, structure)
+    error = float(np.nanmedian(scatter.own)) * np.sqrt(2.0)
     wrong = []
     for near, far in orders:
         gain = far.log_score - near.log_score
-        sure, confidence = clear(gain, error, scattered, len(orders))
-        if sure:
+        clear, confidence = is_clear(gain, error, scatter, len(orders))
+        if clear:
             wrong.append((gain, confidence, near, far))
     if not wrong:
         return []
-    _, confidence, near, far = max(wrong, key=lambda one: one[0])
-    at = ", of a node to itself," if far in local else ""
+    _, confidence, near, far = max(wrong, key=lambda entry: entry[0])
+    own = " (a node's own memory)" if far in local else ""
     sentence = (
-        f"The distance table has the order wrong: at distance {near.distance:g} "
-        f"{_value(cells, near.log_score)} was measured, and at {far.distance:g}{at} "
-        f"{_value(cells, far.log_score)}."
+        f"The SLIT has the wrong order: {_value_text(cells, near.log_score)} was measured at "
+        f"distance {near.distance:g}, and {_value_text(cells, far.log_score)} at distance "
+        f"{far.distance:g}{own}."
     )
-    pairs = list(near.pairs)
     return [
-        lie(
+        _mismatch(
             cells,
-            pairs[0],
-            nodes_of(pairs),
+            near.pairs[0],
             near.log_score,
             far.log_score,
             confidence,
-            pairs,
+            near.pairs,
             sentence,
             f"pairs at distance {far.distance:g}",
         )
     ]
 
 
-def _levels(
-    cells: ScoredCells, distances: Mapping[Pair, float], places: Mapping[Pair, tuple[int, int]]
-) -> list[_Level]:
+def _distance_levels(
+    cells: ScoredCells[int], distances: SlitEntries, positions: Mapping[NodePair, Position]
+) -> list[_DistanceLevel]:
     """Pairs by distance, the nearest first."""
-    by: dict[float, list[Pair]] = {}
-    for pair in places:
-        by.setdefault(distances[pair], []).append(pair)
-    return [
-        _Level(
-            distance, float(np.median([cells.log_score[places[p]] for p in pairs])), tuple(pairs)
-        )
-        for distance, pairs in sorted(by.items())
-    ]
+    by_distance: dict[float, list[NodePair]] = {}
+    for pair in positions:
+        by_distance.setdefault(distances[pair], []).append(pair)
+    levels = []
+    for distance, pairs in sorted(by_distance.items()):
+        typical = float(np.median([cells.log_score[positions[pair]] for pair in pairs]))
+        levels.append(_DistanceLevel(distance, typical, tuple(pairs)))
+    return levels
 
 
-def _value(cells: ScoredCells, log_score: float) -> str:
+def _value_text(cells: ScoredCells[int], log_score: float) -> str:
     return format_quantity(cells.metric, cells.value(log_score))

@@ -1,9 +1,9 @@
-"""Whether a departure is how the machine is built: it recurs where a symmetry maps the machine.
+"""Whether a departure is structural: a symmetry of the machine repeats it elsewhere.
 
 On a Broadwell in cluster-on-die mode the second cluster of each package reaches the first one
-faster than the first the second. Both packages show it to 0.3 %, so it is no fault. A symmetry is a
-permutation of the nodes that leaves every measured value what it was; a fault breaks all those that
-move it.
+faster than the first the second. Both packages show it within 0.3 %, so it is not a fault. A
+symmetry is a permutation of the nodes that leaves every measured value as it was. A fault breaks
+all symmetries that move it.
 """
 
 from __future__ import annotations
@@ -13,66 +13,66 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from chaosity.anomalies.matrix_structure import PackageNodes
-from chaosity.anomalies.scored_cells import NATURAL, Cell, ScoredCells
+from chaosity.anomalies.matrix_structure import NodePair, PackageNodes
+from chaosity.anomalies.scored_cells import NATURAL_SCATTER, Position, ScoredCells, positions_of
 
-# Steps of the search for all permutations that are tried for one cell. A regular machine needs one
-# step a node, and a search that fails fails early.
-_MOST_STEPS = 20_000
-# A twin departs alike when it does so by at least so much of the departure: noise takes from the
-# one and adds to the other, and where nothing is there is nothing to take from.
-_ALIKE = 0.4
+# Most steps of the search for permutations, for one cell. A regular machine needs one step per
+# node, and a search without a result ends early.
+_MAX_STEPS = 20_000
+# A departure is similar when it is at least this share of the other: noise takes from one and adds
+# to the other, and where there is no departure, there is nothing to take from.
+_SIMILAR = 0.4
 
 
-def recurs(
-    cells: ScoredCells,
+def recurs_by_symmetry(
+    cells: ScoredCells[int],
     departures: NDArray[np.float64],
-    at: tuple[int, int],
+    position: Position,
     packages: PackageNodes | None,
 ) -> bool:
     """Whether a cell's departure recurs elsewhere on the machine, as structure does.
 
     Args:
-        cells: of a matrix of nodes.
-        departures: of the cells from their classes.
-        at: place (row, column) of the cell.
-        packages: of the nodes, if there are any.
+        cells: a matrix of nodes.
+        departures: difference of each cell from its group.
+        position: of the cell.
+        packages: nodes of each package, if there are packages.
 
     Returns:
-        True when symmetries map the cell to places that share no node with it, where the departure
-        is alike, and when those places and its own begin and end in every package, or without
-        packages touch more than half of the nodes: two equal faults are no structure, and neither
+        True when symmetries map the cell to cells without a common node that depart similarly, and
+        when these cells and the cell itself begin and end in every package. Without packages they
+        have to involve more than half of the nodes: two equal faults are not structure, and neither
         is one link between packages that all their nodes share.
     """
     if cells.rows != cells.columns or not cells.measured.all():
         return False
     size = len(cells.rows)
-    sigma = np.hypot(NATURAL, float(np.median(cells.error)))
-    # Differences of two cells, three standard deviations of them.
-    allowed = 3.0 * np.sqrt(2.0) * sigma
-    search = _Search(cells.log_score, allowed)
-    places, apart = [at], False
-    for twin in _alike(departures, at):
-        if not search.maps(at, twin):
+    sigma = np.hypot(NATURAL_SCATTER, float(np.median(cells.error)))
+    # Three standard deviations of the difference of two cells.
+    search = _SymmetrySearch(cells.log_score, 3.0 * np.sqrt(2.0) * sigma)
+    positions, disjoint = [position], False
+    for other in _similar_cells(departures, position):
+        if not search.maps(position, other):
             continue
-        places.append(twin)
-        apart |= not set(twin) & set(at)
-        if apart and _everywhere([cells.cell(*place) for place in places], packages, size):
+        positions.append(other)
+        disjoint |= not set(other) & set(position)
+        pairs = [cells.names_at(mapped) for mapped in positions]
+        if disjoint and _spread_over_machine(pairs, packages, size):
             return True
     return False
 
 
-def by_position(
-    cells: ScoredCells,
+def losses_by_node_position(
+    cells: ScoredCells[int],
     departures: NDArray[np.float64],
     labels: NDArray[np.int_],
     packages: PackageNodes | None,
 ) -> NDArray[np.float64]:
-    """What of each departure is explained by where its nodes lie in their packages.
+    """The part of each departure that the position of its nodes in their packages explains.
 
-    A node that is far from its package's links is somewhat slower both ways, and adds to what the
-    other end adds. Such an effect is the machine's when every package has a node with it; that of a
-    single node is its fault.
+    A node that is far from the links of its package is slightly slower in both directions, in
+    addition to the effect of the other end. This is structural when every package has such a node;
+    in a single node it is a fault.
 
     Returns:
         The explained part, at most 0; shape as the departures.
@@ -82,100 +82,101 @@ def by_position(
         return explained
     for label in np.unique(labels[labels >= 0]):
         part = np.where(labels == label, departures, np.nan)
-        rows = _effects(part, cells.rows, packages)
-        columns = _effects((part - rows[:, None]).T, cells.columns, packages)
+        rows = _node_effects(part, cells.rows, packages)
+        columns = _node_effects((part - rows[:, None]).T, cells.columns, packages)
         explained += np.where(labels == label, rows[:, None] + columns[None, :], 0.0)
     return explained
 
 
-def _effects(
-    part: NDArray[np.float64], nodes: tuple[object, ...], packages: PackageNodes
+def _node_effects(
+    part: NDArray[np.float64], nodes: tuple[int, ...], packages: PackageNodes
 ) -> NDArray[np.float64]:
-    """Median departure of each line, where a node of every package shares it, else 0."""
-    some = ~np.isnan(part).all(axis=1)
+    """Median departure of each row, where every package has a similar node, else 0."""
+    known = ~np.isnan(part).all(axis=1)
     typical = np.zeros(len(part))
-    typical[some] = np.nanmedian(part[some], axis=1)
-    of = {node: typical[i] for i, node in enumerate(nodes)}
+    typical[known] = np.nanmedian(part[known], axis=1)
+    effect_of = dict(zip(nodes, typical, strict=True))
+
+    def in_all_packages(effect: float) -> bool:
+        return all(
+            any(effect_of.get(node, 0.0) <= _SIMILAR * effect for node in package)
+            for package in packages
+        )
+
     return np.array(
-        [
-            effect
-            if effect < 0.0
-            and all(
-                any(of.get(node, 0.0) <= _ALIKE * effect for node in package)
-                for package in packages
-            )
-            else 0.0
-            for effect in typical
-        ]
+        [effect if effect < 0.0 and in_all_packages(effect) else 0.0 for effect in typical]
     )
 
 
-def _alike(departures: NDArray[np.float64], at: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    own = departures[at]
-    for row, column in zip(*np.nonzero(departures / own >= _ALIKE), strict=True):
-        if (row, column) != at and (row == column) == (at[0] == at[1]):
-            yield int(row), int(column)
+def _similar_cells(departures: NDArray[np.float64], position: Position) -> Iterator[Position]:
+    """Other cells, local or remote as this one, that depart similarly."""
+    is_local = position[0] == position[1]
+    for row, column in positions_of(departures / departures[position] >= _SIMILAR):
+        if (row, column) != position and (row == column) == is_local:
+            yield row, column
 
 
-def _everywhere(found: Sequence[Cell], packages: PackageNodes | None, size: int) -> bool:
-    sources, sinks = {source for source, _ in found}, {sink for _, sink in found}
+def _spread_over_machine(
+    pairs: Sequence[NodePair], packages: PackageNodes | None, size: int
+) -> bool:
+    sources, targets = {source for source, _ in pairs}, {target for _, target in pairs}
     if packages and len(packages) > 1:
-        return all(sources & set(nodes) and sinks & set(nodes) for nodes in packages)
-    return len(sources | sinks) > size / 2
+        return all(sources & set(nodes) and targets & set(nodes) for nodes in packages)
+    return len(sources | targets) > size / 2
 
 
-class _Search:
-    """Looks for permutations of the nodes that leave all values alike."""
+class _SymmetrySearch:
+    """Search for permutations of the nodes that leave all values as they are."""
 
-    def __init__(self, log_score: NDArray[np.float64], allowed: float) -> None:
-        """Say which node can go to the place of which.
+    def __init__(self, log_score: NDArray[np.float64], tolerance: float) -> None:
+        """Find out which node can take the place of which.
 
         Args:
             log_score: of all cells; square.
-            allowed: what two values may differ by.
+            tolerance: largest difference of two equal scores.
         """
-        self.log_score, self.allowed, self.steps = log_score, allowed, 0
-        # A permutation that leaves all values alike leaves them alike in their order too.
-        ordered = [
+        self.log_score, self.tolerance, self.steps = log_score, tolerance, 0
+        # A permutation that leaves all values as they are leaves the sorted values as they are.
+        sorted_values = [
             np.sort(log_score, axis=1),
             np.sort(log_score.T, axis=1),
             np.diag(log_score)[:, None],
         ]
         self.possible = np.ones(log_score.shape, dtype=bool)
-        for part in ordered:
-            self.possible &= (abs(part[:, None, :] - part[None, :, :]) <= allowed).all(axis=2)
+        for part in sorted_values:
+            self.possible &= (abs(part[:, None, :] - part[None, :, :]) <= tolerance).all(axis=2)
 
-    def maps(self, at: tuple[int, int], to: tuple[int, int]) -> bool:
-        """Whether one of them takes one place to another."""
-        left = self.possible
-        for node, onto in dict(zip(at, to, strict=True)).items():
-            if not left[node, onto]:
+    def maps(self, position: Position, to: Position) -> bool:
+        """Whether a permutation takes the cell at one position to the other."""
+        possible = self.possible
+        for node, onto in dict(zip(position, to, strict=True)).items():
+            if not possible[node, onto]:
                 return False
-            left = self._chosen(left, node, onto)
-        free = np.ones(len(left), dtype=bool)
-        free[list(at)] = False
-        return self._complete(left, free)
+            possible = self._assign(possible, node, onto)
+        unassigned = np.ones(len(possible), dtype=bool)
+        unassigned[list(position)] = False
+        return self._complete(possible, unassigned)
 
-    def _chosen(self, left: NDArray[np.bool_], node: int, onto: int) -> NDArray[np.bool_]:
-        """What remains possible for the others when a node goes to a place."""
+    def _assign(self, possible: NDArray[np.bool_], node: int, onto: int) -> NDArray[np.bool_]:
+        """What remains possible for the other nodes when a node takes a place."""
         values = self.log_score
-        left = left.copy()
+        possible = possible.copy()
         for here, there in ((values[node], values[onto]), (values[:, node], values[:, onto])):
-            left &= abs(here[:, None] - there[None, :]) <= self.allowed
-        left[:, onto] = False
-        return left
+            possible &= abs(here[:, None] - there[None, :]) <= self.tolerance
+        possible[:, onto] = False
+        return possible
 
-    def _complete(self, left: NDArray[np.bool_], free: NDArray[np.bool_]) -> bool:
-        if not free.any():
+    def _complete(self, possible: NDArray[np.bool_], unassigned: NDArray[np.bool_]) -> bool:
+        if not unassigned.any():
             return True
-        # The node with the fewest places first: what cannot go on is seen at once.
-        node = int(np.argmin(np.where(free, left.sum(axis=1), len(left) + 1)))
-        free = free.copy()
-        free[node] = False
-        for onto in sorted(np.flatnonzero(left[node]), key=lambda place: place != node):
+        # The node with the fewest places first: a dead end is found at once.
+        node = int(np.argmin(np.where(unassigned, possible.sum(axis=1), len(possible) + 1)))
+        unassigned = unassigned.copy()
+        unassigned[node] = False
+        for onto in sorted(np.flatnonzero(possible[node]), key=lambda place: place != node):
             self.steps += 1
-            if self.steps > _MOST_STEPS:
+            if self.steps > _MAX_STEPS:
                 return False
-            if self._complete(self._chosen(left, node, int(onto)), free):
+            if self._complete(self._assign(possible, node, int(onto)), unassigned):
                 return True
         return False

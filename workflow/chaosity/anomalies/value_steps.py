@@ -14,36 +14,38 @@ from chaosity.anomalies.scored_cells import ScoredCells
 Mask = NDArray[np.bool_]  # of cells
 
 
-def all_steps(cells: ScoredCells, remote: Mask, gap: float) -> Iterator[list[Mask]]:
-    """Steps in which both directions between two nodes are one class, and directed ones.
+def step_hypotheses(cells: ScoredCells[int], remote: Mask, gap: float) -> Iterator[list[Mask]]:
+    """Steps with both directions between two nodes in one group, then directed steps.
 
-    The better direction says what class the two are, so that one that became slow stays with its
-    siblings. Directed steps, as in a ring that goes round one way, have to recur.
+    The better direction decides the step of both, so a direction that became slow stays in its
+    group. Directed steps, as in a one-way ring, have to recur.
     """
     log_score = cells.log_score
     if cells.rows == cells.columns:
         both = replace(cells, log_score=np.fmax(log_score, log_score.T))
-        yield _steps(both, remote, gap, down=False)
-        yield _steps(both, remote, gap, down=True)
-        directed = _steps(cells, remote, gap, down=True)
-        one_way = sum((step & ~step.T for step in directed), np.zeros(remote.shape, dtype=bool))
+        yield _steps(both, remote, gap, join_worse=False)
+        yield _steps(both, remote, gap, join_worse=True)
+        directed = _steps(cells, remote, gap, join_worse=True)
+        one_way = np.zeros(remote.shape, dtype=bool)
+        for step in directed:
+            one_way |= step & ~step.T
         if _recurs(one_way, remote):
             yield directed
     else:
-        yield _steps(cells, remote, gap, down=True)
+        yield _steps(cells, remote, gap, join_worse=True)
 
 
-def _steps(cells: ScoredCells, part: Mask, gap: float, down: bool) -> list[Mask]:
-    """ScoredCells in steps of log_score, best first; each step has all initiators and targets in it.
+def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool) -> list[Mask]:
+    """Cells in steps of score, best first; each step has cells of all initiators and targets.
 
-    Values are parted where they leave a gap. A step in which some initiator or target has no cell
+    Values are separated where there is a gap. A step without a cell of some initiator or target
     does not recur over the machine, so it is joined to a neighbour.
 
     Args:
         cells: the matrix.
-        part: the cells to part.
-        gap: on logarithms.
-        down: join to the next worse step; else to the better one, since faults make worse.
+        part: the cells to separate.
+        gap: smallest gap, on logarithms.
+        join_worse: join to the next worse step. Else to the better step, since faults make worse.
     """
     values = np.sort(cells.log_score[part])[::-1]
     if not len(values):
@@ -55,8 +57,8 @@ def _steps(cells: ScoredCells, part: Mask, gap: float, down: bool) -> list[Mask]
     for lower in [*limits, -np.inf]:
         with np.errstate(invalid="ignore"):
             step = part & (cells.log_score <= upper) & (cells.log_score > lower)
-        open_step = bool(steps) and not _recurs(steps[-1], part)
-        if open_step or (steps and not down and not _recurs(step, part)):
+        incomplete = bool(steps) and not _recurs(steps[-1], part)
+        if incomplete or (steps and not join_worse and not _recurs(step, part)):
             steps[-1] = steps[-1] | step
         else:
             steps.append(step)
@@ -68,27 +70,28 @@ def _steps(cells: ScoredCells, part: Mask, gap: float, down: bool) -> list[Mask]
 
 
 def _recurs(step: Mask, part: Mask) -> bool:
-    """Whether every initiator and target that takes part in the whole does so in the step."""
-    rows, columns = part.any(axis=1), part.any(axis=0)
-    return bool(step.any(axis=1)[rows].all() and step.any(axis=0)[columns].all())
+    """Whether each initiator and target of the part has a cell in the step."""
+    missing_rows = np.flatnonzero(part.any(axis=1) & ~step.any(axis=1))
+    missing_columns = np.flatnonzero(part.any(axis=0) & ~step.any(axis=0))
+    return not len(missing_rows) and not len(missing_columns)
 
 
-def hops_of(nearest: Mask) -> dict[int, Mask] | None:
-    """ScoredCells by the hops between their nodes, where steps lead from neighbour to neighbour.
+def hop_masks(nearest: Mask) -> dict[int, Mask] | None:
+    """Number of hops -> its cells, where steps lead from neighbour to neighbour; else None.
 
-    Two hops have to recur; only from three on may some nodes be without a partner, as the ends of
-    a row or the corners of a mesh have.
+    Each node has to have a node two hops away. Three hops and more may lack for some nodes, such as
+    the middle of a row or of a mesh.
     """
     if nearest.shape[0] != nearest.shape[1]:
         return None
     size = len(nearest)
-    found = {1: nearest}
+    hops = {1: nearest}
     reached = nearest | np.eye(size, dtype=bool)
     front = nearest
     while not reached.all():
         front = (front.astype(int) @ nearest.astype(int) > 0) & ~reached
-        if not front.any() or (len(found) == 1 and not _recurs(front, ~np.eye(size, dtype=bool))):
+        if not front.any() or (len(hops) == 1 and not _recurs(front, ~np.eye(size, dtype=bool))):
             return None
-        found[len(found) + 1] = front
+        hops[len(hops) + 1] = front
         reached = reached | front
-    return found if len(found) > 1 else None
+    return hops if len(hops) > 1 else None

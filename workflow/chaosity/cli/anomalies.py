@@ -110,7 +110,8 @@ def analyse_results(path: Path) -> Findings:
     """
     from chaosity.anomalies import analyse_host, host_parts
     from chaosity.components import read_components
-    from chaosity.store import read_table
+    from chaosity.store import Measurements
+    from chaosity.topology import read_topology
 
     folder = path if path.is_dir() else path.parent
     table = folder / "measurements.parquet" if path.is_dir() else path
@@ -120,11 +121,9 @@ def analyse_results(path: Path) -> Findings:
             str(folder),
             "name a folder results/HOST/CONFIGURATION of a run",
         )
-    topology = folder / "topology.json"
-    known = json.loads(topology.read_text(encoding="utf-8")) if topology.exists() else None
-    return analyse_host(
-        read_table(table), host_parts(known, read_components(folder / "components"))
-    )
+    topology = read_topology(folder / "topology.json")
+    components = read_components(folder / "components")
+    return analyse_host(Measurements.read(table), host_parts(topology, components))
 
 
 def parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
@@ -183,11 +182,11 @@ def findings_text(findings: Findings) -> Iterator[RenderableType]:
         for line in (anomaly.evidence, *anomaly.also):
             yield Text(f"   {line}")
         yield Text(f"   {anomaly.advice}", style="italic")
-    if findings.classes:
+    if findings.groups:
         yield Text("")
         yield Text(f"Structure: {findings.structure}")
         table = Table("group", "typical", "cells", box=None, pad_edge=False)
-        for group in findings.classes:
+        for group in findings.groups:
             cells = [f"{initiator}->{target}" for initiator, target in group.cells]
             rest = len(cells) - _MOST_CELLS
             listed = " ".join(cells[:_MOST_CELLS]) + (f" and {rest} more" if rest > 0 else "")

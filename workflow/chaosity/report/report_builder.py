@@ -35,6 +35,7 @@ from chaosity.report.shown_findings import MOST_FINDINGS, findings_check, folded
 from chaosity.report.variance_section import AnalysisSection, analysis_sections
 from chaosity.statistics import POINT, plain
 from chaosity.store import SkippedHost
+from chaosity.topology import topology_from_json
 from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
 
 # A longer table is better read from the CSV than from the page.
@@ -88,7 +89,9 @@ def build_report_data(
     """
     table = plain(tidy)
     drawn = read_figures(figures)
-    found = found or analyse_host(table, host_parts(topology, components))
+    found = found or analyse_host(
+        table, host_parts(topology_from_json(topology) if topology else None, components)
+    )
     checks = [*check_results(table, topology, system, runs, drawn), findings_check(found)]
     explained = analysis_sections(table)
     failed = _failed(table, runs, config)
