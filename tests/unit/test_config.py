@@ -30,9 +30,9 @@ def test_the_default_config_fits_its_schema_key_by_key(good):
         ({"benchmarks": {"memory_bandwidth": "sream"}}, ["'sream'", "did you mean stream?"]),
         ({"benchmarks": {"memory_bandwidth": "fio_sequential_read"}}, ["serves storage_bandwidth"]),
         ({"parameters": {"fio_sequential_read": {"depth": 1}}}, ["no parameter 'depth'"]),
-        ({"parameters": {"fio": {}}}, ["no benchmark 'fio'"]),
+        ({"parameters": {"fio": {}}}, ["unknown benchmark 'fio'"]),
         ({"levels": {"latency_by_szie": {"bytes": 3}}}, ["did you mean latency_by_size?"]),
-        ({"levels": {"latency_by_size": {"size": 3}}}, ["varies no 'size'", "bytes"]),
+        ({"levels": {"latency_by_size": {"size": 3}}}, ["does not vary 'size'", "bytes"]),
         (
             {"stopping": {"memory_bandwidth":
              {"relative_precision": 0.1, "min_seconds": -1, "max_seconds": 1}}},
@@ -72,7 +72,7 @@ def test_all_levels_are_taken_by_null(good):
 def test_a_file_that_is_no_yaml_is_named_with_its_line(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("a: 1\nb: [1,\nc: 2\n")
-    with pytest.raises(UserError, match=r"config.yaml, line \d+: is no YAML"):
+    with pytest.raises(UserError, match=r"config.yaml, line \d+: is not YAML"):
         read_config(path)
 
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "workflow" / "chaosity"
 ROW = re.compile(r"\| ((?:`\w+`(?:, )?)+) \| .+ \| ?(.*) ?\|")
-FOR_ALL = {"config", "errors", "units", "place_names", "cpusets", "records"}
+FOR_ALL = {"config", "document_types", "errors", "units", "place_names", "cpusets", "records"}
 ON_HOSTS = {"runner", "place", "records", "errors"}
 
 

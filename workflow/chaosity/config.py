@@ -1,7 +1,7 @@
 """Reads and checks YAML files: config, experiments, benchmarks, host variables.
 
-Every schema is closed, so that a key that nobody reads is an error with the file, the key and what
-is allowed, before any job runs.
+Every schema is closed: an unknown key is an error with the file, the key and the allowed keys, and
+it appears before any job runs.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import difflib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
+from chaosity.document_types import BenchmarkDocument, Config, ExperimentDocument
 from chaosity.errors import UserError
 from chaosity.units import has_unit
 
@@ -26,8 +27,8 @@ EXPERIMENTS = ROOT / "workflow" / "experiments"
 BENCHMARKS = ROOT / "templates" / "benchmarks"
 COUNTERS = ROOT / "templates" / "counters"
 PUBLISHED = ROOT / "templates" / "published"
-# Keys of the config that hold nothing but numbers. Snakemake (9.27) reads what stands within braces
-# on its command line (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
+# Keys of the config that hold only numbers. On its command line, Snakemake (9.27) reads the values
+# within braces (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
 NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
 
 
@@ -42,7 +43,7 @@ def read_yaml(path: Path) -> Any:
     """The document in a YAML file.
 
     Raises:
-        UserError: it is missing or no YAML; the error names line and column.
+        UserError: the file is missing or is not YAML; the error names line and column.
     """
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -51,12 +52,12 @@ def read_yaml(path: Path) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise UserError(f"is no YAML: {getattr(error, 'problem', error)}", place) from error
+        raise UserError(f"is not YAML: {getattr(error, 'problem', error)}", place) from error
 
 
 def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
-    """What is allowed, and which of it was probably meant."""
-    known = sorted(str(one) for one in allowed)
+    """A hint for an unknown name: the closest allowed name, if one is close, and all of them."""
+    known = sorted(str(name) for name in allowed)
     near = difflib.get_close_matches(str(name), known, n=1)
     listed = f"allowed: {', '.join(known) or 'nothing'}"
     return f"did you mean {near[0]}? {listed}" if near else listed
@@ -66,34 +67,41 @@ def validation_user_error(error: ValidationError, where: str) -> UserError:
     """A validation error as one sentence: file, key, and what is allowed."""
     key = ".".join(str(step) for step in error.absolute_path) or "the document"
     place = f"{where}, {key}"
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
+    expected: Any = error.validator_value
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        allowed = error.schema.get("properties", {})
+        allowed = schema.get("properties", {})
         extra = next(iter(set(error.instance) - set(allowed)))
-        return UserError(f"there is no key {extra!r}", place, suggest_allowed(extra, allowed))
+        return UserError(f"unknown key {extra!r}", place, suggest_allowed(extra, allowed))
     if error.validator == "required":
-        missing = next(k for k in error.validator_value if k not in error.instance)
+        instance: Any = error.instance
+        missing = next(key for key in expected if key not in instance)
         return UserError(f"the key {missing!r} is missing", place)
     if error.validator == "enum":
-        remedy = suggest_allowed(error.instance, map(str, error.validator_value))
-        return UserError(f"{error.instance!r} is not known", place, remedy)
+        remedy = suggest_allowed(str(error.instance), map(str, expected))
+        return UserError(f"{error.instance!r} is not allowed", place, remedy)
     if error.validator == "type":
-        return UserError(f"{error.instance!r} is not of type {error.validator_value}", place)
+        return UserError(f"{error.instance!r} is not of type {expected}", place)
     return UserError(error.message, place)
 
 
 def most_specific_error(error: ValidationError) -> ValidationError:
-    """The most telling error below one; among alternatives, that of the one that fits best."""
+    """The innermost cause of an error; among alternatives, the one that fits the document best."""
     while error.context:
-        nearest = max(error.context, key=lambda e: (len(e.absolute_path), e.validator == "enum"))
-        error = nearest
+        error = max(error.context, key=lambda e: (len(e.absolute_path), e.validator == "enum"))
     return error
 
 
 def validate_document(document: Any, name: str, where: str) -> None:
     """Check a document against a closed schema.
 
+    Args:
+        document: the document as it was read.
+        name: name of the schema.
+        where: the file, for errors.
+
     Raises:
-        UserError: it does not fit; one sentence names the key and what is allowed.
+        UserError: the document does not match; one sentence names the key and what is allowed.
     """
     error = best_match(schema_validator(name).iter_errors(document))
     if error is not None:
@@ -101,68 +109,76 @@ def validate_document(document: Any, name: str, where: str) -> None:
 
 
 def yaml_names(folder: Path) -> list[str]:
-    """Names of the YAML files in a folder, without the ending."""
+    """Names of the YAML files in a folder, without the suffix."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
-def load_named_yaml(folder: Path, name: str, where: str, what: str) -> dict[str, Any]:
-    """The YAML file of an experiment or a benchmark, checked.
+def load_named_yaml(folder: Path, name: str, where: str, kind: str) -> Any:
+    """The checked document ``<folder>/<name>.yaml``.
+
+    Args:
+        folder: where all documents of this kind are.
+        name: name of the document; the document repeats it under the key `kind`.
+        where: the place that names it, for errors.
+        kind: experiment, benchmark, ...; also the name of the schema.
 
     Raises:
-        UserError: there is none of this name, or its content is not as it should be.
+        UserError: there is no such file, or its content is wrong.
     """
-    if name not in yaml_names(folder):
-        raise UserError(
-            f"there is no {what} {name!r}", where, suggest_allowed(name, yaml_names(folder))
-        )
+    if name not in (known := yaml_names(folder)):
+        raise UserError(f"unknown {kind} {name!r}", where, suggest_allowed(name, known))
     path = folder / f"{name}.yaml"
     document = read_yaml(path)
-    validate_document(document, what, path_in_repository(path))
-    if document[what] != name:
-        raise UserError(f"names itself {document[what]!r}", path_in_repository(path))
+    validate_document(document, kind, path_in_repository(path))
+    if document[kind] != name:
+        found = f"has `{kind}: {document[kind]}`"
+        raise UserError(found, path_in_repository(path), f"it must be the file's name, {name}")
     return document
 
 
-def load_experiment(name: str, where: str = "config, experiments") -> dict[str, Any]:
-    """An experiment's YAML file, checked with its figures."""
-    document = load_named_yaml(EXPERIMENTS, name, where, "experiment")
+def load_experiment(name: str, where: str = "config, experiments") -> ExperimentDocument:
+    """The checked document of an experiment, with its figures.
+
+    Raises:
+        UserError: there is no such file, or its content is wrong.
+    """
+    document: ExperimentDocument = load_named_yaml(EXPERIMENTS, name, where, "experiment")
     place = f"{path_in_repository(EXPERIMENTS)}/{name}.yaml"
     for index, figure in enumerate(document.get("figures", [])):
         validate_document(figure, "figure", f"{place}, figures.{index}")
-    check_relative(document, place)
+    check_relative_metrics(document, place)
     return document
 
 
-def check_relative(document: Mapping[str, Any], where: str) -> None:
-    """Check what an experiment's derived metrics are called and of which load they are.
+def check_relative_metrics(document: ExperimentDocument, where: str) -> None:
+    """Check names and loads of an experiment's derived metrics.
 
     Raises:
-        UserError: there is no such load, a name is taken, or it says a unit, which no ratio has.
+        UserError: an unknown load, a name that is in use, or a name with a unit (no ratio has one).
     """
     loads = {load for design in document["designs"].values() for load in design["loads"]}
     names = set()
     for index, entry in enumerate(document.get("relative", [])):
         place, name = f"{where}, relative.{index}", entry["name"]
         if entry["load"] not in loads:
-            known = suggest_allowed(entry["load"], loads)
-            raise UserError(f"there is no load {entry['load']!r}", place, known)
+            remedy = suggest_allowed(entry["load"], loads)
+            raise UserError(f"unknown load {entry['load']!r}", place, remedy)
         if name in names or name == entry["metric"]:
-            raise UserError(f"the name {name!r} is taken", place, "choose another")
+            raise UserError(f"the name {name!r} is in use", place, "choose another name")
         if has_unit(name):
-            raise UserError(
-                f"the name {name!r} says a unit, and a ratio has none", place,
-                "leave the unit out, or let the name end in _ratio",
-            )  # fmt: skip
+            remedy = "leave the unit out, or let the name end in _ratio"
+            raise UserError(f"the name {name!r} has a unit, but a ratio has none", place, remedy)
         names.add(name)
 
 
-def load_benchmark(name: str, where: str = "config, benchmarks") -> dict[str, Any]:
-    """A benchmark's YAML file, checked.
+def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDocument:
+    """The checked document of a benchmark.
 
     Raises:
-        UserError: a metric asks for a counter that the file does not list.
+        UserError: there is no such file, its content is wrong, or a metric needs a counter that
+            the file does not list.
     """
-    document = load_named_yaml(BENCHMARKS, name, where, "benchmark")
+    document: BenchmarkDocument = load_named_yaml(BENCHMARKS, name, where, "benchmark")
     listed = document.get("counters", [])
     for metric, source in document["metrics"].items():
         if "counter" in source and source["counter"] not in listed:
@@ -173,68 +189,53 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> dict[str, An
 
 
 def path_in_repository(path: Path) -> str:
-    """A path as a person in the repository would name it."""
+    """A path relative to the repository, or as it is when it lies elsewhere."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def varied_names(experiment: Mapping[str, Any]) -> set[str]:
-    """What an experiment varies beside its sides, as the config's `levels` calls it."""
-    designs = experiment["designs"].values()
-    loads = [load for design in designs for load in design["loads"].values()]
-    names = {"kernel": "kernel", "sizes": "bytes"}
-    found = {name for key, name in names.items() for load in loads if key in load}
-    return found | {name for load in loads for name in load.get("vary", {})}
+def varied_names(experiment: ExperimentDocument) -> set[str]:
+    """Names of everything that an experiment varies beside initiators and targets."""
+    names = set()
+    for design in experiment["designs"].values():
+        for load in design["loads"].values():
+            names |= {*load.get("vary", {})}
+            names |= {"kernel"} if "kernel" in load else set()
+            names |= {"bytes"} if "sizes" in load else set()
+    return names
 
 
-def parse_numbers(part: Any) -> Any:
-    """A part of the config with numbers where it has their texts."""
-    if isinstance(part, Mapping):
-        return {key: parse_numbers(value) for key, value in part.items()}
-    read = yaml.safe_load(part) if isinstance(part, str) and part else part
-    return part if isinstance(read, (str, dict, list)) else read
+def parse_numbers(value: Any) -> Any:
+    """The same value, with each text that is a number or null replaced by that."""
+    if isinstance(value, Mapping):
+        return {key: parse_numbers(inner) for key, inner in value.items()}
+    parsed = yaml.safe_load(value) if isinstance(value, str) and value else value
+    return value if isinstance(parsed, (str, dict, list)) else parsed
 
 
-def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, Any]:
-    """The config, checked beyond what its schema can say.
+def check_config(config: Mapping[str, Any], where: str = "config") -> Config:
+    """Check a config against its schema, the experiments and the benchmarks.
 
     Raises:
         UserError: an unknown experiment, benchmark, category or parameter, or times that
             contradict each other.
     """
-    checked = {
-        **config,
-        **{key: parse_numbers(config[key]) for key in NUMBER_KEYS if key in config},
-    }
-    validate_document(checked, "config", where)
+    numbers = {key: parse_numbers(config[key]) for key in NUMBER_KEYS if key in config}
+    document = {**config, **numbers}
+    validate_document(document, "config", where)
+    document["levels"] = document["levels"] or {}
+    checked = cast(Config, document)
     experiments = {
         name: load_experiment(name, f"{where}, experiments") for name in checked["experiments"]
     }
-    checked["levels"] = checked["levels"] or {}
     for name, levels in checked["levels"].items():
-        varied = varied_names(experiments.get(name) or load_experiment(name, f"{where}, levels"))
+        place = f"{where}, levels"
+        varied = varied_names(experiments.get(name) or load_experiment(name, place))
         for level in levels:
             if level not in varied:
-                raise UserError(
-                    f"{name} varies no {level!r}",
-                    f"{where}, levels.{name}",
-                    suggest_allowed(level, varied),
-                )
+                remedy = suggest_allowed(level, varied)
+                raise UserError(f"{name} does not vary {level!r}", f"{place}.{name}", remedy)
     for category, name in checked["benchmarks"].items():
-        benchmark = load_benchmark(name, f"{where}, benchmarks.{category}")
-        if benchmark["category"] != category:
-            raise UserError(
-                f"{name} serves {benchmark['category']}", f"{where}, benchmarks.{category}"
-            )
-        if category not in checked["stopping"]:
-            raise UserError(f"the key {category!r} is missing", f"{where}, stopping")
-        given = checked["parameters"].get(name, {})
-        for key in given:
-            if key not in benchmark.get("parameters", {}):
-                raise UserError(
-                    f"{name} has no parameter {key!r}",
-                    f"{where}, parameters.{name}",
-                    suggest_allowed(key, benchmark.get("parameters", {})),
-                )
+        _check_benchmark(checked, category, name, where)
     for name in checked["parameters"]:
         load_benchmark(name, f"{where}, parameters")
     for category, rule in checked["stopping"].items():
@@ -243,18 +244,37 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> dict[str, 
     return checked
 
 
-def read_config(path: Path = CONFIG) -> dict[str, Any]:
-    """A config file laid over the default one, as `snakemake --configfile` does it."""
+def _check_benchmark(config: Config, category: str, name: str, where: str) -> None:
+    """Check that a benchmark serves a category, has a stopping rule, and knows its parameters."""
+    place = f"{where}, benchmarks.{category}"
+    benchmark = load_benchmark(name, place)
+    if benchmark["category"] != category:
+        raise UserError(f"{name} serves {benchmark['category']}", place)
+    if category not in config["stopping"]:
+        raise UserError(f"the key {category!r} is missing", f"{where}, stopping")
+    known = benchmark.get("parameters", {})
+    for key in config["parameters"].get(name, {}):
+        if key not in known:
+            remedy = suggest_allowed(key, known)
+            raise UserError(
+                f"{name} has no parameter {key!r}", f"{where}, parameters.{name}", remedy
+            )
+
+
+def read_config(path: Path = CONFIG) -> Config:
+    """A checked config file, merged over the default config, like ``snakemake --configfile``."""
     given = read_yaml(path)
-    whole = given if path == CONFIG else merge_mappings(read_yaml(CONFIG), given)
-    return check_config(whole, path_in_repository(path))
+    if path != CONFIG:
+        given = merge_mappings(read_yaml(CONFIG), given)
+    return check_config(given, path_in_repository(path))
 
 
-def merge_mappings(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with the values of another in place of its own; mappings are joined key by key."""
-    found = dict(base)
-    for key, value in more.items():
-        old = found.get(key)
-        both = isinstance(value, Mapping) and isinstance(old, Mapping)
-        found[key] = merge_mappings(old, value) if both else value
-    return found
+def merge_mappings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A mapping with the changes applied; mappings within it are merged key by key."""
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            value = merge_mappings(old, value)
+        merged[key] = value
+    return merged

@@ -139,9 +139,9 @@ def test_a_changed_reference_changes_the_plan_and_no_point(planned):
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ({"load": "memroy"}, "no load 'memroy'; did you mean memory?"),
-        ({"name": "speedup_bytes_per_second"}, "says a unit"),
-        ({"name": BANDWIDTH}, "is taken"),
+        ({"load": "memroy"}, "unknown load 'memroy'; did you mean memory?"),
+        ({"name": "speedup_bytes_per_second"}, "has a unit"),
+        ({"name": BANDWIDTH}, "is in use"),
         ({"to": {}}, "relative.0.to"),
     ],
 )

@@ -270,10 +270,10 @@ def test_a_column_of_another_load_can_be_shown(tmp_path):
     ("change", "words"),
     [
         ({"colour": "red"}, "no key 'colour'"),
-        ({"kind": "pie"}, "'pie' is not known"),
+        ({"kind": "pie"}, "'pie' is not allowed"),
         ({"rows": None}, "rows"),
         ({"series": "placement"}, "no key 'series'"),
-        ({"combine": "mean"}, "'mean' is not known"),
+        ({"combine": "mean"}, "'mean' is not allowed"),
     ],
 )
 def test_a_wrong_description_is_an_error_that_names_the_figure(tmp_path, change, words):

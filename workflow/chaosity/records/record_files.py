@@ -8,18 +8,18 @@ import os
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 from chaosity.records.point_types import Point
 from chaosity.records.record_types import Record
 
 SCHEMA_VERSION = 1
-# When the run began, as `records.utc_now` writes it; unset outside a run. An attempt that is older
-# is no reason not to measure: whoever starts a run anew wants what is missing measured.
+# Environment variable: when the run began, in the form of `utc_now`; unset outside a run.
 RUN_BEGAN = "CHAOSITY_RUN_BEGAN"
 
 
 def utc_now() -> str:
-    """The time now, as `utc_text` writes it."""
+    """The time now, in the form of `format_utc`."""
     return format_utc(datetime.now(UTC))
 
 
@@ -29,15 +29,15 @@ def format_utc(moment: datetime) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a whole text file or none, see `write_bytes`."""
+    """Write a text file whole or not at all, see `write_bytes_atomically`."""
     write_bytes_atomically(path, text.encode())
 
 
 def write_bytes_atomically(path: Path, content: bytes) -> None:
-    """Write a whole file or none: to a temporary name, flushed to the disk, then renamed.
+    """Write a file whole or not at all: to a temporary name, flushed to the disk, then renamed.
 
     Raises:
-        OSError: the disk is full or the folder cannot be written; the old file is untouched.
+        OSError: the disk is full or the folder is not writable; the old file is untouched.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -55,7 +55,7 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Write a file only when its content changes, so that its time stamp means something."""
+    """Write a file only when its content changes, so that its time stamp is meaningful."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_atomically(path, text)
 
@@ -67,11 +67,11 @@ def attempt_name(replicate: int, finished_at: str, status: str) -> str:
 
 
 def save_record(record: Record, path: Path) -> None:
-    """Keep a record for good and make it the current one.
+    """Save a record as an attempt and make it the current record.
 
-    The attempt is written below ``attempts/`` next to `path` and never touched again; `path`
-    (``rep<N>.json``) becomes another name of the same file. So a retry or a rerun after a
-    repair takes nothing away.
+    The attempt is written below ``attempts/`` next to `path` and never changed again. `path`
+    (``rep<N>.json``) becomes a hard link to it. So a retry, or a rerun after a repair, deletes
+    no earlier attempt.
     """
     status = record["verdict"]["status"]
     name = attempt_name(record["replicate"], record["finished_at"], status)
@@ -81,7 +81,7 @@ def save_record(record: Record, path: Path) -> None:
 
 
 def link_current_record(attempt: Path, path: Path) -> None:
-    """Make `path` (``rep<N>.json``) another name of an attempt's file."""
+    """Make `path` (``rep<N>.json``) a hard link to an attempt's file."""
     link = path.with_name(f".{path.name}.{os.getpid()}")
     link.unlink(missing_ok=True)
     os.link(attempt, link)
@@ -89,34 +89,49 @@ def link_current_record(attempt: Path, path: Path) -> None:
 
 
 def load_record(path: Path) -> Record:
-    """Read a record back.
+    """Read a record from its file.
 
     Raises:
-        ValueError: the file is no whole record of a version this program knows.
+        ValueError: the file is not a complete record of this version.
     """
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a whole record: {error}") from error
-    if not isinstance(record, dict) or "verdict" not in record:
-        raise ValueError(f"{path} is not a record: it has no verdict")
-    if record.get("schema_version") != SCHEMA_VERSION:
-        raise ValueError(
-            f"{path} has record version {record.get('schema_version')}, not {SCHEMA_VERSION}"
-        )
-    return record
+        raise ValueError(f"{path} is not a complete record: {error}") from error
+    return check_record_version(document, str(path))
+
+
+def check_record_version(document: Any, source: str) -> Record:
+    """A JSON document as a record, after checking that it is a record of this version.
+
+    Args:
+        document: the document as it was read.
+        source: where it comes from, for errors.
+
+    Raises:
+        ValueError: the document is not a record, or of another version.
+    """
+    if not isinstance(document, dict) or "verdict" not in document:
+        raise ValueError(f"{source} is not a record: it has no verdict")
+    if (version := document.get("schema_version")) != SCHEMA_VERSION:
+        raise ValueError(f"{source} has record version {version}, not {SCHEMA_VERSION}")
+    return cast(Record, document)
 
 
 def attempt_of_this_run(point: Point, replicate: int, path: Path) -> Path | None:
-    """The newest record of this point and replicate that was made since the run began.
+    """The newest record of a point and replicate that was measured since the run began.
+
+    Several measurements share one Slurm job. When the job is cancelled, runs out of time or loses
+    its node, Snakemake repeats all of them; the finished ones need not be measured again. Attempts
+    from before the run do not count: a new run measures what is missing.
 
     Args:
-        point: the point; only a record of the very same definition will do.
+        point: the point; a record of another definition does not count.
         replicate: 1, 2, ...
-        path: where the record is to be, ``rep<N>.json``; ``attempts/`` is beside it.
+        path: path of the current record, ``rep<N>.json``, next to ``attempts/``.
 
     Returns:
-        The attempt's file, None when there is none.
+        The attempt's file; None if there is none, and outside a run.
     """
     began = os.environ.get(RUN_BEGAN)
     if not began:

@@ -1,0 +1,257 @@
+"""Types of the YAML documents: the config, experiments and benchmarks.
+
+The schemas in ``workflow/schemas`` say the same and are checked when a file is read; each key is
+explained there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+from chaosity.records import (
+    Level,
+    Needs,
+    NodeKeys,
+    NoteSource,
+    OutputRule,
+    OutputSource,
+    ProgressSource,
+    StoppingRule,
+    StopRule,
+)
+
+# ---- workflow/config/config.yaml ----
+
+
+class SlurmConfig(TypedDict):
+    """How measurements are split into Slurm jobs, and how long these may take and wait."""
+
+    minutes_per_job: float
+    time_factor: float
+    slack_minutes: float
+    wait_minutes: int
+    partition: str | None
+    account: str | None
+
+
+class WorkingSetConfig(TypedDict):
+    """Sizes of arrays, in relation to caches and to the memory of a node."""
+
+    times_last_level_cache: float
+    at_least_bytes: int
+    at_most_share_of_node: float
+    sweep_at_most_bytes: int | None
+
+
+class Config(TypedDict):
+    """The checked config.
+
+    Attributes:
+        sample: experiment -> how many of its points are measured.
+        levels: experiment -> factor -> how many of its levels are measured.
+        benchmarks: category -> the benchmark that serves it.
+        parameters: benchmark -> parameters that replace those of its file.
+        stopping: category -> stopping rule.
+    """
+
+    inventory: str
+    hosts: list[str]
+    configurations: list[str]
+    expected_configuration: str | None
+    transport: str
+    slurm: SlurmConfig
+    results: str
+    experiments: list[str]
+    sample: dict[str, int]
+    levels: dict[str, dict[str, int]]
+    benchmarks: dict[str, str]
+    parameters: dict[str, dict[str, Any]]
+    replicates: int
+    seed: int
+    stopping: dict[str, StoppingRule]
+    working_set: WorkingSetConfig
+
+
+# ---- templates/benchmarks/*.yaml ----
+
+
+class KernelEntry(TypedDict):
+    """What the tool calls a kernel, and how many arrays the kernel uses."""
+
+    name: str
+    arrays: NotRequired[int]
+
+
+class MetricTemplate(OutputSource, total=False):
+    """A metric of a benchmark file; `at_most` is a template, see `records.MetricSource`."""
+
+    progress: bool
+    quantile: float
+    by_node: NodeKeys
+    counter: str
+    at_most: str | float | None
+    may_be_zero: bool
+    optional: bool
+
+
+class PlacementTemplate(TypedDict):
+    """Where threads and pages of a benchmark must be, see `records.LoadPlacement`."""
+
+    memory: str
+    pinned: NotRequired[bool]
+    mapping: NotRequired[str]
+
+
+class BenchmarkDocument(TypedDict):
+    """A benchmark file; texts are templates that a load fills in."""
+
+    benchmark: str
+    category: str
+    summary: str
+    label: NotRequired[str]
+    needs: Needs
+    parameters: NotRequired[dict[str, Any]]
+    platform: NotRequired[str]
+    device_vendor: NotRequired[str]
+    kernels: NotRequired[dict[str, KernelEntry]]
+    memory_bytes: NotRequired[str | int]
+    writes: NotRequired[bool]
+    files: NotRequired[dict[str, str]]
+    environment: NotRequired[dict[str, str]]
+    command: list[str]
+    start: str
+    stop: StopRule
+    estimate_seconds: NotRequired[str]
+    progress: NotRequired[ProgressSource]
+    metrics: dict[str, MetricTemplate]
+    counters: NotRequired[list[str]]
+    valid: list[OutputRule]
+    notes: NotRequired[list[NoteSource]]
+    placement: PlacementTemplate
+
+
+# ---- workflow/experiments/*.yaml ----
+
+
+class InitiatorSelector(TypedDict, total=False):
+    """Selects initiators; references such as `same_as` name a side: ``load.initiator``."""
+
+    each: str
+    each_set_of: str
+    in_each_set_of: str
+    at_most_sets: int
+    first_pu_of: str
+    without: str
+    at_least: int
+    at_most: int
+    growing: str
+    others_of: str
+    within: str
+    names: list[str]
+    same_as: str
+    one_of_each_relation_to: str
+    threads: str
+
+
+class OpenclSelector(TypedDict, total=False):
+    """Selects OpenCL devices as targets."""
+
+    each: str
+    names: list[str]
+    none: bool
+
+
+class DriveSelector(TypedDict, total=False):
+    """Selects drives and drive sets as targets."""
+
+    each: str
+    first_of: str
+    all_of: str
+    all_of_each_set_of: str
+    all: bool
+    names: list[str]
+    at_most_sets: int
+    local: bool
+    none: bool
+
+
+class TargetSelector(TypedDict, total=False):
+    """Selects targets: memory nodes, placements of pages, drives or devices."""
+
+    each: str
+    all: str
+    policies: list[str]
+    weights_from: dict[str, str]
+    nearest: bool
+    none: bool
+    local_to: str
+    same_as: str
+    names: list[str]
+    opencl: OpenclSelector
+    drives: DriveSelector
+
+
+class CacheMultiple(TypedDict):
+    """A working set as a multiple of a cache (l1, l2, l3) or of the node's usable memory."""
+
+    times: float
+    of: str
+
+
+WorkingSet = int | CacheMultiple
+WorkingSetRange = TypedDict(
+    "WorkingSetRange", {"from": WorkingSet, "to": WorkingSet, "per_doubling": NotRequired[int]}
+)
+
+
+class LoadDesign(TypedDict):
+    """A load of a design: its category, its selectors, and the levels that it varies."""
+
+    category: str
+    kernel: NotRequired[list[str]]
+    together: NotRequired[bool]
+    responder: NotRequired[InitiatorSelector | list[InitiatorSelector]]
+    sizes: NotRequired[list[WorkingSet] | WorkingSetRange]
+    vary: NotRequired[dict[str, list[Level]]]
+    initiator: InitiatorSelector | list[InitiatorSelector]
+    target: TargetSelector | list[TargetSelector]
+
+
+class Design(TypedDict):
+    """Loads that run at the same time, by their role."""
+
+    loads: dict[str, LoadDesign]
+
+
+class FactorSpec(TypedDict, total=False):
+    """How a factor's level follows from a point: exactly one of these, and `by` for a relation."""
+
+    design: bool
+    relation: list[str]
+    by: str
+    count: str
+    level: str
+    mode: str
+
+
+class RelativeMetric(TypedDict):
+    """A derived metric: `metric` of `load`, as a ratio to the reference that `to` describes."""
+
+    name: str
+    load: str
+    metric: str
+    to: dict[str, Level]
+    same: NotRequired[list[str]]
+
+
+class ExperimentDocument(TypedDict):
+    """An experiment file; `figures` are checked against their own schema."""
+
+    experiment: str
+    question: str
+    source: str
+    replicates: NotRequired[int]
+    designs: dict[str, Design]
+    factors: NotRequired[dict[str, FactorSpec]]
+    relative: NotRequired[list[RelativeMetric]]
+    figures: NotRequired[list[dict[str, Any]]]
