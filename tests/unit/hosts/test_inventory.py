@@ -118,7 +118,7 @@ def test_what_leads_to_a_host_is_worked_out(tmp_path, monkeypatch):
     )
     [a] = read_inventory(path)
     assert a.connection == "ssh"
-    assert a.reach == {
+    assert a.connection_variables == {
         "ansible_ssh_private_key_file": f"{tmp_path}/keys/id",
         "ansible_port": 2201,
         "ansible_user": "bench",
@@ -127,5 +127,5 @@ def test_what_leads_to_a_host_is_worked_out(tmp_path, monkeypatch):
 
 def test_an_expression_that_needs_more_is_said(tmp_path):
     path = inventory(tmp_path, "all: {hosts: {a: {ansible_user: '{{ nobody_knows }}'}}}")
-    with pytest.raises(UserError, match=r"host a, ansible_user: cannot be worked out: 'nobody"):
+    with pytest.raises(UserError, match=r"host a, ansible_user: cannot be evaluated: 'nobody"):
         read_inventory(path)

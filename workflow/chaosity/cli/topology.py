@@ -1,11 +1,11 @@
-"""`chaosity topology`: what a host is, for a person on 100 columns or as JSON."""
+"""`chaosity topology`: prints the topology of a host, as text for 100 columns or as JSON."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -19,17 +19,17 @@ from chaosity.units import format_binary_bytes, format_count, format_decimal_byt
 if TYPE_CHECKING:
     from chaosity.topology import Distances, Drive, Gpu, Node, OpenclDevice, Topology
 
-# A matrix wider than this does not fit on 100 columns; its classes are counted instead.
+# A wider matrix does not fit on 100 columns; the pairs at each distance are counted instead.
 _WIDEST_MATRIX = 16
-# CPUs striped over nodes (0,4,8,...) make lists of any length.
+# CPUs in turn over nodes (0,4,8,...) make lists of any length.
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
 
 
 @click.command()
 @click.argument("source", default="live")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole topology as JSON.")
 def topology(source: str, as_json: bool) -> None:
-    """Show what a host is.
+    """Show the topology of a host: NUMA nodes, caches, memory, drives and GPUs.
 
     SOURCE is "live" (this machine, the default), an hwloc XML file (`lstopo --of xml FILE`), or a
     directory or tarball with a captured /sys (`hwloc-gather-topology NAME`).
@@ -47,7 +47,7 @@ def topology(source: str, as_json: bool) -> None:
 
 
 def summary(topology: Topology) -> Iterator[Table | Text]:
-    """The parts of the summary in their order; parts with nothing to say are left out."""
+    """Returns the parts of the summary in their order, without empty parts."""
     yield from _machine(topology)
     yield _heading("NUMA nodes")
     yield _nodes(topology)
@@ -71,7 +71,7 @@ def summary(topology: Topology) -> Iterator[Table | Text]:
 
 
 def _machine(topology: Topology) -> Iterator[Text]:
-    """The machine, its processors, and how they are set up: a line each."""
+    """A line each for the machine, its processors and its configuration."""
     from chaosity.topology import configuration_name
 
     host, firmware = topology.host, topology.host.get("firmware") or {}
@@ -99,16 +99,16 @@ def _machine(topology: Topology) -> Iterator[Text]:
 
 
 def _model(name: str | None) -> str:
-    """A processor's name without trademark signs and the clock that it never runs at."""
+    """A processor's name without trademark signs and nominal clock."""
     return re.sub(r"\((R|TM)\)| @ .*|( \d+-Core)? Processor$", "", name or "unknown processor")
 
 
 def _nodes(topology: Topology) -> Table:
-    """One row a node; columns that would be empty are left out."""
+    """A row for each node, without empty columns."""
     drives = Counter(drive.node for drive in topology.drives)
-    gpus = Counter(gpu.node for gpu in topology.gpus if gpu.compute)
+    gpus = Counter(gpu.node for gpu in topology.compute_gpus)
     cores = Counter(node for core in topology.cores for node in core.nodes)
-    columns = {
+    columns: dict[str, Callable[[Node], str]] = {
         "node": lambda node: str(node.os_index),
         "package": lambda node: _or_dash(node.package),
         "cores": lambda node: str(cores[node.os_index] or "-"),
@@ -135,9 +135,7 @@ def _nodes(topology: Topology) -> Table:
 
 
 def _memory(node: Node) -> str:
-    """Memory as firmware gave it where that is known: it does not change under a balloon."""
-    size = node.present_bytes or node.memory_bytes
-    return "none" if node.memory_bytes == 0 else format_binary_bytes(size)
+    return "none" if node.memory_bytes == 0 else format_binary_bytes(node.size_bytes)
 
 
 def _size_or_dash(size: int | None) -> str:
@@ -146,9 +144,9 @@ def _size_or_dash(size: int | None) -> str:
 
 def _distances(distances: Distances) -> Table | Text:
     if len(distances.nodes) > _WIDEST_MATRIX:
-        classes = Counter(value for row in distances.matrix for value in row)
-        pairs = ", ".join(f"{value} ({number} pairs)" for value, number in sorted(classes.items()))
-        return Text(pairs)
+        numbers = Counter(value for row in distances.matrix for value in row)
+        pairs = (f"{value} ({number} pairs)" for value, number in sorted(numbers.items()))
+        return Text(", ".join(pairs))
     table = _table()
     table.add_column("from \\ to", justify="right")
     for node in distances.nodes:
@@ -159,7 +157,7 @@ def _distances(distances: Distances) -> Table | Text:
 
 
 def _drives(drives: tuple[Drive, ...]) -> Iterator[Table | Text]:
-    """Drives one by one; NVMe functions without a block device are counted by node."""
+    """A row for each drive; NVMe functions without a block device are counted by node."""
     named = [drive for drive in drives if drive.name]
     if named:
         yield _heading("NVMe drives")
@@ -170,15 +168,15 @@ def _drives(drives: tuple[Drive, ...]) -> Iterator[Table | Text]:
             link = drive.link_bytes_per_second
             table.add_row(
                 drive.pci or "-",
-                drive.name,
+                drive.name or "-",
                 drive.model or "unknown",
                 drive.serial or "unknown",
                 format_decimal_bytes(drive.size_bytes),
                 format_quantity("link_bytes_per_second", link),
-                _place(drive.node),
+                _node_text(drive.node),
             )
         yield table
-    bare = Counter(_place(drive.node) for drive in drives if not drive.name)
+    bare = Counter(_node_text(drive.node) for drive in drives if not drive.name)
     if bare:
         yield _heading("NVMe functions without a block device")
         yield Text(", ".join(f"{number} on node {place}" for place, number in bare.items()))
@@ -190,7 +188,9 @@ def _gpus(gpus: tuple[Gpu, ...]) -> Table:
         table.add_column(column, overflow="fold")
     for gpu in gpus:
         memory = format_binary_bytes(gpu.memory_bytes) if gpu.compute else "display only"
-        table.add_row(gpu.pci or "-", gpu.name or "-", gpu.model or "-", memory, _place(gpu.node))
+        table.add_row(
+            gpu.pci or "-", gpu.name or "-", gpu.model or "-", memory, _node_text(gpu.node)
+        )
     return table
 
 
@@ -198,37 +198,38 @@ def _opencl_devices(devices: tuple[OpenclDevice, ...]) -> Table:
     table = _table()
     for column in ("name", "device", "platform", "type", "slot", "node"):
         table.add_column(column, overflow="fold")
-    for one in devices:
-        kind = "processor" if one.is_processor else one.type
-        place = _place(one.node)
-        table.add_row(one.name, one.device, one.platform, kind, one.pci or "-", place)
+    for item in devices:
+        kind = "processor" if item.is_processor else item.type
+        node = _node_text(item.node)
+        table.add_row(item.name, item.device, item.platform, kind, item.pci or "-", node)
     return table
 
 
 def _accelerators(topology: Topology) -> Text:
-    kinds = Counter((item.kind, _place(item.node)) for item in topology.accelerators)
+    kinds = Counter((item.kind, _node_text(item.node)) for item in topology.accelerators)
     found = ", ".join(f"{number} x {kind} on node {node}" for (kind, node), number in kinds.items())
     return Text(found)
 
 
 def restriction_sentences(topology: Topology) -> Iterator[str]:
-    """In plain words, what the machine has and cannot be used from here."""
-    held = topology.restrictions
-    known = {*held.offline_cpus, *held.disallowed_cpus}
-    unknown = [cpu for cpu in held.missing_cpus if cpu not in known]
-    if held.offline_cpus:
-        yield f"{_cpus(held.offline_cpus)} offline."
-    if held.disallowed_cpus:
-        yield f"{_cpus(held.disallowed_cpus)} forbidden{_by(held.cgroup)}."
+    """Returns a sentence for each part of the machine that this process cannot use."""
+    limits = topology.restrictions
+    known = {*limits.offline_cpus, *limits.disallowed_cpus}
+    unknown = [cpu for cpu in limits.missing_cpus if cpu not in known]
+    if limits.offline_cpus:
+        yield f"{_cpus(limits.offline_cpus)} offline."
+    if limits.disallowed_cpus:
+        yield f"{_cpus(limits.disallowed_cpus)} forbidden{_by(limits.cgroup)}."
     if unknown:
-        yield f"{_cpus(unknown)} offline or forbidden{_by(held.cgroup)}; the file does not say."
-    if held.disallowed_nodes:
-        nodes = format_cpu_list(held.disallowed_nodes)
-        plural = "" if len(held.disallowed_nodes) == 1 else "s"
-        yield f"The memory of node{plural} {nodes} is forbidden{_by(held.cgroup)}."
-    homeless = [cpu for cpu in topology.pus if not topology.nodes_of([cpu])]
-    if homeless:
-        yield f"{_cpus(homeless)} usable, but on no node."
+        where = _by(limits.cgroup)
+        yield f"{_cpus(unknown)} offline or forbidden{where}; the file does not show which."
+    if limits.disallowed_nodes:
+        nodes = format_cpu_list(limits.disallowed_nodes)
+        plural = "" if len(limits.disallowed_nodes) == 1 else "s"
+        yield f"The memory of node{plural} {nodes} is forbidden{_by(limits.cgroup)}."
+    without_node = [cpu for cpu in topology.pus if not topology.nodes_of([cpu])]
+    if without_node:
+        yield f"{_cpus(without_node)} usable, but not on any node."
 
 
 def _cpus(cpus: Iterable[int]) -> str:
@@ -241,7 +242,7 @@ def _by(cgroup: str | None) -> str:
 
 
 def short_cpu_list(cpus: Iterable[int]) -> str:
-    """A Linux list, or its beginning and the number of CPUs when it is long."""
+    """Returns a Linux list; of a long list, the beginning and the number of CPUs."""
     indexes = list(cpus)
     text = format_cpu_list(indexes)
     if len(text) <= _LONGEST_CPU_LIST:
@@ -258,7 +259,7 @@ def _table() -> Table:
     return Table(box=None, pad_edge=False, header_style="dim")
 
 
-def _place(node: int | None) -> str:
+def _node_text(node: int | None) -> str:
     return "unknown" if node is None else str(node)
 
 

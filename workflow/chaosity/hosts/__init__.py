@@ -1,4 +1,4 @@
-"""The hosts of the inventory and what they are: read, discovered, and written down."""
+"""Reads the hosts of the inventory, discovers them, and writes the results."""
 
 from chaosity.hosts.host_discovery import (
     discover_hosts,

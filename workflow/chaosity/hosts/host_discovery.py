@@ -1,8 +1,8 @@
-"""Discovers hosts and writes down what they are, touching only files whose content changed.
+"""Discovers hosts and writes the results, changing only files whose content changed.
 
-``<results>/<host>/<configuration>/topology.xml`` and ``topology.json``, ``components/*.json``;
-``<results>/<host>/host.json``, which names the configuration that was found last and how the host
-is reached, and beside it the description that the host gave of itself.
+``<results>/<host>/<configuration>/`` gets ``topology.xml``, ``topology.json`` and
+``components/*.json``. ``<results>/<host>/`` gets the host's description of itself, and
+``host.json`` with the configuration of the last discovery and the command that reaches the host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import component_documents, write_components
@@ -23,7 +23,7 @@ from chaosity.config import suggest_allowed
 from chaosity.design import PlannedHost
 from chaosity.errors import UserError
 from chaosity.hosts.inventory import InventoryHost, read_inventory
-from chaosity.records import write_bytes_atomically, write_if_changed
+from chaosity.records import Needs, write_bytes_atomically, write_if_changed
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.runner.describe_host import FACTS_MEMBER
 from chaosity.slurm import list_slurm_nodes, slurm_node_name, srun_command
@@ -43,111 +43,126 @@ from chaosity.transport.host_command import (
 )
 from chaosity.transport.skipped_hosts import read_skipped_host, readmit_host, skip_host
 
-# The raw description of a live host, as it came.
-DESCRIPTION = "description.tar.gz"
+DESCRIPTION_FILE = "description.tar.gz"
 # lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.
 DESCRIBE_SECONDS = 180
-# Hosts that are asked at the same time: each waits mostly, and needs a process here.
-AT_ONCE = 16
+# Hosts that are discovered at the same time. Each needs a process here, which mostly waits.
+HOSTS_AT_ONCE = 16
 PROVISION = "run ansible-playbook provision.yml"
 
 
+class SeenTool(TypedDict):
+    """A tool on a host; all but `program` are null where it is not installed."""
+
+    program: str
+    path: str | None
+    version: str | None
+    sha256: str | None
+
+
+class DescribedFacts(TypedDict):
+    """Facts in a host's description that discovery uses, see `runner.describe_host`."""
+
+    boot_id: str | None
+    tools: list[SeenTool]
+    runner_sha256: str | None
+
+
 def version_numbers(text: str) -> tuple[int, ...]:
-    """The first dotted number in a text, e.g. (3, 33) from ``fio-3.33``."""
+    """Returns the first dotted number in a text, e.g. (3, 33) from ``fio-3.33``."""
     match = re.search(r"\d+(?:\.\d+)+", text)
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
-def tool_versions(
-    needs: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]
-) -> dict[str, str]:
-    """Version and hash of each tool on a host.
+def tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str, str]:
+    """Returns version and hash of each tool on a host.
 
     Args:
-        needs: the tools as the benchmark files name them.
-        seen: what the host says of each, in the same order (see runner/describe.py).
+        needs: the required tools, from the benchmark files.
+        seen: the same tools on the host, in the same order.
 
     Raises:
-        UserError: one is missing or too old; says how to get it.
+        UserError: a tool is missing or too old; the error says how to install it.
     """
     found = {}
-    for need, one in zip(needs, seen, strict=True):
-        name, said = need["program"], one["version"] or ""
-        if one["path"] is None and need.get("optional"):
-            continue  # costs its own points alone, which say so
-        if one["path"] is None:
+    for need, tool in zip(needs, seen, strict=True):
+        name, version = need["program"], tool["version"] or ""
+        if tool["path"] is None and need.get("optional"):
+            continue  # only its own points fail, and report the reason
+        if tool["path"] is None:
             raise UserError("is not installed", name, need["install"])
         oldest = need.get("at_least")
-        if oldest and version_numbers(said) < version_numbers(oldest):
-            wrong = f"version {said or 'unknown'} is too old, {oldest} is needed"
+        if oldest and version_numbers(version) < version_numbers(oldest):
+            wrong = f"version {version or 'unknown'} is too old, {oldest} is needed"
             raise UserError(wrong, name, need["install"])
-        found[name] = f"{said} (sha256 {one['sha256'][:16]})".strip()
+        found[name] = f"{version} (sha256 {(tool['sha256'] or '')[:16]})".strip()
     return found
 
 
-def needs_of(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The tools that the chosen benchmarks need."""
+def required_tools(config: Mapping[str, Any]) -> list[Needs]:
+    """Returns the tools that the chosen benchmarks need."""
     return [benchmark.document["needs"] for benchmark in open_benchmarks(config).values()]
 
 
 def slurm_transport(host: InventoryHost, config: Mapping[str, Any]) -> Transport:
-    """How the runner on a node of Slurm's is reached: as a job of its own, through the queue.
+    """Returns the transport to a node of Slurm: a job that waits in the queue.
 
-    The programs are those of this installation, on a file system that the node shares.
+    The job runs the programs of this installation, on a file system that the node shares.
 
     Raises:
-        UserError: Slurm has no such node, or no job can start on it now; says why.
+        UserError: Slurm has no such node, or no job can start on it now.
     """
     name, nodes = slurm_node_name(host.name, host.variables), list_slurm_nodes()
     where = f"host {host.name}"
     if name not in nodes:
         remedy = f"name it in chaosity_slurm_node; {suggest_allowed(name, nodes)}"
         raise UserError(f"Slurm has no node {name!r}", where, remedy)
-    if nodes[name].trouble:
-        raise UserError(nodes[name].trouble, where, "its points are left for later")
+    if trouble := nodes[name].trouble:
+        raise UserError(trouble, where, "its points are left for later")
     return Transport(SLURM, tuple(srun_command(nodes[name], config)), ("chaosity-run",))
 
 
-def transport_of(host: InventoryHost, config: Mapping[str, Any]) -> Transport:
-    """How the runner on a host is reached.
+def choose_transport(host: InventoryHost, config: Mapping[str, Any]) -> Transport:
+    """Returns the transport to the runner on a host.
 
     Raises:
-        UserError: the inventory names a way that the workflow has not.
+        UserError: the inventory names a connection that the workflow does not support.
     """
     if config["transport"] == SLURM:
         return slurm_transport(host, config)
     if host.connection == SSH:
-        return ssh_transport(host.name, host.reach)
+        return ssh_transport(host.name, host.connection_variables)
     return Transport(LOCAL, (), ("chaosity-run",))
 
 
-def described(
+def request_description(
     host: InventoryHost,
     transport: Transport,
-    needs: Sequence[Mapping[str, Any]],
+    needs: Sequence[Needs],
     path: Path,
-    patience: float = 0,
-) -> dict[str, Any]:
-    """Have a host describe itself, and keep what it says.
+    queue_seconds: float = 0,
+) -> DescribedFacts:
+    """Requests a host's description of itself and saves it.
 
     Args:
-        host: the host as the inventory has it.
-        transport: how its runner is reached.
+        host: from the inventory.
+        transport: to its runner.
         needs: the tools to look for.
-        path: where the description is kept.
-        patience: seconds that the host may keep us waiting beforehand.
+        path: the file for the description.
+        queue_seconds: how long the host may be busy before it starts.
 
     Returns:
-        The facts that hwloc and /sys do not tell (see runner/describe.py).
+        The facts that neither hwloc nor /sys has.
 
     Raises:
-        UserError: the host cannot be reached, or its runner is missing, another or failed.
+        UserError: the host cannot be reached, or its runner is missing, of another version, or
+            failed.
     """
     command, environment = transport.command("--describe"), None
-    if password := host.reach.get("ansible_password"):
+    if password := host.connection_variables.get("ansible_password"):
         command, environment = with_password(command, str(password))
     where = f"host {host.name}"
-    seconds = DESCRIBE_SECONDS + patience
+    seconds = DESCRIBE_SECONDS + queue_seconds
     try:
         answer = subprocess.run(
             command,
@@ -159,42 +174,45 @@ def described(
         )
     except subprocess.TimeoutExpired:
         raise UserError(f"gave no description within {seconds} s", where) from None
-    said = answer.stderr.decode(errors="replace")
+    errors = answer.stderr.decode(errors="replace")
     if transport.kind == SSH and answer.returncode == CONNECTION_FAILED:
-        raise UserError(f"cannot be reached: {connection_error_cause(said)}", where)
-    last = (said.strip().splitlines() or ["it said nothing"])[-1].removeprefix("chaosity-run: ")
+        raise UserError(f"cannot be reached: {connection_error_cause(errors)}", where)
     if answer.returncode:
-        raise UserError(f"cannot be described: {last}", where, PROVISION)
+        last = (errors.strip().splitlines() or ["the runner printed no error"])[-1]
+        text = f"cannot be described: {last.removeprefix('chaosity-run: ')}"
+        raise UserError(text, where, PROVISION)
     write_bytes_atomically(path, answer.stdout)
     with tarfile.open(path) as archive:
         member = archive.extractfile(FACTS_MEMBER)
         assert member is not None
-        facts = json.load(member)
+        facts: DescribedFacts = json.load(member)
     if facts["runner_sha256"] and facts["runner_sha256"] != runner_digest():
         raise UserError("its runner is not of this version", where, PROVISION)
     return facts
 
 
 def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> PlannedHost:
-    """Discover one host and write down what it is.
+    """Discovers a host and writes its topology, its components and ``host.json``.
 
     Args:
-        host: the host as the inventory has it.
+        host: from the inventory.
         config: the checked config.
 
     Raises:
-        UserError: it cannot be discovered; says why.
+        UserError: it cannot be discovered.
     """
     results = Path(config["results"])
-    needs, tools, note = needs_of(config), {}, {}
+    needs = required_tools(config)
+    tools: dict[str, str] = {}
+    live_facts: dict[str, object] = {}
     source = host.topology_source
     if source == LIVE:
-        transport = transport_of(host, config)
-        source = str(results / host.name / DESCRIPTION)
-        queue = 60 * config["slurm"]["wait_minutes"] if transport.kind == SLURM else 0
-        facts = described(host, transport, needs, Path(source), queue)
+        transport = choose_transport(host, config)
+        source = str(results / host.name / DESCRIPTION_FILE)
+        queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport.kind == SLURM else 0
+        facts = request_description(host, transport, needs, Path(source), queue_seconds)
         tools = tool_versions(needs, facts["tools"])
-        note = {"transport": transport.to_json(), "boot_id": facts["boot_id"]}
+        live_facts = {"transport": transport.to_json(), "boot_id": facts["boot_id"]}
     topology, xml = discover_with_xml(source)
     configuration = configuration_name(topology)
     expected = config["expected_configuration"]
@@ -202,7 +220,7 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> PlannedHost
         raise UserError(
             f"is in configuration {configuration}, not {expected}",
             f"host {host.name}",
-            "look at its firmware's settings and at its topology.xml",
+            "check its firmware settings and its topology.xml",
         )
     found = PlannedHost(host.name, configuration, topology, host.variables, is_local(host, config))
     folder = results / host.name / configuration
@@ -210,49 +228,47 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> PlannedHost
     write_if_changed(
         folder / "topology.json", json.dumps(topology_to_json(topology), indent=1) + "\n"
     )
-    documents = component_documents(topology, tools=tools)
-    for drive in found.drives(results):
-        documents.setdefault(drive.component, drive.to_json())
-    write_components(folder / "components", documents)
-    told = {"host": host.name, "configuration": configuration, "source": source, **note}
-    write_if_changed(results / host.name / "host.json", json.dumps(told, indent=1) + "\n")
+    drives = {drive.component: drive.to_json() for drive in found.drives(results)}
+    write_components(folder / "components", component_documents(topology, tools, drives))
+    known = {"host": host.name, "configuration": configuration, "source": source, **live_facts}
+    write_if_changed(results / host.name / "host.json", json.dumps(known, indent=1) + "\n")
     readmit_host(results / host.name)
     return found
 
 
 def is_local(host: InventoryHost, config: Mapping[str, Any]) -> bool:
-    """Whether a host is this machine, as far as the inventory and the config say."""
+    """Whether a host is this machine, by the inventory and the config."""
     if host.topology_source != LIVE:
         return True
     return config["transport"] != SLURM and host.connection == LOCAL
 
 
 def discover_hosts(config: Mapping[str, Any]) -> tuple[list[PlannedHost], list[UserError]]:
-    """Discover all hosts that the config wants, several at a time.
+    """Discovers all hosts of the config, several at a time.
 
     Args:
         config: the checked config.
 
     Returns:
-        The hosts, and for each one that is left out the reason, which is also kept in
-        ``left_out.json``.
+        The hosts, and an error for each skipped host; ``left_out.json`` has the reason too.
 
     Raises:
-        UserError: the inventory is wrong, or not one host could be discovered.
+        UserError: the inventory is wrong, or no host could be discovered.
     """
     results = Path(config["results"])
 
-    def one(host: InventoryHost) -> PlannedHost | UserError:
+    def discover_or_skip(host: InventoryHost) -> PlannedHost | UserError:
         try:
             return discover_host(host, config)
         except UserError as error:
             skip_host(results / host.name, host.name, str(error))
             return error
 
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        found = list(pool.map(one, read_inventory(config["inventory"], config["hosts"])))
-    hosts = [one for one in found if isinstance(one, PlannedHost)]
-    errors = [one for one in found if isinstance(one, UserError)]
+    inventory = read_inventory(config["inventory"], config["hosts"])
+    with ThreadPoolExecutor(max_workers=HOSTS_AT_ONCE) as pool:
+        found = list(pool.map(discover_or_skip, inventory))
+    hosts = [result for result in found if isinstance(result, PlannedHost)]
+    errors = [result for result in found if isinstance(result, UserError)]
     if not hosts:
         for error in errors[:-1]:
             print(f"chaosity: {error}", file=sys.stderr)
@@ -261,10 +277,10 @@ def discover_hosts(config: Mapping[str, Any]) -> tuple[list[PlannedHost], list[U
 
 
 def read_discovered_hosts(config: Mapping[str, Any]) -> list[PlannedHost]:
-    """The hosts as they were discovered last, for processes that must not discover anew.
+    """Returns the hosts of the last discovery, for processes that must not discover them again.
 
     Raises:
-        UserError: one has not been discovered yet.
+        UserError: a host has not been discovered yet.
     """
     results = Path(config["results"])
     found = []
@@ -282,10 +298,10 @@ def read_discovered_hosts(config: Mapping[str, Any]) -> list[PlannedHost]:
 def read_discovered_host(
     host: InventoryHost, configuration: str, config: Mapping[str, Any]
 ) -> PlannedHost:
-    """A host as it was discovered when it was last in a configuration.
+    """Returns a host as it was discovered when it was last in a configuration.
 
     Raises:
-        UserError: it never was.
+        UserError: it has never been discovered in that configuration.
     """
     path = Path(config["results"]) / host.name / configuration / "topology.json"
     topology = read_topology(path)

@@ -1,7 +1,7 @@
-"""Reads Ansible's inventory, the one place where hosts are described.
+"""Reads Ansible's inventory, the only place where hosts are described.
 
-``ansible-inventory`` does the reading, so that groups, group variables and vaults mean here just
-what they mean to the playbooks.
+The program ``ansible-inventory`` reads it, so groups, group variables and vaults have the same
+meaning as in the playbooks.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from chaosity.config import ROOT, suggest_allowed, validate_document
 from chaosity.errors import UserError
 from chaosity.topology import LIVE
 
-# Variables that concern the workflow; all others are the roles' and Ansible's own.
+# Prefix of the workflow's own variables; all others belong to the roles and to Ansible.
 PREFIX = "chaosity_"
-# Of those, what says how the host is reached and where provisioning put the runner and the kernels.
-REACH = (
+# Other variables that the workflow uses: how to connect, and the folders of runner and kernels.
+CONNECTION_VARIABLES = (
     "ansible_connection",
     "ansible_host",
     "ansible_port",
@@ -39,37 +39,38 @@ REACH = (
     "runner_python",
     "kernels_directory",
 )
-# How often a variable may refer to another one.
-DEPTH = 8
+# How many variables may refer to each other in a chain.
+LONGEST_CHAIN = 8
 
 
 @dataclass(frozen=True)
 class InventoryHost:
-    """A host by name.
+    """A host of the inventory.
 
-    Args:
+    Attributes:
         name: its name in the inventory.
-        variables: those that begin with ``chaosity_``.
-        reach: those that say how it is reached, rendered.
+        variables: its variables that begin with ``chaosity_``.
+        connection_variables: its variables in `CONNECTION_VARIABLES`, with expressions evaluated.
     """
 
     name: str
     variables: dict[str, Any]
-    reach: dict[str, Any] = field(default_factory=dict)
+    connection_variables: dict[str, Any] = field(default_factory=dict)
 
     @property
     def topology_source(self) -> str:
-        """``live``, or the file that the host's structure is read from."""
-        return self.variables.get("chaosity_topology", LIVE)
+        """``live``, or the file with the host's topology."""
+        return str(self.variables.get("chaosity_topology", LIVE))
 
     @property
     def connection(self) -> str:
         """``local`` or ``ssh``.
 
         Raises:
-            UserError: Ansible has other ways, which the workflow has not.
+            UserError: the host has another connection of Ansible's, which is not supported.
         """
-        given = str(self.reach.get("ansible_connection", "ssh")).removeprefix("ansible.builtin.")
+        variable = self.connection_variables.get("ansible_connection", "ssh")
+        given = str(variable).removeprefix("ansible.builtin.")
         if given in ("ssh", "smart"):
             return "ssh"
         if given != "local":
@@ -81,14 +82,14 @@ class InventoryHost:
         return "local"
 
 
-def rendered(given: Mapping[str, Any], inventory: str, name: str) -> dict[str, Any]:
-    """The variables of `REACH`, with the expressions in them replaced by what they mean.
+def render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dict[str, Any]:
+    """Returns a host's `CONNECTION_VARIABLES`, with their expressions evaluated.
 
-    ``ansible-inventory`` leaves expressions as they are. Those may use the host's own variables,
+    ``ansible-inventory`` does not evaluate expressions. They may use the host's own variables,
     ``inventory_dir``, ``inventory_hostname``, ``playbook_dir`` and ``lookup('env', NAME)``.
 
     Raises:
-        UserError: an expression needs more than that.
+        UserError: an expression uses anything else.
     """
     folder = Path(inventory).resolve()
     known = {
@@ -96,43 +97,43 @@ def rendered(given: Mapping[str, Any], inventory: str, name: str) -> dict[str, A
         "inventory_hostname": name,
         "inventory_dir": str(folder if folder.is_dir() else folder.parent),
         "playbook_dir": str(ROOT),
-        "lookup": looked_up,
+        "lookup": lookup_environment,
     }
     environment = SandboxedEnvironment(undefined=StrictUndefined)
     found: dict[str, Any] = {}
-    for key in REACH:
-        if found.get(REACH[0], "").endswith("local"):
-            break  # nothing leads to this machine, and its tools are on the search path
+    for key in CONNECTION_VARIABLES:
+        if found.get("ansible_connection", "").endswith("local"):
+            break  # no connection is needed, and the tools are on the search path
         value = given.get(key)
         try:
-            for _ in range(DEPTH):
+            for _ in range(LONGEST_CHAIN):
                 if not (isinstance(value, str) and "{{" in value):
                     break
                 value = environment.from_string(value).render(known)
         except TemplateError as error:
             where = f"{inventory}, host {name}, {key}"
-            raise UserError(f"cannot be worked out: {error}", where, "give it plainly") from None
+            raise UserError(f"cannot be evaluated: {error}", where, "give a plain value") from None
         if value not in (None, ""):
             found[key] = value
     return found
 
 
-def looked_up(plugin: str, name: str) -> str:
-    """What Ansible's lookup of an environment variable gives.
+def lookup_environment(plugin: str, name: str) -> str:
+    """Returns the result of Ansible's lookup of an environment variable.
 
     Raises:
-        UndefinedError: another plugin is asked for.
+        UndefinedError: the plugin is not ``env``.
     """
     if plugin.removeprefix("ansible.builtin.") != "env":
-        raise UndefinedError(f"the workflow knows lookup('env', ...) alone, not {plugin!r}")
+        raise UndefinedError(f"lookup({plugin!r}) is not supported; allowed: lookup('env', NAME)")
     return os.environ.get(name, "")
 
 
 def run_ansible_inventory(inventory: str) -> dict[str, Any]:
-    """All that Ansible says of an inventory.
+    """Returns the whole inventory as ``ansible-inventory --list`` prints it.
 
     Raises:
-        UserError: it is missing or Ansible cannot read it.
+        UserError: it is missing, or Ansible cannot read it.
     """
     if not Path(inventory).exists():
         raise UserError("the inventory does not exist", inventory)
@@ -143,24 +144,24 @@ def run_ansible_inventory(inventory: str) -> dict[str, Any]:
         [program, "--inventory", inventory, "--list"], capture_output=True, text=True, check=False
     )
     try:
-        document = json.loads(answer.stdout)
+        document: dict[str, Any] = json.loads(answer.stdout)
     except ValueError:
-        said = (answer.stderr.strip() or "it said nothing").splitlines()[0]
-        raise UserError(f"Ansible cannot read the inventory: {said}", inventory) from None
+        first = (answer.stderr.strip() or "it printed no error").splitlines()[0]
+        raise UserError(f"Ansible cannot read the inventory: {first}", inventory) from None
     if "WARNING" in answer.stderr and "Unable to parse" in answer.stderr:
         raise UserError("Ansible cannot read the inventory", inventory)
     return document
 
 
 def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[InventoryHost]:
-    """The hosts of an inventory.
+    """Returns the hosts of an inventory.
 
     Args:
         inventory: file or folder.
-        wanted: names of the hosts to take; none means all.
+        wanted: names of hosts; all hosts if empty.
 
     Raises:
-        UserError: an unknown host is wanted, there is none, or a variable is wrong.
+        UserError: a wanted host is unknown, the inventory has no host, or a variable is wrong.
     """
     document = run_ansible_inventory(inventory)
     facts = document.get("_meta", {}).get("hostvars", {})
@@ -176,5 +177,5 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
         given = facts.get(name, {})
         own = {key: value for key, value in given.items() if key.startswith(PREFIX)}
         validate_document(own, "host", f"{inventory}, host {name}")
-        hosts.append(InventoryHost(name, own, rendered(given, inventory, name)))
+        hosts.append(InventoryHost(name, own, render_variables(given, inventory, name)))
     return hosts
