@@ -1,4 +1,4 @@
-"""CPU sets survive being written and read, however sparse or large."""
+"""CPU sets are equal after writing and reading, also sparse and large sets."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ RUNS = st.tuples(st.integers(0, 500), st.integers(1, 300)).map(lambda r: tuple(r
 
 
 @given(SETS | RUNS)
-def test_lists_survive_a_round_trip(cpus):
+def test_lists_are_equal_after_writing_and_reading(cpus):
     assert parse_cpu_list(format_cpu_list(cpus)) == cpus
 
 
 @given(SETS | RUNS)
-def test_masks_survive_a_round_trip(cpus):
+def test_masks_are_equal_after_writing_and_reading(cpus):
     assert parse_mask(format_mask(cpus)) == cpus
 
 
 @given(SETS)
-def test_masks_of_the_kernel_lack_the_prefix_and_mean_the_same(cpus):
+def test_masks_of_the_kernel_without_a_prefix_mean_the_same(cpus):
     assert parse_mask(format_mask(cpus).replace("0x", "")) == cpus
 
 
@@ -67,12 +67,12 @@ def test_a_mask_of_hwloc_from_a_machine_with_272_processing_units():
 
 
 @pytest.mark.parametrize("text", ["a", "3-1", "1-", "-1", "1,,2", "0-3;8", "²"])
-def test_what_is_no_list_is_refused(text):
+def test_text_that_is_not_a_list_is_refused(text):
     with pytest.raises(ValueError, match=r"is neither|runs backwards"):
         parse_cpu_list(text)
 
 
 @pytest.mark.parametrize("text", ["0xf...f", "0x", "xyz", "0x123456789", "-1"])
-def test_what_is_no_mask_is_refused(text):
+def test_text_that_is_not_a_mask_is_refused(text):
     with pytest.raises(ValueError, match="not a mask"):
         parse_mask(text)

@@ -1,8 +1,8 @@
-"""CPU and node sets as sorted tuples, and the three notations that the field writes them in.
+"""Reads and writes sets of CPUs or nodes as Linux lists and hexadecimal masks.
 
-Linux lists (`0-3,8`) stand in sysfs, numactl and taskset; hexadecimal masks in 32-bit words
-(`0x0000000f,,0x1`) stand in hwloc's XML (`hwloc_bitmap_asprintf`) and, without `0x`, in the
-`cpumap` files of sysfs. Sets may be sparse and go far beyond 64 (a KNL has 272 processing units).
+Linux lists (`0-3,8`) are used by sysfs, numactl and taskset. Hexadecimal masks in 32-bit words
+(`0x0000000f,,0x1`) are used by hwloc's XML (`hwloc_bitmap_asprintf`) and, without `0x`, by the
+`cpumap` files of sysfs. Sets may be sparse and exceed 64 (a KNL has 272 processing units).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _BITS_PER_WORD = 32
 
 
 def cpu_set(indexes: Iterable[int]) -> CpuSet:
-    """The sorted tuple of the distinct `indexes`."""
+    """Returns the indexes as a set: sorted, without duplicates."""
     return tuple(sorted(set(indexes)))
 
 
 def parse_cpu_list(text: str) -> CpuSet:
-    """Reads a Linux list such as `0-3,8`; an empty or blank one is the empty set.
+    """Returns the set of a Linux list such as `0-3,8`; empty or blank text is the empty set.
 
     Raises:
-        ValueError: when `text` is no such list, or a range runs backwards.
+        ValueError: `text` is not a Linux list, or a range runs backwards.
     """
     indexes: set[int] = set()
     for part in text.split(",") if text.strip() else []:
@@ -39,7 +39,7 @@ def parse_cpu_list(text: str) -> CpuSet:
 
 
 def format_cpu_list(indexes: Iterable[int]) -> str:
-    """Writes a set as the shortest Linux list: `(0, 1, 2, 3, 8)` becomes `0-3,8`."""
+    """Returns the shortest Linux list of a set: `0-3,8` for `(0, 1, 2, 3, 8)`."""
     runs: list[list[int]] = []
     for index in cpu_set(indexes):
         if runs and index == runs[-1][1] + 1:
@@ -50,12 +50,12 @@ def format_cpu_list(indexes: Iterable[int]) -> str:
 
 
 def parse_mask(text: str) -> CpuSet:
-    """Reads a mask in comma-separated 32-bit words, the most significant first.
+    """Returns the set of a mask in comma-separated 32-bit words, the most significant first.
 
-    hwloc prefixes words with `0x` and leaves out words that are zero; the kernel does neither.
+    hwloc prefixes words with `0x` and omits words that are zero; the kernel does neither.
 
     Raises:
-        ValueError: when `text` is no mask, or an infinite one (`0xf...f`), which names no set.
+        ValueError: `text` is not a mask, or is an infinite mask (`0xf...f`), which is not a set.
     """
     words = text.strip().split(",")
     if any(word and not _is_word(word) for word in words):
@@ -67,7 +67,7 @@ def parse_mask(text: str) -> CpuSet:
 
 
 def format_mask(indexes: Iterable[int]) -> str:
-    """Writes a set as hwloc and taskset read it: 32-bit words, the most significant first."""
+    """Returns the mask of a set for hwloc and taskset: 32-bit words, most significant first."""
     bits = sum(1 << index for index in set(indexes))
     words = [bits & 0xFFFFFFFF]
     while bits := bits >> _BITS_PER_WORD:

@@ -1,4 +1,4 @@
-"""What a component was is kept, with the time since when, and never twice."""
+"""The history of a component has each of its states once, with its start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_replaced_drive_has_two_states(tmp_path):
     assert first < second
 
 
-def test_nothing_new_is_not_written(tmp_path):
+def test_an_unchanged_component_adds_no_state(tmp_path):
     write_components(tmp_path, {"drive0": OLD})
     path = tmp_path / HISTORY / "drive0.jsonl"
     before = path.stat().st_mtime_ns
@@ -37,7 +37,7 @@ def test_nothing_new_is_not_written(tmp_path):
     assert path.stat().st_mtime_ns == before
 
 
-def test_what_a_person_wrote_is_a_state_since_it_was_written(tmp_path):
+def test_a_persons_edit_is_a_state_from_the_time_of_the_edit(tmp_path):
     write_components(tmp_path, {"drive0": OLD})
     path = tmp_path / "drive0.json"
     path.write_text(json.dumps({**OLD, "note": "reseated"}))
@@ -47,7 +47,7 @@ def test_what_a_person_wrote_is_a_state_since_it_was_written(tmp_path):
     assert since(tmp_path)[1] == "2100-01-01T00:00:00.000Z"
 
 
-def test_an_old_time_stamp_does_not_turn_the_order(tmp_path):
+def test_an_old_time_stamp_does_not_change_the_order(tmp_path):
     write_components(tmp_path, {"drive0": OLD})
     path = tmp_path / "drive0.json"
     path.write_text(json.dumps(NEW))
@@ -57,7 +57,7 @@ def test_an_old_time_stamp_does_not_turn_the_order(tmp_path):
     assert since(tmp_path) == sorted(since(tmp_path))
 
 
-def test_a_component_that_was_gone_for_a_while_is_the_one_it_was(tmp_path):
+def test_a_component_that_returns_unchanged_has_one_state(tmp_path):
     for drives in ({"drive0": OLD}, {}, {"drive0": OLD}):
         write_components(tmp_path, drives)
     assert contents(tmp_path) == [OLD]
@@ -66,13 +66,13 @@ def test_a_component_that_was_gone_for_a_while_is_the_one_it_was(tmp_path):
     assert contents(tmp_path) == [OLD, NEW]
 
 
-def test_files_from_before_there_was_a_history_begin_it(tmp_path):
+def test_a_file_without_history_is_the_first_state(tmp_path):
     (tmp_path / "drive0.json").write_text(json.dumps(OLD))
     write_components(tmp_path, {"drive0": NEW})
     assert contents(tmp_path) == [OLD, NEW]
 
 
-def test_a_broken_line_is_left_out_and_broken_files_are_kept_as_text(tmp_path):
+def test_a_broken_line_is_ignored_and_a_broken_file_is_kept_as_text(tmp_path):
     write_components(tmp_path, {"drive0": OLD})
     history = tmp_path / HISTORY / "drive0.jsonl"
     history.write_text(history.read_text() + '{"since": \n[1]\n')

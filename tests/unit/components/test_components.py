@@ -1,4 +1,4 @@
-"""Components change when what they describe changes, and never otherwise."""
+"""A component file changes exactly when the part of the host changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def devices(root) -> Topology:
 
 
 def with_drive(topology: Topology, position: int, **changes: object) -> Topology:
-    """The topology with one drive changed."""
+    """Returns the topology with a changed drive."""
     drives = list(topology.drives)
     drives[position] = replace(drives[position], **changes)
     return replace(topology, drives=tuple(drives))
@@ -49,9 +49,19 @@ def test_every_part_is_a_component(epyc, devices):
     assert list(documents)[:11] == ["system", "package0", "package1", *nodes]
     assert len([name for name in documents if name.startswith("drive-")]) == 30
     assert set(component_documents(devices)) == {
-        "system", "package0", "node0", "node1", "drive-0000-02-00-0", "drive-0000-42-00-0",
-        "drive-0000-42-00-0-n2", "drive-0000-81-00-0", "drive-FABRIC-7", "gpu-0000-01-00-0",
-        "gpu-0000-82-00-0", "opencl0"}  # fmt: skip
+        "system",
+        "package0",
+        "node0",
+        "node1",
+        "drive-0000-02-00-0",
+        "drive-0000-42-00-0",
+        "drive-0000-42-00-0-n2",
+        "drive-0000-81-00-0",
+        "drive-FABRIC-7",
+        "gpu-0000-01-00-0",
+        "gpu-0000-82-00-0",
+        "opencl0",
+    }
     json.dumps(documents)
 
 
@@ -80,7 +90,7 @@ def test_settings_change_the_system_alone(epyc, tmp_path):
     assert changed_by(epyc, tuned, tmp_path) == ["system"]
 
 
-def test_the_hosts_name_is_no_setting(epyc, tmp_path):
+def test_the_hosts_name_is_not_part_of_the_system(epyc, tmp_path):
     assert changed_by(epyc, replace(epyc, host={**epyc.host, "name": "other"}), tmp_path) == []
 
 
@@ -96,7 +106,7 @@ def test_drives_that_discovery_does_not_know_are_added(epyc):
     assert documents["drive-0000-12-00-0"]["component"] == "drive"
 
 
-def test_memory_is_what_firmware_gave_to_the_nearest_64_mib(epyc):
+def test_memory_is_rounded_to_64_mib_of_what_firmware_gave(epyc):
     node = replace(epyc.nodes[0], memory_bytes=5 * 2**30, present_bytes=24 * 2**30 - 400_000)
     documents = component_documents(replace(epyc, nodes=(node, *epyc.nodes[1:])))
     assert documents["node0"]["memory_bytes"] == 24 * 2**30
@@ -129,7 +139,7 @@ def test_files_are_sorted_json_and_nothing_else_is_deleted(tmp_path):
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["notes.txt"]
 
 
-def test_what_a_person_adds_stays_until_discovery_finds_something_else(epyc, tmp_path):
+def test_a_persons_edit_stays_until_discovery_finds_a_change(epyc, tmp_path):
     documents = component_documents(epyc)
     write_components(tmp_path, documents)
     path = tmp_path / "node3.json"

@@ -1,4 +1,4 @@
-"""The inventory as Ansible reads it, and what is wrong with one."""
+"""Reading the inventory through Ansible, and the errors of wrong inventories."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def test_hosts_with_their_own_variables(tmp_path):
         ("all: [hosts", "cannot read"),
     ],
 )
-def test_a_wrong_inventory_is_said(tmp_path, text, message):
+def test_a_wrong_inventory_is_an_error(tmp_path, text, message):
     with pytest.raises(UserError, match=message):
         read_inventory(inventory(tmp_path, text))
 
 
-def test_an_unknown_host_is_said(tmp_path):
+def test_an_unknown_host_is_an_error(tmp_path):
     path = inventory(tmp_path, "all: {hosts: {milan: }}")
     with pytest.raises(UserError, match="did you mean milan"):
         read_inventory(path, ["milano"])
 
 
-def test_a_missing_inventory_is_said(tmp_path):
+def test_a_missing_inventory_is_an_error(tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         read_inventory(str(tmp_path / "none"))
 
@@ -73,15 +73,20 @@ def seen(monkeypatch, folder, need):
     return [tool_on_host(need)]
 
 
-def test_a_missing_tool_is_said_with_how_to_get_it(tmp_path, monkeypatch):
+def test_a_missing_tool_is_an_error_that_says_how_to_install_it(tmp_path, monkeypatch):
     need = {"program": "no-such-tool", "install": "install it"}
     with pytest.raises(UserError, match="no-such-tool: is not installed; install it"):
         tool_versions([need], seen(monkeypatch, tmp_path, need))
 
 
-def test_an_optional_tool_may_be_missing_and_must_still_serve(tmp_path, monkeypatch):
-    need = {"program": "clpeak", "install": "x", "optional": True, "at_least": "1.1",
-            "version": ["clpeak", "--version"]}  # fmt: skip
+def test_an_optional_tool_may_be_missing_but_not_too_old(tmp_path, monkeypatch):
+    need = {
+        "program": "clpeak",
+        "install": "x",
+        "optional": True,
+        "at_least": "1.1",
+        "version": ["clpeak", "--version"],
+    }
     assert (
         tool_versions([{**need, "program": "no-such-tool"}], [{"path": None, "version": None}])
         == {}
@@ -92,14 +97,14 @@ def test_an_optional_tool_may_be_missing_and_must_still_serve(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("says", ["fio-3.1", "rubbish"])
-def test_a_tool_that_is_too_old_is_said(tmp_path, monkeypatch, says):
+def test_a_tool_that_is_too_old_is_an_error(tmp_path, monkeypatch, says):
     tool(tmp_path, "fio", says)
     need = {"program": "fio", "install": "x", "version": ["fio", "-v"], "at_least": "3.16"}
     with pytest.raises(UserError, match=r"too old, 3\.16 is needed"):
         tool_versions([need], seen(monkeypatch, tmp_path, need))
 
 
-def test_another_build_of_a_tool_is_another_version(tmp_path, monkeypatch):
+def test_another_build_of_a_tool_has_another_version(tmp_path, monkeypatch):
     need = {"program": "fio", "install": "x", "version": ["fio", "-v"], "at_least": "3.16"}
     tool(tmp_path, "fio", "fio-3.20")
     first = tool_versions([need], seen(monkeypatch, tmp_path, need))
@@ -108,7 +113,7 @@ def test_another_build_of_a_tool_is_another_version(tmp_path, monkeypatch):
     assert tool_versions([need], seen(monkeypatch, tmp_path, need)) != first
 
 
-def test_what_leads_to_a_host_is_worked_out(tmp_path, monkeypatch):
+def test_expressions_in_connection_variables_are_evaluated(tmp_path, monkeypatch):
     monkeypatch.setenv("THE_USER", "bench")
     path = inventory(
         tmp_path,
@@ -125,7 +130,7 @@ def test_what_leads_to_a_host_is_worked_out(tmp_path, monkeypatch):
     }
 
 
-def test_an_expression_that_needs_more_is_said(tmp_path):
+def test_an_expression_with_an_unknown_variable_is_an_error(tmp_path):
     path = inventory(tmp_path, "all: {hosts: {a: {ansible_user: '{{ nobody_knows }}'}}}")
     with pytest.raises(UserError, match=r"host a, ansible_user: cannot be evaluated: 'nobody"):
         read_inventory(path)

@@ -1,4 +1,4 @@
-"""Makes small captured /sys trees: what a kernel shows of a machine that nobody here has."""
+"""Writes small captured /sys trees, as the kernels of imagined machines would show them."""
 
 from __future__ import annotations
 
@@ -86,11 +86,19 @@ class Capture:
 
 def _drive(root: Path, drive: CapturedDrive) -> None:
     device = f"sys/devices/pci0000:00/{drive.pci}"
-    config = {"vendor": "0x144d", "device": "0xa900", "class": "0x010802",
-              "subsystem_vendor": "0x144d", "subsystem_device": "0xad06", "revision": "0x00",
-              "numa_node": str(drive.node), "current_link_speed": drive.speed,
-              "current_link_width": str(drive.width), "max_link_speed": "32.0 GT/s PCIe",
-              "max_link_width": "4"}  # fmt: skip
+    config = {
+        "vendor": "0x144d",
+        "device": "0xa900",
+        "class": "0x010802",
+        "subsystem_vendor": "0x144d",
+        "subsystem_device": "0xad06",
+        "revision": "0x00",
+        "numa_node": str(drive.node),
+        "current_link_speed": drive.speed,
+        "current_link_width": str(drive.width),
+        "max_link_speed": "32.0 GT/s PCIe",
+        "max_link_width": "4",
+    }
     for name, text in config.items():
         _write(root, f"{device}/{name}", text)
     controller = drive.name.partition("n1")[0]

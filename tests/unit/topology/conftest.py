@@ -1,4 +1,4 @@
-"""What the tests of the topology share."""
+"""Fixtures of the tests of the topology."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chaosity.topology import Topology, discover
 
 @pytest.fixture(scope="session")
 def own(root) -> Path:
-    """Topologies that ship with the tests; README.md there says what each has."""
+    """The folder of topologies that ship with the tests; its README.md describes each."""
     return root / "tests/data/topologies"
 
 

@@ -1,4 +1,4 @@
-"""Captured /sys trees made on the spot: nodes of every make, drives, and tarballs that bite."""
+"""Captured /sys trees that the tests write: all kinds of nodes, drives, and malicious tarballs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CPUINFO = (
     "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: {}\nmicrocode\t: 0xa0\nflags\t: b a"
 )
 
-# Half of the channels are empty: nodes 1 and 3 have processors alone.
+# Half of the channels are empty: nodes 1 and 3 have processors and no memory.
 MEMORY_LESS = Capture(
     {
         0: CapturedNode("0-1", 16, (10, 16, 32, 32)),
@@ -65,7 +65,7 @@ def flags(topology):
     ],
     ids=["memory-less", "superchip", "sparse"],
 )
-def test_nodes_are_flagged_alike_from_the_capture_and_from_its_xml(capture, expected, tmp_path):
+def test_a_capture_and_its_xml_give_equal_initiators_and_targets(capture, expected, tmp_path):
     root = capture.write(tmp_path / "root")
     found = discover(str(root))
     assert flags(found) == expected
@@ -86,27 +86,35 @@ def test_memory_less_nodes_have_a_row_in_the_distances(tmp_path):
     assert [n.tier for n in found.nodes] == [0, None, 0, None]
 
 
-def test_far_memory_of_unknown_make_is_a_tier_of_its_own(tmp_path):
+def test_distant_memory_of_unknown_technology_is_a_separate_tier(tmp_path):
     found = discover(str(SPARSE.write(tmp_path)))
     assert [(n.tier, n.kind) for n in found.nodes] == [(0, "DRAM"), (0, "DRAM"), (1, "CPU-less")]
 
 
 def test_memory_tiers_of_the_kernel_decide(tmp_path):
-    capture = Capture(SPARSE.nodes, SPARSE.packages, files={
-        "sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "252",
-        "sys/devices/virtual/memory_tiering/memory_tier22/nodelist": "0,8"})  # fmt: skip
+    capture = Capture(
+        SPARSE.nodes,
+        SPARSE.packages,
+        files={
+            "sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "252",
+            "sys/devices/virtual/memory_tiering/memory_tier22/nodelist": "0,8",
+        },
+    )
     found = discover(str(capture.write(tmp_path)))
     assert [node.tier for node in found.nodes] == [1, 1, 0]
 
 
-def test_one_kernel_tier_for_all_says_nothing(tmp_path):
-    capture = Capture(SPARSE.nodes, SPARSE.packages, files={
-        "sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "0,8,252"})  # fmt: skip
+def test_a_single_kernel_tier_is_ignored(tmp_path):
+    capture = Capture(
+        SPARSE.nodes,
+        SPARSE.packages,
+        files={"sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "0,8,252"},
+    )
     found = discover(str(capture.write(tmp_path)))
     assert [node.tier for node in found.nodes] == [0, 0, 1]
 
 
-def test_drives_come_with_serial_size_node_and_link(tmp_path):
+def test_drives_have_serial_size_node_and_link(tmp_path):
     capture = Capture(
         MEMORY_LESS.nodes,
         MEMORY_LESS.packages,
@@ -118,7 +126,11 @@ def test_drives_come_with_serial_size_node_and_link(tmp_path):
     )
     slow, unknown, fast = discover(str(capture.write(tmp_path))).drives
     assert (fast.name, fast.pci, fast.serial, fast.model) == (
-        "nvme1n1", "0000:41:00.0", "ABC", "DRIVE X")  # fmt: skip
+        "nvme1n1",
+        "0000:41:00.0",
+        "ABC",
+        "DRIVE X",
+    )
     assert (fast.node, fast.firmware, fast.size_bytes) == (2, "1.0", 2**31 * 512)
     assert fast.link_bytes_per_second == pytest.approx(16e9 * 128 / 130 * 4 / 8, rel=1e-9)
     assert fast.link_max_bytes_per_second == pytest.approx(32e9 * 128 / 130 * 4 / 8, rel=1e-9)
@@ -126,7 +138,7 @@ def test_drives_come_with_serial_size_node_and_link(tmp_path):
     assert (unknown.node, unknown.link_bytes_per_second) == (1, None)
 
 
-def test_present_memory_does_not_follow_a_balloon(tmp_path):
+def test_a_memory_balloon_does_not_change_present_memory(tmp_path):
     zones = "Node 0, zone      DMA\n  pages free     3\n        present  1024\n        managed  9\n"
     zones += (
         "Node 0, zone   Normal\n        present  1048576\nNode 2, zone Normal\n        present  7"
@@ -141,15 +153,20 @@ def test_present_memory_does_not_follow_a_balloon(tmp_path):
 
 def test_huge_pages_are_counted_by_node_and_size(tmp_path):
     base = "sys/devices/system/node/node0/hugepages"
-    capture = Capture(MEMORY_LESS.nodes, MEMORY_LESS.packages, files={
-        f"{base}/hugepages-2048kB/nr_hugepages": "512",
-        f"{base}/hugepages-2048kB/free_hugepages": "7",
-        f"{base}/hugepages-1048576kB/nr_hugepages": "0"})  # fmt: skip
+    capture = Capture(
+        MEMORY_LESS.nodes,
+        MEMORY_LESS.packages,
+        files={
+            f"{base}/hugepages-2048kB/nr_hugepages": "512",
+            f"{base}/hugepages-2048kB/free_hugepages": "7",
+            f"{base}/hugepages-1048576kB/nr_hugepages": "0",
+        },
+    )
     pools = discover(str(capture.write(tmp_path))).huge_page_pools
     assert [(p.node, p.page_bytes, p.pages) for p in pools] == [(0, 2**21, 512), (0, 2**30, 0)]
 
 
-def test_settings_that_move_numbers_are_read(tmp_path):
+def test_settings_that_change_measurements_are_read(tmp_path):
     capture = Capture(
         MEMORY_LESS.nodes,
         MEMORY_LESS.packages,
@@ -184,7 +201,7 @@ def test_settings_that_move_numbers_are_read(tmp_path):
     assert configuration_name(found) == "nps2"
 
 
-def test_a_directory_may_be_the_top_its_parent_or_the_sys_itself(tmp_path):
+def test_a_capture_directory_may_be_the_root_its_parent_or_sys_itself(tmp_path):
     root = MEMORY_LESS.write(tmp_path / "gathered" / "machine")
     for place in (root, root.parent, root / "sys"):
         assert len(discover(str(place)).nodes) == 4
@@ -201,7 +218,7 @@ def test_tarballs_of_every_compression(tmp_path, suffix, mode):
     assert len(discover(str(renamed)).nodes) == 4
 
 
-def evil(archive: tarfile.TarFile, name: str, link: str | None = None) -> None:
+def add_member(archive: tarfile.TarFile, name: str, link: str | None = None) -> None:
     """Adds a file of one byte, or a symbolic link."""
     member = tarfile.TarInfo(name)
     if link is None:
@@ -216,16 +233,16 @@ def test_a_tarball_cannot_write_or_read_outside(tmp_path):
     path = tmp_path / "evil.tar"
     with tarfile.open(path, "w") as archive:
         archive.add(root, "machine")
-        evil(archive, "../escaped")
-        evil(archive, f"{tmp_path}/escaped")
-        evil(archive, "machine/door", link=str(tmp_path))
-        evil(archive, "machine/door/escaped")
-        evil(archive, "machine/absolute", link="/etc/passwd")
-        evil(archive, "machine/relative", link="../../../../../../../etc/passwd")
-        evil(archive, "machine/up", link="..")
-        evil(archive, "machine/circle", link="circle")
-        evil(archive, "machine/sys/roundabout", link="../up/../../etc/passwd")
-        evil(archive, "machine/inside", link="sys/devices/system/node/online")
+        add_member(archive, "../escaped")
+        add_member(archive, f"{tmp_path}/escaped")
+        add_member(archive, "machine/door", link=str(tmp_path))
+        add_member(archive, "machine/door/escaped")
+        add_member(archive, "machine/absolute", link="/etc/passwd")
+        add_member(archive, "machine/relative", link="../../../../../../../etc/passwd")
+        add_member(archive, "machine/up", link="..")
+        add_member(archive, "machine/circle", link="circle")
+        add_member(archive, "machine/sys/roundabout", link="../up/../../etc/passwd")
+        add_member(archive, "machine/inside", link="sys/devices/system/node/online")
         device = tarfile.TarInfo("machine/dev-mem")
         device.type = tarfile.CHRTYPE
         archive.addfile(device)

@@ -1,4 +1,4 @@
-"""A configuration's name says how memory is laid out, whatever else is unknown."""
+"""The name of a configuration follows from the layout of memory, also with unknown facts."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def machine(model: str | None, packages: list[int | None], **node: object) -> To
         (None, [None, None], "2nodes-over-packages"),
     ],
 )
-def test_layouts(model, packages, name):
+def test_names_of_memory_layouts(model, packages, name):
     assert configuration_name(machine(model, packages)) == name
 
 
-def test_on_package_memory_is_a_mode():
+def test_on_package_memory_is_part_of_the_name():
     assert configuration_name(machine(XEON, [0], memory_side_cache_bytes=2**30)) == "snc1-cache"
     assert configuration_name(machine(XEON, [0], kind="HBM")) == "snc1-flat"
     both = machine(XEON, [0], kind="HBM", memory_side_cache_bytes=2**30)

@@ -1,4 +1,4 @@
-"""Settings and memory modules, from what the kernel and dmidecode really print."""
+"""Settings and memory modules, from real output of the kernel and dmidecode."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def test_memory_modules_and_empty_slots():
     assert empty["speed"] is empty["manufacturer"] is None
 
 
-def test_no_memory_modules_in_rubbish():
+def test_unrelated_text_has_no_memory_modules():
     assert parse_dmidecode("# No SMBIOS nor DMI entry point found, sorry.\n") == []
 
 
-def test_modules_that_hwloc_saw(shared):
+def test_memory_modules_in_hwlocs_xml(shared):
     path = shared / "topologies/xml/32em64t-2n8c+dax+nvme+mic+dimms.xml"
     modules = discover(str(path)).host["memory_modules"]
     assert len(modules) == 8
@@ -72,7 +72,7 @@ def test_modules_that_hwloc_saw(shared):
         ("console=ttyS0 splash --", []),
     ],
 )
-def test_kernel_parameters_that_move_numbers(line, kept):
+def test_kernel_parameters_that_change_measurements(line, kept):
     assert relevant_parameters(line) == kept
 
 

@@ -1,4 +1,4 @@
-"""The live machine, checked against other tools than those that discovery asks."""
+"""The topology of this machine, compared with tools that discovery does not use."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ def test_processing_units_are_those_that_this_process_may_use(live):
     assert set(os.sched_getaffinity(0)) <= set(live.pus)
 
 
-def test_nodes_and_distances_are_numactls(live):
+def test_nodes_and_distances_equal_those_of_numactl(live):
     text = subprocess.run(["numactl", "-H"], capture_output=True, text=True, check=True).stdout
-    listed = {int(i): tuple(map(int, cpus.split())) for i, cpus in
-              re.findall(r"node (\d+) cpus:(.*)", text)}  # fmt: skip
+    listed = {
+        int(i): tuple(map(int, cpus.split()))
+        for i, cpus in re.findall(r"node (\d+) cpus:(.*)", text)
+    }
     assert {n.os_index: n.cpus for n in live.nodes if n.has_cpus or n.target} == listed
     row = re.search(r"^\s*0:\s+([\d ]+)$", text, re.MULTILINE)
     assert list(live.distances.matrix[0]) == list(map(int, row[1].split()))
 
 
-def test_cores_are_lscpus(live):
+def test_cores_equal_those_of_lscpu(live):
     command = ["lscpu", "--parse=CPU,CORE,SOCKET"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split(",") for line in text.splitlines() if not line.startswith("#")]
@@ -41,18 +43,18 @@ def test_cores_are_lscpus(live):
     assert live.pus == tuple(sorted(int(cpu) for cpu, _, _ in rows))
 
 
-def test_the_cache_line_is_the_c_librarys(live):
+def test_the_cache_line_equals_that_of_the_c_library(live):
     command = ["getconf", "LEVEL1_DCACHE_LINESIZE"]
     size = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert live.cache_line_bytes == size or size == 0  # 0: the C library does not know
 
 
-def test_present_memory_is_no_less_than_what_the_kernel_calls_total(live):
+def test_present_memory_is_at_least_the_kernels_total(live):
     total = int(re.search(r"MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text())[1]) * 1024
     assert sum(node.present_bytes for node in live.targets) >= 0.95 * total
 
 
-def test_the_kernel_and_the_processor_are_named(live):
+def test_kernel_and_processor_are_known(live):
     assert live.host["kernel_release"] == os.uname().release
     assert live.host["architecture"] == os.uname().machine
     assert configuration_name(live)
@@ -65,7 +67,7 @@ def test_drives_are_the_nvme_disks_that_lsblk_lists(live):
     assert {drive.name for drive in live.drives if drive.name} == disks
 
 
-def test_variables_of_hwloc_do_not_mislead(live, monkeypatch, own):
+def test_environment_variables_of_hwloc_are_ignored(live, monkeypatch, own):
     monkeypatch.setenv("HWLOC_XMLFILE", str(own / "devices.xml"))
     monkeypatch.setenv("HWLOC_SYNTHETIC", "pack:3 core:5 pu:1")
     assert discover("live").pus == live.pus
@@ -81,5 +83,5 @@ def test_the_xml_of_this_machine_is_the_same_every_time(tmp_path, live):
     assert again.cores == live.cores
 
 
-def test_a_set_of_processing_units_is_what_the_kernel_writes(live):
+def test_processing_units_are_written_as_the_kernel_writes_them(live):
     assert live.pus == parse_cpu_list(Path("/sys/devices/system/cpu/online").read_text())

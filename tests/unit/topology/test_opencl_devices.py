@@ -1,4 +1,4 @@
-"""OpenCL devices: what clinfo prints, whole and broken, and what of it the topology keeps."""
+"""OpenCL devices: complete and broken output of clinfo, and the devices in the topology."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies" / "xml"
 POCL = (RECORDED / "clinfo-3.0.23_pocl-3.1.txt").read_text()
 NO_PLATFORM = (RECORDED / "clinfo-3.0.23_no_platform.txt").read_text()
 NAME = "pthread-skylake-avx512-Intel(R) Xeon(R) Processor"
-# Two GPUs of one model and one platform that has the prefix of another, as clinfo writes them.
+# Two GPUs of the same model, and a platform whose name begins like another's, in clinfo's format.
 GPUS = """\
 #PLATFORMS                                        2
   CL_PLATFORM_NAME                                NVIDIA CUDA
@@ -39,12 +39,19 @@ GPUS = """\
 """
 
 
-def asked(**changed):
-    return {"name": "opencl0", "platform": "Portable Computing Language", "device": NAME,
-            "twin": 0, "pci": None, "driver": "3.1+debian", **changed}  # fmt: skip
+def wanted_device(**changed):
+    return {
+        "name": "opencl0",
+        "platform": "Portable Computing Language",
+        "device": NAME,
+        "twin": 0,
+        "pci": None,
+        "driver": "3.1+debian",
+        **changed,
+    }
 
 
-def test_pocl_is_read_as_it_was_printed():
+def test_all_facts_that_pocl_prints_are_read():
     [one] = parse_clinfo(POCL)
     assert (one["platform"], one["device"]) == ("Portable Computing Language", NAME)
     assert (one["type"], one["pci"], one["compute_units"]) == ("cpu", None, 2)
@@ -53,14 +60,17 @@ def test_pocl_is_read_as_it_was_printed():
 
 
 @pytest.mark.parametrize("said", [None, "", NO_PLATFORM, "clinfo: error -1001", POCL[:900]])
-def test_nothing_shown_is_no_device(said):
+def test_output_without_devices_gives_no_device(said):
     assert parse_clinfo(said) == []
 
 
-def test_platforms_are_told_apart_and_twins_counted():
+def test_platforms_with_equal_prefixes_differ_and_equal_devices_are_numbered():
     found = parse_clinfo(GPUS)
     assert [(one["platform_number"], one["device_number"]) for one in found] == [
-        (0, 0), (1, 0), (1, 1)]  # fmt: skip
+        (0, 0),
+        (1, 0),
+        (1, 1),
+    ]
     assert [one["twin"] for one in found] == [0, 0, 1]
     assert [one["pci"] for one in found] == [None, "0000:c1:00.0", "0000:41:00.0"]
     assert found[1]["uuid"] == "0123abcd-0000-1111-2222-333344445555"
@@ -73,51 +83,55 @@ def test_no_text_breaks_the_reader(cut, rubbish):
 
 
 def test_a_device_is_found_again_under_its_new_numbers():
-    assert find_opencl_device(asked(), GPUS + POCL)["platform_number"] == 2
-    slot = asked(platform="NVIDIA CUDA", device="NVIDIA H100", pci="0000:41:00.0")
+    assert find_opencl_device(wanted_device(), GPUS + POCL)["platform_number"] == 2
+    slot = wanted_device(platform="NVIDIA CUDA", device="NVIDIA H100", pci="0000:41:00.0")
     assert find_opencl_device(slot, GPUS)["device_number"] == 1
 
 
 @pytest.mark.parametrize(
     ("wanted", "said", "words"),
     [
-        (asked(), NO_PLATFORM, "has vanished since discovery: there is no OpenCL device at all"),
-        (asked(device="Other"), POCL, f"has vanished since discovery: there is '{NAME}'"),
-        (asked(twin=1), POCL, "has vanished"),
-        (asked(pci="0000:01:00.0"), POCL, "has vanished"),
-        (asked(), None, "cannot be looked up: clinfo is not installed"),
+        (
+            wanted_device(),
+            NO_PLATFORM,
+            "has vanished since discovery: there is no OpenCL device at all",
+        ),
+        (wanted_device(device="Other"), POCL, f"has vanished since discovery: there is '{NAME}'"),
+        (wanted_device(twin=1), POCL, "has vanished"),
+        (wanted_device(pci="0000:01:00.0"), POCL, "has vanished"),
+        (wanted_device(), None, "cannot be looked up: clinfo is not installed"),
     ],
 )
-def test_a_device_that_is_gone_is_named(wanted, said, words):
+def test_a_missing_device_is_an_error_that_names_it(wanted, said, words):
     with pytest.raises(OpenclError, match=r"vanished|cannot be looked up") as error:
         find_opencl_device(wanted, said)
     assert words in str(error.value)
     assert repr(wanted["device"]) in str(error.value)
 
 
-def test_numbers_stand_in_the_command(monkeypatch):
+def test_the_command_gets_platform_and_device_numbers(monkeypatch):
     monkeypatch.setattr(opencl_devices, "clinfo", lambda: GPUS + POCL)
     command = ["tool", opencl_devices.PLATFORM_NUMBER, opencl_devices.DEVICE_NUMBER, "rest"]
     load, [told] = opencl_devices.fill_in_device_numbers(
-        {"command": command, "target": {"device": asked()}}
+        {"command": command, "target": {"device": wanted_device()}}
     )
     assert load["command"] == ["tool", "2", "0", "rest"]
     assert told["passed"]
     assert "platform 2 (Portable Computing Language)" in told["detail"]
     _, [changed] = opencl_devices.fill_in_device_numbers(
-        {"command": [], "target": {"device": asked(driver="2.0")}}
+        {"command": [], "target": {"device": wanted_device(driver="2.0")}}
     )
     assert not changed["passed"]
     assert not changed["decisive"]
 
 
-def test_a_load_without_a_device_asks_nobody(monkeypatch):
+def test_a_load_without_a_device_does_not_run_clinfo(monkeypatch):
     monkeypatch.setattr(opencl_devices, "clinfo", lambda: pytest.fail("asked"))
     load = {"command": ["tool"], "target": {"drives": []}}
     assert opencl_devices.fill_in_device_numbers(load) == (load, [])
 
 
-def test_gpus_come_first_and_slots_tell_the_node():
+def test_gpus_come_first_and_their_slots_give_the_node():
     class Tree:
         machine = None
 
@@ -126,7 +140,10 @@ def test_gpus_come_first_and_slots_tell_the_node():
     text = GPUS.replace("C1:00.0", gpus[0].pci.removeprefix("0000:"))
     found = topology_devices(text, Tree(), gpus, nodes)
     assert [(one.name, one.type) for one in found] == [
-        ("opencl0", "gpu"), ("opencl1", "gpu"), ("opencl2", "cpu")]  # fmt: skip
+        ("opencl0", "gpu"),
+        ("opencl1", "gpu"),
+        ("opencl2", "cpu"),
+    ]
     assert found[0].node == gpus[0].node
     assert [one.node for one in found[1:]] == [None, None]  # two nodes have processors
     assert [one.is_processor for one in found] == [False, False, True]

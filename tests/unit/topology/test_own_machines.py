@@ -1,4 +1,4 @@
-"""Topologies that ship with the tests, and synthetic ones that hwloc makes on the spot."""
+"""Topologies that ship with the tests, and synthetic topologies that hwloc makes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def synthetic(tmp_path):
     return make
 
 
-def test_the_papers_server_has_its_hierarchy(epyc):
+def test_hierarchy_of_the_two_socket_epyc(epyc):
     assert (len(epyc.packages), len(epyc.l3_domains), len(epyc.cores), len(epyc.pus)) == (
         2,
         8,
@@ -45,7 +45,7 @@ def test_the_papers_server_has_its_hierarchy(epyc):
     assert configuration_name(epyc) == "nps4"
 
 
-def test_the_papers_server_has_its_drives_in_slot_order(epyc):
+def test_drives_of_the_two_socket_epyc_are_in_slot_order(epyc):
     per_node = Counter(drive.node for drive in epyc.drives)
     assert per_node == {0: 3, 1: 4, 2: 4, 3: 4, 4: 3, 5: 4, 6: 4, 7: 4}
     slots = [drive.pci for drive in epyc.drives]
@@ -74,12 +74,16 @@ def test_relations_and_nodes_of_processing_units(epyc):
 def test_high_bandwidth_memory_owns_no_processing_units(own):
     found = discover(str(own / "xeon-max-2s-hbm-flat.xml"))
     assert [(n.initiator, n.kind, n.tier) for n in found.nodes] == [
-        (True, "DRAM", 1), (True, "DRAM", 1), (False, "HBM", 0), (False, "HBM", 0)]  # fmt: skip
+        (True, "DRAM", 1),
+        (True, "DRAM", 1),
+        (False, "HBM", 0),
+        (False, "HBM", 0),
+    ]
     assert found.relation(0, 2) == "same_package"
     assert configuration_name(found) == "snc1-flat"
 
 
-def test_what_a_cgroup_forbids_is_shown_but_not_used(own):
+def test_processing_units_forbidden_by_a_cgroup_are_shown_but_not_used(own):
     found = discover(str(own / "disallowed.xml"))
     assert (found.counts.packages, found.counts.cores, found.counts.pus) == (2, 4, 4)
     assert (len(found.packages), len(found.cores), found.pus) == (1, 2, (0, 1))
@@ -91,7 +95,7 @@ def test_what_a_cgroup_forbids_is_shown_but_not_used(own):
     assert [(n["cpus"], n["usable_cpus"]) for n in values["nodes"]] == [("0-1", "0-1"), ("2-3", "")]
 
 
-def test_every_drive_is_listed_once_and_nothing_that_is_no_drive(devices):
+def test_each_drive_is_listed_once_and_other_devices_are_not(devices):
     assert [(d.name, d.pci, d.node) for d in devices.drives] == [
         ("nvme0n1", "0000:02:00.0", 0),  # two paths, one disk
         (None, "0000:03:00.0", 0),  # no block device
@@ -103,7 +107,7 @@ def test_every_drive_is_listed_once_and_nothing_that_is_no_drive(devices):
     assert devices.drives[2].serial == "S3"
 
 
-def test_a_gpu_seen_by_three_libraries_is_one(devices):
+def test_a_gpu_in_three_libraries_is_listed_once(devices):
     h200, adapter, instinct = devices.gpus
     assert (h200.name, h200.backends, h200.node) == ("cuda0", ("CUDA", "NVML", "OpenCL"), 0)
     assert (h200.model, h200.serial, h200.compute) == ("NVIDIA H200", "GPU-0001", True)
@@ -150,14 +154,14 @@ def test_a_version_1_file_is_read_as_well(synthetic):
     )
 
 
-def test_cpu_less_memory_beside_each_package(synthetic):
+def test_cpu_less_memory_next_to_each_package(synthetic):
     found = synthetic("pack:2 [numa(memory=1GB)] [numa(memory=4GB)] core:2 pu:1")
     kinds = [(n.initiator, n.kind) for n in found.nodes]
     assert kinds == [(True, "DRAM"), (False, "CPU-less")] * 2
     assert [node.tier for node in found.nodes] == [0, 1, 0, 1]
 
 
-def test_one_node_may_span_packages(synthetic):
+def test_a_node_may_span_packages(synthetic):
     found = synthetic("numa:1 pack:2 core:2 pu:1")
     assert found.nodes[0].package is None
     assert found.relation(0, 0) == "same_node"
@@ -165,19 +169,19 @@ def test_one_node_may_span_packages(synthetic):
     assert configuration_name(found) == "1node-over-packages"
 
 
-def test_one_l3_may_span_nodes(synthetic):
+def test_an_l3_domain_may_span_nodes(synthetic):
     found = synthetic("pack:1 l3:1 numa:4 core:2 pu:1")
     assert [domain.nodes for domain in found.l3_domains] == [(0, 1, 2, 3)]
     assert {core.l3 for core in found.cores} == {0}
 
 
-def test_processing_units_without_cores_are_cores(synthetic):
+def test_without_cores_each_processing_unit_is_a_core(synthetic):
     found = synthetic("numa:2 pu:3")
     assert [core.cpus for core in found.cores] == [(0,), (1,), (2,), (3,), (4,), (5,)]
     assert found.packages == ()
 
 
-def test_the_xml_of_a_source_is_read_back_the_same(epyc, own, tmp_path):
+def test_the_written_xml_gives_the_same_topology(epyc, own, tmp_path):
     path = tmp_path / "again.xml"
     path.write_text(topology_xml(str(own / "epyc-7413-2s-nps4-30drives.xml")))
     again = discover(str(path))

@@ -1,7 +1,7 @@
-"""Every topology of ../shared is read as its facts say.
+"""The topologies of real machines in ../shared, compared with known facts on each.
 
-`facts.json` holds what hwloc 2.9.0 shows of each file; what hwloc is wrong or silent about
-(`overrides`, and the kernel's own view) is spelled out in TRUTH below.
+`facts.json` has the facts that hwloc 2.9.0 shows for each file. Where hwloc is wrong or shows
+nothing (`overrides`, and the kernel's own view), TRUTH below has the facts.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies"
 FACTS = json.loads((SHARED / "facts.json").read_text()) if SHARED.is_dir() else {}
 XMLS = sorted(name for name in FACTS if name.startswith("xml/"))
 CAPTURES = sorted(path.name for path in SHARED.glob("sysfs/*"))
-# One capture has no XML, so no facts; a test at the end spells them out.
+# A capture without an XML has no facts there; a test at the end has them.
 WITH_FACTS = [name for name in CAPTURES if f"xml/{name.partition('.tar')[0]}.xml" in FACTS]
 
 pytestmark = pytest.mark.skipif(not FACTS, reason="../shared with the real topologies is not here")
 
-# Nodes that are initiators and targets, where hwloc's view does not tell both apart.
+# Initiators and targets of machines where hwloc's output does not separate them.
 TRUTH = {
     "16amd64-8n2c-cpusets": ("0-3,6-7", "1-4"),
     "16amd64-8n2c-cpusets-disallowed": ("0-3,6-7", "1-4"),
@@ -76,11 +76,11 @@ def xml(request):
 
 @pytest.fixture
 def view(xml):
-    """What hwloc 2.9.0 shows of the file."""
+    """The facts that hwloc 2.9.0 shows for the file."""
     return FACTS[xml]["hwloc_2_9_0_view"]
 
 
-def test_counts_are_those_that_hwloc_shows(xml, view):
+def test_counts_equal_hwlocs(xml, view):
     values, counts = topology_to_json(topology(xml)), view["counts"]
     shown = {key: values[key] for key in ("packages", "cores", "pus")}
     assert shown == {"packages": counts["Package"], "cores": counts["Core"], "pus": counts["PU"]}
@@ -137,7 +137,7 @@ def test_gpus_are_near_the_node_that_hwloc_says(xml, view):
         assert gpu.node == min(nodes)
 
 
-def test_one_gpu_per_physical_device():
+def test_each_physical_gpu_is_listed_once():
     physical = {
         "xml/mpibind_trento-7A53-nps4.xml": 8,
         "xml/mpibind_naples-2s-7401-8n.xml": 4,
@@ -148,7 +148,7 @@ def test_one_gpu_per_physical_device():
         assert len(compute) == physical.get(xml, 0), xml
 
 
-def test_core_kinds_are_hwlocs_and_at_least_one(xml, view):
+def test_core_kinds_equal_hwlocs_and_there_is_at_least_one(xml, view):
     kinds = topology(xml).core_kinds
     assert len(kinds) == max(1, len(view["cpukinds"]))
     for kind, fact in zip(kinds, view["cpukinds"], strict=False):
@@ -157,16 +157,18 @@ def test_core_kinds_are_hwlocs_and_at_least_one(xml, view):
         assert kind.frequency_max_hertz == (int(frequency) * 10**6 if frequency else None)
 
 
-def test_memory_attributes_are_the_hmats_in_si_units(xml, view):
-    expected = {name: int(count.rstrip(")")) for name, _, count in
-                (text.partition("(") for text in view["memattrs"])}  # fmt: skip
+def test_memory_attributes_are_those_of_the_hmat_in_si_units(xml, view):
+    expected = {
+        name: int(count.rstrip(")"))
+        for name, _, count in (text.partition("(") for text in view["memattrs"])
+    }
     found = topology(xml).memory_attributes
     assert len(found) == sum(expected.values())
     for item in found:
         assert 10 < item.value < 1000 if item.name.endswith("_ns") else 1e9 < item.value < 1e12
 
 
-def test_restricted_machines_are_called_so(xml):
+def test_restricted_machines_are_marked(xml):
     assert topology(xml).restricted is (stem(xml) in RESTRICTED)
 
 
@@ -199,7 +201,7 @@ def test_captures_show_the_nodes_of_the_kernel(name):
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_captures_have_the_true_initiators_and_targets(name):
+def test_captures_have_the_correct_initiators_and_targets(name):
     found = topology(f"sysfs/{name}")
     expected = TRUTH.get(stem(name))
     if expected is None:
@@ -232,7 +234,7 @@ def test_configurations(name, expected):
     assert configuration_name(topology(f"xml/{name}.xml")) == expected
 
 
-def test_persistent_memory_belongs_to_the_node_it_is_close_to_not_to_its_number():
+def test_persistent_memory_belongs_to_the_nearest_node():
     found = topology("sysfs/nri_clx-2s-snc2-pmem-8n.tar.bz2")
     nearest = {
         far.os_index: min(
@@ -258,7 +260,13 @@ def test_memory_less_nodes_and_generic_initiators():
     assert [node.os_index for node in found.nodes if node.memory_bytes == 0] == [0, 1, 2, 3, 4]
     assert found.node(4).initiator is found.node(4).target is False
     assert {node.os_index: node.kind for node in found.targets} == {
-        5: "DRAM", 6: "DRAM", 7: "NVM", 8: "DRAM", 9: "DRAM", 10: "NVM"}  # fmt: skip
+        5: "DRAM",
+        6: "DRAM",
+        7: "NVM",
+        8: "DRAM",
+        9: "DRAM",
+        10: "NVM",
+    }
     assert found.distances.between(0, 5) == 11
 
 
@@ -267,7 +275,7 @@ def test_memory_side_caches_are_known():
     assert {node.memory_side_cache_bytes for node in found.nodes} == {96 * 2**30}
 
 
-def test_offline_and_forbidden_are_told_apart_where_the_source_can():
+def test_offline_and_forbidden_units_are_separated_where_possible():
     offline = topology("sysfs/offline-cpu0-node0.tar.bz2").restrictions
     assert offline.offline_cpus == parse_cpu_list("0-3,21-23")
     assert offline.disallowed_cpus == ()
@@ -280,10 +288,12 @@ def test_offline_and_forbidden_are_told_apart_where_the_source_can():
     assert topology("xml/16amd64-8n2c-cpusets-disallowed.xml").restrictions == held
 
 
-def test_a_multipath_disk_has_the_name_that_can_be_opened():
+def test_a_multipath_disk_has_the_name_that_programs_can_open():
     drives = topology("xml/prrte_turin-2s-9555-nps4.xml").drives
     assert [(d.name, d.pci) for d in drives] == [
-        ("nvme1n1", "0000:71:00.0"), ("nvme0n1", "0000:72:00.0")]  # fmt: skip
+        ("nvme1n1", "0000:71:00.0"),
+        ("nvme0n1", "0000:72:00.0"),
+    ]
 
 
 def test_nvme_functions_without_a_block_device_have_no_name():

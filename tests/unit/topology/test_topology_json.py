@@ -1,4 +1,4 @@
-"""The JSON of a topology says what the issue's keys promise, and is read back the same."""
+"""The JSON of a topology has the documented keys and gives the same topology when read."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 
 
 @pytest.mark.parametrize("path", sorted(OWN.glob("*.xml")), ids=lambda path: path.stem)
-def test_a_topology_survives_json(path):
+def test_a_topology_is_equal_after_writing_and_reading_json(path):
     found = discover(str(path))
     assert topology_from_json(json.loads(json.dumps(topology_to_json(found)))) == found
 
 
 @pytest.mark.real
-def test_this_machine_survives_json():
+def test_this_machines_topology_is_equal_after_writing_and_reading_json():
     found = discover("live")
     assert topology_from_json(json.loads(json.dumps(topology_to_json(found)))) == found
 
 
-def test_keys_and_kinds(epyc):
+def test_keys_and_values_of_the_json(epyc):
     values = topology_to_json(epyc)
     assert (values["packages"], values["cores"], values["pus"]) == (2, 48, 96)
     node = values["nodes"][3]
@@ -32,7 +32,11 @@ def test_keys_and_kinds(epyc):
     assert (node["memory_bytes"], node["initiator"], node["target"]) == (32 * 2**30, True, True)
     drive = values["drives"][0]
     assert {key: drive[key] for key in ("name", "pci", "serial", "node")} == {
-        "name": "nvme0n1", "pci": "0000:01:00.0", "serial": "SERIAL00", "node": 0}  # fmt: skip
+        "name": "nvme0n1",
+        "pci": "0000:01:00.0",
+        "serial": "SERIAL00",
+        "node": 0,
+    }
     assert values["distances"]["nodes"] == list(range(8))
     assert values["distances"]["matrix"][0] == [10, 12, 12, 12, 32, 32, 32, 32]
     assert (len(values["l3_domains"]), len(values["core_kinds"])) == (8, 1)
@@ -42,7 +46,7 @@ def test_keys_and_kinds(epyc):
     assert len(values["hierarchy"]["cores"]) == 48
 
 
-def test_what_is_unknown_is_null(devices):
+def test_unknown_values_are_null(devices):
     values = topology_to_json(devices)
     assert values["distances"] is None
     fabric = values["drives"][-1]

@@ -1,4 +1,4 @@
-"""What a person sees of a topology on a terminal of 100 columns."""
+"""The summary of a topology on a terminal with 100 columns."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def shown(monkeypatch):
 
 
 @pytest.mark.parametrize("path", sorted(OWN.glob("*.xml")), ids=lambda path: path.stem)
-def test_it_fits_on_100_columns(shown, path):
+def test_the_summary_fits_on_100_columns(shown, path):
     lines = shown(str(path)).splitlines()
     assert max(map(len, lines)) <= 100
     assert "…" not in "".join(lines)
 
 
-def test_the_papers_server_at_a_glance(shown):
+def test_summary_of_the_two_socket_epyc(shown):
     text = shown(str(OWN / "epyc-7413-2s-nps4-30drives.xml"))
     assert "2 x AMD EPYC 7413, 48 cores, 96 PUs" in text
     assert "nps4, 8 x 32 MiB L3, 64 B cache line" in text
@@ -54,7 +54,7 @@ def test_this_machine_is_the_default(shown):
     assert f"{values['usable']['pus']} PU" in shown()
 
 
-def test_unknown_places_are_called_unknown(shown):
+def test_unknown_nodes_are_shown_as_unknown(shown):
     text = shown(str(OWN / "devices.xml"))
     row = next(line for line in text.splitlines() if "nvme4n1" in line)
     assert row.rstrip().endswith("unknown")

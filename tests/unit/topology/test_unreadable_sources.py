@@ -1,4 +1,4 @@
-"""Whatever is wrong with a source, one sentence says what, where, and what to do."""
+"""The error for an unreadable source says in a sentence what is wrong, where, and the remedy."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_a_source_that_does_not_exist(tmp_path, name):
 
 
 @pytest.mark.parametrize("text", ["", "hello", "{}", "\x7fELF"])
-def test_what_is_no_xml(written, text):
+def test_a_file_that_is_not_xml(written, text):
     assert "topology.xml: is not XML" in refusal(written(text))
 
 
-def test_xml_of_something_else(written):
+def test_xml_of_another_program(written):
     said = refusal(written("<html><body/></html>"))
     assert "not hwloc's" in said
     assert "<html>" in said
@@ -58,18 +58,18 @@ def test_a_truncated_file(written, whole):
         assert "is truncated" in refusal(written(whole[:length]))
 
 
-def test_a_file_that_is_whole_but_broken(written, whole):
+def test_a_complete_but_malformed_file(written, whole):
     assert "is not well-formed XML" in refusal(written(whole.replace("</object>", "</objec>", 1)))
 
 
-def test_xml_of_hwloc_that_hwloc_refuses(written, whole):
+def test_xml_that_hwloc_refuses(written, whole):
     broken = whole.replace('type="Machine"', 'type="Submarine"', 1)
     said = refusal(written(broken))
     assert "hwloc" in said
     assert "cannot read it" in said
 
 
-def test_a_version_that_is_no_number(written):
+def test_a_version_that_is_not_a_number(written):
     assert "format version 'x'" in refusal(written(V3.replace("3.0", "x")))
 
 
@@ -81,7 +81,7 @@ def test_a_format_newer_than_the_installed_hwloc(written, monkeypatch):
     assert "--export-xml-flags v2" in said
 
 
-def test_a_newer_format_is_also_recognised_by_what_lstopo_says(written, whole, fake_lstopo):
+def test_a_newer_format_is_recognised_from_the_error_of_lstopo(written, whole, fake_lstopo):
     fake_lstopo(
         'if [ "$1" = --version ]; then echo lstopo 2.9.0; else\n'
         'echo "hwloc/xml: Cannot import XML version 3.0 > 2" >&2; exit 1; fi'
@@ -121,7 +121,7 @@ def test_a_truncated_tarball(tmp_path, mode, own):
     assert "is a broken tarball" in refusal(path)
 
 
-def test_a_full_disk_is_not_blamed_on_the_tarball(tmp_path, own, monkeypatch):
+def test_a_full_disk_is_not_reported_as_a_broken_tarball(tmp_path, own, monkeypatch):
     def full(*_args: object, **_kwargs: object):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -134,7 +134,7 @@ def test_a_full_disk_is_not_blamed_on_the_tarball(tmp_path, own, monkeypatch):
 
 @pytest.fixture
 def fake_lstopo(tmp_path, monkeypatch):
-    """Puts a shell script in the place of lstopo, or nothing at all."""
+    """Replaces lstopo by a shell script, or removes it."""
 
     def put(script: str | None):
         folder = tmp_path / "bin"
@@ -163,17 +163,17 @@ def test_hwloc_is_too_old(fake_lstopo):
     assert "hwloc 1.11.13 is too old" in refusal("live")
 
 
-def test_hwloc_says_rubbish(fake_lstopo):
+def test_hwloc_without_a_version(fake_lstopo):
     fake_lstopo("echo rubbish")
     assert "rubbish" in refusal("live")
 
 
-def test_hwloc_succeeds_with_nothing(fake_lstopo):
+def test_hwloc_prints_nothing(fake_lstopo):
     fake_lstopo('[ "$1" = --version ] && echo lstopo 2.9.0; exit 0')
     assert "cannot read it: no message" in refusal("live")
 
 
-def test_hwloc_succeeds_with_rubbish(fake_lstopo):
+def test_hwloc_prints_other_text(fake_lstopo):
     fake_lstopo("echo lstopo 2.9.0")
     assert "lstopo printed 'lstopo 2.9.0\\n', not a topology" in refusal("live")
 
