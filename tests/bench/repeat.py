@@ -13,7 +13,7 @@ from itertools import combinations
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import read_config
 from chaosity.design.expand_points import PointExpansion
-from chaosity.design.host_plan import in_order
+from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
 from chaosity.runner import metric_values
 from chaosity.runner.point_measurement import measure_point
@@ -50,18 +50,18 @@ def points(config: dict) -> list[dict]:
 def measure(config: dict, repeat: int) -> dict[str, Estimate]:
     """Median and interval of every point, in one repeat."""
     chosen = points(config)
-    ordered = in_order(chosen, [config["replicates"]] * len(chosen), repeat)
+    orders = random_orders([config["replicates"]] * len(chosen), repeat)
     turns = sorted(
         (order, replicate, number)
-        for number, point in enumerate(ordered)
-        for replicate, order in enumerate(point["orders"], start=1)
+        for number, own in enumerate(orders)
+        for replicate, order in enumerate(own, start=1)
     )
     seen: dict[str, list[float]] = {}
     for _, replicate, number in turns:
-        record = measure_point(ordered[number], replicate)
+        record = measure_point(chosen[number], replicate)
         if record["verdict"]["status"] == "valid":
             value = metric_values.values_of_record(record)["chase"]["latency_ns"]
-            seen.setdefault(ordered[number]["point"], []).append(value)
+            seen.setdefault(chosen[number]["point"], []).append(value)
     return {name: estimate(found) for name, found in seen.items()}
 
 

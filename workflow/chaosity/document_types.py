@@ -1,4 +1,4 @@
-"""Types of the YAML documents: the config, experiments and benchmarks.
+"""Types of the YAML documents: the config, experiments, benchmarks and counters.
 
 The schemas in ``workflow/schemas`` say the same and are checked when a file is read; each key is
 explained there.
@@ -255,3 +255,34 @@ class ExperimentDocument(TypedDict):
     factors: NotRequired[dict[str, FactorSpec]]
     relative: NotRequired[list[RelativeMetric]]
     figures: NotRequired[list[dict[str, Any]]]
+
+
+# ---- templates/counters/*.yaml ----
+
+
+class EventCode(TypedDict):
+    """An event of a processor: its code and unit mask; `sign` -1 subtracts it."""
+
+    event: str
+    code: int
+    umask: int
+    sign: NotRequired[int]
+
+
+class ProcessorModels(TypedDict):
+    """Models of a processor family: numbers, or ranges as [first, last]."""
+
+    vendor: str
+    family: int
+    models: list[int | list[int]]
+
+
+class CounterDocument(TypedDict):
+    """The events of a family of processors, for each counter that it has."""
+
+    counters: str
+    summary: str
+    source: str
+    note: NotRequired[str]
+    processors: list[ProcessorModels]
+    events: dict[str, list[EventCode]]

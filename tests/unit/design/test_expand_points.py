@@ -18,11 +18,16 @@ from chaosity.config import load_experiment
 from chaosity.design import PlannedHost, parse_point_name, plan_host, replicate_numbers
 from chaosity.design import host_plan as plan_module
 from chaosity.design.expand_points import PointExpansion
-from chaosity.design.host_plan import in_order
+from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
 from chaosity.design.sampling import evenly_spread
 from chaosity.errors import UserError
 from chaosity.topology import configuration_name, discover, parse_cpu_list
+
+
+def with_orders(points, replicates, seed):
+    orders = random_orders(replicates, seed)
+    return [{**point, "orders": order} for point, order in zip(points, orders, strict=True)]
 
 
 def names(plan, experiment):
@@ -140,7 +145,7 @@ def test_every_real_machine_can_be_planned(config, shared, file):
 @given(st.lists(st.integers(1, 6), max_size=40), st.integers(0, 2**31))
 def test_order_is_a_permutation_within_each_block(replicates, seed):
     points = [{"point": str(i)} for i in range(len(replicates))]
-    ordered = in_order(points, replicates, seed)
+    ordered = with_orders(points, replicates, seed)
     assert [len(point["orders"]) for point in ordered] == replicates
     assert [list(replicate_numbers(point))[-1] for point in ordered] == replicates
     before = 0
@@ -148,7 +153,7 @@ def test_order_is_a_permutation_within_each_block(replicates, seed):
         places = [point["orders"][block] for point in ordered if len(point["orders"]) > block]
         assert sorted(places) == list(range(before, before + len(places)))
         before += len(places)
-    assert ordered == in_order(points, replicates, seed)
+    assert ordered == with_orders(points, replicates, seed)
 
 
 def test_an_experiment_may_be_measured_more_often_than_the_others(
@@ -181,7 +186,7 @@ def test_an_experiment_may_be_measured_more_often_than_the_others(
 
 def test_all_records_of_a_plan_are_asked_for():
     points = [{"experiment": "e", "point": name} for name in ("a", "b")]
-    plan = SimpleNamespace(points=in_order(points, [2, 4], 1))
+    plan = SimpleNamespace(points=with_orders(points, [2, 4], 1))
     campaign = SimpleNamespace(plans={"h": plan}, folder=lambda _: "results/h/nps1")
     expected = [f"results/h/nps1/e/{name}/rep{n}.json" for name, n in
                 [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]]  # fmt: skip
@@ -250,7 +255,7 @@ def broken(load):
         ({"initiator": {"each": "node"}, "target": {"drives": {"names": ["d9"]}}}, "no drive 'd9'"),
         (
             {"initiator": {"same_as": "storage.initiator"}, "target": {"each": "node"}},
-            "storage.initiator does not stand before it",
+            "storage.initiator is not in an earlier load",
         ),
         (
             {"initiator": {"each": "node"}, "target": {"each": "node"}, "kernel": ["trida"]},
@@ -267,7 +272,7 @@ def test_what_a_host_does_not_have_is_said(config, paper_host, load, message):
 def test_kernels_that_a_benchmark_lacks_become_a_note(config, paper_host):
     config = {**config, "benchmarks": {**config["benchmarks"], "memory_bandwidth": "stream"}}
     plan = plan_host(paper_host, config, ["memory_bandwidth"])
-    assert any("stream lacks them" in note for note in plan.notes)
+    assert any("since stream does not have them" in note for note in plan.notes)
     assert not any(name.endswith("+read") for name in names(plan, "memory_bandwidth"))
 
 
@@ -318,6 +323,6 @@ def test_a_few_sets_of_nodes_reach_from_a_pair_to_all(config, paper_host):
 
 
 def test_a_drive_of_node_0_says_so(paper_host, tmp_path):
-    drives = [drive.to_json() for drive in paper_host.drives(tmp_path)]
+    drives = [drive.facts for drive in paper_host.drives(tmp_path)]
     assert [drive["node"] for drive in drives].count(0) == 3
     assert all(drive["node"] is not None for drive in drives)

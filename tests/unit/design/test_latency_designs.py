@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import check_config
 from chaosity.design import PlannedHost, plan_host
+from chaosity.design.chosen_loads import level_text
 from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources, thread_counts
-from chaosity.design.load_levels import level_text
 from chaosity.errors import UserError
 from chaosity.topology import discover, parse_cpu_list
 from chaosity.topology.host_model import HugePagePool
@@ -144,7 +144,7 @@ def test_pages_that_nobody_reserved_are_left_out_and_said(whole, paper_host):
             for p in points}  # fmt: skip
     assert (0, "2M") in seen
     assert {pages for node, pages in seen if node == 1} == {"thp", "base"}
-    assert any(note.endswith("no huge page of 2 MiB is reserved on node1-7") for note in notes)
+    assert any(note.endswith("no huge page of 2 MiB is reserved on nodes1-7") for note in notes)
 
 
 def test_pages_that_the_config_asks_for_must_be_there(whole, paper_host):
@@ -174,7 +174,7 @@ def test_the_config_takes_fewer_levels_evenly(whole, paper_host):
     )
     seen = {(p["loads"][0]["levels"]["bytes"], p["loads"][0]["levels"]["pages"]) for p in points}
     assert seen == {(1024, "thp"), (4096, "thp"), (16384, "thp")}
-    assert any("bytes, 3 of 5" in note for note in notes)
+    assert any("bytes: 3 of 5" in note for note in notes)
 
 
 def test_pairs_of_cores_have_three_factors(config, paper_host):
@@ -271,6 +271,6 @@ def test_an_experiment_without_a_point_here_is_a_note(config, paper_host):
         "one", "uma", replace(topology, nodes=nodes, l3_domains=topology.l3_domains[:1])
     )
     plan = plan_host(one_core, config, ["core_to_core", "latency_matrix"])
-    assert any(note.startswith("core_to_core: has no point") for note in plan.notes)
+    assert any(note.startswith("core_to_core: no points") for note in plan.notes)
     with pytest.raises(UserError, match="no experiment has a point"):
         plan_host(one_core, config, ["core_to_core"])

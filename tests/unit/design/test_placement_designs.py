@@ -15,8 +15,8 @@ from chaosity.config import EXPERIMENTS, yaml_names
 from chaosity.design import PlannedHost, parse_point_name
 from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
-from chaosity.design.placement_targets import in_parts, policy_target, worker_memory
 from chaosity.design.sampling import sets_of_every_size
+from chaosity.design.target_selectors import exact_shares, placement_target
 from chaosity.errors import UserError
 from chaosity.place.policies import POLICIES
 from chaosity.topology import configuration_name, discover, parse_cpu_list
@@ -84,7 +84,7 @@ def test_the_more_sets_of_a_size_there_are_the_more_are_taken(count, at_most):
 def test_shares_are_whole_parts_that_add_up_to_one(shares):
     if not sum(shares.values()) > 0:
         return
-    found = dict(in_parts(shares))
+    found = dict(exact_shares(shares))
     assert sum(round(share * 10_000) for share in found.values()) == 10_000
     assert sum(found.values()) == pytest.approx(1.0, abs=1e-12)
     total = sum(shares.values())
@@ -102,7 +102,7 @@ def test_pages_lie_on_nodes_with_memory_alone(data, hbm_host):
     name = data.draw(st.sampled_from(ALL))
     measured = {node: st.floats(0.1, 10.0) for node in sorted(with_memory)}
     weights = data.draw(st.fixed_dictionaries(measured))
-    target = policy_target(name, workers, host, lambda *_: weights)
+    target = placement_target(name, workers, host, lambda *_: weights)
     assert set(target.nodes) <= with_memory
     assert set(workers.nodes) <= set(with_units)
     if target.shares is not None:
@@ -118,13 +118,13 @@ def test_a_worker_without_memory_takes_its_nearest_nodes(paper_host):
         for node in paper_host.topology.nodes
     )
     host = HostResources(replace(paper_host.topology, nodes=nodes), ())
-    [near] = worker_memory(host, host.workers([3]))
+    [near] = host.worker_memory(host.workers([3]))
     table = host.topology.distances
     assert near != 3
     assert table.between(3, near) == min(table.between(3, n) for n in range(8) if n != 3)
-    both = policy_target("uniform_workers", host.workers([3, 6]), host, None)
+    both = placement_target("uniform_workers", host.workers([3, 6]), host, None)
     assert both.nodes == tuple(sorted({near, 6}))
-    assert policy_target("uniform_all", host.workers([3]), host, None).nodes == (
+    assert placement_target("uniform_all", host.workers([3]), host, None).nodes == (
         0,
         1,
         2,
@@ -183,8 +183,8 @@ def test_a_placement_is_told_to_template_runner_and_table(config, paper_host):
 def test_the_variables_of_templates(config, paper_host):
     host = HostResources(paper_host.topology, ())
     workers = host.workers([0, 2])
-    target = policy_target("uniform_workers", workers, host, None)
-    from chaosity.design.load_combinations import ChosenLoad
+    target = placement_target("uniform_workers", workers, host, None)
+    from chaosity.design.chosen_loads import ChosenLoad
 
     benchmark = open_benchmarks(config)["memory_bandwidth"]
     expansion = PointExpansion(host, open_benchmarks(config), config)
@@ -202,11 +202,11 @@ def test_what_was_not_measured_yet_is_left_out_and_said(config, paper_host):
     had = {point["factors"]["policy"] for point in points}
     assert had == set(ALL) - {"canonical", "canonical_contended", "bwap"}
     assert all(note.startswith("tried, work: ") for note in notes)
-    [here] = [note for note in notes if "memory_bandwidth of this run measures them" in note]
+    [here] = [note for note in notes if "memory_bandwidth measures them in this run" in note]
     assert "canonical and bwap left out" in here
     assert "the next run adds these points" in here
     [elsewhere] = [note for note in notes if "canonical_contended left out" in note]
-    assert "first, then this again" in elsewhere
+    assert elsewhere.endswith("; run an experiment that measures them first")
 
 
 def test_weights_that_lack_a_node_are_not_known(config, paper_host):
@@ -230,12 +230,12 @@ def test_with_one_memory_node_there_is_nothing_to_place(config, paper_host):
 @pytest.mark.parametrize(
     ("load", "message"),
     [
-        (work(["canonnical"]), r"no policy 'canonnical'.*did you mean canonical"),
+        (work(["canonnical"]), r"unknown policy 'canonnical'.*did you mean canonical"),
         (work(["uniform_all"], {"names": ["node12"]}), "no initiator 'node12'"),
         (work(["uniform_all"], {"names": ["nodes0-99"]}), "no initiator 'nodes0-99'"),
         (
             work(["uniform_all"], {"each": "node", "in_each_set_of": "node"}),
-            "in_each_set_of means loads that run together",
+            "in_each_set_of needs loads that run together",
         ),
     ],
 )
@@ -280,7 +280,7 @@ def test_a_buffer_on_each_node_leaves_room_for_those_of_all_loads(config, paper_
     expansion = PointExpansion(host, open_benchmarks(config), {**config, "working_set": rule})
     memory = min(host.memory_bytes(node) for node in range(8))
     for together in (1, 2, 8):
-        size = expansion.bytes_per_node(host.workers([0]), host.memory(range(8)), together)
+        size = expansion._bytes_per_node(host.workers([0]), host.memory(range(8)), together)
         assert size == pytest.approx(memory / 2 / together, abs=2 * 1024**2)
 
 

@@ -76,7 +76,7 @@ def test_kinds_are_named_for_their_rank(paper_host, first, expected):
     topology = two_kinds(paper_host.topology, **first)
     elements = HostResources(topology, ())
     assert elements.initiators("core_kind", False)[0].name == expected
-    assert elements.core_kind_of(elements.first_pu("core_kind")[0]) == expected
+    assert elements.core_kind_of(elements.first_pus("core_kind")[0]) == expected
     assert elements.core_kind_of(elements.initiators("machine", True)[0]) is None
 
 
@@ -84,7 +84,7 @@ def test_three_kinds_are_numbered(paper_host):
     pus = paper_host.topology.pus
     kinds = tuple(CoreKind(i, pus[i::3], efficiency=i) for i in range(3))
     elements = HostResources(replace(paper_host.topology, core_kinds=kinds), ())
-    assert [name for name, _ in elements.groups("core_kind")] == ["kind0", "kind1", "kind2"]
+    assert [str(name) for name, _ in elements.groups("core_kind")] == ["kind0", "kind1", "kind2"]
 
 
 def test_the_cores_beside_a_device_are_those_that_do_not_drive_it(paper_host, config):
@@ -145,7 +145,7 @@ def test_without_a_device_there_is_no_point_and_a_reason(paper_host, config):
         with pytest.raises(UserError) as error:
             names(paper_host.topology, config, experiment)
         assert "no experiment has a point" in str(error.value)
-        assert "install clinfo and the driver of its GPU's maker, or PoCL" in str(error.value)
+        assert "install clinfo and the driver of the GPU's vendor, or PoCL" in str(error.value)
 
 
 def test_a_named_device_must_be_there(paper_host, config):

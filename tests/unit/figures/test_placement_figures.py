@@ -58,7 +58,7 @@ def measured(elements):
         )
         document = load_experiment(name)
         points = add_metric_references(
-            document, expansion.points(document), expansion.choices.notes
+            document, expansion.points(document), expansion.plan_notes
         )
         assert expansion.notes == []
         rows, outcomes = [], {}

@@ -1,20 +1,21 @@
 """Fills in a benchmark file for one load.
 
-Everything there is to know of a benchmark stands in its YAML file; this module knows none by name.
-Texts in the file are Jinja2 templates; an unknown variable in one is an error, not an empty word.
+Everything about a benchmark is in its YAML file, so this module has no benchmark's name. The texts
+in the file are Jinja2 templates. An unknown variable in a template is an error.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateError
 
 from chaosity.config import BENCHMARKS, load_benchmark
+from chaosity.document_types import BenchmarkDocument, Config, KernelEntry
 from chaosity.errors import UserError
+from chaosity.records import Level, Load, StoppingRule
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(BENCHMARKS.parent),
@@ -23,38 +24,43 @@ ENVIRONMENT = Environment(
     keep_trailing_newline=True,
     trim_blocks=True,
     lstrip_blocks=True,
+    auto_reload=False,
 )
-# Stands between texts that are filled in together; in no text that a person writes.
+# Between texts that are filled in together. People do not write this character.
 SEPARATOR = "\x1f"
+# Jinja2's marks: a text without them is constant.
+MARKS = ("{{", "{%", "{#")
+
+Fill = Callable[[Sequence[str]], Any]
 
 
 @lru_cache(maxsize=4096)
-def compiled(text: str) -> Any:
-    """A template, compiled once however many points use it."""
+def compiled_template(text: str) -> Template:
+    """A template, compiled once for all points that use it."""
     return ENVIRONMENT.from_string(text)
 
 
-def gather(part: Any, templates: list[str]) -> None:
-    """Collect every text below a part of the file, in order."""
+def collect_templates(part: Any, templates: list[str]) -> Fill:
+    """Append all templates of a part of the file, in order, to `templates`.
+
+    Returns:
+        A function that takes the filled texts of all templates and returns the part with them. A
+        part without templates is returned as it is, and is shared by all loads.
+    """
+    before = len(templates)
     if isinstance(part, str):
-        templates.append(part)
+        if any(mark in part for mark in MARKS):
+            templates.append(part)
+            return lambda filled: filled[before]
     elif isinstance(part, Mapping):
-        for value in part.values():
-            gather(value, templates)
+        members = [(key, collect_templates(value, templates)) for key, value in part.items()]
+        if len(templates) > before:
+            return lambda filled: {key: fill(filled) for key, fill in members}
     elif isinstance(part, list):
-        for value in part:
-            gather(value, templates)
-
-
-def put_back(part: Any, filled: Iterator[str]) -> Any:
-    """The same part with its texts replaced by the filled ones, in order."""
-    if isinstance(part, str):
-        return next(filled)
-    if isinstance(part, Mapping):
-        return {key: put_back(value, filled) for key, value in part.items()}
-    if isinstance(part, list):
-        return [put_back(value, filled) for value in part]
-    return part
+        items = [collect_templates(value, templates) for value in part]
+        if len(templates) > before:
+            return lambda filled: [fill(filled) for fill in items]
+    return lambda filled: part
 
 
 class Benchmark:
@@ -62,27 +68,27 @@ class Benchmark:
 
     Args:
         document: the file's content, already checked.
-        parameters: values from the config that replace the file's own.
+        parameters: values from the config that replace the file's values.
     """
 
-    def __init__(self, document: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    def __init__(self, document: BenchmarkDocument, parameters: Mapping[str, Level]) -> None:
         self.document = document
-        self.name: str = document["benchmark"]
-        self.parameters = {**document.get("parameters", {}), **parameters}
+        self.name = document["benchmark"]
+        self.parameters: dict[str, Level] = {**document.get("parameters", {}), **parameters}
 
     @property
-    def kernels(self) -> dict[str, Any]:
-        """Kernels it offers, by the name that experiments use; empty when it has none."""
+    def kernels(self) -> dict[str, KernelEntry]:
+        """Its kernels by the name that experiments use; empty if it has none."""
         return self.document.get("kernels", {})
 
     @property
     def reports_progress(self) -> bool:
-        """Whether its loads tell how far they are, with time stamps."""
+        """Whether its loads report their progress with time stamps."""
         return "progress" in self.document
 
     @property
     def platform(self) -> str:
-        """The operating system whose commands it has."""
+        """The operating system of its commands."""
         return self.document.get("platform", "linux")
 
     @property
@@ -91,28 +97,24 @@ class Benchmark:
         return f"templates/benchmarks/{self.name}.yaml"
 
     def fill(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
-        """Texts of the file, filled in; as one template, since setting one up is what costs.
+        """Texts of the file, filled in. They are one template, since each template costs time.
 
         Raises:
-            UserError: one uses a variable that there is not.
+            UserError: a text uses an unknown variable.
         """
         try:
-            return compiled(SEPARATOR.join(texts)).render(context).split(SEPARATOR)
+            return compiled_template(SEPARATOR.join(texts)).render(context).split(SEPARATOR)
         except (TemplateError, TypeError) as error:
             for text in texts:
                 if len(texts) > 1:
-                    self.fill([text], context)  # names the one that cannot be filled in
+                    self.fill([text], context)  # raises the error for this text alone
             raise UserError(f"{texts[0]!r} cannot be filled in: {error}", self.where) from error
 
-    def fill_number(self, text: str, context: Mapping[str, Any]) -> float | None:
-        """A text that stands for a number; ``None`` stays unknown."""
-        return self.number(text, self.fill([text], context)[0])
-
     def number(self, text: str, filled: str) -> float | None:
-        """What a filled text says as a number.
+        """A filled text as a number; None for an empty text or ``None``.
 
         Raises:
-            UserError: it is none.
+            UserError: it is not a number.
         """
         if filled in ("None", ""):
             return None
@@ -122,49 +124,52 @@ class Benchmark:
             raise UserError(f"{text!r} gives {filled!r}, not a number", self.where) from None
 
     @cached_property
-    def skeleton(self) -> dict[str, Any]:
-        """The parts of the file that go into a load; its texts are templates."""
+    def _parts(self) -> tuple[list[str], Fill]:
+        """All templates of the parts that every load has, and the function that fills them in."""
         document = self.document
         bounds = {name: source.get("at_most") for name, source in document["metrics"].items()}
-        return {
-            "memory_bytes": str(document.get("memory_bytes", 0)),
-            "environment": document.get("environment", {}),
-            "command": document["command"],
-            "metrics": document["metrics"],
-            "valid": document["valid"],
-            "bounds": {name: str(bound) for name, bound in bounds.items()},
-        }
+        templates: list[str] = []
+        fill = collect_templates(
+            {
+                "memory_bytes": str(document.get("memory_bytes", 0)),
+                "environment": document.get("environment", {}),
+                "command": document["command"],
+                "metrics": document["metrics"],
+                "valid": document["valid"],
+                "bounds": {name: str(bound) for name, bound in bounds.items()},
+            },
+            templates,
+        )
+        return templates, fill
 
     def load(
-        self, name: str, context: Mapping[str, Any], varied: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """The load's concrete form: command, files and checks, as the runner takes it.
+        self, name: str, context: Mapping[str, Any], varied: Mapping[str, Level] | None = None
+    ) -> Load:
+        """A load with its command, files and checks, without its endpoints and placement.
 
         Args:
-            name: of the load, of its own within its point.
+            name: of the load, unique within its point.
             context: variables for the templates: initiator, target, kernel, array_bytes, times.
-            varied: parameters that the experiment varies, in place of the file's and the config's.
+            varied: parameters that the experiment varies; they replace the config's values.
         """
         document = self.document
         context = {**context, "parameters": {**self.parameters, **(varied or {})}}
-        templates: list[str] = []
-        gather(self.skeleton, templates)
-        filled = put_back(self.skeleton, iter(self.fill(templates, context)))
-        filled["command"] = [word for word in filled["command"] if word]
-        environment = filled["environment"]
-        filled["environment"] = {name: text for name, text in environment.items() if text}
-        bounds = filled.pop("bounds")
-        for metric, source in filled["metrics"].items():
-            source["at_most"] = self.number(metric, bounds[metric])
-        return {
-            **filled,
+        templates, fill = self._parts
+        filled = fill(self.fill(templates, context) if templates else [])
+        bounds = {metric: self.number(metric, bound) for metric, bound in filled["bounds"].items()}
+        metrics = filled["metrics"].items()
+        load = {
+            "memory_bytes": int(self.number("memory_bytes", filled["memory_bytes"]) or 0),
+            "environment": {key: text for key, text in filled["environment"].items() if text},
+            "command": [word for word in filled["command"] if word],
+            "metrics": {name: {**source, "at_most": bounds[name]} for name, source in metrics},
+            "valid": filled["valid"],
             "name": name,
             "benchmark": self.name,
             "category": document["category"],
             "label": document.get("label"),
             "kernel": context["kernel_name"],
             "needs": document["needs"],
-            "memory_bytes": int(self.number("memory_bytes", filled["memory_bytes"]) or 0),
             "writes": document.get("writes", False),
             "files": {
                 file: self.job_file(template, context)
@@ -173,8 +178,10 @@ class Benchmark:
             "start": document["start"],
             "stop": document["stop"],
             "progress": document.get("progress"),
-            **({"notes": document["notes"]} if "notes" in document else {}),
         }
+        if "notes" in document:
+            load["notes"] = document["notes"]
+        return cast(Load, load)
 
     def job_file(self, template: str, context: Mapping[str, Any]) -> str:
         """A file that the tool reads, from its template below ``templates/``."""
@@ -183,18 +190,19 @@ class Benchmark:
         except (TemplateError, TypeError) as error:
             raise UserError(f"cannot be filled in: {error}", f"templates/{template}") from error
 
-    def seconds(self, rule: Mapping[str, Any], context: Mapping[str, Any]) -> float:
-        """How long a run is expected to take under a stopping rule, without its set-up."""
+    def seconds(self, rule: StoppingRule, context: Mapping[str, Any]) -> float:
+        """Expected seconds of a run under a stopping rule, without its set-up."""
         given = self.document.get("estimate_seconds")
         if given is not None:
-            return self.fill_number(given, {**context, "parameters": self.parameters}) or 0.0
+            [filled] = self.fill([given], {**context, "parameters": self.parameters})
+            return self.number(given, filled) or 0.0
         if rule["relative_precision"] is None:
             return rule["max_seconds"]
-        return math.fsum([rule["min_seconds"], rule["max_seconds"]]) / 2
+        return (rule["min_seconds"] + rule["max_seconds"]) / 2
 
 
-def open_benchmarks(config: Mapping[str, Any]) -> dict[str, Benchmark]:
-    """The benchmark that serves each category, by the config."""
+def open_benchmarks(config: Config) -> dict[str, Benchmark]:
+    """The benchmark of each category, as the config says."""
     return {
         category: Benchmark(load_benchmark(name), config["parameters"].get(name, {}))
         for category, name in config["benchmarks"].items()

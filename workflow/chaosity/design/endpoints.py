@@ -1,27 +1,45 @@
-"""What a load is run on and against: an initiator, and memory, drives or a device as target."""
+"""The endpoints of a load: its initiator, and memory, drives or a device as its target."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import cast
 
 from chaosity.cpusets import CpuSet, format_cpu_list
+from chaosity.records import DriveFacts, LoadInitiator
 from chaosity.topology import OpenclDevice
 
 
 @dataclass(frozen=True)
 class Initiator:
-    """Processing units that issue accesses; `nodes` are those they belong to."""
+    """Processing units that issue accesses; `nodes` are the nodes of these units."""
 
     name: str
     kind: str
     cpus: CpuSet
     nodes: tuple[int, ...]
 
+    @cached_property
+    def cpu_list(self) -> str:
+        """Its units as a Linux list, such as ``0-3,8``."""
+        return format_cpu_list(self.cpus)
+
+    @cached_property
+    def facts(self) -> LoadInitiator:
+        """Name, kind, nodes and units, as a point and the tidy table hold them."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "nodes": list(self.nodes),
+            "cpus": self.cpu_list,
+            "threads": len(self.cpus),
+        }
+
 
 @dataclass(frozen=True)
 class DriveRef:
-    """A drive as a point names it: by component (slot), never by its kernel name."""
+    """A drive in a point. Its component names the slot, since kernel names change between boots."""
 
     component: str
     node: int | None
@@ -33,20 +51,22 @@ class DriveRef:
     link_bytes_per_second: int | None = None
     destructive: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values without those that are not set."""
-        # By identity: node 0 equals False.
-        given = {k: v for k, v in vars(self).items() if v is not None and v is not False}
-        return {"node": None, **given}
+    @cached_property
+    def facts(self) -> DriveFacts:
+        """The drive as a point holds it: `component`, `node`, and every other field that is set."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        # Compared by identity, since node 0 equals False.
+        known = {name: v for name, v in values.items() if v is not None and v is not False}
+        return cast(DriveFacts, {"node": None, **known})
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a load's accesses go to: memory nodes, drives or a device.
+    """What a load accesses: memory nodes, drives or a device.
 
-    A target of the kind none is a load left out. A placement of pages (`kind` policy) has `shares`,
-    node and share of the pages, or None where the kernel decides; `settles` where pages are moved
-    while the load runs.
+    The kind "none" means that the load is left out. A placement of pages (kind "policy") has
+    `shares`, pairs of node and share of the pages, or None where the kernel decides. It `settles`
+    if pages move while the load runs.
     """
 
     name: str
@@ -60,35 +80,34 @@ class Target:
 
     @property
     def is_memory(self) -> bool:
-        """Whether its nodes are what is accessed, and not only where drives or a device hang."""
+        """Whether the memory of its nodes is accessed; false for drives and devices."""
         return not self.is_drive_set and self.device is None
 
     @property
+    def is_placement(self) -> bool:
+        """Whether it is a placement of pages over nodes."""
+        return self.kind == "policy"
+
+    @property
     def shares_text(self) -> str:
-        """The shares as commands take them, such as 0:0.25,1:0.75; empty without any."""
+        """The shares in the form that commands take, such as 0:0.25,1:0.75; empty without any."""
         return ",".join(f"{node}:{share:g}" for node, share in self.shares or ())
 
     @property
+    def shares_by_node(self) -> dict[str, float] | None:
+        """Share of the pages by node, as a point holds them."""
+        return {str(node): share for node, share in self.shares} if self.shares else None
+
+    @cached_property
+    def drive_facts(self) -> list[DriveFacts]:
+        """Its drives as a point holds them."""
+        return [drive.facts for drive in self.drives]
+
+    @property
     def link_bytes_per_second(self) -> int | None:
-        """Sum of the drives' links, None when one of them is unknown."""
+        """Sum of the bandwidths of the drives' links; None if a link is unknown."""
         links = [drive.link_bytes_per_second for drive in self.drives]
         return None if not links or None in links else sum(filter(None, links))
 
 
 Endpoint = Initiator | Target
-
-
-def endpoint_facts(side: Endpoint) -> dict[str, Any]:
-    """Name, kind and nodes of an initiator or target, for records and the tidy table."""
-    facts: dict[str, Any] = {"name": side.name, "kind": side.kind, "nodes": list(side.nodes)}
-    if isinstance(side, Initiator):
-        facts |= {"cpus": format_cpu_list(side.cpus), "threads": len(side.cpus)}
-    return facts
-
-
-def placement_facts(target: Target) -> dict[str, Any]:
-    """Shares of the pages by node, and whether they are moved; nothing of other targets."""
-    if target.kind != "policy":
-        return {}
-    shares = {str(node): share for node, share in target.shares} if target.shares else None
-    return {"shares": shares, "settles": target.settles}

@@ -1,39 +1,45 @@
-"""Expands an experiment against a host: every point, with its loads in concrete form."""
+"""Expands an experiment against a host: every point, with commands and checks of its loads."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from chaosity.benchmarks import Benchmark, counter_events_of
 from chaosity.components import gpu_component_name
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.endpoints import Initiator, Target, endpoint_facts, placement_facts
-from chaosity.design.factors import factor_level
+from chaosity.design.chosen_loads import (
+    ChosenLoad,
+    Combination,
+    LoadGroup,
+    factor_level,
+    point_name,
+)
+from chaosity.design.endpoints import Initiator, Target
 from chaosity.design.host_resources import HostResources
-from chaosity.design.load_combinations import ChosenLoad, Combination, LoadCombinations, LoadGroup
-from chaosity.design.placement_targets import WeightsLookup, worker_memory
-from chaosity.design.point_names import point_name
+from chaosity.design.load_combinations import LoadCombinations
+from chaosity.design.sampling import PlanNotes
+from chaosity.design.target_selectors import WeightsLookup
+from chaosity.document_types import Config, ExperimentDocument
 from chaosity.errors import UserError
+from chaosity.records import ExpandedPoint, Load, LoadTarget, NodeRelation, StoppingRule
 from chaosity.topology import OpenclDevice
 
-# First touch of fresh pages, with zeroing by the kernel: measured at 3 to 8 GB/s on one thread.
+# First touch of new pages, which the kernel clears: measured at 3 to 8 GB/s with one thread.
 SETUP_BYTES_PER_SECOND = 4e9
-# Starting tools, reading back placement, writing the record.
+# Starting tools, reading back the placement, writing the record.
 SETUP_SECONDS = 0.3
-# A search of the best placement takes some ten seconds before its load counts as ready, 60 at most.
+# A search of the best placement takes some ten seconds before its load is ready, at most 60.
 SETTLING_SECONDS = 10.0
-# A point that takes this much longer than its stopping rule allows hangs.
+# A point hangs if it takes this much longer than its stopping rule allows.
 TIMEOUT_SECONDS = 120.0
-# Arrays are whole huge pages, so that none shares a page with another.
+# Arrays are whole huge pages, so that no two arrays share a page.
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
-# Of x86-64 and most arm64, for a host that does not tell.
+# x86-64 and most arm64, for hosts that do not report it.
 USUAL_LINE_BYTES = 64
-
-Point = dict[str, Any]
 
 
 class PointExpansion:
@@ -41,53 +47,59 @@ class PointExpansion:
 
     Args:
         host: its initiators, nodes and drives.
-        benchmarks: the benchmark that serves each category.
+        benchmarks: the benchmark of each category.
         config: the checked config.
-        weights: what was measured of where pages are best put; None for nothing.
+        weights: the measured weights for placements of pages; None if there are none.
     """
 
     def __init__(
         self,
         host: HostResources,
         benchmarks: Mapping[str, Benchmark],
-        config: Mapping[str, Any],
+        config: Config,
         weights: WeightsLookup | None = None,
     ) -> None:
         self.host, self.benchmarks, self.config = host, benchmarks, config
-        self.choices = LoadCombinations(host, benchmarks, config, weights)
+        self.plan_notes = PlanNotes()
+        self._combinations = LoadCombinations(host, benchmarks, config, self.plan_notes, weights)
 
     @property
     def notes(self) -> list[str]:
         """What was left out and why."""
-        return self.choices.notes.texts
+        return self.plan_notes.texts
 
-    def points(self, experiment: Mapping[str, Any]) -> list[Point]:
-        """Every point of an experiment once, in the order of its file.
+    def points(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
+        """Every point of an experiment, in the order of its file and without repetition.
 
         Raises:
-            UserError: a selector or kernel that this host or benchmark does not have.
+            UserError: this host or benchmark does not have a selector or kernel.
         """
-        found: dict[str, Point] = {}
+        name = experiment["experiment"]
+        found: dict[str, ExpandedPoint] = {}
         for design, spec in experiment["designs"].items():
-            where = f"workflow/experiments/{experiment['experiment']}.yaml, designs.{design}"
-            for chosen in self.choices.of(experiment["experiment"], spec["loads"], where):
-                point = self.point(experiment, design, chosen)
+            where = f"workflow/experiments/{name}.yaml, designs.{design}"
+            for chosen in self._combinations.combinations(name, spec["loads"], where):
+                point = self._point(experiment, design, chosen)
                 found.setdefault(point["point"], point)
         return list(found.values())
 
-    def point(self, experiment: Mapping[str, Any], design: str, chosen: Combination) -> Point:
-        """One point of a design: its loads as the runner takes them, and what it hangs on."""
+    def _point(
+        self, experiment: ExperimentDocument, design: str, chosen: Combination
+    ) -> ExpandedPoint:
+        """One point of a design, with its loads as the runner takes them."""
         specs = experiment["designs"][design]["loads"]
         present = {role: group for role, group in chosen.items() if not group.absent}
-        rules = {role: self.config["stopping"][specs[role]["category"]] for role in present}
-        loads = [
-            self.load(group, one, specs[role]["category"], rules[role])
+        categories = {role: specs[role]["category"] for role in present}
+        rules = {role: self.config["stopping"][category] for role, category in categories.items()}
+        planned = [
+            self._load(group, load, self.benchmarks[categories[role]], rules[role])
             for role, group in present.items()
-            for one in group.members
+            for load in group.members
         ]
-        self.one_window(loads)
-        seconds = max(load.pop("seconds") for load in loads)
-        stopping = combine([rules[role] for role in present])
+        loads = [load for load, _ in planned]
+        check_common_window(loads)
+        seconds = max(seconds for _, seconds in planned)
+        stopping = combine_stopping_rules(list(rules.values()))
         memory = sum(load["memory_bytes"] for load in loads)
         body = {
             "experiment": experiment["experiment"],
@@ -99,87 +111,93 @@ class PointExpansion:
                 name: factor_level(spec, design, chosen, self.host)
                 for name, spec in experiment.get("factors", {}).items()
             },
-            "components": self.components(present.values()),
+            "components": self._components(present.values()),
         }
-        # Notes decide nothing, so with other ones nothing has to be measured anew.
-        asked = [{key: load[key] for key in load if key != "notes"} for load in loads]
-        return {
-            **body,
-            "definition": digest({**body, "loads": asked}),
-            "estimated_seconds": seconds + SETUP_SECONDS + memory / SETUP_BYTES_PER_SECOND,
-        }
+        # Notes do not affect the measurement, so another note asks for no new measurement.
+        defining = [{key: v for key, v in load.items() if key != "notes"} for load in loads]
+        estimate = seconds + SETUP_SECONDS + memory / SETUP_BYTES_PER_SECOND
+        definition = digest({**body, "loads": defining})
+        return cast(
+            ExpandedPoint, {**body, "definition": definition, "estimated_seconds": estimate}
+        )
 
-    def load(
-        self, group: LoadGroup, one: ChosenLoad, category: str, rule: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """One load in concrete form."""
-        initiator, target = one.initiator, one.target
-        benchmark = self.benchmarks[category]
-        if benchmark.document.get("writes"):
-            only_destructive(benchmark, target)
-        context = self.context(one, benchmark, rule, len(group.members))
-        levels = dict(one.levels)
-        load = benchmark.load(group.load_name(one), context, levels)
-        responder = {"responder": one.responder.name} if one.responder else {}
-        counted = benchmark.document.get("counters")
-        facts = self.host.topology.host
-        return {
-            **load,
-            **({"counters": counter_events_of(counted, facts, benchmark.where)} if counted else {}),
+    def _load(
+        self, group: LoadGroup, chosen: ChosenLoad, benchmark: Benchmark, rule: StoppingRule
+    ) -> tuple[Load, float]:
+        """A load as the runner takes it, and the seconds that it is expected to take."""
+        initiator, target = chosen.initiator, chosen.target
+        document = benchmark.document
+        if document.get("writes"):
+            check_destructive(benchmark, target)
+        context = self.context(chosen, benchmark, rule, len(group.members))
+        levels = dict(chosen.levels)
+        responder = {"responder": chosen.responder.name} if chosen.responder else {}
+        load = {
+            **benchmark.load(group.load_name(chosen), context, levels),
             "role": group.role,
             "levels": {**responder, **levels},
-            "initiator": endpoint_facts(initiator),
-            "target": {
-                **endpoint_facts(target),
-                "drives": context["target"]["drives"],
-                **({"device": context["target"]["device"]} if target.device else {}),
-                "relation": self.host.relation(initiator, target),
-                "distance": self.host.slit(initiator, target) if target.is_memory else None,
-                **placement_facts(target),
-                **self.by_node(benchmark, initiator, target),
-            },
+            "initiator": initiator.facts,
+            "target": self._target_facts(benchmark, initiator, target),
             "placement": {
-                **benchmark.document["placement"],
-                "memory_nodes": list(self.page_nodes(one, benchmark)),
-                "cpus": format_cpu_list(cpus_of(one)),
-                **placement_facts(target),
+                **document["placement"],
+                "memory_nodes": list(self._page_nodes(chosen, benchmark)),
+                "cpus": format_cpu_list(cpus_of(chosen)),
+                **_placement_facts(target),
             },
-            "seconds": benchmark.seconds(rule, context)
-            + (SETTLING_SECONDS if target.settles else 0.0),
         }
+        if counters := document.get("counters"):
+            facts = self.host.topology.host
+            load["counters"] = counter_events_of(counters, facts, benchmark.where)
+        settling = SETTLING_SECONDS if target.settles else 0.0
+        return cast(Load, load), benchmark.seconds(rule, context) + settling
 
-    def by_node(self, benchmark: Benchmark, initiator: Initiator, target: Target) -> dict[str, Any]:
-        """How each node of the target lies to the initiator, where a metric is told by node."""
-        if not any("by_node" in source for source in benchmark.document["metrics"].values()):
-            return {}
-        nodes = {str(node): self.host.memory([node]) for node in target.nodes}
-        return {
-            "by_node": {
-                node: {
-                    "relation": self.host.relation(initiator, one),
-                    "distance": self.host.slit(initiator, one),
-                }
-                for node, one in nodes.items()
-            }
+    def _target_facts(
+        self, benchmark: Benchmark, initiator: Initiator, target: Target
+    ) -> LoadTarget:
+        """The target as a point holds it."""
+        facts = {
+            "name": target.name,
+            "kind": target.kind,
+            "nodes": list(target.nodes),
+            "drives": target.drive_facts,
+            "relation": self.host.relation(initiator, target),
+            "distance": self.host.slit(initiator, target) if target.is_memory else None,
+            **_placement_facts(target),
         }
+        if target.device:
+            facts["device"] = asdict(target.device)
+        if any("by_node" in source for source in benchmark.document["metrics"].values()):
+            nodes = {str(node): self.host.memory([node]) for node in target.nodes}
+            facts["by_node"] = {
+                node: NodeRelation(
+                    relation=self.host.relation(initiator, memory),
+                    distance=self.host.slit(initiator, memory),
+                )
+                for node, memory in nodes.items()
+            }
+        return cast(LoadTarget, facts)
 
     def context(
-        self, one: ChosenLoad, benchmark: Benchmark, rule: Mapping[str, Any], together: int = 1
+        self, chosen: ChosenLoad, benchmark: Benchmark, rule: StoppingRule, together: int = 1
     ) -> dict[str, Any]:
-        """What the templates of a benchmark file may use, see docs/adding-a-benchmark.md.
+        """Variables of the templates in a benchmark file, see docs/adding-a-benchmark.md.
 
-        `together` is how many loads of this role run at once.
+        Args:
+            chosen: the load.
+            benchmark: of the load.
+            rule: when the load stops.
+            together: how many loads of this role run at the same time.
         """
-        initiator, target, responder = one.initiator, one.target, one.responder
-        known = benchmark.kernels.get(one.kernel, {})
-        arrays = known.get("arrays", 0)
-        size = dict(one.levels).get("bytes")
-        if size is None:  # a drive set has no working set, and its points are thousands
-            size = self.array_bytes(initiator, target, 1) if target.is_memory else 0
+        initiator, target, responder = chosen.initiator, chosen.target, chosen.responder
+        kernel = benchmark.kernels.get(chosen.kernel) if chosen.kernel else None
+        arrays = kernel.get("arrays", 0) if kernel else 0
+        size = dict(chosen.levels).get("bytes")
+        if size is None:  # a drive set has no working set, and has thousands of points
+            size = self._array_bytes(initiator, target, 1) if target.is_memory else 0
         return {
             "initiator": {
                 "name": initiator.name,
-                "cpus": format_cpu_list(initiator.cpus),
+                "cpus": initiator.cpu_list,
                 "threads": len(initiator.cpus),
                 "nodes": format_cpu_list(initiator.nodes),
                 "memory_nodes": format_cpu_list(self.host.local_memory(initiator)),
@@ -187,26 +205,26 @@ class PointExpansion:
             },
             "responder": {
                 "name": responder.name if responder else None,
-                "cpus": format_cpu_list(responder.cpus) if responder else None,
+                "cpus": responder.cpu_list if responder else None,
             },
             "target": {
                 "name": target.name,
                 "nodes": format_cpu_list(target.nodes),
-                "drives": [drive.to_json() for drive in target.drives],
+                "drives": target.drive_facts,
                 "node_count": len(target.nodes),
                 "count": len(target.drives),
-                "page_nodes": format_cpu_list(self.page_nodes(one, benchmark)),
+                "page_nodes": format_cpu_list(self._page_nodes(chosen, benchmark)),
                 "link_bytes_per_second": target.link_bytes_per_second,
-                "policy": target.name if target.kind == "policy" else None,
+                "policy": target.name if target.is_placement else None,
                 "shares_text": target.shares_text,
                 "device": asdict(target.device) if target.device else None,
             },
-            "kernel": known.get("name"),
-            "kernel_name": one.kernel,
+            "kernel": kernel["name"] if kernel else None,
+            "kernel_name": chosen.kernel,
             "arrays": arrays,
-            "array_bytes": self.array_bytes(initiator, target, arrays) if arrays else 0,
+            "array_bytes": self._array_bytes(initiator, target, arrays) if arrays else 0,
             "bytes": size,
-            "bytes_per_node": self.bytes_per_node(initiator, target, together),
+            "bytes_per_node": self._bytes_per_node(initiator, target, together),
             "memory_peak_bytes_per_second": None,
             "host": {
                 "cpu_flags": self.host.topology.host.get("cpu_flags") or [],
@@ -216,40 +234,41 @@ class PointExpansion:
             **rule,
         }
 
-    def page_nodes(self, one: ChosenLoad, benchmark: Benchmark) -> tuple[int, ...]:
+    def _page_nodes(self, chosen: ChosenLoad, benchmark: Benchmark) -> tuple[int, ...]:
         """The nodes on which a load's pages must be.
 
-        Drives have no memory: what is read from them goes to buffers, on the initiator's own nodes
-        or where the benchmark's parameter `buffers` says.
+        Data from drives goes to buffers. They are on the initiator's own nodes, or where the
+        benchmark's parameter `buffers` says.
         """
         if benchmark.document["placement"]["memory"] == "initiator":
-            return self.host.local_memory(one.initiator)
-        if not one.target.is_drive_set:
-            return one.target.nodes
-        buffers = {**benchmark.parameters, **dict(one.levels)}.get("buffers", "own")
-        return self.host.buffer_nodes(one.initiator, buffers)
+            return self.host.local_memory(chosen.initiator)
+        if not chosen.target.is_drive_set:
+            return chosen.target.nodes
+        buffers = {**benchmark.parameters, **dict(chosen.levels)}.get("buffers", "own")
+        return self.host.buffer_nodes(chosen.initiator, str(buffers))
 
-    def array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
-        """Size of each array, a multiple of 2 MiB.
-
-        Beyond all last-level caches in reach, whatever that takes: a node that is too small for
-        it fails the point with the reason. Above that the wish for large arrays gives way to what
-        the node has.
-        """
-        # All placements for the same workers get the same arrays, or speeds would not compare.
-        placed = target.kind == "policy"
-        nodes = worker_memory(self.host, initiator) if placed else target.nodes
+    def _array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
+        """Size of each array in bytes, see `_beyond_caches`."""
+        # All placements for the same workers get arrays of the same size, so that their speeds
+        # can be compared.
+        nodes = self.host.worker_memory(initiator) if target.is_placement else target.nodes
         memory = sum(self.host.memory_bytes(node) or 0 for node in nodes)
         return self._beyond_caches(initiator, memory, arrays)
 
-    def bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
-        """Size of a buffer on each node of a target, of which so many loads have one each."""
+    def _bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
+        """Size of a buffer on each node of a target, if so many loads have a buffer there."""
         if not target.is_memory:
             return 0
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
         return self._beyond_caches(initiator, min(sizes, default=0), together)
 
     def _beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
+        """Size of an array in bytes, a multiple of 2 MiB.
+
+        Arrays are larger than all last-level caches of the initiator in any case. A node that is
+        too small for that fails the point, with this reason. They are as large as the config asks
+        for only if the node has enough memory.
+        """
         rule = self.config["working_set"]
         caches = self.host.l3_bytes(initiator)
         room = rule["at_most_share_of_node"] * memory / arrays if memory else float("inf")
@@ -257,82 +276,87 @@ class PointExpansion:
         size = max(caches * rule["times_last_level_cache"], wish)
         return -(-int(size) // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
 
-    def one_window(self, loads: list[dict[str, Any]]) -> None:
-        """Refuse two loads of which neither tells when it ran: they have no common window.
+    def _components(self, present: Iterable[LoadGroup]) -> list[str]:
+        """The components that a point uses; if one changes, the point is measured again."""
+        loads = [load for group in present for load in group.members]
+        return sorted({"system"}.union(*map(self._load_components, loads)))
 
-        Raises:
-            UserError: names them.
-        """
-        silent = sorted({load["benchmark"] for load in loads if not load["progress"]})
-        count = sum(1 for load in loads if not load["progress"])
-        if count > 1:
-            raise UserError(
-                f"{' and '.join(silent)} report no progress and cannot be measured together",
-                "config, benchmarks",
-                "choose a benchmark with progress for one of the categories",
-            )
+    def _load_components(self, load: ChosenLoad) -> set[str]:
+        """The components that a load uses, without the system."""
+        topology, target = self.host.topology, load.target
+        packages = self.host.packages_of(load.initiator)
+        if load.responder:
+            packages |= self.host.packages_of(load.responder)
+        nodes = target.nodes if target.is_memory else self.host.local_memory(load.initiator)
+        packages |= {found.package for found in map(topology.node, nodes) if found}
+        used = {f"package{package}" for package in packages if package is not None}
+        used |= {f"node{node}" for node in nodes}
+        used |= {drive.component for drive in target.drives}
+        return used | (self._device_components(target.device) if target.device else set())
 
-    def components(self, present: Iterable[LoadGroup]) -> list[str]:
-        """The components that a point touches; when one changes, the point is measured again."""
-        touched = {"system"}
-        for group in present:
-            for one in group.members:
-                touched |= self.components_of(one)
-        return sorted(touched)
-
-    def components_of(self, one: ChosenLoad) -> set[str]:
-        """The components that a load touches, without those of the whole system."""
-        topology, target = self.host.topology, one.target
-        packages = self.host.packages_of(one.initiator)
-        if one.responder:
-            packages |= self.host.packages_of(one.responder)
-        nodes = target.nodes if target.is_memory else self.host.local_memory(one.initiator)
-        packages = packages | {found.package for found in map(topology.node, nodes) if found}
-        touched = {f"package{package}" for package in packages if package is not None}
-        touched |= {f"node{node}" for node in nodes}
-        touched |= {drive.component for drive in target.drives}
-        return touched | (self.device_components(target.device) if target.device else set())
-
-    def device_components(self, device: OpenclDevice) -> set[str]:
-        """An OpenCL device, and the GPU that it is where the slot says so."""
+    def _device_components(self, device: OpenclDevice) -> set[str]:
+        """An OpenCL device, and the GPU in the same slot."""
         gpus = (gpu for gpu in self.host.topology.gpus if gpu.compute)
         same = {gpu_component_name(gpu) for gpu in gpus if device.pci and gpu.pci == device.pci}
         return {device.name, *same}
 
 
-def cpus_of(one: ChosenLoad) -> tuple[int, ...]:
-    """The processing units that a load's threads run on."""
-    answering = one.responder.cpus if one.responder else ()
-    return tuple(sorted({*one.initiator.cpus, *answering}))
+def _placement_facts(target: Target) -> dict[str, Any]:
+    """Shares of the pages by node, and whether pages move; empty for other targets."""
+    if not target.is_placement:
+        return {}
+    return {"shares": target.shares_by_node, "settles": target.settles}
 
 
-def only_destructive(benchmark: Benchmark, target: Target) -> None:
-    """Refuse to plan a write to a drive that nobody gave up.
+def cpus_of(load: ChosenLoad) -> tuple[int, ...]:
+    """The processing units on which a load's threads run, the responder's included."""
+    responding = load.responder.cpus if load.responder else ()
+    return tuple(sorted({*load.initiator.cpus, *responding}))
+
+
+def check_common_window(loads: Sequence[Load]) -> None:
+    """Make sure that at most one load does not report its progress: two have no common window.
 
     Raises:
-        UserError: names the first such drive.
+        UserError: two or more do not; the error names their benchmarks.
+    """
+    silent = [load["benchmark"] for load in loads if not load["progress"]]
+    if len(silent) > 1:
+        raise UserError(
+            f"{' and '.join(sorted(set(silent)))} report no progress and cannot run together",
+            "config, benchmarks",
+            "choose a benchmark with progress for one of the categories",
+        )
+
+
+def check_destructive(benchmark: Benchmark, target: Target) -> None:
+    """Make sure that the inventory allows writing to all drives of a target.
+
+    Raises:
+        UserError: it does not; the error names the first such drive.
     """
     for drive in target.drives:
         if not drive.destructive:
             raise UserError(
-                f"{benchmark.name} would destroy what is on {drive.component}",
+                f"{benchmark.name} would destroy the data on {drive.component}",
                 "config, benchmarks",
                 "name the drive in chaosity_destructive_drives of its host, or choose a benchmark "
                 "that reads",
             )
 
 
-def combine(rules: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """The stopping rule of a point from those of its loads: the longest times count."""
-    wanted = [rule["relative_precision"] for rule in rules]
+def combine_stopping_rules(rules: Sequence[StoppingRule]) -> StoppingRule:
+    """The stopping rule of a point from the rules of its loads: the strictest and longest."""
+    precisions = [rule["relative_precision"] for rule in rules]
+    known = [precision for precision in precisions if precision is not None]
     return {
-        "relative_precision": None if None in wanted else min(wanted),
+        "relative_precision": min(known) if len(known) == len(rules) else None,
         "min_seconds": max(rule["min_seconds"] for rule in rules),
         "max_seconds": max(rule["max_seconds"] for rule in rules),
     }
 
 
-def digest(body: Mapping[str, Any]) -> str:
-    """A short fingerprint of all that defines a point."""
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+def digest(content: object) -> str:
+    """A short fingerprint of JSON values."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The initiators, memory targets and drive sets of a host, by name, and how they lie."""
+"""The initiators, memory nodes, drive sets and devices of a host, by name, and their relations."""
 
 from __future__ import annotations
 
@@ -7,216 +7,221 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 
-from chaosity.cpusets import CpuSet, format_cpu_list
+from chaosity.cpusets import CpuSet
 from chaosity.design.endpoints import DriveRef, Endpoint, Initiator, Target
-from chaosity.topology import Core, CoreKind, OpenclDevice, Topology
+from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
+from chaosity.topology import Core, CoreKind, Node, OpenclDevice, Topology
 from chaosity.topology.host_model import UNKNOWN
+
+DriveGroups = dict[int | None, tuple[DriveRef, ...]]
+# From near to far. Sets of nodes are compared by their farthest pair.
+_RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
 
 
 @dataclass
 class HostResources:
-    """All initiators, nodes and drives of a host, with what a person may call them."""
+    """All initiators, memory nodes, drives and devices of a host, under the names in points."""
 
     topology: Topology
     drives: tuple[DriveRef, ...]
     _initiators: dict[tuple[str, bool], list[Initiator]] = field(default_factory=dict)
 
+    # Initiators
+
+    def groups(self, level: str) -> list[tuple[PlaceName, CpuSet]]:
+        """Name and processing units of every group of a level.
+
+        Args:
+            level: pu, core, l3_domain, core_kind, node, package or machine.
+        """
+        topology = self.topology
+        if level == "pu":
+            return [(PlaceName("pu", (pu,)), (pu,)) for pu in topology.pus]
+        if level == "core":
+            return [(PlaceName("core", (c.index,)), c.cpus) for c in topology.cores]
+        if level == "l3_domain":
+            return [(PlaceName("l3", (d.index,)), d.cpus) for d in topology.l3_domains]
+        if level == "core_kind":
+            return [(self.core_kind_name(k), k.cpus) for k in topology.core_kinds]
+        if level == "node":
+            return [(PlaceName("node", (n.os_index,)), n.cpus) for n in topology.initiators]
+        if level == "package":
+            return [(PlaceName("package", (p.os_index,)), p.cpus) for p in topology.packages]
+        return [(PlaceName("machine"), topology.pus)]
+
     def initiators(self, level: str, one_per_core: bool) -> list[Initiator]:
-        """Every initiator of a level: pu, core, l3_domain, core_kind, node, package or machine."""
+        """One initiator for each group of a level, see `groups`."""
         key = (level, one_per_core)
         if key not in self._initiators:
             self._initiators[key] = [
-                self.initiator(kind_name(level), name, self.thin(cpus) if one_per_core else cpus)
+                self._initiator(
+                    level_kind(level),
+                    str(name),
+                    self.one_pu_per_core(cpus) if one_per_core else cpus,
+                )
                 for name, cpus in self.groups(level)
                 if cpus
             ]
         return self._initiators[key]
 
+    def _initiator(self, kind: str, name: str, cpus: CpuSet) -> Initiator:
+        return Initiator(name, kind, cpus, self.topology.nodes_of(cpus))
+
     @cached_property
-    def _names(self) -> dict[CpuSet, Initiator]:
-        """The name that stands for each set of units: a node's before all others'."""
+    def _by_cpus(self) -> dict[CpuSet, Initiator]:
+        """The initiator whose name is used for each set of units: a node before all others."""
         levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
-        every = (one for level in levels for one in self.initiators(level, True))
         found: dict[CpuSet, Initiator] = {}
-        for one in every:
-            found.setdefault(one.cpus, one)
+        for level in levels:
+            for initiator in self.initiators(level, True):
+                found.setdefault(initiator.cpus, initiator)
         return found
 
-    def one_name(self, initiator: Initiator) -> Initiator:
-        """The initiator under the one name that its units have in all experiments.
+    def unique_name(self, initiator: Initiator) -> Initiator:
+        """The initiator under the name that its units have in all experiments.
 
-        On small machines a node is also the package, or a single unit; the same measurement must
-        not be taken twice under two names.
+        On small machines a node is also the package, or a single unit. One name keeps the same
+        measurement from being taken twice.
         """
-        return self._names.get(initiator.cpus, initiator)
+        return self._by_cpus.get(initiator.cpus, initiator)
 
-    def groups(self, level: str) -> list[tuple[str, CpuSet]]:
-        """Name and processing units of every group of a level."""
-        topology = self.topology
-        return {
-            "pu": lambda: [(f"pu{pu}", (pu,)) for pu in topology.pus],
-            "core": lambda: [(f"core{c.index}", c.cpus) for c in topology.cores],
-            "l3_domain": lambda: [(f"l3_{d.index}", d.cpus) for d in topology.l3_domains],
-            "core_kind": lambda: [(self.core_kind_name(k), k.cpus) for k in topology.core_kinds],
-            "node": lambda: [(f"node{n.os_index}", n.cpus) for n in topology.initiators],
-            "package": lambda: [(f"package{p.os_index}", p.cpus) for p in topology.packages],
-            "machine": lambda: [("machine", topology.pus)],
-        }[level]()
+    def core_kind_name(self, kind: CoreKind) -> PlaceName:
+        """Name of all cores of a kind.
 
-    def core_kind_name(self, kind: CoreKind) -> str:
-        """What the cores of a kind are called.
-
-        Two kinds of different rank are the efficiency cores and the performance cores; with more,
-        or where they cannot be ranked, they are numbered. The only one is the machine.
+        Two kinds of different rank are efficiency and performance cores. More kinds, or kinds
+        without a rank, are numbered. A single kind is the machine.
         """
         kinds = self.topology.core_kinds
         if len(kinds) == 1:
-            return "machine"
-        ranks = [one.rank for one in kinds]
-        if len(kinds) == 2 and None not in ranks and ranks[0] != ranks[1]:
-            return "performance_cores" if kind.rank == max(ranks) else "efficiency_cores"
-        return f"kind{kind.index}"
+            return PlaceName("machine")
+        ranks = [other.rank for other in kinds if other.rank is not None]
+        if len(kinds) == len(ranks) == 2 and ranks[0] != ranks[1]:
+            faster = kind.rank == max(ranks)
+            return PlaceName("core_kind", word="performance" if faster else "efficiency")
+        return PlaceName("core_kind", (kind.index,))
 
     def core_kind_of(self, initiator: Initiator) -> str | None:
-        """The kind that all of an initiator's cores are of; None of several, or of the only one."""
+        """Name of the kind of all of an initiator's cores; None for a mix or a single kind."""
+        kinds = self.topology.core_kinds
         wanted = set(initiator.cpus)
-        names = (
-            self.core_kind_name(kind)
-            for kind in self.topology.core_kinds
-            if len(self.topology.core_kinds) > 1 and wanted <= set(kind.cpus)
-        )
-        return next(names, None)
+        names = (str(self.core_kind_name(kind)) for kind in kinds if wanted <= set(kind.cpus))
+        return next(names, None) if len(kinds) > 1 else None
 
-    def initiator(self, kind: str, name: str, cpus: CpuSet) -> Initiator:
-        """An initiator, with its nodes looked up."""
-        return Initiator(name, kind, cpus, self.topology.nodes_of(cpus))
-
-    def thin(self, cpus: Iterable[int]) -> CpuSet:
-        """The first usable processing unit of each core: SMT siblings share what is measured."""
+    def one_pu_per_core(self, cpus: Iterable[int]) -> CpuSet:
+        """The first usable unit of each core, since SMT siblings share what is measured."""
         wanted = set(cpus)
-        firsts = (min(wanted & set(c.cpus), default=None) for c in self.topology.cores)
+        firsts = (min(wanted & set(core.cpus), default=None) for core in self.topology.cores)
         found = tuple(sorted(pu for pu in firsts if pu is not None))
         return found or tuple(sorted(wanted))
 
-    def first_pu(self, level: str) -> list[Initiator]:
-        """One single processing unit for each group of a level: its first."""
-        found = [
-            self.initiator("pu", f"pu{min(cpus)}", (min(cpus),))
-            for _, cpus in self.groups(level)
-            if cpus
-        ]
-        return list(dict.fromkeys(found))
+    def first_pus(self, level: str) -> list[Initiator]:
+        """The first processing unit of each group of a level."""
+        firsts = dict.fromkeys(min(cpus) for _, cpus in self.groups(level) if cpus)
+        return [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
 
     def others(self, initiator: Initiator, level: str) -> Initiator | None:
-        """The cores of an initiator's groups without its own; None when it has all of them.
+        """The other cores of an initiator's groups; None if it has all of their cores.
 
         Args:
-            initiator: whose siblings are left out too, since they share its core.
+            initiator: its SMT siblings are left out too, since they share its cores.
             level: l3_domain, node, package or machine.
         """
         own = self._with_siblings(initiator)
         groups = [(name, cpus) for name, cpus in self.groups(level) if own & set(cpus)]
-        rest = self.thin(set().union(*(cpus for _, cpus in groups)) - own) if groups else ()
-        if not rest:
-            return None
-        where = "_".join(name for name, _ in groups)
-        return self.initiator("others", f"{where}_without_{initiator.name}", rest)
+        rest = set[int]().union(*(cpus for _, cpus in groups)) - own
+        names = [name for name, _ in groups]
+        return self._less(names, initiator, self.one_pu_per_core(rest)) if rest else None
 
-    def each_without(self, level: str, initiator: Initiator, *, thin: bool) -> list[Initiator]:
-        """Every initiator of a level without the cores that another one uses.
+    def each_without(
+        self, level: str, initiator: Initiator, *, one_per_core: bool
+    ) -> list[Initiator]:
+        """Every initiator of a level, less the cores of another initiator.
 
-        Those that lose none keep their name, and those that lose all are left out.
+        An initiator that loses no core keeps its name. Without any core left it is dropped.
         """
         own = self._with_siblings(initiator)
         found = []
-        for one in self.initiators(level, thin):
-            rest = tuple(cpu for cpu in one.cpus if cpu not in own)
-            if rest == one.cpus:
-                found.append(one)
+        for name, cpus in self.groups(level):
+            used = self.one_pu_per_core(cpus) if one_per_core else cpus
+            rest = tuple(cpu for cpu in used if cpu not in own)
+            if rest == used:
+                found += [self._initiator(level_kind(level), str(name), used)] if used else []
             elif rest:
-                name = f"{one.name}_without_{initiator.name}"
-                found.append(self.initiator("others", name, rest))
+                found.append(self._less([name], initiator, rest))
         return found
+
+    def _less(self, groups: Iterable[PlaceName], initiator: Initiator, cpus: CpuSet) -> Initiator:
+        """Units of some groups, named for the initiator whose cores are missing."""
+        without = parse_place_name(initiator.name)
+        place = PlaceName("others", groups=tuple(groups), without=without)
+        return self._initiator("others", str(place), cpus)
 
     def _with_siblings(self, initiator: Initiator) -> set[int]:
         """An initiator's units and the SMT siblings that share their cores."""
-        return {cpu for one in initiator.cpus for cpu in self._siblings(one)}
-
-    def _siblings(self, cpu: int) -> CpuSet:
-        core = self._core_of.get(cpu)
-        return core.cpus if core else (cpu,)
+        cores = {cpu: self._core_of.get(cpu) for cpu in initiator.cpus}
+        return {unit for cpu, core in cores.items() for unit in (core.cpus if core else (cpu,))}
 
     def growing(self, level: str) -> list[Initiator]:
         """More and more cores of every group of a level, packed and spread.
 
-        Packed takes the cores of one L3 domain before those of the next, spread takes one of each
-        in turn. Where both are the same cores there is one initiator, of the kind `threads`.
+        Packed takes the cores of one L3 domain before those of the next, spread takes a core of
+        each domain in turn. If both are the same cores, there is one initiator of kind `threads`.
         """
         found = []
         for name, cpus in self.groups(level):
-            packed, spread = self._packed(cpus), self._spread(cpus)
+            domains = self._split_by_l3(cpus)
+            packed = [cpu for domain in domains for cpu in domain]
+            spread = [cpu for turn in zip_longest(*domains) for cpu in turn if cpu is not None]
             for count in thread_counts(len(packed)):
-                a, b = tuple(sorted(packed[:count])), tuple(sorted(spread[:count]))
-                if a == b:
-                    found.append(self.initiator("threads", f"{name}_threads{count}", a))
-                else:
-                    found.append(self.initiator("packed", f"{name}_packed{count}", a))
-                    found.append(self.initiator("spread", f"{name}_spread{count}", b))
+                sets: dict[InitiatorKind, list[int]] = {"threads": packed[:count]}
+                if set(packed[:count]) != set(spread[:count]):
+                    sets = {"packed": packed[:count], "spread": spread[:count]}
+                for kind, chosen in sets.items():
+                    place = PlaceName(kind, count=count, groups=(name,))
+                    found.append(self._initiator(kind, str(place), tuple(sorted(chosen))))
         return found
 
-    def _by_l3(self, cpus: CpuSet) -> list[CpuSet]:
+    def _split_by_l3(self, cpus: CpuSet) -> list[list[int]]:
         domains: dict[int | None, list[int]] = {}
-        for cpu in self.thin(cpus):
+        for cpu in self.one_pu_per_core(cpus):
             core = self._core_of.get(cpu)
             domains.setdefault(core.l3 if core else None, []).append(cpu)
-        return [tuple(one) for one in domains.values()]
-
-    def _packed(self, cpus: CpuSet) -> list[int]:
-        return [cpu for domain in self._by_l3(cpus) for cpu in domain]
-
-    def _spread(self, cpus: CpuSet) -> list[int]:
-        turns = zip_longest(*self._by_l3(cpus))
-        return [cpu for turn in turns for cpu in turn if cpu is not None]
+        return list(domains.values())
 
     def workers(self, nodes: Iterable[int], one_per_core: bool = True) -> Initiator:
         """Nodes whose units run one program together; a single node keeps its own name.
 
-        The name says which nodes they are, also where they make up a package.
+        The name lists the nodes, also if they make up a package.
         """
         wanted = set(nodes)
         members = [one for one in self.initiators("node", one_per_core) if wanted & set(one.nodes)]
         if len(members) == 1:
             return members[0]
-        cpus = tuple(sorted(cpu for one in members for cpu in one.cpus))
-        return self.initiator("nodes", f"nodes{format_cpu_list(wanted)}", cpus)
+        cpus = tuple(sorted(cpu for member in members for cpu in member.cpus))
+        return self._initiator("nodes", nodes_name(wanted), cpus)
 
-    def memory(self, nodes: Iterable[int]) -> Target:
-        """Memory of one or several nodes as a target."""
-        listed = tuple(sorted(nodes))
-        prefix = "node" if len(listed) == 1 else "nodes"
-        return Target(f"{prefix}{format_cpu_list(listed)}", prefix, listed)
+    def packages_of(self, initiator: Initiator) -> frozenset[int | None]:
+        """The packages of an initiator's units."""
+        cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
+        return frozenset(core.package for core in cores if core)
 
     @cached_property
     def _core_of(self) -> dict[int, Core]:
         return {cpu: core for core in self.topology.cores for cpu in core.cpus}
 
-    def packages_of(self, initiator: Initiator) -> frozenset[int | None]:
-        """The packages that an initiator's units belong to."""
-        cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
-        return frozenset(core.package for core in cores if core)
+    # Caches and memory
 
     def l3_bytes(self, initiator: Initiator) -> int:
-        """Size of all L3 caches that an initiator's units reach, together."""
+        """Total size of all L3 caches that an initiator's units use."""
         cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
-        reached = {core.l3 for core in cores if core}
-        return sum(self._l3_bytes.get(index, 0) for index in reached)
+        return sum(self._l3_bytes.get(index, 0) for index in {core.l3 for core in cores if core})
 
     @cached_property
     def _l3_bytes(self) -> dict[int | None, int]:
         return {one.index: one.size_bytes or 0 for one in self.topology.l3_domains}
 
     def cache_bytes(self, initiator: Initiator, level: int) -> int | None:
-        """Size of the data cache of a level that the initiator's first unit has, None unknown."""
+        """Size of the data cache of a level at the initiator's first unit; None if unknown."""
         sizes = (
             cache.size_bytes
             for cache in self.topology.caches
@@ -226,48 +231,69 @@ class HostResources:
         )
         return next(sizes, None)
 
+    @cached_property
+    def memory_nodes(self) -> tuple[Node, ...]:
+        """The nodes that have memory."""
+        return self.topology.targets
+
     def memory_bytes(self, node: int) -> int | None:
-        """Size of a node's memory, as firmware gave it where that is known."""
+        """Size of a node's memory, as the firmware reports it where that is known."""
         found = self.topology.node(node)
         return None if found is None else found.present_bytes or found.memory_bytes
 
+    def memory(self, nodes: Iterable[int]) -> Target:
+        """Memory of one or several nodes as a target."""
+        listed = tuple(sorted(nodes))
+        kind = "node" if len(listed) == 1 else "nodes"
+        return Target(nodes_name(listed) if listed else kind, kind, listed)
+
     def local_memory(self, initiator: Initiator) -> tuple[int, ...]:
-        """The nodes of an initiator that have memory; else the nearest by distance."""
-        usable = {node.os_index for node in self.topology.targets}
+        """The nodes of an initiator that have memory; else the nearest node by distance."""
+        usable = {node.os_index for node in self.memory_nodes}
         own = tuple(node for node in initiator.nodes if node in usable)
         if own or not usable:
             return own
         return (min(usable, key=lambda node: (self.distance(initiator, node), node)),)
 
-    def buffer_nodes(self, initiator: Initiator, where: str) -> tuple[int, ...]:
-        """The nodes of an initiator's buffers: its `own`, or an `other` one, none if there is none.
+    def worker_memory(self, workers: Initiator) -> tuple[int, ...]:
+        """The memory nodes of workers: each worker's own, or the nearest to it."""
+        nodes = {one.nodes[0]: one for one in self.initiators("node", True) if one.nodes}
+        found = {near for node in workers.nodes for near in self.local_memory(nodes[node])}
+        return tuple(sorted(found))
 
-        The other one is the first that lies as far away as any does.
+    def buffer_nodes(self, initiator: Initiator, where: str) -> tuple[int, ...]:
+        """The nodes of an initiator's buffers; empty if there is no such node.
+
+        Args:
+            initiator: whose threads use the buffers.
+            where: `own` for its own memory; `other` for the first of the farthest other nodes.
         """
         own = self.local_memory(initiator)
         if where == "own":
             return own
-        others = [self.memory([one.os_index]) for one in self.topology.targets]
-        others = [one for one in others if not set(one.nodes) & set(own)]
+        others = [self.memory([node.os_index]) for node in self.memory_nodes]
+        others = [other for other in others if not set(other.nodes) & set(own)]
         order = (UNKNOWN, "same_package", "other_package")
-        far = max((order.index(self.relation(initiator, one)) for one in others), default=0)
-        return next((o.nodes for o in others if self.relation(initiator, o) == order[far]), ())
+        far = max(others, key=lambda one: order.index(self.relation(initiator, one)), default=None)
+        return far.nodes if far else ()
+
+    # Distances and relations
 
     def distance(self, initiator: Initiator, node: int) -> float:
-        """Least SLIT distance from an initiator to a node, infinite when unknown."""
+        """Least SLIT distance from an initiator to a node; infinite if unknown."""
         table = self.topology.distances
         steps = [table.between(own, node) for own in initiator.nodes] if table else []
         return min((step for step in steps if step is not None), default=float("inf"))
 
     def slit(self, initiator: Initiator, target: Target) -> float | None:
-        """Largest SLIT distance from an initiator to the target's nodes, None when unknown."""
+        """Largest SLIT distance from an initiator to the target's nodes; None if unknown."""
         steps = [self.distance(initiator, node) for node in target.nodes]
         return max(steps) if steps and max(steps) < float("inf") else None
 
     def nearest(self, node: int) -> tuple[int, ...]:
-        """The initiator nodes that no other is nearer to a node's memory than, by the SLIT.
+        """The initiator nodes with the least SLIT distance to a node's memory.
 
-        Where there is no table, the node itself; and all of them for a node without units.
+        Without a SLIT it is the node itself, or all initiators for a node without units.
         """
         table = self.topology.distances
         initiators = [one.os_index for one in self.topology.initiators]
@@ -279,16 +305,40 @@ class HostResources:
             return tuple(initiators)
         return tuple(one for one, step in known.items() if step == min(known.values()))
 
-    def drive_groups(self) -> dict[int | None, tuple[DriveRef, ...]]:
-        """Drives by the node they hang on; None collects those of unknown locality."""
+    def relation(self, a: Endpoint, b: Endpoint) -> str:
+        """Relation of two endpoints: that of the farthest pair of their nodes."""
+        if not a.nodes or not b.nodes:
+            return UNKNOWN
+        if set(a.nodes) == set(b.nodes):
+            return "same_node" if len(a.nodes) == 1 else "same_nodes"
+        pairs = {self.topology.relation(x, y) for x in a.nodes for y in b.nodes}
+        return max(pairs, key=_RELATIONS.index)
+
+    def package_relation(self, a: Endpoint, b: Endpoint) -> str:
+        """Whether the second endpoint is in the packages of the first, in others, or in both."""
+        own, there = ({self._package_of(node) for node in one.nodes} for one in (a, b))
+        if not own or not there or None in own | there:
+            return UNKNOWN
+        if there <= own:
+            return "same_package"
+        return "other_package" if not own & there else "both_packages"
+
+    def _package_of(self, node: int | None) -> int | None:
+        found = None if node is None else self.topology.node(node)
+        return None if found is None else found.package
+
+    # Drives and devices
+
+    def drive_groups(self) -> DriveGroups:
+        """Drives by the node that they are attached to; None holds drives of an unknown node."""
         groups: dict[int | None, list[DriveRef]] = {}
         for drive in self.drives:
             groups.setdefault(drive.node, []).append(drive)
         ordered = sorted(groups, key=lambda node: (node is None, node))
         return {node: tuple(groups[node]) for node in ordered}
 
-    def package_drives(self) -> dict[int | None, tuple[DriveRef, ...]]:
-        """Drives by package, of each of its nodes in turn; None collects those without locality."""
+    def package_drives(self) -> DriveGroups:
+        """Drives by package, from its nodes in turn; None holds drives of an unknown package."""
         packages: dict[int | None, list[tuple[DriveRef, ...]]] = {}
         for node, drives in self.drive_groups().items():
             packages.setdefault(self._package_of(node), []).append(drives)
@@ -297,59 +347,44 @@ class HostResources:
             for package, nodes in packages.items()
         }
 
-    def _package_of(self, node: int | None) -> int | None:
-        found = None if node is None else self.topology.node(node)
-        return None if found is None else found.package
-
     def drive_set(self, kind: str, drives: tuple[DriveRef, ...]) -> Target:
-        """Drives as a target, named for what they have in common."""
+        """Drives as a target, with a name that says where they are.
+
+        Args:
+            kind: drive, first_of_node, all_of_node, first_of_package, all_of_package, all_of_nodes
+                or all.
+            drives: at least one.
+        """
         nodes = tuple(sorted({drive.node for drive in drives if drive.node is not None}))
-        home = f"node{nodes[0]}" if len(nodes) == 1 else "unknown"
-        listed = format_cpu_list(nodes)
-        owners = {self._package_of(node) for node in nodes} - {None}
-        package = f"package{min(owners)}" if len(owners) == 1 else "unknown"
-        name = {
-            "drive": lambda: drives[0].component,
-            "first_of_node": lambda: f"{home}drives{len(drives)}",
-            "all_of_node": lambda: f"{home}drives",
-            "first_of_package": lambda: f"{package}drives{len(drives)}",
-            "all_of_package": lambda: f"{package}drives",
-            "all_of_nodes": lambda: f"nodes{listed}drives",
-            "all": lambda: "alldrives",
-        }[kind]()
+        owners: set[int | None] = set(nodes)
+        if of_package := kind.endswith("package"):
+            owners = {self._package_of(node) for node in nodes}
+        known = tuple(owner for owner in owners if owner is not None)
+        count = len(drives) if kind.startswith("first_of") else None
+        if kind == "drive":
+            name = drives[0].component
+        elif kind == "all":
+            name = str(PlaceName("all_drives"))
+        elif kind == "all_of_nodes":
+            name = str(PlaceName("nodes_drives", nodes))
+        elif len(known) != 1:
+            name = str(PlaceName("unknown_drives", count=count))
+        else:
+            name = str(PlaceName("package_drives" if of_package else "node_drives", known, count))
         return Target(name, kind, nodes, drives, is_drive_set=True)
 
-    def opencl(self, device: OpenclDevice) -> Target:
-        """An OpenCL device as a target, on the node that it hangs on where that is known."""
+    def opencl_target(self, device: OpenclDevice) -> Target:
+        """An OpenCL device as a target, on the node that it is attached to where that is known."""
         nodes = () if device.node is None else (device.node,)
         return Target(device.name, "opencl", nodes, device=device)
 
-    def relation(self, a: Endpoint, b: Endpoint) -> str:
-        """How two sides lie to each other: the farthest pair of their nodes decides."""
-        if not a.nodes or not b.nodes:
-            return UNKNOWN
-        if set(a.nodes) == set(b.nodes):
-            return "same_node" if len(a.nodes) == 1 else "same_nodes"
-        order = ("same_node", "same_package", "other_package", UNKNOWN)
-        pairs = {self.topology.relation(x, y) for x in a.nodes for y in b.nodes}
-        return max(pairs, key=order.index)
-
-    def package_relation(self, a: Endpoint, b: Endpoint) -> str:
-        """Whether the second of two sides is in the first one's packages, in others, or in both."""
-        own, there = ({self._package_of(node) for node in one.nodes} for one in (a, b))
-        if not own or not there or None in own | there:
-            return UNKNOWN
-        if there <= own:
-            return "same_package"
-        return "other_package" if not own & there else "both_packages"
-
 
 def thread_counts(most: int) -> list[int]:
-    """Numbers of threads to try, in steps of a half or finer: 1, 2, 3, 4, 6, 8, 12, ... and all."""
+    """Numbers of threads to try, in steps of at most a half: 1, 2, 3, 4, 6, 8, 12, ... and all."""
     counts = {size for power in range(most.bit_length()) for size in (2**power, 3 * 2**power)}
     return sorted({count for count in counts if count < most} | {most} if most else set())
 
 
-def kind_name(level: str) -> str:
-    """The short word for a level in names and tables."""
+def level_kind(level: str) -> str:
+    """The kind of initiator that a level's groups are, as in names and tables."""
     return "l3" if level == "l3_domain" else level

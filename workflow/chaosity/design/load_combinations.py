@@ -1,102 +1,55 @@
-"""What is chosen for each load of a point, and every combination that an experiment means."""
+"""Every combination of loads that a design of an experiment asks for on a host."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 from chaosity.benchmarks import Benchmark
 from chaosity.config import suggest_allowed
-from chaosity.design import selectors
+from chaosity.design.chosen_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.endpoints import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
-from chaosity.design.load_levels import LoadLevels, PlanNotes, level_text
-from chaosity.design.placement_targets import WeightsLookup, lacking_weights
-from chaosity.design.point_names import LoadName
+from chaosity.design.initiator_selectors import (
+    EarlierEndpoints,
+    as_list,
+    initiators_name,
+    select_initiator_sets,
+    select_initiators,
+)
+from chaosity.design.load_levels import LoadLevels
+from chaosity.design.sampling import PlanNotes
+from chaosity.design.target_selectors import WeightsLookup, missing_weights, select_targets
+from chaosity.document_types import Config, LoadDesign
 from chaosity.errors import UserError
 
-
-@dataclass(frozen=True)
-class ChosenLoad:
-    """One load: who accesses what and how.
-
-    `responder` answers where two sides take part (core to core); `levels` are names and levels of
-    what the experiment varies beside initiator, target and kernel.
-    """
-
-    initiator: Initiator
-    target: Target
-    kernel: str | None = None
-    responder: Initiator | None = None
-    levels: tuple[tuple[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
-class LoadGroup:
-    """What was chosen for one load of an experiment's file: a load, or several that run together.
-
-    `initiator` is what the name of the point calls all of them.
-    """
-
-    role: str
-    initiator: str
-    members: tuple[ChosenLoad, ...]
-
-    @property
-    def absent(self) -> bool:
-        """Whether the load is left out, as the baseline of those beside it."""
-        return self.members[0].target.kind == "none"
-
-    @property
-    def sides(self) -> dict[str, Endpoint]:
-        """Initiator and target, for selectors that refer to them; none of several together."""
-        if len(self.members) > 1:
-            return {}
-        [one] = self.members
-        return {"initiator": one.initiator, "target": one.target}
-
-    def load_name(self, choice: ChosenLoad) -> str:
-        """Name of one load, of its own within the point."""
-        together = len(self.members) > 1
-        return f"{self.role}-{choice.initiator.name}" if together else self.role
-
-    def name(self, host: HostResources) -> LoadName:
-        """The load's part of the point's name."""
-        first = self.members[0]
-        target = first.target
-        if len({member.target.nodes for member in self.members}) > 1:
-            target = host.memory({node for member in self.members for node in member.target.nodes})
-        responder = [("responder", first.responder.name)] if first.responder else []
-        levels = tuple((name, level_text(name, level)) for name, level in first.levels)
-        return LoadName(self.role, self.initiator, target.name, first.kernel, (*responder, *levels))
-
-
-Combination = Mapping[str, LoadGroup]
+PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
 
 
 @dataclass(frozen=True)
 class _Load:
-    """One load of an experiment's file, and what of it is varied.
+    """One load of an experiment's file, and what is varied for it.
 
-    `sides` are those of the loads before it; `where` is its place in the file, for errors, and
-    `told` the load in a few words, for notes that people read in the report.
+    `earlier` are the endpoints of the loads before it, `where` is its place in the file, for
+    errors, and `label` says the load in a few words, for notes in the report.
     """
 
     role: str
-    spec: Mapping[str, Any]
-    sides: selectors.Combination
+    spec: LoadDesign
+    benchmark: Benchmark
+    earlier: EarlierEndpoints
     kernels: Sequence[str | None]
     levels: LoadLevels
     where: str
-    told: str
+    label: str
 
-    def varied(self, name: str, members: Sequence[ChosenLoad]) -> Iterator[LoadGroup]:
+    def variants(self, initiator: str, members: Sequence[ChosenLoad]) -> Iterator[LoadGroup]:
         """A group of these members for every kernel and all levels."""
-        for kernel, levels in product(self.kernels, self.levels.of(self.spec, members)):
-            chosen = tuple(replace(one, kernel=kernel, levels=levels) for one in members)
-            yield LoadGroup(self.role, name, chosen)
+        combinations = self.levels.combinations(self.spec, members)
+        for kernel, levels in product(self.kernels, combinations):
+            chosen = tuple(replace(member, kernel=kernel, levels=levels) for member in members)
+            yield LoadGroup(self.role, initiator, chosen)
 
 
 class LoadCombinations:
@@ -104,184 +57,188 @@ class LoadCombinations:
 
     Args:
         host: its initiators, nodes and drives.
-        benchmarks: the benchmark that serves each category.
+        benchmarks: the benchmark of each category.
         config: the checked config.
-        weights: what was measured of where pages are best put; None for nothing.
+        notes: gets what is left out.
+        weights: the measured weights for placements of pages; None if there are none.
     """
 
     def __init__(
         self,
         host: HostResources,
         benchmarks: Mapping[str, Benchmark],
-        config: Mapping[str, Any],
+        config: Config,
+        notes: PlanNotes,
         weights: WeightsLookup | None = None,
     ) -> None:
         self.host, self.benchmarks, self.config = host, benchmarks, config
-        self.weights = weights
-        self.notes = PlanNotes()
+        self.notes, self.weights = notes, weights
 
-    def of(
+    def combinations(
         self,
         experiment: str,
-        loads: Mapping[str, Any],
+        loads: Mapping[str, LoadDesign],
         where: str,
         chosen: Combination | None = None,
     ) -> Iterator[Combination]:
         """Every combination of the loads that are not chosen yet, in the order of the file.
 
         Raises:
-            UserError: a selector, kernel or parameter that this host or benchmark does not have.
+            UserError: this host or benchmark does not have a selector, kernel or parameter.
         """
         chosen = chosen or {}
-        role = next((one for one in loads if one not in chosen), None)
+        role = next((name for name in loads if name not in chosen), None)
         if role is None:
             yield chosen
             return
         load = self._load(experiment, role, loads[role], chosen, f"{where}.loads.{role}")
         for group in self._groups(load):
-            yield from self.of(experiment, loads, where, {**chosen, role: group})
+            yield from self.combinations(experiment, loads, where, {**chosen, role: group})
 
     def _load(
-        self, experiment: str, role: str, spec: Mapping[str, Any], chosen: Combination, where: str
+        self, experiment: str, role: str, spec: LoadDesign, chosen: Combination, where: str
     ) -> _Load:
-        benchmark = self.benchmark(spec["category"], where)
-        fewer = self.config["levels"].get(experiment, {})
-        told = f"{experiment}, {role}"
-        found = self._kernels(spec, benchmark, where)
+        benchmark = self._benchmark(spec["category"], where)
+        at_most = self.config["levels"].get(experiment, {})
+        label = f"{experiment}, {role}"
+        kernels = self._kernels(spec, benchmark, where)
         return _Load(
             role,
             spec,
-            sides={name: group.sides for name, group in chosen.items()},
-            kernels=self.notes.fewer(found, fewer.get("kernel"), f"{told}: kernels"),
-            levels=LoadLevels(self.host, benchmark, self.config, fewer, self.notes, where, told),
+            benchmark,
+            earlier={name: group.endpoints for name, group in chosen.items()},
+            kernels=self.notes.limit_levels(kernels, at_most.get("kernel"), f"{label}: kernels"),
+            levels=LoadLevels(self.host, benchmark, self.config, at_most, self.notes, where, label),
             where=where,
-            told=told,
+            label=label,
         )
 
     def _groups(self, load: _Load) -> Iterator[LoadGroup]:
-        """All that a load may be: one at a time, or several that run together."""
-        spec, where = load.spec, load.where
-        sets = selectors.in_each_set(spec["initiator"], self.host, where)
-        self._tell_missing(spec, load.told)
-        if spec.get("together"):
-            for name, initiators in self._all_at_once(load) if sets is None else sets:
+        """All choices for a load: single loads, or loads that run together."""
+        selectors, where = load.spec["initiator"], load.where
+        sets = select_initiator_sets(selectors, self.host, where)
+        self._note_missing_opencl(load)
+        if load.spec.get("together"):
+            for name, initiators in self._all_initiators(load) if sets is None else sets:
                 yield from self._together(load, name, initiators)
         elif sets is not None:
-            raise UserError("in_each_set_of means loads that run together", where, "add together")
+            raise UserError("in_each_set_of needs loads that run together", where, "add together")
         else:
-            for initiator in selectors.initiators(spec["initiator"], self.host, load.sides, where):
+            for initiator in select_initiators(selectors, self.host, load.earlier, where):
                 yield from self._alone(load, initiator)
 
-    def _all_at_once(self, load: _Load) -> list[tuple[str, list[Initiator]]]:
-        """All initiators of a load as one set with its name; no set where there are not two."""
-        selector = load.spec["initiator"]
-        found = selectors.initiators(selector, self.host, load.sides, load.where)
+    def _all_initiators(self, load: _Load) -> list[tuple[str, list[Initiator]]]:
+        """All initiators of a load as one set with its name; no set if there are fewer than two."""
+        selectors = load.spec["initiator"]
+        found = select_initiators(selectors, self.host, load.earlier, load.where)
         if len(found) < 2:
-            self.notes.add(f"{load.told}: nothing together, since fewer than two could run at once")
+            self.notes.add(
+                f"{load.label}: no concurrent points, since there are fewer than two initiators"
+            )
             return []
-        return [(selectors.group_name(selector, self.host), found)]
+        return [(initiators_name(selectors, self.host), found)]
 
     def _together(
         self, load: _Load, name: str, initiators: Sequence[Initiator]
     ) -> Iterator[LoadGroup]:
-        """A load for each initiator of a set, which run at the same time."""
-        members = [one for initiator in initiators for one in self._choices(load, initiator)]
+        """Groups with a load for each initiator of a set."""
+        members = [chosen for initiator in initiators for chosen in self._choices(load, initiator)]
         if len(members) != len(initiators):
-            raise UserError("loads that run together have one target each", f"{load.where}.target")
-        yield from load.varied(name, members)
+            raise UserError("loads that run together need one target each", f"{load.where}.target")
+        yield from load.variants(name, members)
 
     def _alone(self, load: _Load, initiator: Initiator) -> Iterator[LoadGroup]:
-        """One load at a time of an initiator."""
-        for one in self._choices(load, initiator):
-            if one.target.kind == "none":
-                yield LoadGroup(load.role, initiator.name, (one,))
+        """Groups with a single load of an initiator."""
+        for chosen in self._choices(load, initiator):
+            if chosen.target.kind == "none":
+                yield LoadGroup(load.role, initiator.name, (chosen,))
             else:
-                yield from load.varied(initiator.name, [one])
+                yield from load.variants(initiator.name, [chosen])
 
     def _choices(self, load: _Load, initiator: Initiator) -> Iterator[ChosenLoad]:
         """Every target of an initiator, with every responder."""
-        spec, where = load.spec, load.where
-        own = {**load.sides, load.role: {"initiator": initiator}}
-        targets = selectors.targets(spec["target"], initiator, self.host, own, where, self.weights)
-        self._say_lacking_policies(spec, targets, load.told)
+        endpoints: dict[str, Endpoint] = {"initiator": initiator}
+        earlier = {**load.earlier, load.role: endpoints}
+        targets = select_targets(
+            load.spec["target"], initiator, self.host, earlier, load.where, self.weights
+        )
+        self._note_missing_weights(load, targets)
         for target in targets:
-            if not self._served(spec["category"], target, where):
+            if not self._is_measurable(load.benchmark, target):
                 continue
             if target.kind == "none":
                 yield ChosenLoad(initiator, target)
                 continue
-            for responder in self._responders(spec, initiator, own, where):
+            for responder in self._responders(load, initiator, earlier):
                 yield ChosenLoad(initiator, target, responder=responder)
 
-    def _say_lacking_policies(
-        self, spec: Mapping[str, Any], found: Sequence[Target], told: str
-    ) -> None:
-        """Note which policies of placement were left out, and what to measure for them."""
-        had = {target.name for target in found}
-        for selector in selectors.as_list(spec["target"]):
-            names = selector.get("policies", [])
-            if names and not found:
-                self.notes.add(f"{told}: there is nothing to place where one node has all memory")
-                continue
-            lacking = [name for name in names if name not in had]
-            experiments = self.config["experiments"]
-            for text in lacking_weights(lacking, selector.get("weights_from", {}), experiments):
-                self.notes.add(f"{told}: {text}")
+    def _responders(
+        self, load: _Load, initiator: Initiator, earlier: EarlierEndpoints
+    ) -> list[Initiator | None]:
+        if "responder" not in load.spec:
+            return [None]
+        where = f"{load.where}.responder"
+        found = select_initiators(load.spec["responder"], self.host, earlier, where)
+        return [other for other in found if not set(other.cpus) & set(initiator.cpus)]
 
-    def _served(self, category: str, target: Target, where: str) -> bool:
-        """Whether the benchmark is for devices of this maker; the others become a note."""
-        benchmark = self.benchmark(category, where)
+    def _note_missing_weights(self, load: _Load, found: Sequence[Target]) -> None:
+        """Note which placements were left out, and what to measure for them."""
+        names = {target.name for target in found}
+        for selector in as_list(load.spec["target"]):
+            policies = selector.get("policies", [])
+            if policies and not found:
+                self.notes.add(f"{load.label}: nothing to place, since one node has all memory")
+                continue
+            missing = [name for name in policies if name not in names]
+            sources = selector.get("weights_from", {})
+            for text in missing_weights(missing, sources, self.config["experiments"]):
+                self.notes.add(f"{load.label}: {text}")
+
+    def _is_measurable(self, benchmark: Benchmark, target: Target) -> bool:
+        """Whether the benchmark is for devices of this vendor; if not, there is a note."""
         vendor = benchmark.document.get("device_vendor")
         if target.device is None or vendor in (None, target.device.vendor):
             return True
         self.notes.add(
-            f"{benchmark.name} measures devices of {vendor} alone, so {target.name} is left out"
+            f"{benchmark.name} measures only devices of {vendor}, so {target.name} is left out"
         )
         return False
 
-    def _tell_missing(self, spec: Mapping[str, Any], told: str) -> None:
+    def _note_missing_opencl(self, load: _Load) -> None:
         """Note why a load that asks for OpenCL devices gets none."""
-        wanted = any("opencl" in one for one in selectors.as_list(spec["target"]))
+        wanted = any("opencl" in selector for selector in as_list(load.spec["target"]))
         if wanted and not self.host.topology.opencl_devices:
             self.notes.add(
-                f"{told}: this host shows no OpenCL device; install clinfo and the driver of its"
-                " GPU's maker, or PoCL (package pocl-opencl-icd), a driver for the processor"
+                f"{load.label}: this host has no OpenCL device; install clinfo and the driver of"
+                " the GPU's vendor, or PoCL (package pocl-opencl-icd), a driver for processors"
             )
 
-    def _responders(
-        self, spec: Mapping[str, Any], initiator: Initiator, sides: Mapping[str, Any], where: str
-    ) -> list[Initiator | None]:
-        if "responder" not in spec:
-            return [None]
-        found = selectors.initiators(spec["responder"], self.host, sides, f"{where}.responder")
-        return [one for one in found if not set(one.cpus) & set(initiator.cpus)]
+    def _benchmark(self, category: str, where: str) -> Benchmark:
+        """The benchmark that the config names for a category.
 
-    def benchmark(self, category: str, where: str) -> Benchmark:
-        """The benchmark that the config names for a category."""
+        Raises:
+            UserError: there is none, or its commands are for another operating system.
+        """
         if category not in self.benchmarks:
             raise UserError(
-                f"no benchmark serves the category {category!r}",
+                f"no benchmark for the category {category!r} in the config",
                 f"{where}.category",
                 suggest_allowed(category, self.benchmarks),
             )
         found, host = self.benchmarks[category], self.host.topology.platform
         if found.platform != host:
-            words = {"linux": "Linux", "darwin": "macOS"}
-            has = (
-                "workflow/config/darwin.yaml has" if host == "darwin" else "the default config has"
-            )
+            system = PLATFORMS[host]
+            file = "workflow/config/darwin.yaml" if host == "darwin" else "the default config"
             raise UserError(
-                f"{found.name} has commands for {words[found.platform]}, and this host runs"
-                f" {words[host]}",
+                f"{found.name} has commands for {PLATFORMS[found.platform]}, and this host runs"
+                f" {system}",
                 f"{where}.category",
-                f"choose another benchmark for {category}; {has} those for {words[host]}",
+                f"choose another benchmark for {category}; {file} has those for {system}",
             )
         return found
 
-    def _kernels(
-        self, spec: Mapping[str, Any], benchmark: Benchmark, where: str
-    ) -> list[str | None]:
-        """The wanted kernels that the benchmark has; what it lacks becomes a note of the plan."""
+    def _kernels(self, spec: LoadDesign, benchmark: Benchmark, where: str) -> Sequence[str | None]:
+        """The kernels that the load asks for and the benchmark has; the others become a note."""
         if not benchmark.kernels:
             return [None]
         wanted = spec.get("kernel")
@@ -297,6 +254,8 @@ class LoadCombinations:
                 suggest_allowed(missing[0], benchmark.kernels),
             )
         if missing:
-            lacking = ", ".join(missing)
-            self.notes.add(f"{where}: left out, since {benchmark.name} lacks them: {lacking}")
+            kernels = ", ".join(missing)
+            self.notes.add(
+                f"{where}: {kernels} left out, since {benchmark.name} does not have them"
+            )
         return [kernel for kernel in wanted if kernel in benchmark.kernels]

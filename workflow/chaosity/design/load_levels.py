@@ -1,8 +1,8 @@
-"""Levels of what an experiment varies beside initiator, target and kernel: sizes and parameters.
+"""Levels of what an experiment varies apart from initiator, target and kernel: sizes, parameters.
 
-Sizes are said in terms of the host (`{times: 0.5, of: l1}`), so that one experiment suits all. What
-a host cannot give, such as huge pages that nobody reserved, is left out with a note in the plan and
-never swapped for something else.
+Sizes are relative to the host (`{times: 0.5, of: l1}`), so that an experiment suits every host.
+What a host cannot give, such as huge pages that are not reserved, is left out with a note in the
+plan. Nothing else is measured in its place.
 """
 
 from __future__ import annotations
@@ -10,55 +10,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from chaosity.benchmarks import Benchmark
 from chaosity.config import suggest_allowed
-from chaosity.cpusets import format_cpu_list
+from chaosity.design.chosen_loads import ChosenLoad
 from chaosity.design.endpoints import Initiator
 from chaosity.design.host_resources import HostResources
-from chaosity.design.sampling import evenly_spread
+from chaosity.design.sampling import PlanNotes, with_nodes
+from chaosity.document_types import Config, LoadDesign, WorkingSet, WorkingSetRange
 from chaosity.errors import UserError
-from chaosity.topology.host_model import Topology
-from chaosity.units import format_binary_bytes, format_exact_bytes
-
-if TYPE_CHECKING:
-    from chaosity.design.load_combinations import ChosenLoad
+from chaosity.records import Level
+from chaosity.topology import Topology
+from chaosity.units import format_binary_bytes
 
 T = TypeVar("T")
-# Sizes are whole KiB, which is a multiple of every cache line there is.
+# Sizes are whole KiB, which are multiples of every cache line.
 GRAIN_BYTES = 1024
-# Where the topology does not tell a cache's size, as some virtual machines: those of most servers.
+# Cache sizes of most servers, for topologies without them, as in some virtual machines.
 USUAL_CACHE_BYTES = {"l1": 32 * 1024, "l2": 1024 * 1024, "l3": 32 * 1024 * 1024}
 HUGE_PAGES = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
 
-Level = tuple[tuple[str, Any], ...]
-
-
-class PlanNotes:
-    """What a plan leaves out and why, each once."""
-
-    def __init__(self) -> None:
-        self._nodes: dict[str, set[int]] = {}
-
-    def add(self, text: str, nodes: Iterable[int] = ()) -> None:
-        """Remember a note; of one that holds for several nodes, these are put behind it."""
-        self._nodes.setdefault(text, set()).update(nodes)
-
-    @property
-    def texts(self) -> list[str]:
-        """The notes in the order in which they came."""
-        return [
-            f"{text} on node{format_cpu_list(sorted(nodes))}" if nodes else text
-            for text, nodes in self._nodes.items()
-        ]
-
-    def fewer(self, found: Sequence[T], at_most: int | None, what: str) -> list[T]:
-        """At most so many levels, evenly spread, with a note when some are left out."""
-        taken = evenly_spread(found, len(found) if at_most is None else at_most)
-        if len(taken) < len(found):
-            self.add(f"{what}, {len(taken)} of {len(found)}, evenly spread (levels in the config)")
-        return taken
+# Names and levels, one combination.
+Levels = tuple[tuple[str, Level], ...]
 
 
 class LoadLevels:
@@ -66,33 +40,33 @@ class LoadLevels:
 
     Args:
         host: its caches, nodes and huge pages.
-        benchmark: that serves the load; what is varied are its parameters.
+        benchmark: of the load; an experiment varies its parameters.
         config: the checked config.
-        fewer: at most so many levels of what is named, from the config's `levels`.
-        notes: takes what is left out.
+        at_most: most levels of a factor by its name, `levels` in the config.
+        notes: gets what is left out.
         where: the load's place in the file, for errors.
-        told: the load in a few words, for notes.
+        label: the load in a few words, for notes.
     """
 
     def __init__(
         self,
         host: HostResources,
         benchmark: Benchmark,
-        config: Mapping[str, Any],
-        fewer: Mapping[str, int],
+        config: Config,
+        at_most: Mapping[str, int],
         notes: PlanNotes,
         where: str,
-        told: str,
+        label: str,
     ) -> None:
         self.host, self.benchmark, self.config = host, benchmark, config
-        self.fewer, self.notes, self.where, self.told = fewer, notes, where, told
+        self.at_most, self.notes, self.where, self.label = at_most, notes, where, label
 
-    def of(self, spec: Mapping[str, Any], members: Sequence[ChosenLoad]) -> list[Level]:
-        """Every combination of levels, for loads that run together (or a single one).
+    def combinations(self, spec: LoadDesign, members: Sequence[ChosenLoad]) -> list[Levels]:
+        """Every combination of levels, for loads that run together or for a single load.
 
         Raises:
-            UserError: the benchmark has no such parameter, or the pages that it is to use are not
-                there and no others were asked for.
+            UserError: the benchmark has no such parameter, or the host does not have the pages that
+                the config asks for.
         """
         vary = spec.get("vary", {})
         for name in vary:
@@ -102,108 +76,108 @@ class LoadLevels:
                     f"{self.where}.vary",
                     suggest_allowed(name, self.benchmark.parameters),
                 )
-        factors: dict[str, Sequence[Any]] = {}
+        factors: dict[str, Sequence[Level]] = {}
         if "sizes" in spec:
             factors["bytes"] = self._sizes(spec["sizes"], members)
         factors |= {**vary, **self._pages(vary, members), **self._buffers(vary, members)}
-        factors = {name: self._fewer(name, levels) for name, levels in factors.items()}
-        return [tuple(zip(factors, one, strict=True)) for one in product(*factors.values())]
+        limited = {
+            name: self.notes.limit_levels(levels, self.at_most.get(name), f"{self.label}: {name}")
+            for name, levels in factors.items()
+        }
+        return [tuple(zip(limited, levels, strict=True)) for levels in product(*limited.values())]
 
-    def _fewer(self, name: str, levels: Sequence[T]) -> list[T]:
-        return self.notes.fewer(levels, self.fewer.get(name), f"{self.told}: {name}")
-
-    def _sizes(self, spec: Any, members: Sequence[ChosenLoad]) -> list[int]:
-        """Working-set sizes in bytes, ascending; those that do not fit the node are left out."""
+    def _sizes(
+        self, spec: list[WorkingSet] | WorkingSetRange, members: Sequence[ChosenLoad]
+    ) -> list[int]:
+        """Working-set sizes in bytes, ascending, without those that do not fit on the node."""
         first, room = members[0].initiator, self._room(members)
         if isinstance(spec, list):
-            wanted = [self._size(one, first, room) for one in spec]
+            wanted = [self._size(size, first, room) for size in spec]
         else:
-            low, high = (self._size(spec[end], first, room) for end in ("from", "to"))
+            low, high = self._size(spec["from"], first, room), self._size(spec["to"], first, room)
             steps = spec.get("per_doubling", 1)
             # From a power of two on, so that sizes are round and the same on different hosts.
             begin = 2 ** math.floor(math.log2(low))
             count = max(0, math.floor(math.log2(max(high, 1) / begin) * steps + 1e-9))
             wanted = [begin * 2 ** (step / steps) for step in range(count + 1)]
-        # A little more than the quotient, so that a whole number that rounding missed stays one.
+        # 1e-6 more than the quotient, so that a whole number that was rounded down stays whole.
         sizes = sorted({int(size / GRAIN_BYTES + 1e-6) * GRAIN_BYTES for size in wanted})
-        most = min(room, self.config["working_set"]["sweep_at_most_bytes"] or math.inf)
-        found = [size for size in sizes if size <= most]
+        largest = min(room, self.config["working_set"]["sweep_at_most_bytes"] or math.inf)
+        found = [size for size in sizes if size <= largest]
         if len(found) < len(sizes):
+            limit = format_binary_bytes(largest)
             self.notes.add(
-                f"{self.told}: sizes above {format_binary_bytes(most)} are left out (working_set in the"
-                " config: at_most_share_of_node, sweep_at_most_bytes)"
+                f"{self.label}: sizes above {limit} are left out (working_set in the config:"
+                " at_most_share_of_node, sweep_at_most_bytes)"
             )
         return found
 
     def _room(self, members: Sequence[ChosenLoad]) -> float:
-        """Bytes that each of the loads may take on its node."""
+        """Bytes that each of the loads may use on its node."""
         share = self.config["working_set"]["at_most_share_of_node"]
         used = [node for member in members for node in member.target.nodes]
         sizes = {node: self.host.memory_bytes(node) for node in used}
         rooms = (share * size / used.count(node) for node, size in sizes.items() if size)
         return min(rooms, default=math.inf)
 
-    def _size(self, spec: Any, initiator: Initiator, room: float) -> float:
-        """A size in bytes from a number or from what it is a multiple of."""
-        if isinstance(spec, int):
-            return spec
-        of = spec["of"]
-        if of == "node":
+    def _size(self, size: WorkingSet, initiator: Initiator, room: float) -> float:
+        """A size in bytes."""
+        if isinstance(size, int):
+            return size
+        if size["of"] == "node":
             share = self.config["working_set"]["at_most_share_of_node"]
             whole = room / share if math.isfinite(room) else USUAL_CACHE_BYTES["l3"]
-            return min(spec["times"] * whole, room)
-        known = self.host.cache_bytes(initiator, int(of[1:])) or USUAL_CACHE_BYTES[of]
-        return spec["times"] * known
+            return min(size["times"] * whole, room)
+        known = self.host.cache_bytes(initiator, int(size["of"][1:]))
+        return size["times"] * (known or USUAL_CACHE_BYTES[size["of"]])
 
     def _pages(
-        self, vary: Mapping[str, Sequence[Any]], members: Sequence[ChosenLoad]
-    ) -> dict[str, list[Any]]:
-        """The kinds of pages that the host has, of those that an experiment varies; else nothing.
+        self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
+    ) -> dict[str, list[Level]]:
+        """The kinds of pages that the experiment varies and the host has.
 
         Raises:
-            UserError: the config asks for pages that the host has not.
+            UserError: the host does not have the pages that the config asks for.
         """
         nodes = {node for member in members for node in member.target.nodes}
-        topology = self.host.topology
         if "pages" not in vary:
             pages = self.benchmark.parameters.get("pages")
-            if lack := lacking_pages(topology, pages, nodes):
-                notes = PlanNotes()
-                notes.add(*lack)
+            if missing := missing_pages(self.host.topology, pages, nodes):
                 raise UserError(
-                    *notes.texts,
+                    with_nodes(*missing),
                     f"parameters of {self.benchmark.name}, pages: {pages}",
                     "reserve them (host_state_huge_pages, configure.yml) or choose other pages",
                 )
             return {}
         found = []
         for pages in vary["pages"]:
-            lack = lacking_pages(topology, pages, nodes)
-            if lack is None:
-                found.append(pages)
+            if missing := missing_pages(self.host.topology, pages, nodes):
+                reason, where = missing
+                self.notes.add(f"{self.label}: pages {pages} left out, since {reason}", where)
             else:
-                reason, where = lack
-                self.notes.add(f"{self.told}: pages {pages} left out, since {reason}", where)
+                found.append(pages)
         return {"pages": found}
 
     def _buffers(
-        self, vary: Mapping[str, Sequence[Any]], members: Sequence[ChosenLoad]
-    ) -> dict[str, list[Any]]:
-        """The places for buffers that the host has, of those that an experiment varies."""
+        self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
+    ) -> dict[str, list[Level]]:
+        """The positions of buffers that the experiment varies and the host has."""
         found = []
-        for place in vary.get("buffers", []):
-            if all(self.host.buffer_nodes(member.initiator, place) for member in members):
-                found.append(place)
+        for buffers in vary.get("buffers", []):
+            if all(self.host.buffer_nodes(member.initiator, str(buffers)) for member in members):
+                found.append(buffers)
             else:
                 reason = "there is no such node with memory"
-                self.notes.add(f"{self.told}: buffers {place} left out, since {reason}")
+                self.notes.add(f"{self.label}: buffers {buffers} left out, since {reason}")
         return {"buffers": found} if "buffers" in vary else {}
 
 
-def lacking_pages(topology: Topology, pages: Any, nodes: set[int]) -> tuple[str, list[int]] | None:
-    """Why a host cannot give these pages, and on which nodes; None when it can, or nobody knows.
+def missing_pages(
+    topology: Topology, pages: Level | None, nodes: Iterable[int]
+) -> tuple[str, list[int]] | None:
+    """Why a host cannot give these pages, and on which nodes; None if it can or it is unknown.
 
-    Whether enough of them are free is known only when the point runs, and then fails it.
+    Whether enough of them are free is known only when the point runs. If not, the point fails.
     """
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":
@@ -213,12 +187,7 @@ def lacking_pages(topology: Topology, pages: Any, nodes: set[int]) -> tuple[str,
     if size is None or not pools:
         return None
     reserved = {pool.node for pool in pools if pool.page_bytes == size and pool.pages > 0}
-    lacking = sorted(nodes - reserved)
-    if None in reserved or not lacking:  # None: only the machine's total is known
+    missing = sorted(set(nodes) - reserved)
+    if None in reserved or not missing:  # None: only the total of the machine is known
         return None
-    return f"no huge page of {format_binary_bytes(size)} is reserved", lacking
-
-
-def level_text(name: str, level: Any) -> str:
-    """A level as it stands in a point's name: sizes as 64MiB, all else as it is."""
-    return format_exact_bytes(level) if name == "bytes" else str(level)
+    return f"no huge page of {format_binary_bytes(size)} is reserved", missing

@@ -1,52 +1,79 @@
-"""Sets of nodes: all of them on a small machine, else some of every size, evenly spread."""
+"""Even samples of too many levels, sets or points, and notes on what a plan leaves out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations, islice
 from math import comb
 from typing import TypeVar
 
 from chaosity.place.page_shares import apportion_whole
+from chaosity.place_names import nodes_name
 
 T = TypeVar("T")
-# All sets of 8 nodes are 255; beyond, the number doubles with each node and sets are left out.
+# All sets of 8 nodes are 255. The number doubles with each further node, so sets are left out then.
 AT_MOST_SETS = 255
 
 
-def evenly_spread(things: Sequence[T], at_most: int) -> list[T]:
-    """Of too many things some that are evenly spread over them, the first and the last among them.
+class PlanNotes:
+    """What a plan leaves out and why, without repetition."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, set[int]] = {}
+
+    def add(self, text: str, nodes: Iterable[int] = ()) -> None:
+        """Add a note; `nodes` are listed at its end, also those of earlier calls."""
+        self._nodes.setdefault(text, set()).update(nodes)
+
+    @property
+    def texts(self) -> list[str]:
+        """The notes in the order in which they were added."""
+        return [with_nodes(text, nodes) for text, nodes in self._nodes.items()]
+
+    def limit_levels(self, levels: Sequence[T], at_most: int | None, what: str) -> list[T]:
+        """At most so many levels, evenly spread, with a note if some are left out."""
+        taken = evenly_spread(levels, len(levels) if at_most is None else at_most)
+        if len(taken) < len(levels):
+            count = f"{len(taken)} of {len(levels)}"
+            self.add(f"{what}: {count}, evenly spread (`levels` in the config)")
+        return taken
+
+
+def with_nodes(text: str, nodes: Iterable[int]) -> str:
+    """A note with the nodes that it holds for."""
+    listed = sorted(nodes)
+    return f"{text} on {nodes_name(listed)}" if listed else text
+
+
+def evenly_spread(items: Sequence[T], at_most: int) -> list[T]:
+    """At most so many items, evenly spread over all of them, with the first and the last."""
+    if len(items) <= max(at_most, 0):
+        return list(items)
+    step = (len(items) - 1) / max(at_most - 1, 1)
+    return [items[round(index * step)] for index in range(max(at_most, 0))]
+
+
+def sets_of_every_size(items: Sequence[T], at_most: int = AT_MOST_SETS) -> list[tuple[T, ...]]:
+    """At most so many sets of the items, small sets first, with every size if possible.
+
+    If there are too many sets, each size gets one, and the rest is distributed in proportion to
+    the number of sets of each size. The sets of a size are evenly spread. If there are more sizes
+    than `at_most`, the sizes are evenly spread too.
 
     Args:
-        things: in any order.
-        at_most: how many to take; none below 1.
+        items: without repetition, in the order in which sets list them.
+        at_most: how many sets to take, at least 1.
     """
-    if len(things) <= max(at_most, 0):
-        return list(things)
-    step = (len(things) - 1) / max(at_most - 1, 1)
-    return [things[round(index * step)] for index in range(max(at_most, 0))]
-
-
-def sets_of_every_size(things: Sequence[T], at_most: int = AT_MOST_SETS) -> list[tuple[T, ...]]:
-    """Sets of things, small ones first, and of every size at least one as far as that goes.
-
-    Of too many, each size has one and the rest by how many sets there are of it; within a size they
-    are evenly spread. Sizes are spread evenly themselves where there are more than `at_most`.
-
-    Args:
-        things: without repetition, in the order in which sets list them.
-        at_most: how many sets to take, 1 at least.
-    """
-    count = len(things)
+    count = len(items)
     sizes = evenly_spread(range(1, count + 1), at_most)
     left = {size: comb(count, size) - 1 for size in sizes}
     more = apportion_whole(min(at_most - len(sizes), sum(left.values())), left)
-    return [one for size in sizes for one in _sets_of_size(things, size, 1 + more[size])]
+    return [chosen for size in sizes for chosen in _sets_of_size(items, size, 1 + more[size])]
 
 
-def _sets_of_size(things: Sequence[T], size: int, wanted: int) -> list[tuple[T, ...]]:
-    """Some of all sets of a size, evenly spread over them in the order of the alphabet."""
-    places = evenly_spread(range(comb(len(things), size)), wanted)
-    every = combinations(things, size)
-    gaps = [here - before for before, here in zip([-1, *places], places, strict=False)]
+def _sets_of_size(items: Sequence[T], size: int, wanted: int) -> list[tuple[T, ...]]:
+    """So many of all sets of a size, evenly spread in lexicographic order."""
+    positions = evenly_spread(range(comb(len(items), size)), wanted)
+    every = combinations(items, size)
+    gaps = [here - before for before, here in zip([-1, *positions], positions, strict=False)]
     return [next(islice(every, gap - 1, None)) for gap in gaps]

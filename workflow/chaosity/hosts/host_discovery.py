@@ -12,15 +12,16 @@ import re
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import component_documents, write_components
 from chaosity.config import suggest_allowed
 from chaosity.design import PlannedHost
+from chaosity.document_types import Config
 from chaosity.errors import UserError
 from chaosity.hosts.inventory import InventoryHost, read_inventory
 from chaosity.records import Needs, write_bytes_atomically, write_if_changed
@@ -99,12 +100,12 @@ def tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str,
     return found
 
 
-def required_tools(config: Mapping[str, Any]) -> list[Needs]:
+def required_tools(config: Config) -> list[Needs]:
     """Returns the tools that the chosen benchmarks need."""
     return [benchmark.document["needs"] for benchmark in open_benchmarks(config).values()]
 
 
-def slurm_transport(host: InventoryHost, config: Mapping[str, Any]) -> Transport:
+def slurm_transport(host: InventoryHost, config: Config) -> Transport:
     """Returns the transport to a node of Slurm: a job that waits in the queue.
 
     The job runs the programs of this installation, on a file system that the node shares.
@@ -122,7 +123,7 @@ def slurm_transport(host: InventoryHost, config: Mapping[str, Any]) -> Transport
     return Transport(SLURM, tuple(srun_command(nodes[name], config)), ("chaosity-run",))
 
 
-def choose_transport(host: InventoryHost, config: Mapping[str, Any]) -> Transport:
+def choose_transport(host: InventoryHost, config: Config) -> Transport:
     """Returns the transport to the runner on a host.
 
     Raises:
@@ -191,7 +192,7 @@ def request_description(
     return facts
 
 
-def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> PlannedHost:
+def discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     """Discovers a host and writes its topology, its components and ``host.json``.
 
     Args:
@@ -228,7 +229,7 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> PlannedHost
     write_if_changed(
         folder / "topology.json", json.dumps(topology_to_json(topology), indent=1) + "\n"
     )
-    drives = {drive.component: drive.to_json() for drive in found.drives(results)}
+    drives = {drive.component: drive.facts for drive in found.drives(results)}
     write_components(folder / "components", component_documents(topology, tools, drives))
     known = {"host": host.name, "configuration": configuration, "source": source, **live_facts}
     write_if_changed(results / host.name / "host.json", json.dumps(known, indent=1) + "\n")
@@ -236,14 +237,14 @@ def discover_host(host: InventoryHost, config: Mapping[str, Any]) -> PlannedHost
     return found
 
 
-def is_local(host: InventoryHost, config: Mapping[str, Any]) -> bool:
+def is_local(host: InventoryHost, config: Config) -> bool:
     """Whether a host is this machine, by the inventory and the config."""
     if host.topology_source != LIVE:
         return True
     return config["transport"] != SLURM and host.connection == LOCAL
 
 
-def discover_hosts(config: Mapping[str, Any]) -> tuple[list[PlannedHost], list[UserError]]:
+def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
     """Discovers all hosts of the config, several at a time.
 
     Args:
@@ -276,7 +277,7 @@ def discover_hosts(config: Mapping[str, Any]) -> tuple[list[PlannedHost], list[U
     return hosts, errors
 
 
-def read_discovered_hosts(config: Mapping[str, Any]) -> list[PlannedHost]:
+def read_discovered_hosts(config: Config) -> list[PlannedHost]:
     """Returns the hosts of the last discovery, for processes that must not discover them again.
 
     Raises:
@@ -295,9 +296,7 @@ def read_discovered_hosts(config: Mapping[str, Any]) -> list[PlannedHost]:
     return found
 
 
-def read_discovered_host(
-    host: InventoryHost, configuration: str, config: Mapping[str, Any]
-) -> PlannedHost:
+def read_discovered_host(host: InventoryHost, configuration: str, config: Config) -> PlannedHost:
     """Returns a host as it was discovered when it was last in a configuration.
 
     Raises:

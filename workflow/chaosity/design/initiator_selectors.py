@@ -1,0 +1,205 @@
+"""Selects the initiators of a load on a host, as an experiment's file asks for them.
+
+A selector may refer to an endpoint of an earlier load (``same_as: memory.initiator``), so loads are
+chosen in the order of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TypeVar
+
+from chaosity.config import suggest_allowed
+from chaosity.design.endpoints import Endpoint, Initiator
+from chaosity.design.host_resources import HostResources
+from chaosity.design.sampling import AT_MOST_SETS, evenly_spread, sets_of_every_size
+from chaosity.document_types import InitiatorSelector
+from chaosity.errors import UserError
+from chaosity.place_names import parse_place_name
+
+S = TypeVar("S")
+# Initiator and target of each load before this one, by its role.
+EarlierEndpoints = Mapping[str, Mapping[str, Endpoint]]
+# Keys of a selector that are no kind of their own.
+OPTIONS = {"threads", "within", "without", "at_least", "at_most", "at_most_sets", "in_each_set_of"}
+
+
+def as_list(selectors: S | list[S]) -> list[S]:
+    """One selector or several, as a list."""
+    return selectors if isinstance(selectors, list) else [selectors]
+
+
+def check_one_kind(selector: Mapping[str, object], options: Collection[str], where: str) -> None:
+    """Make sure that a selector has exactly one key that is not an option.
+
+    Raises:
+        UserError: it has none or several.
+    """
+    kinds = [key for key in selector if key not in options]
+    if len(kinds) != 1:
+        raise UserError(f"a selector needs one kind, this has {kinds or 'none'}", where)
+
+
+def referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str) -> Endpoint:
+    """The endpoint of an earlier load in a reference such as ``memory.initiator``.
+
+    Raises:
+        UserError: there is no such load before this one.
+    """
+    load, _, side = reference.partition(".")
+    if load not in earlier or side not in earlier[load]:
+        known = [f"{name}.{side}" for name, sides in earlier.items() for side in sides]
+        raise UserError(
+            f"{reference} is not in an earlier load", where, suggest_allowed(reference, known)
+        )
+    return earlier[load][side]
+
+
+def referred_initiator(reference: str, earlier: EarlierEndpoints, where: str) -> Initiator:
+    """The same, for references that must be to an initiator.
+
+    Raises:
+        UserError: it is not an initiator, or not in an earlier load.
+    """
+    endpoint = referred_endpoint(reference, earlier, where)
+    if not isinstance(endpoint, Initiator):
+        raise UserError(f"{reference} is not an initiator", where)
+    return endpoint
+
+
+def select_initiators(
+    selectors: InitiatorSelector | list[InitiatorSelector],
+    host: HostResources,
+    earlier: EarlierEndpoints,
+    where: str,
+) -> list[Initiator]:
+    """All initiators that the selectors ask for, without repetition, under their unique names.
+
+    Raises:
+        UserError: this host has no such initiator, or a reference is not to an initiator.
+    """
+    found: list[Initiator] = []
+    # These keep their names, which list the nodes, or say how many threads there are and how they
+    # are distributed. `unique_name` would hide it.
+    named: list[Initiator] = []
+    for selector in as_list(selectors):
+        check_one_kind(selector, OPTIONS, where)
+        one_per_core = _one_per_core(selector)
+        if "each" in selector and "without" in selector:
+            excluded = referred_initiator(selector["without"], earlier, where)
+            found += host.each_without(selector["each"], excluded, one_per_core=one_per_core)
+        elif "each" in selector:
+            every = host.initiators(selector["each"], one_per_core)
+            found += evenly_spread(every, selector.get("at_most", len(every)))
+        elif "each_set_of" in selector:
+            named += _worker_sets(selector, host)
+        elif "first_pu_of" in selector:
+            firsts = host.first_pus(_first_pu_level(selector, host))
+            found += evenly_spread(firsts, selector.get("at_most", len(firsts)))
+        elif "growing" in selector:
+            named += host.growing(selector["growing"])
+        elif "others_of" in selector:
+            initiator = referred_initiator(selector["others_of"], earlier, where)
+            others = host.others(initiator, selector.get("within", "node"))
+            found += [others] if others else []
+        elif "names" in selector:
+            for name in selector["names"]:
+                initiator = named_initiator(name, host, one_per_core, where)
+                (named if initiator.kind == "nodes" else found).append(initiator)
+        elif "same_as" in selector:
+            found.append(referred_initiator(selector["same_as"], earlier, where))
+        else:
+            other = referred_endpoint(selector["one_of_each_relation_to"], earlier, where)
+            found += _one_of_each_relation(other, host)
+    return list(dict.fromkeys([*map(host.unique_name, found), *named]))
+
+
+def select_initiator_sets(
+    selectors: InitiatorSelector | list[InitiatorSelector], host: HostResources, where: str
+) -> list[tuple[str, list[Initiator]]] | None:
+    """Name and nodes of each set whose nodes run a load each; None for other selectors.
+
+    Raises:
+        UserError: there are other selectors too, which are not sets.
+    """
+    listed = as_list(selectors)
+    if not any("in_each_set_of" in selector for selector in listed):
+        return None
+    if len(listed) > 1:
+        raise UserError("in_each_set_of must be the only selector", f"{where}.initiator")
+    one_per_core = _one_per_core(listed[0])
+    return [
+        (workers.name, [host.workers([node], one_per_core) for node in workers.nodes])
+        for workers in _worker_sets(listed[0], host)
+    ]
+
+
+def initiators_name(
+    selectors: InitiatorSelector | list[InitiatorSelector], host: HostResources
+) -> str:
+    """What the name of a point has for all initiators together, such as ``each_node``."""
+    words = []
+    for selector in as_list(selectors):
+        if "first_pu_of" in selector:
+            words.append(f"each_first_pu_of_{_first_pu_level(selector, host)}")
+        else:
+            words.append(f"each_{selector['each']}" if "each" in selector else "named")
+    return "_and_".join(words)
+
+
+def named_initiator(name: str, host: HostResources, one_per_core: bool, where: str) -> Initiator:
+    """The initiator of a name, such as ``node3``, ``pu12`` or the set ``nodes0-3``.
+
+    Raises:
+        UserError: this host has none of that name, or a node of it has no processing units.
+    """
+    levels = ("node", "pu", "core", "l3_domain", "core_kind", "package", "machine")
+    known = {one.name: one for level in levels for one in host.initiators(level, one_per_core)}
+    place = parse_place_name(name)
+    nodes = place.nodes if place and place.kind in ("node", "nodes") else ()
+    without = [node.os_index for node in host.topology.nodes if not node.initiator]
+    if lacking := [node for node in nodes if node in without]:
+        raise UserError(
+            f"{name} cannot issue accesses, since node {lacking[0]} has no processing units",
+            where,
+            f"nodes that have some: {', '.join(one for one in known if one.startswith('node'))}",
+        )
+    if nodes and all(f"node{node}" in known for node in nodes):
+        return host.workers(nodes, one_per_core)
+    if name not in known:
+        raise UserError(f"this host has no initiator {name!r}", where, suggest_allowed(name, known))
+    return known[name]
+
+
+def _one_per_core(selector: InitiatorSelector) -> bool:
+    return selector.get("threads", "one_per_core") == "one_per_core"
+
+
+def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initiator]:
+    """Sets of the nodes that have processing units, of every size."""
+    nodes = [node.os_index for node in host.topology.initiators]
+    sets = sets_of_every_size(nodes, selector.get("at_most_sets", AT_MOST_SETS))
+    return [host.workers(chosen, _one_per_core(selector)) for chosen in sets]
+
+
+def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
+    """The level of a selector `first_pu_of` on a host: cores if there are too few groups.
+
+    For example, a machine with one L3 domain has no pair of them, so `at_least: 2` takes cores.
+    """
+    level = selector["first_pu_of"]
+    return level if len(host.first_pus(level)) >= selector.get("at_least", 1) else "core"
+
+
+def _one_of_each_relation(endpoint: Endpoint, host: HostResources) -> list[Initiator]:
+    """For each relation to an endpoint, the next node that has it.
+
+    Nodes are counted from the endpoint's own node on, so that not all points use node 0.
+    """
+    own = min(endpoint.nodes, default=0)
+    nodes = host.initiators("node", True)
+    onwards = sorted(nodes, key=lambda node: (node.nodes[0] < own, node.nodes[0]))
+    found: dict[str, Initiator] = {}
+    for node in onwards:
+        found.setdefault(host.relation(endpoint, node), node)
+    return list(found.values())

@@ -1,0 +1,261 @@
+"""Selects the targets of a load on a host: memory nodes, placements of pages, drive sets, devices.
+
+A placement of pages has shares for the memory nodes or leaves them to the kernel, see `place`.
+Weighted shares come from measurements, through a function that the caller gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+from chaosity.config import suggest_allowed
+from chaosity.design.endpoints import Initiator, Target
+from chaosity.design.host_resources import HostResources
+from chaosity.design.initiator_selectors import (
+    EarlierEndpoints,
+    as_list,
+    check_one_kind,
+    referred_endpoint,
+    referred_initiator,
+)
+from chaosity.design.sampling import AT_MOST_SETS, evenly_spread
+from chaosity.document_types import DriveSelector, OpenclSelector, TargetSelector
+from chaosity.errors import UserError
+from chaosity.place.page_shares import apportion_whole
+from chaosity.place.policies import POLICIES, UNIFORM
+
+# Returns the measured share of each node, for the name of the weights (CANONICAL or CONTENDED) and
+# the workers' nodes; None if they were not measured.
+WeightsLookup = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
+# Shares are multiples of 1/PARTS, so that they are short as text and add up to exactly 1. The
+# check of placement allows 200 times as much.
+PARTS = 10_000
+LEFT_OUT = Target("none", "none", ())
+
+
+def select_targets(
+    selectors: TargetSelector | list[TargetSelector],
+    initiator: Initiator,
+    host: HostResources,
+    earlier: EarlierEndpoints,
+    where: str,
+    weights: WeightsLookup | None = None,
+) -> list[Target]:
+    """All targets that the selectors ask for; of equal targets the first.
+
+    Args:
+        selectors: of the load.
+        initiator: of the load.
+        host: its nodes, drives and devices.
+        earlier: endpoints of the loads before, and of this load's initiator.
+        where: the load's place in the file, for errors.
+        weights: the measured weights; None if there are none.
+
+    Raises:
+        UserError: this host has no such target, or a reference is not to a target.
+    """
+    found: list[Target] = []
+    for selector in as_list(selectors):
+        check_one_kind(selector, ("nearest", "weights_from"), where)
+        if "each" in selector:
+            found += _each_memory_node(initiator, host, nearest=selector.get("nearest", False))
+        elif "all" in selector:
+            found.append(host.memory(node.os_index for node in host.memory_nodes))
+        elif "policies" in selector:
+            found += _placements(selector["policies"], initiator, host, weights, where)
+        elif "none" in selector:
+            found.append(LEFT_OUT)
+        elif "local_to" in selector:
+            near = referred_initiator(selector["local_to"], earlier, where)
+            found.append(host.memory(host.local_memory(near)))
+        elif "same_as" in selector:
+            target = referred_endpoint(selector["same_as"], earlier, where)
+            if not isinstance(target, Target):
+                raise UserError(f"{selector['same_as']} is not a target", where)
+            found.append(target)
+        elif "names" in selector:
+            found += [_named_memory(name, host, where) for name in selector["names"]]
+        elif "opencl" in selector:
+            found += _opencl_targets(selector["opencl"], host, where)
+        else:
+            found += _drive_sets(selector["drives"], initiator, host, where)
+    first: dict[tuple[object, ...], Target] = {}
+    for target in found:
+        nodes = target.nodes if target.is_memory else ()
+        placement = target.name if target.is_placement else None
+        content = (target.kind == "none", nodes, target.drives, target.device, placement)
+        first.setdefault(content, target)
+    return list(first.values())
+
+
+def _each_memory_node(initiator: Initiator, host: HostResources, *, nearest: bool) -> list[Target]:
+    """Every memory node; with `nearest` only those to which no other initiator is nearer."""
+    nodes = [node.os_index for node in host.memory_nodes]
+    if nearest:
+        nodes = [node for node in nodes if set(initiator.nodes) & set(host.nearest(node))]
+    return [host.memory([node]) for node in nodes]
+
+
+def _named_memory(name: str, host: HostResources, where: str) -> Target:
+    """The memory node of a name such as ``node3``."""
+    known = {
+        target.name: target for target in (host.memory([n.os_index]) for n in host.memory_nodes)
+    }
+    if name not in known:
+        raise UserError(
+            f"this host has no memory node {name!r}", where, suggest_allowed(name, known)
+        )
+    return known[name]
+
+
+def _placements(
+    names: Sequence[str],
+    workers: Initiator,
+    host: HostResources,
+    weights: WeightsLookup | None,
+    where: str,
+) -> list[Target]:
+    """The placements that are possible for workers: none if one node has all memory.
+
+    Raises:
+        UserError: there is no such policy.
+    """
+    for name in names:
+        if name not in POLICIES:
+            remedy = suggest_allowed(name, POLICIES)
+            raise UserError(f"unknown policy {name!r}", f"{where}.target", remedy)
+    if len(host.memory_nodes) < 2:
+        return []
+    tried = (placement_target(name, workers, host, weights) for name in names)
+    return [target for target in tried if target is not None]
+
+
+def placement_target(
+    name: str, workers: Initiator, host: HostResources, weights: WeightsLookup | None
+) -> Target | None:
+    """A placement of pages as a load's target; None if its weights are unknown for these workers.
+
+    Args:
+        name: a key of POLICIES.
+        workers: the nodes whose units run the program.
+        host: its memory nodes.
+        weights: the measured weights; None if there are none.
+    """
+    policy = POLICIES[name]
+    nodes = tuple(node.os_index for node in host.memory_nodes)
+    if not policy.over_all:
+        nodes = host.worker_memory(workers)
+    shares: Mapping[int, float] | None = None
+    if policy.shares == UNIFORM:
+        shares = dict.fromkeys(nodes, 1.0)
+    elif policy.shares is not None:
+        shares = weights(policy.shares, workers.nodes) if weights else None
+        if shares is None or set(shares) != set(nodes):
+            return None
+    return Target(name, "policy", nodes, shares=exact_shares(shares), settles=policy.settles)
+
+
+def exact_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
+    """Pairs of node and share, in multiples of 1/PARTS that add up to 1, ascending by node.
+
+    Args:
+        shares: by node; only their ratios count.
+    """
+    if shares is None:
+        return None
+    whole = apportion_whole(PARTS, dict(sorted(shares.items())))
+    return tuple((node, part / PARTS) for node, part in whole.items() if part)
+
+
+def missing_weights(
+    names: Iterable[str], sources: Mapping[str, str], experiments: Container[str]
+) -> Iterator[str]:
+    """Notes on policies that are left out, and what to run for them, one for each experiment.
+
+    Args:
+        names: the policies that are left out.
+        sources: name of weights -> the experiment that measures them.
+        experiments: the experiments of this run.
+    """
+    lacking: dict[str, list[str]] = {}
+    for name in names:
+        lacking.setdefault(sources.get(POLICIES[name].shares or "", ""), []).append(name)
+    for source, policies in lacking.items():
+        left_out = f"{' and '.join(policies)} left out for workers whose weights are not known yet"
+        if source in experiments:
+            yield f"{left_out}; {source} measures them in this run, the next run adds these points"
+        else:
+            yield f"{left_out}; run {source or 'an experiment that measures them'} first"
+
+
+def _drive_sets(
+    selector: DriveSelector, initiator: Initiator, host: HostResources, where: str
+) -> list[Target]:
+    """The drive sets that a selector below ``drives`` asks for.
+
+    Raises:
+        UserError: this host has no drive of a given name.
+    """
+    check_one_kind(selector, ("none", "local", "at_most_sets"), where)
+    owner = selector.get("first_of") or selector.get("all_of")
+    groups = host.package_drives() if owner == "package" else host.drive_groups()
+    if selector.get("local"):
+        own = host.packages_of(initiator) if owner == "package" else initiator.nodes
+        near = {place: drives for place, drives in groups.items() if place in own}
+        # If no drive has a known node, "local" has no meaning, and all drives count.
+        groups = near if near or set(groups) != {None} else groups
+    found: list[Target] = [LEFT_OUT] if selector.get("none") else []
+    every = tuple(drive for group in groups.values() for drive in group)
+    if "each" in selector:
+        found += [host.drive_set("drive", (drive,)) for drive in every]
+    elif "first_of" in selector:
+        kind = f"first_of_{owner}"
+        for group in groups.values():
+            found += [host.drive_set(kind, group[:count]) for count in range(1, len(group))]
+    elif "all_of" in selector:
+        found += [host.drive_set(f"all_of_{owner}", group) for group in groups.values()]
+    elif "all_of_each_set_of" in selector:
+        found += _node_drive_sets(host, selector.get("at_most_sets", AT_MOST_SETS))
+    elif "all" in selector:
+        found += [host.drive_set("all", every)] if every else []
+    else:
+        known = {drive.component: drive for drive in host.drives}
+        for name in selector["names"]:
+            if name not in known:
+                raise UserError(
+                    f"this host has no drive {name!r}", where, suggest_allowed(name, known)
+                )
+            found.append(host.drive_set("drive", (known[name],)))
+    return found
+
+
+def _node_drive_sets(host: HostResources, at_most: int) -> list[Target]:
+    """All drives of every set of two or more nodes, small sets first.
+
+    If there are too many sets, they are evenly spread, from a pair to all nodes.
+    """
+    groups = {node: drives for node, drives in host.drive_groups().items() if node is not None}
+    sets = [nodes for size in range(2, len(groups) + 1) for nodes in combinations(groups, size)]
+    chosen = evenly_spread(sets, at_most - len(groups))  # `at_most` includes sets of one node
+    return [
+        host.drive_set("all_of_nodes", tuple(drive for node in nodes for drive in groups[node]))
+        for nodes in chosen
+    ]
+
+
+def _opencl_targets(selector: OpenclSelector, host: HostResources, where: str) -> list[Target]:
+    """The OpenCL devices that a selector below ``opencl`` asks for.
+
+    Raises:
+        UserError: this host has no device of a given name.
+    """
+    known = {device.name: device for device in host.topology.opencl_devices}
+    names = selector.get("names", list(known))
+    for name in names:
+        if name not in known:
+            raise UserError(
+                f"this host has no OpenCL device {name!r}", where, suggest_allowed(name, known)
+            )
+    baseline = [LEFT_OUT] if selector.get("none") and known else []
+    return [*baseline, *(host.opencl_target(known[name]) for name in names)]
