@@ -155,8 +155,8 @@ def test_firmwares_claims_do_not_compete_with_measurements(tmp_path):
     # Nothing was measured from node 1, so what firmware claims of it stays.
     assert best(tmp_path / "out.xml", "bandwidth", 2, "--local-memory-flags", "4") == 0
     assert "99999999" not in found.xml and 'value="77"' in found.xml
-    assert "Bandwidth: 1 claim of firmware taken out" in " ".join(found.notes)
-    assert "Bandwidth: 1 claim of firmware kept" in " ".join(found.notes)
+    assert "Bandwidth: 1 claim of the firmware removed" in " ".join(found.notes)
+    assert "Bandwidth: 1 claim of the firmware kept" in " ".join(found.notes)
 
 
 def test_what_is_left_out_is_said(tmp_path):
@@ -168,7 +168,7 @@ def test_what_is_left_out_is_said(tmp_path):
     said = "\n".join(found.notes)
     assert "63 values written, medians of triad of memory_bandwidth, tool." in said
     assert "left out node 0 to 5 (killed)." in said
-    assert "Latency: nothing to write" in said
+    assert "Latency: no value written" in said
 
 
 def test_a_node_that_hwloc_does_not_show_is_left_out(tmp_path):
@@ -198,10 +198,10 @@ def test_what_discovery_found_is_not_written_over(tmp_path):
 def test_a_folder_without_results_is_refused(tmp_path, name):
     folder = measured(EPYC, tmp_path / "r", lambda i, j: 30e9)
     (folder / name).unlink()
-    with pytest.raises(UserError, match=f"there is no {name}"):
+    with pytest.raises(UserError, match=f"{name} is missing"):
         read_measured_host(folder)
 
 
 def test_nothing_measured_yet_is_said(tmp_path):
-    with pytest.raises(UserError, match="nothing was measured yet"):
+    with pytest.raises(UserError, match="has no valid measurement yet"):
         read_measured_host(measured(EPYC, tmp_path / "r", lambda i, j: None))

@@ -16,6 +16,7 @@ from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
 from chaosity.design.metric_references import add_metric_references
 from chaosity.figures import draw
+from chaosity.store import Measurements
 from chaosity.store.tidy_table import COLUMNS, Outcome, rows_of_outcome, rows_of_ratios
 from chaosity.topology import discover
 from chaosity.weights import contended_matrix
@@ -104,7 +105,7 @@ def test_contended_paths_are_drawn_and_give_weights(measured, tmp_path):
     assert set(figures) == {"contended_paths", "contended_paths_by_workers"}
     for point in points:
         workers = [load["initiator"]["nodes"][0] for load in point["loads"]]
-        matrix = contended_matrix(table, workers)
+        matrix = contended_matrix(Measurements.from_table(table), workers)
         assert matrix.initiators == tuple(workers)
         assert len(matrix.samples) == 8 * len(workers)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from chaosity.store import COLUMNS, Measurements
 from chaosity.store.node_matrix import BANDWIDTH
-from chaosity.store.tidy_table import COLUMNS
-from chaosity.weights.contended_paths import PATH_BANDWIDTH
+from chaosity.weights import PATH_BANDWIDTH
 
 NODES = range(8)
 
@@ -55,3 +55,7 @@ def together(workers, value=lambda i, t: 20e9 if i == t else 5e9, **more):
 def table(*parts):
     rows = [one for part in parts for one in part]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def measurements(*parts):
+    return Measurements.from_table(table(*parts))

@@ -8,19 +8,23 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from path_measurements import NODES, alone, table, together
+from path_measurements import NODES, alone, measurements, table, together
 
 from chaosity.campaign.measured_weights import MeasuredWeights, same
 from chaosity.cli import chaosity
 from chaosity.cli.place import command_parser, shares
 from chaosity.errors import UserError
 from chaosity.place.policies import CONTENDED
-from chaosity.statistics import load_counts
 from chaosity.store import write_table
 from chaosity.topology import discover, topology_to_json
-from chaosity.weights import canonical_weights, compare_weights, contended_matrix, rank_placements
-from chaosity.weights.contended_paths import PATH_BANDWIDTH
-from chaosity.weights.placement_ranking import rank_correlation
+from chaosity.weights import (
+    PATH_BANDWIDTH,
+    canonical_weights,
+    compare_weights,
+    contended_matrix,
+    rank_correlation,
+    rank_placements,
+)
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def measured(folder, *parts):
 
 
 def test_a_set_of_workers_has_the_matrix_of_its_own_point():
-    found = table(together([0]), together([0, 1], lambda i, t: 1e9 * (1 + i + t)), alone())
+    found = measurements(together([0]), together([0, 1], lambda i, t: 1e9 * (1 + i + t)), alone())
     matrix = contended_matrix(found, [1, 0])
     assert matrix.initiators == (0, 1)
     assert matrix.targets == tuple(NODES)
@@ -49,7 +53,7 @@ def test_a_set_of_workers_has_the_matrix_of_its_own_point():
 
 
 def test_what_failed_is_not_measured():
-    assert contended_matrix(table(together([0, 1], status="failed")), [0, 1]) is None
+    assert contended_matrix(measurements(together([0, 1], status="failed")), [0, 1]) is None
 
 
 def test_chaosity_place_takes_the_paths_of_all_workers_at_once(folder):
@@ -65,8 +69,8 @@ def test_chaosity_place_takes_the_paths_of_all_workers_at_once(folder):
 
 
 def test_a_load_that_is_told_by_node_is_one_load():
-    found = table(together([3]), together([0, 1]))
-    assert sorted(set(load_counts(found))) == [1.0, 2.0]
+    found = measurements(together([3]), together([0, 1]))
+    assert sorted(set(found.rows["load_count"])) == [1, 2]
 
 
 def test_nothing_is_known_before_anything_was_measured(folder):
@@ -134,7 +138,7 @@ def test_shares_are_the_same_when_none_moved_by_more_than_allowed(shares, step):
 
 
 def test_both_weights_stand_side_by_side():
-    found = table(alone(), together([0], lambda i, t: 30e9 if t == 0 else 10e9))
+    found = measurements(alone(), together([0], lambda i, t: 30e9 if t == 0 else 10e9))
     own = contended_matrix(found, [0])
     compared = compare_weights(_alone_matrix(), own, [0])
     node, difference = compared.largest_difference
@@ -147,7 +151,7 @@ def test_both_weights_stand_side_by_side():
 def _alone_matrix():
     rows = alone()
     contended = [{**one, "metric": PATH_BANDWIDTH, "point": "p", "load": "paths"} for one in rows]
-    return contended_matrix(table(contended), list(NODES))
+    return contended_matrix(measurements(contended), list(NODES))
 
 
 def run(*arguments):
@@ -196,5 +200,5 @@ def test_the_interval_holds_the_correlation_and_is_the_same_each_time():
 
 
 def test_placements_without_bandwidth_cannot_be_ranked():
-    with pytest.raises(UserError, match="holds no bandwidth_bytes_per_second"):
+    with pytest.raises(UserError, match="no row has the metric bandwidth_bytes_per_second"):
         rank_placements(_alone_matrix(), table(together([0])))

@@ -21,11 +21,11 @@ from chaosity.weights import (
     expected_and_measured,
     expected_bandwidth,
     kernel_weights,
+    rank_correlation,
     rank_placements,
     shift_to_workers,
     uniform_shares,
 )
-from chaosity.weights.placement_ranking import rank_correlation
 
 BANDWIDTH = "bandwidth_bytes_per_second"
 PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
@@ -169,9 +169,9 @@ def test_pages_cannot_move_to_workers_without_memory():
 @pytest.mark.parametrize(
     ("workers", "said"),
     [
-        ([4], r"m\.csv: node 4 is no initiator; these are: 0, 1"),
+        ([4], r"m\.csv: node 4 is not an initiator; initiators: 0, 1"),
         ([0, 0], "worker 0 is named twice"),
-        ([], "there is no worker"),
+        ([], "no worker is given"),
     ],
 )
 def test_workers_that_nothing_can_be_said_of(workers, said):
@@ -187,7 +187,7 @@ def test_a_path_that_was_not_measured_is_named_unless_no_worker_needs_it():
 
 
 def test_latencies_give_no_weights():
-    with pytest.raises(UserError, match="holds latency_ns"):
+    with pytest.raises(UserError, match="has the metric latency_ns"):
         canonical_weights(matrix([[80.0, 120.0]], "latency_ns"), [0])
 
 
@@ -236,7 +236,7 @@ def test_a_share_that_255_cannot_say_is_said_to_be_off():
     found = advise_placement(matrix([[500.0, 0.5]]), [0])
     assert found.kernel.weights[1] == 1 and found.kernel.weights[0] >= 250
     assert found.kernel.error_percent > 100
-    assert "far off" in " ".join(found.notes)
+    assert "the error is large" in " ".join(found.notes)
 
 
 def test_nodes_without_pages_are_not_told_to_the_kernel():
@@ -247,8 +247,8 @@ def test_nodes_without_pages_are_not_told_to_the_kernel():
         "echo 1 > /sys/kernel/mm/mempolicy/weighted_interleave/node1",
         "numactl --cpunodebind=0-1 --weighted-interleave=0-1 PROGRAM",
     ]
-    assert "No weight of 0 can be written" in " ".join(found.notes)
-    assert "No weight of 0" not in " ".join(advise_placement(FOUR, [0, 1]).notes)
+    assert "A weight of 0 cannot be written" in " ".join(found.notes)
+    assert "A weight of 0" not in " ".join(advise_placement(FOUR, [0, 1]).notes)
 
 
 def run(*arguments: str) -> str:

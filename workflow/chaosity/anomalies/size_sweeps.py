@@ -22,7 +22,7 @@ from chaosity.anomalies.departures import (
     MAX_CONFIDENCE,
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
-from chaosity.statistics import estimate, latency_divergence
+from chaosity.statistics import Estimate, latency_divergence
 from chaosity.store import Measurements
 from chaosity.units import format_binary_bytes
 
@@ -144,7 +144,7 @@ def _interval(
 ) -> tuple[float | None, float | None, float]:
     """Low and high end of the loss in per cent (95 % interval), and the confidence in a loss."""
     most = MAX_CONFIDENCE_OF_ONE_RUN if one_run else MAX_CONFIDENCE
-    ratio = estimate(np.exp(logs))
+    ratio = Estimate.of(np.exp(logs))
     if ratio.low is None or ratio.high is None:
         return None, None, most / 2.0
     p = float(stats.t.sf(logs.mean() / (stats.sem(logs) or 1e-6), len(logs) - 1))

@@ -25,7 +25,7 @@ from chaosity.runner.observed_placement import SHARE_TOLERANCE
 from chaosity.topology import format_cpu_list
 
 if TYPE_CHECKING:
-    from chaosity.export import Host
+    from chaosity.export import MeasuredHost
     from chaosity.store import NodeMatrix
 
 FILE = "weights.json"
@@ -85,11 +85,11 @@ class MeasuredWeights:
         if name == CONTENDED:
             from chaosity.weights import contended_matrix
 
-            return contended_matrix(self._measured.tidy, workers)
+            return contended_matrix(self._measured.measurements, workers)
         return self._alone
 
     @cached_property
-    def _measured(self) -> Host | None:
+    def _measured(self) -> MeasuredHost | None:
         """What was measured; None before anything was."""
         from chaosity.export import read_measured_host
 
@@ -108,7 +108,7 @@ class MeasuredWeights:
         from chaosity.store.node_matrix import BANDWIDTH
 
         found = select_node_measurements(self._measured, BANDWIDTH) if self._measured else None
-        return replace(found.matrix, source=found.words) if found else None
+        return replace(found.matrix, source=found.text) if found else None
 
 
 def weights_of(matrix: NodeMatrix | None, workers: Sequence[int]) -> dict[int, float] | None:

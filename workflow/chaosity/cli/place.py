@@ -90,7 +90,7 @@ def bandwidths(path: Path, unit: str | None, workers: list[int], contended: bool
     host = read_measured_host(path)
     if not contended:
         return select_node_bandwidths(host).matrix
-    matrix = contended_matrix(host.tidy, workers)
+    matrix = contended_matrix(host.measurements, workers)
     if matrix is None:
         raise UserError(
             f"workers {format_cpu_list(workers)} were not measured all at once",

@@ -124,7 +124,7 @@ def read_matrices(
     if unit:
         raise UserError("a tidy table has units of its own", "--unit", "remove the option")
     host = read_measured_host(path.parent)
-    return select_node_bandwidths(host).matrix, contended_matrix(host.tidy, workers)
+    return select_node_bandwidths(host).matrix, contended_matrix(host.measurements, workers)
 
 
 def advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:

@@ -1,8 +1,9 @@
-"""Handing measurements on: to hwloc's programs, to the kernel's interleaving, to schedulers."""
+"""Export of measurements: for hwloc's programs, the kernel's interleaving, and schedulers."""
 
 from chaosity.export.hwloc_attributes import HwlocExport, export_hwloc
 from chaosity.export.measured_host import (
     MeasuredHost,
+    NodeMeasurements,
     read_measured_host,
     select_node_bandwidths,
     select_node_measurements,
@@ -13,6 +14,7 @@ from chaosity.export.weights_document import WeightsExport, export_weights
 __all__ = [
     "HwlocExport",
     "MeasuredHost",
+    "NodeMeasurements",
     "WeightsExport",
     "export_hwloc",
     "export_weights",

@@ -1,36 +1,64 @@
-"""What a scheduler needs: where memory and drives are best reached from, and what company costs."""
+"""The document for schedulers: best nodes for memory and drives, and cost of co-running loads."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict
 
 import pandas as pd
 
-from chaosity.export.measured_host import MeasuredHost, interval, select_node_measurements, text
-from chaosity.statistics import (
-    LOAD,
-    POINT,
-    corun_slowdown,
-    estimate,
-    less_is_better,
-    summarise,
-    valid,
-)
+from chaosity.cpusets import parse_cpu_list
+from chaosity.export.measured_host import MeasuredHost, select_node_measurements, text_or_none
+from chaosity.statistics import Estimate, corun_slowdown, summarise
+from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY
-from chaosity.topology import Topology, parse_cpu_list
+from chaosity.topology import Topology
 
 SCHEMA_VERSION = 1
 _CELL = (*POINT, *LOAD)
 _NEAREST_FIRST = ("same_node", "same_package", "other_package", "unknown")
 
 
-def placement_document(host: MeasuredHost) -> dict[str, Any]:
+class _EstimateJson(TypedDict):
+    """A median with its 95 % interval, None for n = 1, in the metric's unit."""
+
+    median: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+class _CorunningLoad(TypedDict):
+    """A load of another role in the same point."""
+
+    load: str
+    kernel: str | None
+    initiator: str
+    target: str
+    relation: str
+
+
+class _Interference(TypedDict):
+    """A load in a point with loads of another role, as a ratio to the same load alone."""
+
+    experiment: str
+    point: str
+    load: str
+    kernel: str | None
+    initiator: str
+    target: str
+    metric: str
+    less_is_better: bool
+    beside: list[_CorunningLoad]
+    factors: Mapping[str, Any]
+    ratio_to_alone: _EstimateJson
+
+
+def placement_document(host: MeasuredHost) -> dict[str, object]:
     """The document of `chaosity export json`, see ``workflow/schemas/placement.schema.yaml``.
 
-    Units stand in the keys. Each number has its n and its 95 % interval, null for n = 1.
+    Units are in the keys. Each number has its n and its 95 % interval, null for n = 1.
     """
     cells = list(_interference(host))
     return {
@@ -42,23 +70,29 @@ def placement_document(host: MeasuredHost) -> dict[str, Any]:
     }
 
 
-def _memory(host: MeasuredHost) -> dict[str, Any]:
-    """Each pair of nodes with what was measured between them."""
+def _estimate(cell: pd.Series) -> _EstimateJson:
+    """The estimate in a row of `summarise`."""
+    found = Estimate.of_cell(dict(cell))
+    return {"median": found.median, "low": found.low, "high": found.high, "n": found.n}
+
+
+def _memory(host: MeasuredHost) -> dict[str, object]:
+    """Each pair of nodes with its measured bandwidth and latency."""
     found = {metric: select_node_measurements(host, metric) for metric in (BANDWIDTH, LATENCY)}
-    pairs: dict[tuple[int, int], dict[str, Any]] = {}
-    left_out = []
+    pairs: dict[tuple[int, int], dict[str, _EstimateJson | None]] = {}
+    left_out: list[dict[str, object]] = []
     for metric, cells in found.items():
         if cells is None:
             continue
         for initiator, target, cell in cells.valid:
             pair = pairs.setdefault((initiator, target), {BANDWIDTH: None, LATENCY: None})
-            pair[metric] = interval(cell)
+            pair[metric] = _estimate(cell)
         left_out += [
             {"initiator_node": row, "target_node": column, "metric": metric, "reason": reason}
             for row, column, reason in cells.missing
         ]
     return {
-        "measured": {metric: cells and cells.words for metric, cells in found.items()},
+        "measured": {metric: cells and cells.text for metric, cells in found.items()},
         "placements": [
             {
                 "initiator_node": initiator,
@@ -72,27 +106,26 @@ def _memory(host: MeasuredHost) -> dict[str, Any]:
     }
 
 
-def _drive_sets(host: MeasuredHost) -> Iterator[dict[str, Any]]:
-    """Each set of drives, with the initiators that read it, the best first.
+def _drive_sets(host: MeasuredHost) -> Iterator[dict[str, object]]:
+    """Each drive set, with the initiators that read it, the best first.
 
-    Initiators of one kind are compared with each other. What several experiments measured counts
-    in the one that read it from most places.
+    Initiators of one kind are compared with each other. If several experiments measured the set,
+    the experiment with the most initiators counts.
     """
-    rows = host.alone
-    rows = valid(rows[(rows["metric"] == BANDWIDTH) & rows["drives"].notna()])
+    rows = host.measurements.alone().where(metric=BANDWIDTH).valid()
+    rows = rows.select(rows.rows["drives"].notna())
     blocks = {
-        key: own.set_index("replicate")["value"]
-        for key, own in rows.groupby(list(_CELL), sort=False)
+        key: part.rows.set_index("replicate")["value"] for key, part in rows.groups(list(_CELL))
     }
     keys = ["target", "initiator_kind", "benchmark"]
     for (target, kind, benchmark), cells in summarise(rows).groupby(keys, sort=False):
-        places = cells.groupby("experiment", sort=False)["initiator"].nunique()
-        own = cells[cells["experiment"] == places.idxmax()]
+        initiators = cells.groupby("experiment", sort=False)["initiator"].nunique()
+        own = cells[cells["experiment"] == initiators.idxmax()]
         first = own.iloc[0]
         yield {
             "target": target,
             "drives": int(first["drives"]),
-            "drive_nodes": list(parse_cpu_list(text(first["target_nodes"]) or "")),
+            "drive_nodes": list(parse_cpu_list(text_or_none(first["target_nodes"]) or "")),
             "file_backed": bool(first["file_backed"]),
             "experiment": first["experiment"],
             "benchmark": benchmark,
@@ -102,35 +135,32 @@ def _drive_sets(host: MeasuredHost) -> Iterator[dict[str, Any]]:
 
 
 def _ranked(
-    cells: pd.DataFrame, blocks: Mapping[tuple[str, ...], pd.Series]
-) -> Iterator[dict[str, Any]]:
-    """Initiators in the cells' order, each also as a ratio to the first within replicate blocks."""
+    cells: pd.DataFrame, blocks: Mapping[tuple[Any, ...], pd.Series]
+) -> Iterator[dict[str, object]]:
+    """Initiators in the order of the cells, with the ratio to the first in replicate blocks."""
     values = [blocks[tuple(cell)] for cell in cells[list(_CELL)].itertuples(index=False)]
     for (_, cell), own in zip(cells.iterrows(), values, strict=True):
-        ratio = estimate((own / values[0]).dropna())
+        ratio = Estimate.of((own / values[0]).dropna())
         yield {
             "initiator": cell["initiator"],
-            "initiator_nodes": list(parse_cpu_list(text(cell["initiator_nodes"]) or "")),
+            "initiator_nodes": list(parse_cpu_list(text_or_none(cell["initiator_nodes"]) or "")),
             "relation": cell["relation"],
-            BANDWIDTH: interval(cell),
+            BANDWIDTH: _estimate(cell),
             "ratio_to_best": asdict(ratio) if ratio.n else None,
         }
 
 
-def _interference(host: MeasuredHost) -> Iterator[dict[str, Any]]:
-    """What each load has left beside loads of another role, as a ratio to the same load alone."""
-    loads = host.tidy.drop_duplicates(list(_CELL))
-    beside = dict(list(loads.groupby(list(POINT), sort=False)))
-    for _, cell in corun_slowdown(host.tidy).iterrows():
-        others = beside[tuple(cell[list(POINT)])]
-        others = others[others["load"] != cell["load"]]
+def _interference(host: MeasuredHost) -> Iterator[_Interference]:
+    """What each load has left with loads of another role, as a ratio to the same load alone."""
+    for _, cell in corun_slowdown(host.measurements).iterrows():
+        others = host.measurements.other_loads(cell)
         if others.empty or cell["n"] == 0:
             continue
         yield {
             "experiment": cell["experiment"],
             "point": cell["point"],
             "load": cell["load"],
-            "kernel": text(cell["kernel"]),
+            "kernel": text_or_none(cell["kernel"]),
             "initiator": cell["initiator"],
             "target": cell["target"],
             "metric": cell["metric"],
@@ -138,43 +168,42 @@ def _interference(host: MeasuredHost) -> Iterator[dict[str, Any]]:
             "beside": [
                 {
                     "load": other["load"],
-                    "kernel": text(other["kernel"]),
+                    "kernel": text_or_none(other["kernel"]),
                     "initiator": other["initiator"],
                     "target": other["target"],
-                    "relation": _nearest(host.topology, cell["initiator_nodes"], other),
+                    "relation": _nearest_relation(host.topology, cell, other),
                 }
                 for _, other in others.iterrows()
             ],
-            "factors": json.loads(cell["factors"] or "{}"),
-            "ratio_to_alone": interval(cell),
+            "factors": parse_levels(cell["factors"]),
+            "ratio_to_alone": _estimate(cell),
         }
 
 
-def _by_relation(cells: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The worst that company does to a load, by who the company is and how near it is."""
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+def _by_relation(cells: Iterable[_Interference]) -> Iterator[dict[str, object]]:
+    """The worst slowdown of a load, for each load that runs with it and how near that is."""
+    groups: dict[tuple[str, str | None, str, str, str], list[_Interference]] = {}
     for cell in cells:
-        load = (cell["load"], cell["kernel"], cell["metric"], cell["less_is_better"])
-        for near in {(one["load"], one["relation"]) for one in cell["beside"]}:
-            groups.setdefault((*load, *near), []).append(cell)
-    for (load, kernel, metric, less, beside, relation), own in groups.items():
-        pick = max if less else min
-        worst = pick(own, key=lambda cell: cell["ratio_to_alone"]["median"])
+        for load, relation in dict.fromkeys((o["load"], o["relation"]) for o in cell["beside"]):
+            key = cell["load"], cell["kernel"], cell["metric"], load, relation
+            groups.setdefault(key, []).append(cell)
+    for (load, kernel, metric, other_load, relation), own in groups.items():
+        worst_of = max if less_is_better(metric) else min
+        worst = worst_of(own, key=lambda cell: cell["ratio_to_alone"]["median"])
         yield {
             "load": load,
             "kernel": kernel,
             "metric": metric,
-            "less_is_better": less,
-            "beside": beside,
+            "less_is_better": less_is_better(metric),
+            "beside": other_load,
             "relation": relation,
             "cells": len(own),
             "worst": {"point": worst["point"], "ratio_to_alone": worst["ratio_to_alone"]},
         }
 
 
-def _nearest(topology: Topology, nodes: str | None, other: pd.Series) -> str:
-    """How a load lies to another: the nearest of any of their initiators' nodes."""
-    own = parse_cpu_list(nodes or "")
-    theirs = parse_cpu_list(other["initiator_nodes"] or "")
-    found: Iterable[str] = (topology.relation(a, b) for a in own for b in theirs)
-    return min(found, key=_NEAREST_FIRST.index, default="unknown")
+def _nearest_relation(topology: Topology, cell: pd.Series, other: pd.Series) -> str:
+    """The nearest relation between any nodes of the initiators of two loads."""
+    own, theirs = (parse_cpu_list(load["initiator_nodes"] or "") for load in (cell, other))
+    relations: Iterable[str] = (topology.relation(a, b) for a in own for b in theirs)
+    return min(relations, key=_NEAREST_FIRST.index, default="unknown")

@@ -1,12 +1,12 @@
-"""Interleave weights of a host, for the sets of workers that programs are usually put on."""
+"""Interleave weights of a host, for the usual sets of workers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from chaosity.errors import UserError
 from chaosity.export.measured_host import MeasuredHost, select_node_bandwidths
+from chaosity.place_names import node_name, package_name
 from chaosity.weights import PlacementAdvice, advise_placement
 
 SCHEMA_VERSION = 1
@@ -17,10 +17,10 @@ class WeightsExport:
     """Weights of a host.
 
     Attributes:
-        origin: where the bandwidths are from, as `MeasuredHost.origin`.
-        measured: which of the measurements they are, in words.
+        origin: see `MeasuredHost.origin`.
+        measured: description of the measurements.
         sets: name of a set of workers (node0, package1, all) -> its weights.
-        left_out: name of a set of workers -> why nothing can be said of it.
+        left_out: name of a set of workers -> why it has no weights.
     """
 
     origin: dict[str, str | None]
@@ -28,47 +28,47 @@ class WeightsExport:
     sets: dict[str, PlacementAdvice]
     left_out: dict[str, str]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for `chaosity export weights --json`."""
+    def to_json(self) -> dict[str, object]:
+        """JSON values, for `chaosity export weights --json`."""
         return {
             "schema_version": SCHEMA_VERSION,
             **self.origin,
             "measured": self.measured,
-            "worker_sets": {name: one.to_json() for name, one in self.sets.items()},
+            "worker_sets": {name: advice.to_json() for name, advice in self.sets.items()},
             "left_out": self.left_out,
         }
 
 
 def export_weights(host: MeasuredHost, dwp: float = 0.0) -> WeightsExport:
-    """Weights of each node, each package and all nodes as workers.
+    """Weights with each node, each package and all nodes as workers.
 
     Args:
-        host: what was measured.
+        host: the measurements.
         dwp: data-to-worker proximity, 0 to 1.
 
     Raises:
-        UserError: no pair of nodes was measured, or `dwp` is outside 0 to 1.
+        UserError: no pair of nodes was measured, or `dwp` is not in 0 to 1.
     """
-    found = select_node_bandwidths(host)
+    measured = select_node_bandwidths(host)
     sets: dict[str, PlacementAdvice] = {}
     left_out: dict[str, str] = {}
     for name, workers in worker_sets(host).items():
         try:
-            sets[name] = advise_placement(found.matrix, workers, dwp)
+            sets[name] = advise_placement(measured.matrix, workers, dwp)
         except UserError as error:
             left_out[name] = error.what
     if not sets:
         raise UserError(next(iter(left_out.values()), "no node has cores"), str(host.folder))
-    return WeightsExport(host.origin, found.words, sets, left_out)
+    return WeightsExport(host.origin, measured.text, sets, left_out)
 
 
 def worker_sets(host: MeasuredHost) -> dict[str, tuple[int, ...]]:
-    """Each node with cores, each package, all of them; a set under the name of the smallest."""
+    """Each node with cores, each package, and all; equal sets have the name of the smallest."""
     nodes = [node.os_index for node in host.topology.initiators]
     packages = {
-        f"package{package.os_index}": tuple(node for node in package.nodes if node in nodes)
+        package_name(package.os_index): tuple(node for node in package.nodes if node in nodes)
         for package in host.topology.packages
     }
-    named = {f"node{node}": (node,) for node in nodes} | packages | {"all": tuple(nodes)}
+    named = {node_name(node): (node,) for node in nodes} | packages | {"all": tuple(nodes)}
     first = {workers: name for name, workers in reversed(named.items()) if workers}
     return {name: workers for name, workers in named.items() if first.get(workers) == name}

@@ -1,19 +1,29 @@
-"""Interleave weights from measured bandwidth, and what a placement of pages is to be expected."""
+"""Interleave weights from measured bandwidth, and the expected bandwidth of a placement."""
 
 from chaosity.place.page_shares import shift_to_workers, uniform_shares
-from chaosity.weights.bandwidth_weights import canonical_weights
-from chaosity.weights.contended_paths import contended_matrix
-from chaosity.weights.interleave_weights import KernelWeights, kernel_weights
-from chaosity.weights.placement_advice import PlacementAdvice, advise_placement
-from chaosity.weights.placement_model import expected_bandwidth
-from chaosity.weights.placement_ranking import (
+from chaosity.weights.bandwidth_weights import (
+    PATH_BANDWIDTH,
+    WeightsComparison,
+    canonical_weights,
+    compare_weights,
+    contended_matrix,
+)
+from chaosity.weights.placement_advice import (
+    KernelWeights,
+    PlacementAdvice,
+    advise_placement,
+    kernel_weights,
+)
+from chaosity.weights.placement_model import (
     RankCorrelation,
     expected_and_measured,
+    expected_bandwidth,
+    rank_correlation,
     rank_placements,
 )
-from chaosity.weights.weights_comparison import WeightsComparison, compare_weights
 
 __all__ = [
+    "PATH_BANDWIDTH",
     "KernelWeights",
     "PlacementAdvice",
     "RankCorrelation",
@@ -25,6 +35,7 @@ __all__ = [
     "expected_and_measured",
     "expected_bandwidth",
     "kernel_weights",
+    "rank_correlation",
     "rank_placements",
     "shift_to_workers",
     "uniform_shares",

@@ -1,75 +1,133 @@
-"""Canonical weights: how the pages of a program that asks for bandwidth are best spread over nodes.
+"""Canonical weights: how to spread the pages of a bandwidth-bound program over nodes.
 
 After BWAP (Gureya et al., Bandwidth-Aware Page Placement in NUMA Systems, IPDPS 2020,
 arXiv:2003.03304; its slides are document 002). The *workers* are the nodes whose cores run the
-program. All of them read every node's share at the same time, so the program waits for the slowest
-path: of worker i and node j it is the share of j over the bandwidth from i to j. All paths end
-together when a node's share is proportional to the bandwidth of the worker that gets least from it.
+program. All workers read the shares of all nodes at the same time, so the program waits for the
+slowest path. The time of the path from node j to worker i is the share of j, divided by the
+bandwidth from i to j. All paths end together when the share of each node is proportional to the
+bandwidth of the worker that gets least from it.
 
-One thing differs from BWAP. It measures with all workers at once; a matrix holds what each
-initiator got alone, so paths that share a link are taken for independent.
+There are two matrices of bandwidths. In one each initiator is measured alone, so paths that share a
+link are assumed to be independent. In the other, as in BWAP, all workers read from all nodes at the
+same time, so the bandwidths include what the paths share (links, memory).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from chaosity.errors import UserError
+from chaosity.place.policies import CANONICAL, CONTENDED
+from chaosity.runner.observed_placement import share_deviations
+from chaosity.store import Measurements
 from chaosity.store.node_matrix import BANDWIDTH, NodeMatrix
+from chaosity.weights.placement_model import expected_bandwidth, path_bandwidths
+
+# Metric of what each worker gets from each node while all of them read from all nodes.
+PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
 
 
 def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, float]:
     """The share of the pages for each target node; the shares add up to 1.
 
-    Where every node is as near as every other, or all nodes work and the machine is symmetric, the
-    shares are equal.
+    The shares are equal where every node is as near as every other, and where all nodes are workers
+    of a symmetric machine.
 
     Args:
         matrix: bandwidth of initiator nodes by target nodes.
-        workers: nodes whose cores run the program; their order does not matter.
+        workers: nodes whose cores run the program, in any order.
 
     Raises:
-        UserError: a worker is no initiator of the matrix or named twice, the matrix holds
-            something else than bandwidth, or a path from a worker was not measured.
+        UserError: as `path_bandwidths`.
     """
     least = {node: min(path_bandwidths(matrix, workers, node)) for node in matrix.targets}
     total = sum(least.values())
     return {node: value / total for node, value in sorted(least.items())}
 
 
-def path_bandwidths(matrix: NodeMatrix, workers: Sequence[int], target: int) -> list[float]:
-    """Bandwidth from each worker to a node, in bytes per second.
+def contended_matrix(measurements: Measurements, workers: Sequence[int]) -> NodeMatrix | None:
+    """What each of these workers got from each node while exactly these workers ran together.
+
+    Of several points (kernels, pages), the point with the most cells counts, then the first by
+    name.
+
+    Args:
+        measurements: of one host in one configuration.
+        workers: nodes whose cores run the program, in any order.
+
+    Returns:
+        None where it was not measured.
+    """
+    rows = measurements.where(metric=PATH_BANDWIDTH).valid().between_nodes()
+    found: list[NodeMatrix] = []
+    points = sorted(rows.groups(["experiment", "point"]), key=lambda group: group[0])
+    for (experiment, _), part in points:
+        matrix = part.node_matrix(BANDWIDTH, f"{experiment}, all workers at once")
+        if list(matrix.initiators) == sorted(workers):
+            found.append(matrix)
+    return max(found, key=lambda matrix: len(matrix.samples), default=None)
+
+
+@dataclass(frozen=True)
+class WeightsComparison:
+    """The canonical weights of one set of workers from both matrices.
+
+    Attributes:
+        workers: nodes whose cores run the program.
+        weights: name -> share by node.
+        expected: name -> expected bandwidth of all workers in bytes per second, by the matrix of
+            all workers at once.
+        sources: name -> origin of the bandwidths.
+    """
+
+    workers: tuple[int, ...]
+    weights: Mapping[str, Mapping[int, float]]
+    expected: Mapping[str, float]
+    sources: Mapping[str, str]
+
+    @property
+    def largest_difference(self) -> tuple[int, float]:
+        """The node with the largest difference of its shares, and this difference."""
+        differences = share_deviations(self.weights[CANONICAL], self.weights[CONTENDED])
+        node = max(differences, key=differences.__getitem__)
+        return node, differences[node]
+
+    def to_json(self) -> dict[str, object]:
+        """As `chaosity weights --json` prints it; nodes are texts, as keys in JSON are."""
+        node, difference = self.largest_difference
+        return {
+            "weights": {
+                name: {str(node): share for node, share in shares.items()}
+                for name, shares in self.weights.items()
+            },
+            "largest_difference": {"node": node, "share": difference},
+            "expected_bandwidth_bytes_per_second": dict(self.expected),
+            "sources": dict(self.sources),
+        }
+
+
+def compare_weights(
+    alone: NodeMatrix, contended: NodeMatrix, workers: Sequence[int]
+) -> WeightsComparison:
+    """The canonical weights from both matrices.
+
+    The expected bandwidths are by the contended matrix, since this is how the weights are used.
+
+    Args:
+        alone: bandwidth of initiator nodes by target nodes, each path measured alone.
+        contended: the same, measured with all these workers at once.
+        workers: nodes whose cores run the program.
 
     Raises:
-        UserError: as `canonical_weights`.
+        UserError: as `path_bandwidths`.
     """
-    check_workers(matrix, workers)
-    found = []
-    for worker in workers:
-        value = matrix.median(worker, target)
-        if value is None:
-            raise UserError(
-                f"nothing was measured from node {worker} to node {target}",
-                matrix.source,
-                "weights need every path of the workers",
-            )
-        found.append(value)
-    return found
-
-
-def check_workers(matrix: NodeMatrix, workers: Sequence[int]) -> None:
-    """Refuse workers that the matrix cannot speak for.
-
-    Raises:
-        UserError: as `canonical_weights`.
-    """
-    if matrix.metric != BANDWIDTH:
-        raise UserError(f"holds {matrix.metric}", matrix.source, f"weights need {BANDWIDTH}")
-    if not workers:
-        raise UserError("there is no worker", remedy="name one node at least")
-    for worker in workers:
-        if worker not in matrix.initiators:
-            known = ", ".join(map(str, matrix.initiators))
-            raise UserError(f"node {worker} is no initiator", matrix.source, f"these are: {known}")
-        if workers.count(worker) > 1:
-            raise UserError(f"worker {worker} is named twice", remedy="name each worker once")
+    matrices = {CANONICAL: alone, CONTENDED: contended}
+    weights = {name: canonical_weights(matrix, workers) for name, matrix in matrices.items()}
+    return WeightsComparison(
+        workers=tuple(sorted(workers)),
+        weights=weights,
+        expected={
+            name: expected_bandwidth(contended, workers, shares) for name, shares in weights.items()
+        },
+        sources={name: matrix.source for name, matrix in matrices.items()},
+    )

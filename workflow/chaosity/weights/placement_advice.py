@@ -1,22 +1,77 @@
-"""What to do for one set of workers: weights, the kernel's numbers, and what to expect of them."""
+"""Advice for one set of workers: weights, the kernel's numbers, commands, expected bandwidth.
+
+The Linux kernel takes weights as whole numbers of 1 to 255, one set for the machine. Weighted
+interleaving came with Linux 6.9 (Documentation/ABI/testing/
+sysfs-kernel-mm-mempolicy-weighted-interleave) and with numactl 2.0.19 (`-w` for short). A program
+names only the nodes; sysfs has the number of consecutive pages on each node, for all programs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from chaosity.place.page_shares import shift_to_workers, uniform_shares
+from chaosity.cpusets import format_cpu_list
+from chaosity.place.page_shares import integer_weights, shift_to_workers, uniform_shares
+from chaosity.place_names import node_name
 from chaosity.store.node_matrix import NodeMatrix
 from chaosity.weights.bandwidth_weights import canonical_weights
-from chaosity.weights.interleave_weights import (
-    KernelWeights,
-    kernel_weights,
-    notes,
-    numactl_line,
-    sysfs_lines,
-)
 from chaosity.weights.placement_model import EXPECTED_NOTE, expected_bandwidth
+
+SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
+_GLOBAL_NOTE = (
+    "The kernel (6.9 and later) has one set of weights for the whole machine, not one for each "
+    "program or initiator. These weights fit as long as a program on the workers has the machine "
+    "to itself."
+)
+_NUMACTL_NOTE = (
+    "numactl (2.0.19 and later, -w for short) takes the nodes, and the kernel has the weights. So "
+    "set the weights first; they hold for memory that is touched from then on."
+)
+_ZERO_NOTE = (
+    "A weight of 0 cannot be written (it means the default, or Linux 6.16 and later refuse it). "
+    "Nodes without pages are omitted from numactl's list of nodes instead."
+)
+_COARSE_NOTE = (
+    "Whole numbers from 1 to 255 cannot express such small shares, so the error is large."
+)
+# A larger error than that of intended rounding: the numbers differ from the shares.
+_COARSE_PERCENT = 5.0
+
+
+@dataclass(frozen=True)
+class KernelWeights:
+    """Weights as the kernel takes them.
+
+    Attributes:
+        weights: node -> weight, without nodes that get no pages.
+        error_percent: the largest difference of a node's share from the requested share, in per
+            cent of the requested share.
+    """
+
+    weights: Mapping[int, int]
+    error_percent: float
+
+    def commands(self, workers: Sequence[int]) -> list[str]:
+        """Commands to copy: set the weights as root, then run the program on the workers."""
+        nodes, bound = format_cpu_list(self.weights), format_cpu_list(workers)
+        return [
+            *(
+                f"echo {weight} > {SYSFS}/{node_name(node)}"
+                for node, weight in self.weights.items()
+            ),
+            f"numactl --cpunodebind={bound} --weighted-interleave={nodes} PROGRAM",
+        ]
+
+
+def kernel_weights(shares: Mapping[int, float]) -> KernelWeights:
+    """The kernel's weights for shares by node, see `place.page_shares.integer_weights`.
+
+    Raises:
+        UserError: a share is below 0, or none is above 0.
+    """
+    numbers, error = integer_weights(shares)
+    return KernelWeights(numbers, 100.0 * error)
 
 
 @dataclass(frozen=True)
@@ -26,12 +81,12 @@ class PlacementAdvice:
     Attributes:
         workers: nodes whose cores run the program.
         dwp: data-to-worker proximity, 0 to 1.
-        weights: share of the pages by node.
-        kernel: the numbers that the kernel takes.
-        expected: expected bandwidth of all workers in bytes per second, by placement: with these
-            weights, with equal shares on all nodes, with equal shares on the workers' nodes (left
-            out when a worker has no memory). For ranking, see `expected_bandwidth`.
-        source: what the bandwidths came from.
+        weights: node -> share of the pages.
+        kernel: the weights as the kernel takes them.
+        expected: placement -> expected bandwidth of all workers in bytes per second. Placements:
+            with these weights, equal shares on all nodes, equal shares on the nodes of the workers
+            (omitted when a worker has no memory). For ranking, see `expected_bandwidth`.
+        source: origin of the bandwidths.
     """
 
     workers: tuple[int, ...]
@@ -43,21 +98,26 @@ class PlacementAdvice:
 
     @property
     def commands(self) -> list[str]:
-        """Lines to copy: the kernel's weights as root, then the program."""
-        return [*sysfs_lines(self.kernel), numactl_line(self.kernel, self.workers)]
+        """Commands to copy."""
+        return self.kernel.commands(self.workers)
 
     @property
     def notes(self) -> list[str]:
-        """What has to be known before the lines are copied, a sentence each."""
-        return [*notes(self.kernel, len(self.weights)), EXPECTED_NOTE]
+        """What to know before the commands are copied, a sentence each."""
+        notes = [_GLOBAL_NOTE, _NUMACTL_NOTE]
+        if len(self.kernel.weights) < len(self.weights):
+            notes.append(_ZERO_NOTE)
+        if self.kernel.error_percent > _COARSE_PERCENT:
+            notes.append(_COARSE_NOTE)
+        return [*notes, EXPECTED_NOTE]
 
     @property
     def relative(self) -> dict[str, float]:
-        """The expected bandwidths as ratios to that of equal shares on all nodes."""
+        """The expected bandwidths, divided by that of equal shares on all nodes."""
         base = self.expected["uniform_all"]
         return {name: value / base for name, value in self.expected.items()}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As `chaosity weights --json` prints it; nodes are texts, as keys in JSON are."""
         return {
             "workers": list(self.workers),
@@ -75,15 +135,15 @@ class PlacementAdvice:
 def advise_placement(
     matrix: NodeMatrix, workers: Sequence[int], dwp: float = 0.0
 ) -> PlacementAdvice:
-    """Weights for a set of workers, and what goes with them.
+    """The advice for a set of workers.
 
     Args:
         matrix: bandwidth of initiator nodes by target nodes.
         workers: nodes whose cores run the program.
-        dwp: data-to-worker proximity, 0 for the canonical weights to 1 for all on the workers.
+        dwp: data-to-worker proximity, from 0 (canonical weights) to 1 (all pages on the workers).
 
     Raises:
-        UserError: as `canonical_weights` and `towards_workers`.
+        UserError: as `canonical_weights` and `shift_to_workers`.
     """
     weights = shift_to_workers(canonical_weights(matrix, workers), workers, dwp)
     placements = {"weights": weights, "uniform_all": uniform_shares(weights)}
