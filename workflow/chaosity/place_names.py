@@ -3,7 +3,7 @@
 | kind | names | place |
 |---|---|---|
 | `pu`, `core`, `l3`, `node`, `package` | `pu17`, `core3`, `l3_4`, `node3`, `package1` | a group |
-| `core_kind` | `efficiency_cores`, `performance_cores`, `kind0` | all cores of one kind |
+| `core_kind` | `efficiency_cores`, `performance_cores`, `kind0` | all cores of a kind |
 | `machine` | `machine` | all processing units |
 | `nodes` | `nodes0-3` | several nodes |
 | `threads`, `packed`, `spread` | `node0_threads4`, `package0_packed6` | some cores of a group |
@@ -147,19 +147,19 @@ def parse_place_name(text: str) -> PlaceName | None:
     """Returns the parts of a place's name, or None for any other text."""
     for kind, pattern in _PATTERNS:
         if match := pattern.fullmatch(text):
-            found = match.groupdict()
+            parts = match.groupdict()
             try:
-                indices = parse_cpu_list(found.get("indices", found.get("index", "")))
+                indices = parse_cpu_list(parts.get("indices", parts.get("index", "")))
             except ValueError:  # a range that runs backwards
                 return None
-            groups = parse_groups(found.get("groups", ""))
-            without = parse_place_name(found.get("without", ""))
+            groups = parse_groups(parts.get("groups", ""))
+            without = parse_place_name(parts.get("without", ""))
             if without and without.kind not in get_args(InitiatorKind):
                 return None
-            if ("groups" in found and not groups) or ("without" in found and not without):
+            if ("groups" in parts and not groups) or ("without" in parts and not without):
                 continue
-            count = int(found["count"]) if "count" in found else None
-            word, address = found.get("word"), found.get("address")
+            count = int(parts["count"]) if "count" in parts else None
+            word, address = parts.get("word"), parts.get("address")
             return PlaceName(kind, indices, count, word, address, groups, without)
     return None
 
@@ -181,7 +181,7 @@ def node_name(index: int) -> str:
 
 
 def nodes_name(indices: Iterable[int]) -> str:
-    """The name of one node or of several: `node3`, `nodes0-3`."""
+    """The name of a single node or of several: `node3`, `nodes0-3`."""
     nodes = cpu_set(indices)
     return str(PlaceName("node" if len(nodes) == 1 else "nodes", nodes))
 

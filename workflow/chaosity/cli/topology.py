@@ -37,12 +37,12 @@ def topology(source: str, as_json: bool) -> None:
     # Imports of heavy libraries stand inside functions: --help must not wait for them.
     from chaosity.topology import discover, topology_to_json
 
-    found = discover(source)
+    host_topology = discover(source)
     if as_json:
-        click.echo(json.dumps(topology_to_json(found), indent=1))
+        click.echo(json.dumps(topology_to_json(host_topology), indent=1))
         return
     console = Console(highlight=False)
-    for part in summary(found):
+    for part in summary(host_topology):
         console.print(part)
 
 
@@ -207,8 +207,8 @@ def _opencl_devices(devices: tuple[OpenclDevice, ...]) -> Table:
 
 def _accelerators(topology: Topology) -> Text:
     kinds = Counter((item.kind, _node_text(item.node)) for item in topology.accelerators)
-    found = ", ".join(f"{number} x {kind} on node {node}" for (kind, node), number in kinds.items())
-    return Text(found)
+    text = ", ".join(f"{number} x {kind} on node {node}" for (kind, node), number in kinds.items())
+    return Text(text)
 
 
 def restriction_sentences(topology: Topology) -> Iterator[str]:

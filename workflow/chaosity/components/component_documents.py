@@ -165,8 +165,8 @@ def component_documents(
     drives = [drive for drive in topology.drives if drive.name]  # others cannot be measured
     documents: dict[str, ComponentDocument] = {
         SYSTEM: system_document(topology, tools or {}),
-        **{package_name(one.os_index): _package(one, topology) for one in topology.packages},
-        **{node_name(one.os_index): _node(one, topology) for one in topology.nodes},
+        **{package_name(part.os_index): _package(part, topology) for part in topology.packages},
+        **{node_name(part.os_index): _node(part, topology) for part in topology.nodes},
         **{drive_component_name(drive): _drive(drive) for drive in drives},
         **{gpu_component_name(gpu): _gpu(gpu) for gpu in topology.compute_gpus},
         **{device.name: _opencl_device(device) for device in topology.opencl_devices},

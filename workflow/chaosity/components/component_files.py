@@ -38,7 +38,7 @@ def write_components(directory: Path, documents: Components) -> list[str]:
         The names of components that were added, changed or deleted, sorted.
 
     Raises:
-        OSError: the directory cannot be written; no file is incomplete.
+        OSError: the directory cannot be written. No file is left incomplete.
     """
     directory.mkdir(parents=True, exist_ok=True)
     before = _read_fingerprints(directory / DISCOVERED)
@@ -85,16 +85,16 @@ def _text(document: Mapping[str, object]) -> str:
 def read_components(folder: Path) -> dict[str, ComponentDocument]:
     """Returns the documents of the components by name, without files that are not JSON objects.
 
-    A person may have edited a file, so a key of a document may be missing or have another value.
+    A person may have edited a file, so a key may be missing or have another value.
     """
-    found: dict[str, ComponentDocument] = {}
+    documents: dict[str, ComponentDocument] = {}
     for path in sorted(folder.glob("[!.]*.json")):
         try:
-            document = dict(json.loads(path.read_text(encoding="utf-8")))
+            content = dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             continue
-        found[path.stem] = cast(ComponentDocument, document)
-    return found
+        documents[path.stem] = cast(ComponentDocument, content)
+    return documents
 
 
 def system_facts(components: Components) -> HostFacts:

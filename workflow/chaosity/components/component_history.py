@@ -60,15 +60,15 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
     Args:
         directory: with the component files.
     """
-    found: dict[str, list[ComponentState]] = {}
+    histories: dict[str, list[ComponentState]] = {}
     for path in sorted((directory / HISTORY).glob("*.jsonl")):
         states: list[ComponentState] = []
         for state in _read_states(path):
             if state.content is not None and (not states or states[-1].content != state.content):
                 states.append(state)
         if states:
-            found[path.name.removesuffix(".jsonl")] = states
-    return found
+            histories[path.name.removesuffix(".jsonl")] = states
+    return histories
 
 
 def _history_path(path: Path) -> Path:

@@ -85,7 +85,7 @@ def tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str,
     Raises:
         UserError: a tool is missing or too old; the error says how to install it.
     """
-    found = {}
+    versions = {}
     for need, tool in zip(needs, seen, strict=True):
         name, version = need["program"], tool["version"] or ""
         if tool["path"] is None and need.get("optional"):
@@ -96,8 +96,8 @@ def tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str,
         if oldest and version_numbers(version) < version_numbers(oldest):
             wrong = f"version {version or 'unknown'} is too old, {oldest} is needed"
             raise UserError(wrong, name, need["install"])
-        found[name] = f"{version} (sha256 {(tool['sha256'] or '')[:16]})".strip()
-    return found
+        versions[name] = f"{version} (sha256 {(tool['sha256'] or '')[:16]})".strip()
+    return versions
 
 
 def required_tools(config: Config) -> list[Needs]:
@@ -223,18 +223,20 @@ def discover_host(host: InventoryHost, config: Config) -> PlannedHost:
             f"host {host.name}",
             "check its firmware settings and its topology.xml",
         )
-    found = PlannedHost(host.name, configuration, topology, host.variables, is_local(host, config))
+    planned = PlannedHost(
+        host.name, configuration, topology, host.variables, is_local(host, config)
+    )
     folder = results / host.name / configuration
     write_if_changed(folder / "topology.xml", xml)
     write_if_changed(
         folder / "topology.json", json.dumps(topology_to_json(topology), indent=1) + "\n"
     )
-    drives = {drive.component: drive.facts for drive in found.drives(results)}
+    drives = {drive.component: drive.facts for drive in planned.drives(results)}
     write_components(folder / "components", component_documents(topology, tools, drives))
     known = {"host": host.name, "configuration": configuration, "source": source, **live_facts}
     write_if_changed(results / host.name / "host.json", json.dumps(known, indent=1) + "\n")
     readmit_host(results / host.name)
-    return found
+    return planned
 
 
 def is_local(host: InventoryHost, config: Config) -> bool:
@@ -267,9 +269,9 @@ def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
 
     inventory = read_inventory(config["inventory"], config["hosts"])
     with ThreadPoolExecutor(max_workers=HOSTS_AT_ONCE) as pool:
-        found = list(pool.map(discover_or_skip, inventory))
-    hosts = [result for result in found if isinstance(result, PlannedHost)]
-    errors = [result for result in found if isinstance(result, UserError)]
+        outcomes = list(pool.map(discover_or_skip, inventory))
+    hosts = [outcome for outcome in outcomes if isinstance(outcome, PlannedHost)]
+    errors = [outcome for outcome in outcomes if isinstance(outcome, UserError)]
     if not hosts:
         for error in errors[:-1]:
             print(f"chaosity: {error}", file=sys.stderr)
@@ -284,7 +286,7 @@ def read_discovered_hosts(config: Config) -> list[PlannedHost]:
         UserError: a host has not been discovered yet.
     """
     results = Path(config["results"])
-    found = []
+    hosts = []
     for host in read_inventory(config["inventory"], config["hosts"]):
         if read_skipped_host(results / host.name):
             continue
@@ -292,8 +294,8 @@ def read_discovered_hosts(config: Config) -> list[PlannedHost]:
         if not path.exists():
             raise UserError("has not been discovered yet", host.name, "run snakemake")
         configuration = json.loads(path.read_text())["configuration"]
-        found.append(read_discovered_host(host, configuration, config))
-    return found
+        hosts.append(read_discovered_host(host, configuration, config))
+    return hosts
 
 
 def read_discovered_host(host: InventoryHost, configuration: str, config: Config) -> PlannedHost:

@@ -100,9 +100,9 @@ def render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dic
         "lookup": lookup_environment,
     }
     environment = SandboxedEnvironment(undefined=StrictUndefined)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key in CONNECTION_VARIABLES:
-        if found.get("ansible_connection", "").endswith("local"):
+        if values.get("ansible_connection", "").endswith("local"):
             break  # no connection is needed, and the tools are on the search path
         value = given.get(key)
         try:
@@ -114,8 +114,8 @@ def render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dic
             where = f"{inventory}, host {name}, {key}"
             raise UserError(f"cannot be evaluated: {error}", where, "give a plain value") from None
         if value not in (None, ""):
-            found[key] = value
-    return found
+            values[key] = value
+    return values
 
 
 def lookup_environment(plugin: str, name: str) -> str:

@@ -38,14 +38,14 @@ class CoresAndCaches:
 
     def packages(self, package_of_node: Mapping[int, int | None]) -> tuple[Package, ...]:
         """Packages with at least one usable processing unit."""
-        found = []
+        packages = []
         for index, item, cpus in self._usable_objects("Package"):
             os_index = item.os_index if item.os_index is not None else index
             nodes = tuple(
                 n for n, package in sorted(package_of_node.items()) if package == os_index
             )
-            found.append(Package(os_index, cpus, nodes, _model(item, self._machine)))
-        return tuple(found)
+            packages.append(Package(os_index, cpus, nodes, _model(item, self._machine)))
+        return tuple(packages)
 
     def dies(self) -> tuple[Die, ...]:
         """Dies, where the source shows dies."""
@@ -62,7 +62,7 @@ class CoresAndCaches:
     def core_kinds(self) -> tuple[CoreKind, ...]:
         """The kinds of cores; a single unnamed kind where the source shows none."""
         kinds = [(kind, cpu_set(self._usable & set(kind.cpus))) for kind in self._kinds]
-        found = tuple(
+        core_kinds = tuple(
             CoreKind(
                 index,
                 cpus,
@@ -73,7 +73,7 @@ class CoresAndCaches:
             )
             for index, (kind, cpus) in enumerate((k, c) for k, c in kinds if c)
         )
-        return found or (CoreKind(0, cpu_set(self._usable)),)
+        return core_kinds or (CoreKind(0, cpu_set(self._usable)),)
 
     def cores(
         self, kinds: tuple[CoreKind, ...], l3_domains: tuple[L3Domain, ...]
@@ -112,11 +112,11 @@ class CoresAndCaches:
                     len(cpus),
                 )
                 equal.setdefault(key, []).append(cpus)
-        found = [
+        caches = [
             Cache(level, kind, size, line, pus, len(sets), cpu_set(sum(sets, ())))
             for (level, kind, size, line, pus), sets in equal.items()
         ]
-        return tuple(sorted(found, key=lambda cache: (cache.level, cache.kind, cache.cpus)))
+        return tuple(sorted(caches, key=lambda cache: (cache.level, cache.kind, cache.cpus)))
 
     def counts(self) -> Counts:
         """Numbers of what the source shows, usable or not."""

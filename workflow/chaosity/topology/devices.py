@@ -73,19 +73,19 @@ class Devices:
 
         Two paths to the same multipath disk count as a single drive.
         """
-        found: dict[str, Drive] = {}
+        drives: dict[str, Drive] = {}
         served: set[str | None] = set()
         for device in self._machine.all("OSDev"):
             name = _disk_name(device.name or "")
             if name:
                 served.add(_pci_address(device))
-                found.setdefault(name, self._drive(name, device))
+                drives.setdefault(name, self._drive(name, device))
         bare = [
             self._bare_drive(item)
             for item in self._pci_functions()
             if _pci_class(item) == _NVME_CLASS and _pci_address(item) not in served
         ]
-        order = sorted([*found.values(), *bare], key=lambda d: (d.pci or "~", d.name or ""))
+        order = sorted([*drives.values(), *bare], key=lambda d: (d.pci or "~", d.name or ""))
         return tuple(order)
 
     def _drive(self, name: str, device: HwlocObject) -> Drive:
@@ -131,8 +131,8 @@ class Devices:
 
     def gpus(self) -> tuple[Gpu, ...]:
         """A GPU for each PCI function, also when several libraries show it."""
-        found = (self._gpu(item) for item in self._pci_functions())
-        return tuple(sorted((gpu for gpu in found if gpu), key=lambda gpu: gpu.pci or ""))
+        gpus = (self._gpu(item) for item in self._pci_functions())
+        return tuple(sorted((gpu for gpu in gpus if gpu), key=lambda gpu: gpu.pci or ""))
 
     def _gpu(self, function: HwlocObject) -> Gpu | None:
         devices = [item for item in function.all("OSDev") if _backend(item)]
@@ -157,8 +157,8 @@ class Devices:
 
     def accelerators(self) -> tuple[Accelerator, ...]:
         """DMA, compression and cryptography engines, and coprocessors other than GPUs."""
-        found = [item for function in self._pci_functions() for item in self._engines(function)]
-        return tuple(sorted(found, key=lambda item: (item.pci or "", item.name)))
+        engines = [item for function in self._pci_functions() for item in self._engines(function)]
+        return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
 
     def _engines(self, function: HwlocObject) -> Iterator[Accelerator]:
         if self._gpu(function):
@@ -238,7 +238,7 @@ def opencl_devices(
         gpus: the GPUs of the host; an OpenCL device at the same PCI address has the GPU's node.
         nodes: all nodes.
     """
-    found = _opencl_of_clinfo(printed) if printed else _opencl_of_tree(tree)
+    devices = _opencl_of_clinfo(printed) if printed else _opencl_of_tree(tree)
     node_of = {gpu.pci: gpu.node for gpu in gpus if gpu.pci}
     with_cpus = [node.os_index for node in nodes if node.shown_cpus]
     only = with_cpus[0] if len(with_cpus) == 1 else None
@@ -253,7 +253,7 @@ def opencl_devices(
             name=str(PlaceName("opencl", (number,))),
             node=node_of.get(device.pci, only) if device.pci else only,
         )
-        for number, device in enumerate(sorted(found, key=order))
+        for number, device in enumerate(sorted(devices, key=order))
     )
 
 

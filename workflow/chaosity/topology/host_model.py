@@ -45,7 +45,7 @@ class Die:
 
 @dataclass(frozen=True)
 class L3Domain:
-    """The processing units that share one L3 cache; on AMD EPYC a CCX.
+    """The processing units that share an L3 cache; on AMD EPYC a CCX.
 
     An L3 domain may span nodes (Sapphire Rapids with SNC4). A node may have several (EPYC).
     """
@@ -119,7 +119,7 @@ class Node:
         kind: DRAM, HBM, CXL, NVM, ... or "none" without memory.
         package: None when the node spans several packages.
         shown_cpus: `cpus` and the processing units that a cgroup forbids.
-        has_cpus: whether it has processing units at all, also offline or forbidden ones.
+        has_cpus: whether it has processing units at all, usable or not.
     """
 
     os_index: int
@@ -165,7 +165,7 @@ class Distances:
     matrix: tuple[tuple[int, ...], ...]
 
     def between(self, initiator: int, target: int) -> int | None:
-        """The distance from one node to another; None when the table lacks a node."""
+        """The distance between two nodes; None when the table lacks a node."""
         if initiator not in self.nodes or target not in self.nodes:
             return None
         return self.matrix[self.nodes.index(initiator)][self.nodes.index(target)]
@@ -321,7 +321,7 @@ class Topology:
 
     @cached_property
     def core_kind_of_pu(self) -> Mapping[int, int]:
-        """CoreKind.index of each usable processing unit; empty where all cores are of one kind."""
+        """CoreKind.index of each usable processing unit; empty where all cores are equal."""
         several = len(self.core_kinds) > 1
         return {pu: kind.index for kind in self.core_kinds if several for pu in kind.cpus}
 

@@ -48,7 +48,7 @@ class HwlocObject:
 
     @property
     def index(self) -> int:
-        """The OS index of a node or processing unit, which always has one."""
+        """The OS index of a node or processing unit; these always have an OS index."""
         return int(self.attributes["os_index"])
 
     @property
@@ -149,7 +149,7 @@ class HwlocTree:
     def memory_attributes(self) -> tuple[MemoryAttribute, ...]:
         """The HMAT's bandwidths and latencies, an item for each target and initiator."""
         nodes = self._nodes_by_gp_index()
-        found = []
+        attributes = []
         for table in self._root.iterfind("memattr"):
             if (known := _MEMORY_ATTRIBUTES.get(table.get("name", ""))) is None:
                 continue
@@ -159,8 +159,8 @@ class HwlocTree:
                 cpus = item.get("initiator_cpuset")
                 if target is not None and cpus:
                     value = int(item.attrib["value"]) * factor
-                    found.append(MemoryAttribute(name, target, parse_mask(cpus), value))
-        return tuple(found)
+                    attributes.append(MemoryAttribute(name, target, parse_mask(cpus), value))
+        return tuple(attributes)
 
     def core_kinds(self) -> tuple[HwlocCoreKind, ...]:
         """The kinds of cores, least efficient first; empty where the source has none."""

@@ -63,7 +63,7 @@ def read_xml(path: Path) -> etree._Element:
         raise UserError(
             f"is XML, but not hwloc's: its root element is <{root.tag}>, not <topology>",
             str(path),
-            "write one with `lstopo --of xml FILE`",
+            "write it with `lstopo --of xml FILE`",
         )
     _check_version(root, path)
     # --disallowed keeps forbidden processing units that the file has; lstopo would drop them.

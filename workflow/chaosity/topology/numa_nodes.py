@@ -24,7 +24,7 @@ _SPECIAL_MEMORY = frozenset({"MCDRAM", "HBM", "NVM", "SPM", "GPUMemory", "CXL-DR
 # From high to low bandwidth. CPU-less memory of unknown technology ranks after DRAM.
 _RANKS = {"HBM": 0, "MCDRAM": 0, DRAM: 1, CPU_LESS: 2, "SPM": 2, "CXL": 2, "GPU": 3, "NVM": 4}
 _NAMES = {"GPUMemory": "GPU", "CXL-DRAM": "CXL", "CXL-NVM": "NVM"}
-# HMAT values of one technology differ by a few per cent between nodes, of two by far more.
+# Nodes of the same technology differ by a few per cent in the HMAT, others by far more.
 _CLEARLY_FASTER = 1.5
 
 
@@ -34,8 +34,8 @@ class NodeEvidence:
 
     Attributes:
         item: hwloc's object; None when hwloc hides the node.
-        near_cpus: hwloc's cpuset: the node's own processing units, or the nearest ones for a node
-            without any.
+        near_cpus: hwloc's cpuset: the node's own processing units; for a node without any, those of
+            the nearest neighbour.
         own_cpus: the processing units that the node owns.
     """
 

@@ -31,7 +31,7 @@ _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".tx
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
 # A large host's capture has about 25,000 files, each a page in memory. Containers have 64 MiB.
 _ENOUGH_FREE_BYTES = 2**30
-_REMEDY = "capture one with `hwloc-gather-topology NAME`"
+_REMEDY = "capture it with `hwloc-gather-topology NAME`"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _open_description(name: str, root: Path) -> Source:
 
 
 def is_tarball(path: Path) -> bool:
-    """Whether a file is a tarball, by its content or name; so a broken tarball is one too."""
+    """Whether a file is a tarball, also a broken tarball: by its name or content."""
     return path.name.lower().endswith(_TAR_SUFFIXES) or (path.is_file() and _opens(path))
 
 

@@ -33,7 +33,7 @@ class SysfsNode:
 
 
 class SysTree:
-    """The files of one kernel; `root` is `/` or the top of a capture."""
+    """The files of a kernel; `root` is `/` or the top of a capture."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

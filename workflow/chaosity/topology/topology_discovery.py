@@ -29,8 +29,8 @@ def discover(source: str) -> Topology:
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
     """
-    with open_source(source) as found:
-        return _build(found)
+    with open_source(source) as opened:
+        return _build(opened)
 
 
 def topology_xml(source: str) -> str:
@@ -42,8 +42,8 @@ def topology_xml(source: str) -> str:
     Raises:
         UserError: as `discover` does.
     """
-    with open_source(source) as found:
-        return _xml(found)
+    with open_source(source) as opened:
+        return _xml(opened)
 
 
 def discover_with_xml(source: str) -> tuple[Topology, str]:
@@ -52,8 +52,8 @@ def discover_with_xml(source: str) -> tuple[Topology, str]:
     Raises:
         UserError: as `discover` does.
     """
-    with open_source(source) as found:
-        return _build(found), _xml(found)  # in this order: the second changes the source's XML
+    with open_source(source) as opened:
+        return _build(opened), _xml(opened)  # in this order: the second changes the source's XML
 
 
 def _xml(source: Source) -> str:
