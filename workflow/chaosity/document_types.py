@@ -286,3 +286,24 @@ class CounterDocument(TypedDict):
     note: NotRequired[str]
     processors: list[ProcessorModels]
     events: dict[str, list[EventCode]]
+
+
+# ---- inventories: a host's variables that begin with chaosity_ ----
+
+
+class StorageFile(TypedDict):
+    """Files that replace drives on a host without drives for measurements."""
+
+    directory: str
+    bytes: int
+    count: NotRequired[int]
+
+
+class HostVariables(TypedDict, total=False):
+    """The workflow's own variables of a host, see ``host.schema.yaml``."""
+
+    chaosity_topology: str
+    chaosity_destructive_drives: list[str]
+    chaosity_extra_drives: list[str]
+    chaosity_slurm_node: str
+    chaosity_storage_file: StorageFile

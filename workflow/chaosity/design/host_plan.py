@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import drive_component_name
@@ -21,7 +21,7 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.metric_references import add_metric_references
 from chaosity.design.sampling import evenly_spread
 from chaosity.design.target_selectors import WeightsLookup
-from chaosity.document_types import Config
+from chaosity.document_types import Config, HostVariables
 from chaosity.errors import UserError
 from chaosity.place_names import PlaceName
 from chaosity.records import ExpandedPoint, Point, StoppingRule, write_if_changed
@@ -61,7 +61,7 @@ class PlannedHost:
     name: str
     configuration: str
     topology: Topology
-    variables: Mapping[str, Any] = field(default_factory=dict)
+    variables: HostVariables = field(default_factory=HostVariables)
     local: bool = True
 
     def drives(self, results: Path) -> tuple[DriveRef, ...]:

@@ -13,12 +13,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import StrictUndefined, TemplateError, UndefinedError
 from jinja2.sandbox import SandboxedEnvironment
 
 from chaosity.config import ROOT, suggest_allowed, validate_document
+from chaosity.document_types import HostVariables
 from chaosity.errors import UserError
 from chaosity.topology import LIVE
 
@@ -39,6 +40,8 @@ CONNECTION_VARIABLES = (
     "runner_python",
     "kernels_directory",
 )
+# A value of a variable that says how to connect.
+Variable = str | int | float | bool
 # How many variables may refer to each other in a chain.
 LONGEST_CHAIN = 8
 
@@ -54,13 +57,13 @@ class InventoryHost:
     """
 
     name: str
-    variables: dict[str, Any]
-    connection_variables: dict[str, Any] = field(default_factory=dict)
+    variables: HostVariables
+    connection_variables: Mapping[str, Variable] = field(default_factory=dict)
 
     @property
     def topology_source(self) -> str:
         """``live``, or the file with the host's topology."""
-        return str(self.variables.get("chaosity_topology", LIVE))
+        return self.variables.get("chaosity_topology", LIVE)
 
     @property
     def connection(self) -> str:
@@ -82,7 +85,7 @@ class InventoryHost:
         return "local"
 
 
-def render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dict[str, Any]:
+def render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dict[str, Variable]:
     """Returns a host's `CONNECTION_VARIABLES`, with their expressions evaluated.
 
     ``ansible-inventory`` does not evaluate expressions. They may use the host's own variables,
@@ -100,9 +103,9 @@ def render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dic
         "lookup": lookup_environment,
     }
     environment = SandboxedEnvironment(undefined=StrictUndefined)
-    values: dict[str, Any] = {}
+    values: dict[str, Variable] = {}
     for key in CONNECTION_VARIABLES:
-        if values.get("ansible_connection", "").endswith("local"):
+        if str(values.get("ansible_connection")).endswith("local"):
             break  # no connection is needed, and the tools are on the search path
         value = given.get(key)
         try:
@@ -177,5 +180,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
         given = facts.get(name, {})
         own = {key: value for key, value in given.items() if key.startswith(PREFIX)}
         validate_document(own, "host", f"{inventory}, host {name}")
-        hosts.append(InventoryHost(name, own, render_variables(given, inventory, name)))
+        hosts.append(
+            InventoryHost(name, cast(HostVariables, own), render_variables(given, inventory, name))
+        )
     return hosts

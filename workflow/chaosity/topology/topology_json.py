@@ -21,7 +21,7 @@ Part = TypeVar("Part", bound="DataclassInstance")
 Json = Mapping[str, Any]
 
 
-def topology_to_json(topology: model.Topology) -> dict[str, Any]:
+def topology_to_json(topology: model.Topology) -> dict[str, object]:
     """Returns all parts of a topology: first numbers, then lists.
 
     Sets are Linux lists such as `0-3,8`, unknown values are null. `packages`, `cores` and `pus` are
@@ -115,7 +115,7 @@ def read_topology(path: Path) -> model.Topology | None:
         raise UserError(f"is not a readable topology: {error}", str(path), remedy) from None
 
 
-def _to_json(parts: Iterable[DataclassInstance]) -> list[dict[str, Any]]:
+def _to_json(parts: Iterable[DataclassInstance]) -> list[dict[str, object]]:
     """Parts of a topology, with their sets of processing units as Linux lists."""
     return [
         {name: _value_to_json(name, value) for name, value in asdict(part).items()}
@@ -123,10 +123,10 @@ def _to_json(parts: Iterable[DataclassInstance]) -> list[dict[str, Any]]:
     ]
 
 
-def _value_to_json(name: str, value: Any) -> Any:
-    if name.endswith("cpus"):
-        return format_cpu_list(value)
-    return list(value) if isinstance(value, tuple) else value
+def _value_to_json(name: str, value: object) -> object:
+    if not isinstance(value, tuple):
+        return value
+    return format_cpu_list(value) if name.endswith("cpus") else list(value)
 
 
 def _parts(kind: type[Part], stored: Iterable[Json] | None) -> tuple[Part, ...]:
@@ -139,13 +139,13 @@ def _part(kind: type[Part], stored: Json) -> Part:
     return kind(**{name: _stored_value(name, stored[name]) for name in stored if name in known})
 
 
-def _stored_value(name: str, value: Any) -> Any:
+def _stored_value(name: str, value: object) -> object:
     if isinstance(value, str) and name.endswith(("cpus", "disallowed_nodes")):
         return parse_cpu_list(value)
     return tuple(value) if isinstance(value, list) else value
 
 
-def _node_to_json(node: model.Node) -> dict[str, Any]:
+def _node_to_json(node: model.Node) -> dict[str, object]:
     """A node; in JSON `cpus` includes what a cgroup forbids, and `usable_cpus` does not."""
     values = {**asdict(node), "cpus": format_cpu_list(node.shown_cpus)}
     del values["shown_cpus"]
