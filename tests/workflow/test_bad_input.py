@@ -18,7 +18,7 @@ def thorough(*values):
             {"experiments": ["gpu"]}, "there is no experiment 'gpu'; allowed: bandwidth_scaling"
         ),
         thorough({"benchmarks": {"memory_bandwidth": "strem"}}, "there is no benchmark 'strem'"),
-        thorough({"hosts": ["milan"]}, "there is no host 'milan'; allowed: localhost"),
+        thorough({"hosts": ["milan"]}, "unknown host 'milan'; allowed: localhost"),
         thorough({"inventory": "none.yml"}, "none.yml: the inventory does not exist"),
     ],
 )

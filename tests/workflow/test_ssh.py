@@ -134,7 +134,7 @@ def test_an_old_runner_is_noticed(workflow):
     installed.write_bytes(installed.read_bytes() + b"\0")
     done = workflow.snakemake()
     assert done.returncode == 2
-    assert "its runner is not of this version" in done.stdout
+    assert "the runner on the host has another version" in done.stdout
 
 
 @pytest.mark.thorough

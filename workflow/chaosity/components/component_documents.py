@@ -41,7 +41,7 @@ class HugePageFacts(TypedDict):
 
 
 class SystemDocument(HostFacts):
-    """Facts that affect all numbers of a host and stay the same after a reboot."""
+    """Facts that affect all results of a host and stay the same after a reboot."""
 
     component: Literal["system"]
     configuration: str
@@ -202,7 +202,7 @@ def _word(text: str) -> str:
 
 
 def system_document(topology: Topology, tools: Mapping[str, str]) -> SystemDocument:
-    """Returns the facts that affect all numbers of a host and stay the same after a reboot."""
+    """Returns the facts that affect all results of a host and stay the same after a reboot."""
     facts = topology.host.copy()
     facts.pop("name", None)
     return {

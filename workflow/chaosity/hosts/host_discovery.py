@@ -174,7 +174,7 @@ def request_description(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UserError(f"gave no description within {seconds} s", where) from None
+        raise UserError(f"did not describe itself within {seconds} s", where) from None
     errors = answer.stderr.decode(errors="replace")
     if transport.kind == SSH and answer.returncode == CONNECTION_FAILED:
         raise UserError(f"cannot be reached: {connection_error_cause(errors)}", where)
@@ -188,7 +188,7 @@ def request_description(
         assert member is not None
         facts: DescribedFacts = json.load(member)
     if facts["runner_sha256"] and facts["runner_sha256"] != runner_digest():
-        raise UserError("its runner is not of this version", where, PROVISION)
+        raise UserError("the runner on the host has another version", where, PROVISION)
     return facts
 
 
@@ -223,14 +223,12 @@ def discover_host(host: InventoryHost, config: Config) -> PlannedHost:
             f"host {host.name}",
             "check its firmware settings and its topology.xml",
         )
-    planned = PlannedHost(
-        host.name, configuration, topology, host.variables, is_local(host, config)
-    )
+    local = is_local(host, config)
+    planned = PlannedHost(host.name, configuration, topology, host.variables, local)
     folder = results / host.name / configuration
     write_if_changed(folder / "topology.xml", xml)
-    write_if_changed(
-        folder / "topology.json", json.dumps(topology_to_json(topology), indent=1) + "\n"
-    )
+    document = topology_to_json(topology)
+    write_if_changed(folder / "topology.json", json.dumps(document, indent=1) + "\n")
     drives = {drive.component: drive.facts for drive in planned.drives(results)}
     write_components(folder / "components", component_documents(topology, tools, drives))
     known = {"host": host.name, "configuration": configuration, "source": source, **live_facts}

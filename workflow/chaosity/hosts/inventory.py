@@ -174,7 +174,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
         raise UserError("the inventory has no host", inventory)
     for name in wanted:
         if name not in names:
-            raise UserError(f"there is no host {name!r}", inventory, suggest_allowed(name, names))
+            raise UserError(f"unknown host {name!r}", inventory, suggest_allowed(name, names))
     hosts = []
     for name in wanted or names:
         given = facts.get(name, {})

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from chaosity.place_names import PlaceName
-from chaosity.runner.opencl_devices import parse_clinfo as read_clinfo
-from chaosity.runner.opencl_devices import parse_whole_number as whole_number
+from chaosity.runner.opencl_devices import parse_clinfo, parse_whole_number
 from chaosity.topology.device_model import Accelerator, Drive, Gpu, OpenclDevice
 from chaosity.topology.host_model import Node
 from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
@@ -39,10 +38,10 @@ _INTEL_ENGINES = {
     "QAT": ("37c8", "4940", "4942", "4944", "4946", "4948", "578a"),
 }
 _ENGINES = {f"8086:{device}": kind for kind, ids in _INTEL_ENGINES.items() for device in ids}
+_ENGINE_CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
 # Devices with memory of their own come first, the processor last.
 _OPENCL_ORDER = ("gpu", "accelerator", "other", "cpu")
 _OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
-_ENGINE_CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
 
 
 class Devices:
@@ -225,7 +224,7 @@ def _clean(text: str | None) -> str | None:
 
 
 def opencl_devices(
-    printed: str | None, tree: HwlocTree, gpus: Iterable[Gpu], nodes: Iterable[Node]
+    clinfo_output: str | None, tree: HwlocTree, gpus: Iterable[Gpu], nodes: Iterable[Node]
 ) -> tuple[OpenclDevice, ...]:
     """Returns all OpenCL devices, named `opencl0`, `opencl1`, ... in an order that stays the same.
 
@@ -233,12 +232,12 @@ def opencl_devices(
     processors.
 
     Args:
-        printed: output of `clinfo --raw` on the host; None for an XML alone.
-        tree: hwloc's objects; their OpenCL devices count when `printed` is empty.
+        clinfo_output: output of `clinfo --raw` on the host; None for an XML alone.
+        tree: hwloc's objects; their OpenCL devices count when `clinfo_output` is empty.
         gpus: the GPUs of the host; an OpenCL device at the same PCI address has the GPU's node.
         nodes: all nodes.
     """
-    devices = _opencl_of_clinfo(printed) if printed else _opencl_of_tree(tree)
+    devices = _opencl_of_clinfo(clinfo_output) if clinfo_output else _opencl_of_tree(tree)
     node_of = {gpu.pci: gpu.node for gpu in gpus if gpu.pci}
     with_cpus = [node.os_index for node in nodes if node.shown_cpus]
     only = with_cpus[0] if len(with_cpus) == 1 else None
@@ -257,9 +256,9 @@ def opencl_devices(
     )
 
 
-def _opencl_of_clinfo(printed: str) -> Iterator[OpenclDevice]:
+def _opencl_of_clinfo(output: str) -> Iterator[OpenclDevice]:
     numbers = ("platform_number", "device_number")
-    for device in read_clinfo(printed):
+    for device in parse_clinfo(output):
         facts = {name: value for name, value in device.items() if name not in numbers}
         yield OpenclDevice(name="", **facts)
 
@@ -270,15 +269,15 @@ def _opencl_of_tree(tree: HwlocTree) -> Iterator[OpenclDevice]:
         if item.subtype != "OpenCL":
             continue
         infos = item.infos
-        size = whole_number(infos.get("OpenCLGlobalMemorySize"))  # in KiB
+        size = parse_whole_number(infos.get("OpenCLGlobalMemorySize"))  # in KiB
         yield OpenclDevice(
             name="",
             platform=infos.get("OpenCLPlatformName", "unknown"),
             device=infos.get("GPUModel", item.name or "unknown"),
             type=_OPENCL_TYPES.get(infos.get("OpenCLDeviceType", ""), "other"),
-            twin=whole_number(infos.get("OpenCLPlatformDeviceIndex")) or 0,
+            twin=parse_whole_number(infos.get("OpenCLPlatformDeviceIndex")) or 0,
             vendor=infos.get("GPUVendor"),
-            compute_units=whole_number(infos.get("OpenCLComputeUnits")),
+            compute_units=parse_whole_number(infos.get("OpenCLComputeUnits")),
             memory_bytes=None if size is None else size * 1024,
             pci=_pci_address(item),
         )

@@ -1,4 +1,4 @@
-"""Reads the facts on a host that affect all numbers: firmware, processor, memory modules, settings.
+"""Reads the facts on a host that affect all results: firmware, processor, memory modules, settings.
 
 These facts stay the same from boot to boot. Load, temperature, free memory and current frequency
 are not read. Values are plain JSON; None means that the source does not give the value.
@@ -9,12 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from chaosity.topology.fact_types import (
-    FrequencySettings,
-    HostFacts,
-    IdleSettings,
-    MemoryModule,
-)
+from chaosity.topology.fact_types import FrequencySettings, HostFacts, IdleSettings, MemoryModule
 from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
 from chaosity.topology.sources import LIVE, Source
 from chaosity.topology.sysfs import SysTree
@@ -32,9 +27,8 @@ _RELEVANT = re.compile(
 )
 
 # dmidecode's names -> ours, for the values that a person would compare.
-ModuleField = Literal["slot", "bank", "size", "type", "ranks", "speed", "configured_speed"]
-IdentityField = Literal["manufacturer", "part", "serial"]
-_MODULE_FIELDS: dict[str, ModuleField | IdentityField] = {
+_SpeedField = Literal["slot", "bank", "size", "type", "ranks", "speed", "configured_speed"]
+_MODULE_FIELDS: dict[str, _SpeedField | Literal["manufacturer", "part", "serial"]] = {
     "Locator": "slot",
     "Bank Locator": "bank",
     "Size": "size",
