@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.topology import cpu_set, format_cpu_list, format_mask, parse_cpu_list, parse_mask
+from chaosity.cpusets import cpu_set, format_cpu_list, format_mask, parse_cpu_list, parse_mask
 
 SETS = st.frozensets(st.integers(0, 1100), max_size=60).map(cpu_set)
 RUNS = st.tuples(st.integers(0, 500), st.integers(1, 300)).map(lambda r: tuple(range(r[0], sum(r))))

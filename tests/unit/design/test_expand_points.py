@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from chaosity.benchmarks import open_benchmarks
 from chaosity.campaign.campaign_plans import Campaign
 from chaosity.config import load_experiment
+from chaosity.cpusets import parse_cpu_list
 from chaosity.design import PlannedHost, parse_point_name, plan_host, replicate_numbers
 from chaosity.design import host_plan as plan_module
 from chaosity.design.expand_points import PointExpansion
@@ -22,7 +23,7 @@ from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
 from chaosity.design.sampling import evenly_spread
 from chaosity.errors import UserError
-from chaosity.topology import configuration_name, discover, parse_cpu_list
+from chaosity.topology import configuration_name, discover
 
 
 def with_orders(points, replicates, seed):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from chaosity.benchmarks import Benchmark, open_benchmarks
 from chaosity.config import EXPERIMENTS, yaml_names
+from chaosity.cpusets import parse_cpu_list
 from chaosity.design import PlannedHost, parse_point_name
 from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
@@ -19,7 +20,7 @@ from chaosity.design.sampling import sets_of_every_size
 from chaosity.design.target_selectors import exact_shares, placement_target
 from chaosity.errors import UserError
 from chaosity.place.policies import POLICIES
-from chaosity.topology import configuration_name, discover, parse_cpu_list
+from chaosity.topology import configuration_name, discover
 
 ALL = list(POLICIES)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaosity.topology import format_cpu_list, format_mask, parse_cpu_list
+from chaosity.cpusets import format_cpu_list, format_mask, parse_cpu_list
 
 KIB, GIB = 1024, 2**30
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.topology import configuration_name, discover, parse_cpu_list, topology_xml
+from chaosity.cpusets import parse_cpu_list
+from chaosity.topology import configuration_name, discover, topology_xml
 
 pytestmark = pytest.mark.real
 

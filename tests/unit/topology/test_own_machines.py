@@ -7,13 +7,8 @@ from collections import Counter
 
 import pytest
 
-from chaosity.topology import (
-    configuration_name,
-    discover,
-    format_cpu_list,
-    topology_to_json,
-    topology_xml,
-)
+from chaosity.cpusets import format_cpu_list
+from chaosity.topology import configuration_name, discover, topology_to_json, topology_xml
 
 
 @pytest.fixture

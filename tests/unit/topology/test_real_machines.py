@@ -12,13 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.topology import (
-    Topology,
-    configuration_name,
-    discover,
-    parse_cpu_list,
-    topology_to_json,
-)
+from chaosity.cpusets import parse_cpu_list
+from chaosity.topology import Topology, configuration_name, discover, topology_to_json
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies"
 FACTS = json.loads((SHARED / "facts.json").read_text()) if SHARED.is_dir() else {}

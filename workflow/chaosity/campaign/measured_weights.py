@@ -17,12 +17,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.page_shares import largest_share_deviation
 from chaosity.place.policies import CONTENDED
 from chaosity.records import utc_now, write_if_changed
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
-from chaosity.topology import format_cpu_list
 
 if TYPE_CHECKING:
     from chaosity.export import MeasuredHost

@@ -1,13 +1,5 @@
 """Discovers the topology of a host, from a live machine, an hwloc XML file or a captured /sys."""
 
-from chaosity.cpusets import (
-    CpuSet,
-    cpu_set,
-    format_cpu_list,
-    format_mask,
-    parse_cpu_list,
-    parse_mask,
-)
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.device_model import Accelerator, Drive, Gpu, OpenclDevice
 from chaosity.topology.fact_types import HostFacts
@@ -37,7 +29,6 @@ __all__ = [
     "Core",
     "CoreKind",
     "Counts",
-    "CpuSet",
     "Die",
     "Distances",
     "Drive",
@@ -52,13 +43,8 @@ __all__ = [
     "Restrictions",
     "Topology",
     "configuration_name",
-    "cpu_set",
     "discover",
     "discover_with_xml",
-    "format_cpu_list",
-    "format_mask",
-    "parse_cpu_list",
-    "parse_mask",
     "read_topology",
     "topology_from_json",
     "topology_to_json",
