@@ -78,6 +78,7 @@ _FORMS: tuple[tuple[PlaceKind, str], ...] = (
     ("nodes_drives", "node{indices}drives"),
     ("all_drives", "alldrives"),
 )
+_FIELDS_OF_FORM = {form: frozenset(re.findall(r"{(\w+)}", form)) for _, form in _FORMS}
 _PATTERNS = [(kind, re.compile(form.format_map(_FIELDS), re.ASCII)) for kind, form in _FORMS]
 _GROUP = r"(?:(?:pu|core|l3_|node|package|kind)\d{1,6}|(?:efficiency|performance)_cores|machine)"
 _GROUPS = re.compile(f"{_GROUP}(?:_{_GROUP})*", re.ASCII)
@@ -118,7 +119,7 @@ class PlaceName:
         }
         known = {name: value for name, value in fields.items() if value is not None}
         for kind, form in _FORMS:
-            if kind == self.kind and set(re.findall(r"{(\w+)}", form)) <= set(known):
+            if kind == self.kind and known.keys() >= _FIELDS_OF_FORM[form]:
                 return form.format_map(known)
         raise ValueError(f"{self!r} has no name: a part is missing")
 
