@@ -8,9 +8,9 @@ from chaosity.figures.axis_values import (
     AxisGroup,
     axis_title,
     axis_value_of,
-    packages_of_nodes,
     sort_and_group,
 )
+from chaosity.topology import topology_from_json
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,11 @@ from chaosity.figures.axis_values import (
         ("drive-0000-41-00-0", "drive", "41:00.0", "drive 41:00.0"),
         ("drive-10000-41-00-0", "drive", "10000:41:00.0", "drive 10000:41:00.0"),
         ("drive-S5GXNX0T", "drive", "S5GXNX0T", "drive S5GXNX0T"),
-        ("node3drives2", "first", "2", "first 2 of node 3"),
-        ("node3drives", "nodeset", "3", "node 3"),
-        ("nodes0,4drives", "nodeset", "0,4", "nodes 0,4"),
-        ("alldrives", "all", "all", "all drives"),
-        ("unknowndrives", "unlocated", "all", "all drives of unknown node"),
+        ("node3drives2", "first_drives", "2", "first 2 of node 3"),
+        ("node3drives", "node_drives", "3", "node 3"),
+        ("nodes0,4drives", "node_drives", "0,4", "nodes 0,4"),
+        ("alldrives", "all_drives", "all", "all drives"),
+        ("unknowndrives", "unknown_drives", "all", "all drives of unknown node"),
         ("file0", "file", "0", "file 0"),
         ("same_node", "relation", "same node", "same node"),
         ("triad_nt", "text", "triad nt", "triad nt"),
@@ -113,8 +113,7 @@ def test_titles_say_what_is_on_the_axis():
     assert axis_title("page_policy", [axis_value_of("bind")]) == "Page policy"
 
 
-def test_packages_come_from_the_hierarchy_or_the_nodes():
-    hierarchy = {"hierarchy": {"packages": [{"os_index": 1, "nodes": [4, 5]}]}}
-    assert packages_of_nodes(hierarchy) == {4: 1, 5: 1}
-    assert packages_of_nodes({"nodes": [{"os_index": 0, "package": 0}]}) == {0: 0}
-    assert packages_of_nodes({}) == {}
+def test_packages_come_from_the_nodes():
+    nodes = {"nodes": [{"os_index": 0, "package": 0}]}
+    assert topology_from_json(nodes).package_of_node == {0: 0}
+    assert topology_from_json({}).package_of_node == {}

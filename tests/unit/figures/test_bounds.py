@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 import synthetic_streaming as streaming
 from lxml import etree
+from table_figures import draw, select_data
 
 from chaosity.config import load_experiment
 from chaosity.errors import UserError
-from chaosity.figures import draw
-from chaosity.figures.bounds import bounds_of, lowest
+from chaosity.figures.bounds import lowest_bound, read_bounds
 from chaosity.figures.captions import caption_of
-from chaosity.figures.figure_data import select_data
 from chaosity.figures.figure_spec import FigureSpec
-from chaosity.figures.mark_texts import limits_of
+from chaosity.figures.value_limits import limits_of
+from chaosity.store.measurements import Measurements
 
 GB = 1e9
 EXPERIMENT = load_experiment("streaming_compute")
@@ -25,7 +25,7 @@ ENTRY, READING = EXPERIMENT["figures"]
 
 
 def spec_of(**changes):
-    return FigureSpec.of("streaming_compute", {**ENTRY, **changes})
+    return FigureSpec.from_yaml("streaming_compute", {**ENTRY, **changes})
 
 
 def drawn(folder, tidy):
@@ -37,14 +37,14 @@ def drawn(folder, tidy):
 def test_the_bottleneck_moves_where_drives_give_more_than_half_the_memory(tmp_path):
     said = drawn(tmp_path, streaming.tidy(drive=6.9 * GB, memory=80 * GB)).sentence
     # 5 drives give 34.5 and 6 give 41.4 of 40 GB/s; from the other package, 0.8 of it, 7 and 8
-    assert "Same package: up to a number of drives of 5 the lowest bound is the drives" in said
-    assert "from 6 on it is half the memory's read bandwidth" in said
-    assert "other package: up to a number of drives of 7 the lowest bound is the drives" in said
+    half = "(number of drives), half the memory's read bandwidth from"
+    assert f"Lowest bound for same package: the drives alone up to 5 {half} 6; " in said
+    assert f"Lowest bound for other package: the drives alone up to 7 {half} 8; " in said
 
 
 def test_slow_drives_are_the_limit_everywhere(tmp_path):
     said = drawn(tmp_path, streaming.tidy(drive=2 * GB)).sentence
-    assert said.startswith("Everywhere the lowest bound is the drives alone, of which 9")
+    assert said.startswith("Lowest bound: the drives alone for every number of drives; 9")
     assert "half" not in said
     assert "exceeded" not in said
 
@@ -62,37 +62,37 @@ def test_one_drive_alone_says_what_limits_it():
     tidy = streaming.tidy()
     small = tidy["target"].isin(["package0drives1", "node0"]) | tidy["target"].str.contains("x")
     one = tidy[(tidy["initiator"] == "node0") & small]
-    cells = select_data(spec_of(), one, streaming.machine().topology())
-    said = caption_of(cells, limits_of(streaming.THROUGHPUT, [cells]).scale)
-    assert said.startswith("One value: ")
-    assert "everywhere the lowest bound is the drives alone" in said
+    data = select_data(spec_of(), one, streaming.machine().topology())
+    said = caption_of(data, limits_of(streaming.THROUGHPUT, [data]).scale)
+    assert said.endswith("of it is reached.")
+    assert "Lowest bound: the drives alone for every number of drives" in said
 
 
 def test_bounds_are_medians_and_their_multiples_by_panel_series_and_x():
-    drives, half, memory = bounds_of(spec_of(), streaming.tidy())
+    drives, half, memory = read_bounds(spec_of(), Measurements.from_table(streaming.tidy()))
     assert (drives.along_x, half.along_x, memory.along_x) == (True, False, False)
     assert drives.at("node0", "same_package", "3") == pytest.approx(20.7 * GB, rel=0.02)
     assert drives.at("node0", "other_package", "3") == pytest.approx(16.6 * GB, rel=0.02)
     assert drives.at("node0", "same_package", "9") is None
     assert half.at("node1", "other_package", "8") == pytest.approx(40 * GB, rel=0.02)
     assert memory.at("node1", None, None) == pytest.approx(77.6 * GB, rel=0.02)
-    title, value = lowest((drives, half, memory), ("node0", "same_package", "8"))
+    title, value = lowest_bound((drives, half, memory), "node0", "same_package", "8")
     assert (title, value) == (half.title, half.at("node0", None, None))
-    assert lowest((), ("node0", None, None)) is None
+    assert lowest_bound((), "node0", None, None) is None
 
 
 def test_what_was_not_measured_bounds_nothing():
     tidy = streaming.tidy()
     failed = tidy.assign(status=tidy["status"].where(tidy["load"] != "drives", "failed"))
-    titles = [bound.title for bound in bounds_of(spec_of(), failed)]
+    titles = [bound.title for bound in read_bounds(spec_of(), Measurements.from_table(failed))]
     assert titles == ["half the memory's read bandwidth", "the array in memory"]
-    assert bounds_of(spec_of(), tidy[tidy["load"] == "nothing"]) == ()
+    assert read_bounds(spec_of(), Measurements.from_table(tidy[tidy["load"] == "nothing"])) == ()
 
 
 def test_a_bound_of_a_column_that_is_not_there_is_said():
     wrong = [{**ENTRY["bounds"][0], "where": {"colour": "blue"}}]
     with pytest.raises(UserError, match="unknown column colour"):
-        bounds_of(spec_of(bounds=wrong), streaming.tidy())
+        read_bounds(spec_of(bounds=wrong), Measurements.from_table(streaming.tidy()))
 
 
 @pytest.mark.parametrize(
@@ -105,20 +105,20 @@ def test_a_wrong_bound_is_said(change):
 
 def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_path):
     tidy = streaming.tidy(memory=200 * GB)
-    cells = select_data(spec_of(), tidy, streaming.machine().topology())
-    assert limits_of(streaming.THROUGHPUT, [cells]).high >= 190 * GB
+    data = select_data(spec_of(), tidy, streaming.machine().topology())
+    assert limits_of(streaming.THROUGHPUT, [data]).high >= 190 * GB
     file = drawn(tmp_path, tidy)
     with (tmp_path / file.csv).open() as text:
         rows = list(csv.DictReader(text))
     column = f"bound_half_the_memory's_read_bandwidth_{streaming.THROUGHPUT}"
     assert {round(float(row[column]) / GB, -1) for row in rows} == {100}
     words = etree.parse(tmp_path / file.svg).getroot().xpath("//*[local-name()='desc']/text()")
-    assert any("lowest bound" in text for text in words)
+    assert any("Lowest bound" in text for text in words)
 
 
 def test_a_figure_without_bounds_is_as_it_was(tmp_path):
     entry = {key: value for key, value in ENTRY.items() if key != "bounds"}
-    cells = select_data(FigureSpec.of("e", entry), streaming.tidy().assign(experiment="e"),
+    data = select_data(FigureSpec.from_yaml("e", entry), streaming.tidy().assign(experiment="e"),
                    streaming.machine().topology())  # fmt: skip
-    assert cells.bounds == ()
-    assert isinstance(cells.cells, pd.DataFrame)
+    assert data.bounds == ()
+    assert isinstance(data.marks, pd.DataFrame)

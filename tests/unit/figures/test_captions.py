@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
+from table_figures import select_data
 
 from chaosity.figures.captions import caption_of
-from chaosity.figures.figure_data import select_data
 from chaosity.figures.figure_spec import FigureSpec
-from chaosity.figures.mark_texts import limits_of
+from chaosity.figures.value_limits import limits_of
 from chaosity.units import choose_scale
 
 NODES = {
@@ -27,58 +27,69 @@ def machine(**keys):
     return synthetic.Machine("h", ((0, 1), (2, 3)), drives, **{"noise": 0.001, **keys})
 
 
-def said(entry, found, experiment="memory_bandwidth"):
-    cells = select_data(FigureSpec.of(experiment, entry), found.tidy(), found.topology())
-    return caption_of(cells, choose_scale(entry["metric"], cells.cells["median"]))
+def caption(entry, found, experiment="memory_bandwidth"):
+    data = select_data(FigureSpec.from_yaml(experiment, entry), found.tidy(), found.topology())
+    return caption_of(data, choose_scale(entry["metric"], data.marks["median"]))
 
 
-def test_a_map_says_best_worst_and_what_distance_costs():
-    text = said(NODES, machine())
-    assert text.startswith("Best is node")
-    assert "33 % less" in text
-    assert "another node of the package gives 0.97 times as much (95 % interval 0.97 to" in text
-    assert "another package gives 0.67 times as much" in text
+def test_heatmap_caption_has_best_worst_and_ratios_by_relation():
+    text = caption(NODES, machine())
+    assert text.startswith("Best: 41.")
+    assert "(33 % less)" in text
+    assert "Bandwidth relative to the same node: 0.97 (95 % interval 0.97 to" in text
+    assert ") for another node of the package and 0.67 (" in text
+    assert text.endswith("for another package.")
 
 
 def test_noise_is_not_called_a_difference():
     found = machine(noise=0.02)
     found.memory_rate = lambda initiator, target, share=1.0: 40e9 * share
-    text = said(NODES, found)
-    assert text.startswith("No difference between the 16 marks detected at n = 3")
-    assert "compared with" not in text
+    text = caption(NODES, found)
+    assert text.startswith("No difference detected between 16 marks (n = 3): 3")
+    assert "relative to" not in text
 
 
-def test_lines_say_how_much_is_left_and_where_least():
-    text = said(BESIDE, machine(), "interference")
-    assert "With the number of drives going from 0 to 2, bandwidth goes to 0.70 times" in text
-    assert "same node; 95 % interval 0.69 to 0.70; worst panel: node" in text
+def test_line_caption_has_the_change_and_the_worst_panel():
+    text = caption(BESIDE, machine(), "interference")
+    assert "Bandwidth from 0 to 2 (number of drives) changes by the factor 0.70 (" in text
+    assert "95 % interval 0.69 to 0.70; worst panel: node" in text
+    assert ") for same node, " in text
 
 
-def test_one_value_is_just_told():
-    text = said(NODES, synthetic.small())
-    assert text.startswith("One value: node0 -> node0 gives 4")
-    assert text.endswith("n = 3.")
+def test_caption_of_a_single_value():
+    text = caption(NODES, synthetic.small())
+    assert text.startswith("4")
+    assert text.endswith("n = 3: node0 -> node0.")
 
 
-def test_nothing_valid_is_said():
+def test_caption_without_a_valid_value_counts_the_marks_by_status():
     found = synthetic.small()
     found.failed = {"memory=node0+node0+triad": "killed"}
-    assert said(NODES, found) == "No valid value: 1 mark failed or not measured."
+    assert caption(NODES, found) == "No valid value. No value for 1 of 1 mark: 1 failed."
+
+
+def test_caption_counts_the_marks_without_a_value():
+    found = machine(failed={"memory=node1+node2+triad": "killed"})
+    found.missing = ("memory=node3+node3+triad",)
+    text = caption(NODES, found)
+    assert text.endswith("No value for 2 of 16 marks: 1 failed, 1 not measured yet.")
 
 
 def test_colour_limits_are_round_and_wide_enough_to_keep_noise_quiet():
     found = machine(noise=0.01)
     found.memory_rate = lambda initiator, target, share=1.0: 40e9 * share
-    cells = select_data(FigureSpec.of("memory_bandwidth", NODES), found.tidy(), found.topology())
-    limits = limits_of(synthetic.BANDWIDTH, [cells])
-    values = cells.cells["median"].to_numpy()
+    data = select_data(
+        FigureSpec.from_yaml("memory_bandwidth", NODES), found.tidy(), found.topology()
+    )
+    limits = limits_of(synthetic.BANDWIDTH, [data])
+    values = data.marks["median"].to_numpy()
     assert limits.low <= 0.75 * values.max()
     assert limits.low <= values.min() <= values.max() <= limits.high
     assert limits.high == pytest.approx(np.round(limits.high, -8))
 
 
 def loss_of(device_rate, **keys):
-    """What bars of the cores say, alone and beside a device, of three replicates."""
+    """Caption of two bars: the cores alone, and with a co-running device."""
     found = machine(**keys)
     rows = found.tidy()
     rows = rows[
@@ -90,12 +101,15 @@ def loss_of(device_rate, **keys):
         "name": "loss", "kind": "bars", "title": "t", "load": "memory",
         "metric": synthetic.BANDWIDTH, "x": "initiator", "series": "target", "loss_to": "node0",
     }  # fmt: skip
-    cells = select_data(FigureSpec.of("memory_bandwidth", entry), both, found.topology())
-    return caption_of(cells, choose_scale(entry["metric"], cells.cells["median"]))
+    data = select_data(FigureSpec.from_yaml("memory_bandwidth", entry), both, found.topology())
+    return caption_of(data, choose_scale(entry["metric"], data.marks["median"]))
 
 
-def test_bars_tell_what_is_lost_beside_another():
+def test_bar_caption_has_the_difference_to_the_reference():
     text = loss_of(0.6)
-    assert "node 1 has 40 % less (95 % interval of the ratio 0.60 to 0.60)" in text
-    assert "has 10 % more" in loss_of(1.1)
-    assert "which is no difference at n = 3" in loss_of(np.array([0.99, 1.02, 1.0]))
+    assert text.startswith(
+        "Bandwidth relative to node 0: 40 % less for PU 0 with node 1 (ratio 0.60"
+    )
+    assert "(95 % interval 0.60 to 0.60)" in text
+    assert "10 % more for " in loss_of(1.1)
+    assert "no difference detected at n = 3" in loss_of(np.array([0.99, 1.02, 1.0]))

@@ -7,9 +7,10 @@ import re
 import pytest
 import synthetic
 from lxml import etree
+from table_figures import draw
 
 from chaosity.errors import UserError
-from chaosity.figures import draw, read_figures
+from chaosity.figures import read_figures
 
 SVG = "{http://www.w3.org/2000/svg}"
 BANDWIDTH = synthetic.BANDWIDTH
@@ -195,15 +196,15 @@ def test_a_file_that_stands_in_is_said_in_title_and_text(tmp_path):
                    found.topology(), tmp_path)  # fmt: skip
     assert file.title == "Drives (file-backed)"
     assert "(file-backed)" in titles(tmp_path, "drives")["drives-cell-0-0"]
-    assert file.sentence.startswith("One value: node0 -> file0 gives 1.")
+    assert re.fullmatch(r"1\.\d\d GB/s, .*, n = 3: node0 -> file0\.", file.sentence)
 
 
 def test_one_replicate_has_no_interval(tmp_path):
     found = machine(replicates=1)
     file, *_ = draw([experiment(heatmap("nodes"))], found.tidy(), found.topology(), tmp_path)
-    assert file.sentence.endswith("no intervals, for there is one replicate.")
+    assert "No intervals: one replicate. No value for 2 of 16 marks: " in file.sentence
     text = titles(tmp_path, "nodes")["nodes-cell-0-0"]
-    assert "no interval: one replicate" in text
+    assert "no interval: n = 1" in text
     assert rows(tmp_path, "nodes")[0][f"interval_low_{BANDWIDTH}"] == ""
 
 
@@ -236,7 +237,7 @@ def test_points_that_share_a_mark_are_a_problem_of_the_figure_not_of_the_report(
     found = machine()
     spec = heatmap("all", where={"initiator_kind": "node"}, title="All kernels")
     file, *_ = draw([experiment(spec)], found.tidy(), found.topology(), tmp_path)
-    assert "9 points fall on rows node0, columns node0" in file.problem
+    assert "9 points fall on the mark rows node0, columns node0" in file.problem
     assert "combine" in file.problem
     (file,) = draw([experiment({**spec, "combine": "median"})], found.tidy(), found.topology(),
                    tmp_path)  # fmt: skip
@@ -285,7 +286,7 @@ def test_a_wrong_description_is_an_error_that_names_the_figure(tmp_path, change,
 
 def test_two_figures_of_one_name_are_an_error(tmp_path):
     twice = [experiment(heatmap("nodes")), experiment(heatmap("nodes"), name="other")]
-    with pytest.raises(UserError, match="of this name too"):
+    with pytest.raises(UserError, match="already has a figure of this name"):
         draw(twice, machine().tidy(), machine().topology(), tmp_path)
 
 

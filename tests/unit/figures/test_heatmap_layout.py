@@ -5,9 +5,8 @@ import itertools
 import pytest
 
 from chaosity.figures import style
-from chaosity.figures.axis_values import axis_title, axis_value_of, sort_and_group
-from chaosity.figures.figure_data import Axis
-from chaosity.figures.heatmap_layout import MOST_ROWS, lay_out
+from chaosity.figures.axis_values import Axis, axis_title, axis_value_of, sort_and_group
+from chaosity.figures.heatmap_layout import MOST_ROWS, lay_out_heatmap
 
 
 def axis(column, names, packages=None):
@@ -38,7 +37,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_map_fits_a_page_and_its_labels_fit_their_room(shape):
-    layout = lay_out(*SHAPES[shape], top=0.6)
+    layout = lay_out_heatmap(*SHAPES[shape], top=0.6)
     assert layout.right <= style.WIDTH
     assert layout.top + layout.height + layout.below <= 10.5
     assert layout.rows.points >= 5.0
@@ -48,7 +47,7 @@ def test_every_map_fits_a_page_and_its_labels_fit_their_room(shape):
 
 
 def test_255_drive_sets_run_down_the_page_in_blocks_between_sizes():
-    layout = lay_out(*SHAPES["figure 6"], top=0.6)
+    layout = lay_out_heatmap(*SHAPES["figure 6"], top=0.6)
     assert layout.turned
     assert [block.rows for block in layout.blocks] == [36, 56, 70, 56, 37]
     assert layout.rows.texts[0] == "0·······"
@@ -57,13 +56,13 @@ def test_255_drive_sets_run_down_the_page_in_blocks_between_sizes():
 
 
 def test_a_group_longer_than_a_page_is_cut():
-    layout = lay_out(*SHAPES["384 PUs"], top=0.6)
+    layout = lay_out_heatmap(*SHAPES["384 PUs"], top=0.6)
     assert max(block.rows for block in layout.blocks) <= MOST_ROWS
     assert sum(block.rows for block in layout.blocks) == 384
 
 
 def test_columns_of_packages_do_not_touch():
-    layout = lay_out(*SHAPES["figure 4"], top=0.6)
+    layout = lay_out_heatmap(*SHAPES["figure 4"], top=0.6)
     inside = layout.column_left(1) - layout.column_left(0)
     assert layout.column_left(4) - layout.column_left(3) > inside
     assert layout.named

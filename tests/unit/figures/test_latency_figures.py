@@ -11,8 +11,9 @@ import pytest
 import synthetic
 import synthetic_latency as latency
 from lxml import etree
+from table_figures import draw
 
-from chaosity.figures import draw, is_size, read_figures
+from chaosity.figures import is_byte_column, read_figures
 from chaosity.figures.axis_values import axis_value_of
 
 SWEEP = (
@@ -66,14 +67,14 @@ def test_numbers_of_bytes_are_sizes():
     assert axis_value_of(2**30 + 2**20, column="bytes").name == "1074790400"
     assert axis_value_of(32 * 2**10, column="chase.bytes").long == "32 KiB"
     assert axis_value_of(2**30, column="array_bytes").kind == "size"
-    assert not is_size("traffic_bytes_per_second")
+    assert not is_byte_column("traffic_bytes_per_second")
     assert axis_value_of(4096).short == "4096"
 
 
 def test_sizes_read_as_sizes_in_marks_and_sentences(large):
     folder, files = large
     said = files["latency_by_size"].sentence
-    assert said.startswith("With the working set going from 4 KiB to 1 GiB, latency goes to")
+    assert said.startswith("Latency from 4 KiB to 1 GiB (working set) changes by the factor ")
     texts = titles(folder, "latency_by_size").values()
     assert any(text.startswith("PU 0, serial, 32 MiB: ") for text in texts)
     assert len(titles(folder, "latency_by_size")) == len(rows(folder, "latency_by_size"))
@@ -94,8 +95,10 @@ def test_a_logarithmic_axis_needs_numbers_above_zero(tmp_path, scale, axis):
 def test_alone_and_together_are_compared(large):
     _, files = large
     said = files["latency_together"].sentence
-    assert said.startswith("Concurrent and serial part from 32 MiB on: there concurrent takes 1.1")
-    assert "PU 0, PU 6, PU 12, PU 18, PU 24, PU 30, PU 36 and PU 42 are slower than" in said
+    assert said.startswith("Concurrent takes 1.1")
+    assert " times as long as serial at 32 MiB, and more than 1.075 times as long at" in said
+    assert "When concurrent, 8 initiators are slower than others of their nodes (1.4" in said
+    assert "PU 0, PU 6, PU 12, PU 18, PU 24, PU 30, PU 36 and PU 42." in said
     assert files["latency_by_core"].sentence == said
 
 
@@ -127,14 +130,14 @@ def test_the_numbers_of_the_curves_stand_beside_the_figure(large):
     assert len(numbers) == 8 * 3 * 6
     assert set(numbers[0]) >= {"target", "load.kernel", "quantity", "metric", "median", "reason"}
     assert files["loaded_latency"].numbers == "loaded_latency_numbers.csv"
-    assert "latency doubles at" in files["loaded_latency"].sentence
+    assert "Latency doubles at" in files["loaded_latency"].sentence
 
 
 def test_a_curve_with_one_replicate_says_that_there_is_no_interval(tmp_path):
     _, files = drawn_of(latency.small(1), tmp_path)
     [table] = files["loaded_latency"].tables
-    assert table.rows[0][2].detail == "no interval: one replicate"
-    assert files["loaded_latency"].sentence.endswith("there is one replicate.")
+    assert table.rows[0][2].detail == "no interval: n = 1"
+    assert files["loaded_latency"].sentence.endswith("No intervals: one replicate.")
 
 
 def test_a_line_through_points_of_two_places_is_a_problem_of_the_figure(tmp_path):
@@ -190,7 +193,7 @@ def test_pages_that_were_seen_elsewhere_stand_out(tmp_path):
     draw([latency.EXPERIMENTS[0]], tidy, latency.topology(found), tmp_path)
     table = next(f for f in read_figures(tmp_path) if f.kind == "table").tables[0]
     assert [(row[3].text, row[3].state) for row in table.rows] == [
-        ("unknown", "odd"), ("0-1 (asked for 0)", "odd"),
+        ("unknown", "odd"), ("0-1 (requested: 0)", "odd"),
     ]  # fmt: skip
 
 
@@ -225,11 +228,12 @@ def test_a_cell_has_its_distance(large):
 def test_a_table_of_distances_that_lies_is_told(large, tmp_path):
     _, files = large
     for name in ("latency_matrix", "latency_by_distance"):
-        assert "order of the distance agrees" in files[name].sentence
+        assert "The distance agrees with the measurement: 0 of " in files[name].sentence
     _, lying = drawn_of(latency.epyc(), tmp_path, lies=True)
     for name in ("latency_matrix", "latency_by_distance"):
         said = lying[name].sentence
-        assert "distance disagrees with what was measured: pu" in said
+        assert "The distance contradicts the measurement in " in said
+        assert "Worst: pu" in said
         assert "(distance 12, 1" in said
 
 
@@ -246,7 +250,7 @@ def test_one_distance_orders_nothing(tmp_path):
     tidy = latency.tidy(found)
     tidy["distance"] = 10.0
     [_, file] = draw([latency.EXPERIMENTS[1]], tidy, latency.topology(found), tmp_path)
-    assert "Every pair has the same distance (10)" in file.sentence
+    assert "All pairs have the same distance (10)" in file.sentence
 
 
 def test_cores_stand_by_node_and_l3_domain(tmp_path):
@@ -285,7 +289,7 @@ def test_several_loads_of_a_name_do_not_fall_on_one_mark_unseen(tmp_path):
         "x": "bytes", "series": "mode",
     }  # fmt: skip
     problem = figure(entry, latency.epyc(), tmp_path, experiment="latency_by_size").problem
-    assert "16 points fall on" in problem
+    assert "16 points fall on the mark" in problem
 
 
 def test_the_manifest_keeps_tables_as_json(large):
@@ -306,8 +310,9 @@ def test_unchanged_data_gives_equal_files(one_node, tmp_path):
 def test_the_published_sweep_goes_through_the_same_figures(tmp_path):
     _, files = sweep_figures(tmp_path)
     said = files["latency_together"].sentence
-    assert said.startswith("Concurrent and serial part from 128 MiB on")
-    assert "when concurrent, PU 1, PU 17, PU 33 and PU 49 are slower than others" in said
+    assert " times as long as serial at 128 MiB, and more than 1.075" in said
+    assert "When concurrent, 4 initiators are slower than others of their node" in said
+    assert ": PU 1, PU 17, PU 33 and PU 49." in said
     serial, _ = files["latency_by_core"].tables
     assert serial.columns[4:] == tuple(
         f"{2**power} MiB" if power < 10 else f"{2 ** (power - 10)} GiB" for power in range(15)
@@ -348,8 +353,10 @@ def test_what_does_not_part_is_said(tmp_path):
     tidy.loc[chases, "value"] = sizes.map(latency.latency_of)
     draw([latency.EXPERIMENTS[0]], tidy, latency.topology(found), tmp_path)
     said = next(f for f in read_figures(tmp_path) if f.kind == "table").sentence
-    assert said.startswith("Concurrent and serial do not part: over all sizes concurrent takes 1.0")
-    assert said.endswith("at the largest 1.00 times.")
+    assert said.startswith(
+        "Concurrent takes 1.00 times as long as serial over all sizes, 1.00 times"
+    )
+    assert said.endswith("at the largest: no difference above 1.075.")
 
 
 def test_a_curve_with_some_numbers_that_cannot_be_said_tells_the_reasons_of_those_alone(tmp_path):

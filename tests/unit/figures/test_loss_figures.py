@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 import synthetic
 from lxml import etree
+from table_figures import draw
 
 from chaosity.config import load_experiment
-from chaosity.figures import draw
 
 EXPERIMENT = "gpu_and_cpu"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -52,8 +52,8 @@ def drawn(tmp_path):
 def test_both_sides_say_what_they_lose(drawn):
     _, files = drawn
     cores, device = (files[f"gpu_and_cpu_{side}"].sentence for side in ("cores", "device"))
-    assert cores.startswith("PU 1 beside OpenCL device 0 has 40 % less")
-    assert device.startswith("OpenCL device 0 beside PU 1 has 25 % less")
+    assert cores.startswith("Bandwidth relative to alone: 40 % less for PU 1 with OpenCL")
+    assert device.startswith("Bandwidth relative to alone: 25 % less for OpenCL device 0 with")
 
 
 def test_both_bars_are_drawn_alone_first(drawn):

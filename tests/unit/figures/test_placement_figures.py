@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from table_figures import draw
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.benchmarks.benchmark_file import Benchmark
@@ -15,7 +16,6 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
 from chaosity.design.metric_references import add_metric_references
-from chaosity.figures import draw
 from chaosity.store import Measurements
 from chaosity.store.tidy_table import COLUMNS, Outcome, rows_of_outcome, rows_of_ratios
 from chaosity.topology import discover

@@ -10,8 +10,8 @@ import pytest
 import synthetic
 import synthetic_latency as latency
 from lxml import etree
+from table_figures import draw
 
-from chaosity.figures import draw
 from chaosity.report import render_report
 from chaosity.report.variance_section import analysis_sections
 

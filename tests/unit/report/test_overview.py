@@ -10,10 +10,10 @@ import synthetic
 from click.testing import CliRunner
 from test_report import FIGURES, read, write
 
+from table_figures import draw
 from chaosity.cli.report import overview as overview_command
 from chaosity.cli.report import reports
 from chaosity.errors import UserError
-from chaosity.figures import draw
 from chaosity.report import summarise_report, write_overview
 from chaosity.report.equal_hosts import HostResults, compare_equal_hosts, processor_model
 from chaosity.report.report_files import is_stale

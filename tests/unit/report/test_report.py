@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 import synthetic
 from lxml import etree
+from table_figures import draw
 
 from chaosity.errors import UserError
-from chaosity.figures import draw
 from chaosity.report import render_report
 from chaosity.report.inline_svg import inline_svg
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import synthetic
+from table_figures import draw
 from test_report import FIGURES, machine, write
 
 from chaosity import records
-from chaosity.figures import draw
 from chaosity.store import read_table, write_table
 
 COUNT, RATIO = "misses_remote_memory_count", "advantage"
@@ -89,7 +89,7 @@ def test_marks_without_a_value_are_told_from_those_not_measured_yet(tmp_path):
     for name in ("map", "bars", "lines"):
         assert f"{REASON} (4 of 14 marks)" in files[name].unmeasured
         assert f"not measured: {REASON}" in texts(tmp_path)[f"{name}.svg"]
-    assert files["map"].sentence.startswith("Highest is")  # a count is neither good nor bad
+    assert files["map"].sentence.startswith("Highest: ")  # a count is neither good nor bad
     [table] = files["table"].tables
     shown = [cell for row in table.rows for cell in row]
     assert sum(f"not measured: {REASON}" in cell.detail for cell in shown) == 4
@@ -163,4 +163,4 @@ def test_a_figure_may_leave_the_references_out(tmp_path):
     experiment = {"experiment": "memory_bandwidth", "figures": both}
     files = {f.name: f for f in draw([experiment], tidy, machine().topology(), tmp_path / "f")}
     assert files["map0"].marks == 15 and files["map1"].marks == 11
-    assert re.search(r"with \d\.\d\d", files["map1"].sentence)
+    assert re.match(r"Highest: \d\.\d\d, node", files["map1"].sentence)

@@ -38,6 +38,8 @@ def published(file: Path, form: str, host: str, unit: str | None, output: Path) 
     from chaosity.config import EXPERIMENTS, load_experiment, yaml_names
     from chaosity.figures import draw
     from chaosity.store import read_published, write_table
+    from chaosity.store.measurements import Measurements
+    from chaosity.topology import Topology
 
     table = read_published(file, form, host, unit)
     output.mkdir(parents=True, exist_ok=True)
@@ -45,7 +47,8 @@ def published(file: Path, form: str, host: str, unit: str | None, output: Path) 
     click.echo(f"{output / 'measurements.parquet'}: {format_count(len(table), 'row')}")
     name = table["experiment"].iloc[0]
     experiments = [load_experiment(name)] if name in yaml_names(EXPERIMENTS) else []
-    for figure in draw(experiments, table, {}, output / "figures"):
+    measurements = Measurements.from_table(table)
+    for figure in draw(experiments, measurements, Topology(), output / "figures"):
         if figure.csv is not None:
             click.echo(f"{output / 'figures' / figure.csv}: {figure.sentence}")
     for sentence in slowdown_sentences(table):

@@ -1,7 +1,7 @@
-"""Names of initiators, targets and factor levels: how they sort, group and read on an axis.
+"""Axes of named values: order, groups, labels and titles.
 
-`node2` comes before `node10`, nodes of one package stand together, drives of one node stand
-together, drive sets are grouped by how many nodes they span.
+`node2` comes before `node10`. Nodes of a package and drives of a node stand together. Drive sets
+are grouped by their number of nodes.
 """
 
 from __future__ import annotations
@@ -9,39 +9,39 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
-from chaosity.cpusets import parse_cpu_list
+import numpy as np
+
+from chaosity.place_names import PlaceName, parse_place_name
+from chaosity.topology import Topology
 from chaosity.units import format_binary_bytes
 
-# Kinds in the order in which they follow one another on an axis: small to large, near to far.
-_KINDS = (
-    *("pu", "core", "l3", "core_kind", "node", "package", "level", "machine"),
-    *("nodes", "file", "drive", "first", "nodeset", "unlocated", "all", "gpu", "opencl"),
-    *("relation", "number", "size", "text"),
-)
-NUMERIC = ("number", "size")
-_PLURALS = {
+# In the order in which they follow each other on an axis: small to large, near to far.
+_GroupKind = Literal["pu", "core", "l3", "core_kind", "node", "package", "level", "machine"]
+_DriveKind = Literal["nodes", "file", "drive", "first_drives", "node_drives", "package_drives"]
+_OtherKind = Literal["unknown_drives", "all_drives", "gpu", "opencl"]
+_LevelKind = Literal["relation", "number", "size", "text"]
+AxisKind = Literal[_GroupKind, _DriveKind, _OtherKind, _LevelKind]
+_KINDS: tuple[AxisKind, ...] = get_args(AxisKind)
+_PLURALS: Mapping[AxisKind, str] = {
     "pu": "processing units",
     "l3": "L3 domains",
     "core_kind": "kinds of cores",
     "opencl": "OpenCL devices",
     "nodes": "groups of nodes",
     "drive": "single drives",
-    "first": "first drives of a node",
-    "nodeset": "all drives of nodes",
-    "unlocated": "drives of unknown node",
-    "all": "all drives",
+    "first_drives": "first drives of a node",
+    "node_drives": "all drives of nodes",
+    "package_drives": "all drives of packages",
+    "unknown_drives": "drives of unknown node",
+    "all_drives": "all drives",
 }
-_RELATIONS = {
-    name: rank
-    for rank, name in enumerate(
-        (
-            *("alone", "same_node", "same_nodes", "same_package", "other_package"),
-            *("both_packages", "unknown"),
-        )
-    )
-}
+# Names with an order that is not alphabetical.
+_RELATIONS = (
+    *("alone", "same_node", "same_nodes", "same_package", "other_package"),
+    *("both_packages", "unknown"),
+)
 _MODES = ("serial", "concurrent")
 _LEVELS = {
     "pu": "one PU",
@@ -49,288 +49,305 @@ _LEVELS = {
     "l3": "one L3 domain",
     "node": "one node",
     "package": "one package",
-    "machine": "machine",
 }
-# Name -> kind; groups are what sorts. From the naming rules of points.
-_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("pu", re.compile(r"pu(\d+)")),
-    ("core", re.compile(r"core(\d+)")),
-    ("l3", re.compile(r"l3_?(\d+)")),
-    ("node", re.compile(r"node(\d+)")),
-    ("package", re.compile(r"package(\d+)")),
-    ("gpu", re.compile(r"gpu(\d+)")),
-    ("opencl", re.compile(r"opencl(\d+)")),
-    ("core_kind", re.compile(r"(efficiency|performance)_cores|kind\d+")),
-    ("machine", re.compile(r"machine")),
-    ("nodes", re.compile(r"nodes([\d,-]+)")),
-    ("file", re.compile(r"file(\d+)")),
-    ("drive", re.compile(r"drive-(.+)")),
-    ("first", re.compile(r"(node|package)(\d+)drives(\d+)")),
-    ("packageset", re.compile(r"package(\d+)drives")),
-    ("nodeset", re.compile(r"nodes?([\d,-]+)drives")),
-    ("all", re.compile(r"alldrives")),
-    ("unlocated", re.compile(r"unknowndrives(\d*)")),
-)
 _TITLES = {"drives": "Number of drives", "bytes": "Working set", "distance": "Distance (SLIT)"}
-_PCI = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-9a-f])", re.IGNORECASE)
+_PLACE_TITLES: Mapping[AxisKind, str] = {
+    "pu": "{} processing unit",
+    "core": "{} core",
+    "l3": "{} L3 domain",
+    "node": "{} node",
+    "package": "{} package",
+    "gpu": "{} GPU",
+    "opencl": "{} OpenCL device",
+    "nodes": "{} nodes",
+    "drive": "{} drive (PCI address)",
+    "first_drives": "First drives of a node",
+    "node_drives": "Drives of nodes",
+}
+_PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-9a-f])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class AxisValue:
-    """One value on an axis.
+    """A value on an axis.
 
     Attributes:
         name: as in the tidy table.
-        kind: what it is: pu, core, l3, core_kind, node, package, machine, nodes, file, drive, first
-            (the first drives of a node), nodeset (all drives of nodes), unlocated (drives of which
-            no node is known), all, gpu, opencl, level, relation, number, size (a number of bytes),
-            text.
-        sort: sorts within its kind.
-        short: label where the axis title says the kind.
-        long: label that stands alone.
-        nodes: memory nodes it belongs to, empty when unknown.
+        kind: decides the order of unlike values and the group labels.
+        order: sort key among values of the kind; a number's first entry is the number.
+        short: label on an axis whose title says the kind.
+        long: label that is clear without a title.
+        nodes: memory nodes that it belongs to; empty when unknown.
     """
 
     name: str
-    kind: str
-    sort: tuple[Any, ...]
+    kind: AxisKind
+    order: tuple[Any, ...]
     short: str
     long: str
     nodes: tuple[int, ...] = ()
 
+    @property
+    def is_number(self) -> bool:
+        """Whether the value is a number or a size in bytes."""
+        return self.kind in ("number", "size")
+
+    @property
+    def number(self) -> float:
+        """The number that the value is."""
+        return float(self.order[0])
+
 
 @dataclass(frozen=True)
 class AxisGroup:
-    """Neighbours on an axis: places[start:stop]."""
+    """A group of neighbours on an axis: values[start:stop]."""
 
     label: str
     start: int
     stop: int
 
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis with its values in order.
+
+    Attributes:
+        column: that it shows, as in the figure's YAML.
+        title: shown on the figure.
+        values: in order.
+        groups: neighbours that belong together; they cover all values.
+    """
+
+    column: str
+    title: str
+    values: tuple[AxisValue, ...]
+    groups: tuple[AxisGroup, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the values, in order."""
+        return [value.name for value in self.values]
+
+    @property
+    def numeric(self) -> bool:
+        """Whether every value is a number, so that they have a first and a last."""
+        return all(value.is_number for value in self.values)
+
+    @property
+    def has_sizes(self) -> bool:
+        """Whether the values are sizes in bytes."""
+        return any(value.kind == "size" for value in self.values)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the values are of several kinds, so that labels must name the kind."""
+        return len({value.kind for value in self.values}) > 1
+
+    def value(self, name: str) -> AxisValue:
+        """Return the value with a name."""
+        return next(value for value in self.values if value.name == name)
+
+    def tick_label(self, value: AxisValue) -> str:
+        """Return a value's label on the axis: short when the title says the kind."""
+        full = self.mixed or value.kind in ("all_drives", "file")
+        return value.long if full else value.short
+
+    def legend_label(self, value: AxisValue) -> str:
+        """Return a value's label in a legend: a number needs the axis title."""
+        return f"{self.title} {value.short}" if value.kind == "number" else value.long
+
+    def with_values(self, values: Iterable[AxisValue]) -> Axis:
+        """Return the axis with other values in a single group."""
+        kept = tuple(values)
+        return replace(self, values=kept, groups=(AxisGroup("", 0, len(kept)),))
+
 
 def natural_sort_key(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key in which numbers inside a text count as numbers."""
+    """Return a sort key that orders the numbers in a text by value: `pu2` before `pu10`."""
     parts = re.split(r"(\d+)", text)
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part)
 
 
-def text_value(text: str) -> AxisValue:
-    """Words that stand as they are, in the order in which they come."""
-    return AxisValue(text, "text", (text,), text, text)
-
-
-def is_size(column: str) -> bool:
-    """Whether a column holds numbers of bytes, which people read as KiB, MiB and GiB."""
+def is_byte_column(column: str) -> bool:
+    """Whether a column holds numbers of bytes, which are shown as KiB, MiB and GiB."""
     name = column.split(".")[-1]
     return name == "bytes" or name.endswith("_bytes")
 
 
-def axis_value_of(value: Any, nodes: tuple[int, ...] = (), column: str = "") -> AxisValue:
-    """What a value of a column is.
+def axis_value_of(value: object, nodes: tuple[int, ...] = (), column: str = "") -> AxisValue:
+    """Return order and labels of a value.
 
     Args:
-        value: a cell of the tidy table or a factor's level.
-        nodes: memory nodes it belongs to, as far as known.
-        column: that holds it; numbers of a column of sizes are sizes.
+        value: a cell of the tidy table or a level of a factor.
+        nodes: memory nodes that the value belongs to, as far as known.
+        column: of the value; numbers in a column of bytes are sizes.
     """
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bool):
         return AxisValue(str(value), "text", (value,), "yes" if value else "no", str(value), nodes)
     if isinstance(value, int | float):
         # Sizes are long numbers that may differ in the last digit.
         text = str(int(value)) if float(value).is_integer() else f"{value:g}"
-        if is_size(column):
-            words = format_binary_bytes(float(value))
-            return AxisValue(text, "size", (float(value),), words, words, nodes)
-        return AxisValue(text, "number", (float(value),), text, text, nodes)
+        size = is_byte_column(column)
+        label = format_binary_bytes(float(value)) if size else text
+        return AxisValue(text, "size" if size else "number", (float(value),), label, label, nodes)
     name = str(value)
+    label = name.replace("_", " ")
     if name in _RELATIONS:
-        words = name.replace("_", " ") if name != "unknown" else "unknown place"
-        return AxisValue(name, "relation", (_RELATIONS[name],), words, words, nodes)
+        label = "unknown place" if name == "unknown" else label
+        return AxisValue(name, "relation", (_RELATIONS.index(name),), label, label, nodes)
     if name in _MODES:
-        return AxisValue(name, "text", ((0, _MODES.index(name), ""),), name, name, nodes)
-    if name in _LEVELS and name != "machine":
-        words = _LEVELS[name]
-        return AxisValue(name, "level", (list(_LEVELS).index(name),), words, words, nodes)
-    for kind, pattern in _PATTERNS:
-        if match := pattern.fullmatch(name):
-            return _known(name, kind, match.groups(), nodes)
-    words = name.replace("_", " ")
-    return AxisValue(name, "text", natural_sort_key(name), words, words, nodes)
+        return AxisValue(name, "text", ((0, _MODES.index(name), ""),), label, label, nodes)
+    if name in _LEVELS:
+        label, rank = _LEVELS[name], list(_LEVELS).index(name)
+        return AxisValue(name, "level", (rank,), label, label, nodes)
+    place = parse_place_name(name)
+    known = place and _place_value(name, place, nodes)
+    return known or AxisValue(name, "text", natural_sort_key(name), label, label, nodes)
 
 
-def _known(name: str, kind: str, parts: tuple[str, ...], nodes: tuple[int, ...]) -> AxisValue:
-    """A place whose name follows the naming rules."""
-    if kind == "machine":
-        return AxisValue(name, kind, (0,), "machine", "machine", nodes)
-    if kind == "all":
-        return AxisValue(name, kind, (0,), "all", "all drives", nodes)
-    if kind == "drive":
-        return AxisValue(name, kind, natural_sort_key(parts[0]), *_drive_labels(parts[0]), nodes)
-    if kind == "first":
-        word, index, number = parts[0], int(parts[1]), int(parts[2])
-        many = f"first {number}" if number > 1 else "first"
-        own = nodes or ((index,) if word == "node" else ())
-        return AxisValue(name, kind, (index, number), str(number), f"{many} of {word} {index}", own)
-    if kind == "packageset":
-        return AxisValue(
-            name, kind, (int(parts[0]),), parts[0], f"drives of package {parts[0]}", nodes
-        )
-    if kind == "unlocated":
-        words = f"{parts[0] or 'all'} drives of unknown node"
-        return AxisValue(name, kind, (int(parts[0] or 10**6),), parts[0] or "all", words, nodes)
-    if kind in ("nodes", "nodeset"):
-        members = tuple(parse_cpu_list(parts[0]))
-        long = f"{'node' if len(members) == 1 else 'nodes'} {parts[0]}"
-        return AxisValue(name, kind, (len(members), members), parts[0], long, members)
-    if kind == "core_kind":
-        words = name.replace("_", " ")
-        return AxisValue(name, kind, natural_sort_key(name), words, words, nodes)
-    index = int(parts[0])
-    word = {"pu": "PU", "l3": "L3", "opencl": "OpenCL device"}.get(kind, kind)
-    own = (index,) if kind == "node" else nodes
-    return AxisValue(name, kind, (index,), str(index), f"{word} {index}", own)
+def text_value(text: str) -> AxisValue:
+    """Return a value that is labelled with its own text."""
+    return AxisValue(text, "text", (text,), text, text)
 
 
-def _drive_labels(rest: str) -> tuple[str, str]:
-    """Short and long label of a drive from what follows `drive-` in its name."""
-    if match := _PCI.fullmatch(rest):
-        domain, bus, device, function = match.groups()
-        address = f"{bus}:{device}.{function}"
-        address = address if int(domain, 16) == 0 else f"{domain}:{address}"
-        return address, f"drive {address}"
-    return rest, f"drive {rest}"
+def _place_value(name: str, place: PlaceName, nodes: tuple[int, ...]) -> AxisValue | None:
+    """Return order and labels of a place; None when its name serves as a text."""
+    index = place.indices[0] if place.indices else 0
+    order: tuple[Any, ...] = (index,)
+    match place.kind:
+        case "machine":
+            return AxisValue(name, "machine", (0,), "machine", "machine", nodes)
+        case "all_drives":
+            return AxisValue(name, "all_drives", (0,), "all", "all drives", nodes)
+        case "core_kind":
+            label = name.replace("_", " ")
+            return AxisValue(name, "core_kind", natural_sort_key(name), label, label, nodes)
+        case "drive":
+            address = place.address or str(index)
+            label = _drive_label(address)
+            order = natural_sort_key(address)
+            return AxisValue(name, "drive", order, label, f"drive {label}", nodes)
+        case "node_drives" | "package_drives" if place.count:
+            word = place.kind.removesuffix("_drives")
+            many = f"first {place.count}" if place.count > 1 else "first"
+            long, own = f"{many} of {word} {index}", nodes or place.nodes
+            order = (index, place.count)
+            return AxisValue(name, "first_drives", order, str(place.count), long, own)
+        case "package_drives":
+            long = f"drives of package {index}"
+            return AxisValue(name, "package_drives", (index,), str(index), long, nodes)
+        case "unknown_drives":
+            short = str(place.count or "all")
+            long = f"{short} drives of unknown node"
+            return AxisValue(name, "unknown_drives", (place.count or 10**6,), short, long, nodes)
+        case "nodes" | "node_drives" | "nodes_drives":
+            kind: AxisKind = "nodes" if place.kind == "nodes" else "node_drives"
+            short = name.removesuffix("drives").removeprefix("nodes").removeprefix("node")
+            long = f"{'node' if len(place.indices) == 1 else 'nodes'} {short}"
+            order = (len(place.indices), place.indices)
+            return AxisValue(name, kind, order, short, long, place.indices)
+        case "pu" | "core" | "l3" | "node" | "package" | "file" | "opencl" | "gpu":
+            if not place.indices:
+                return None
+            word = {"pu": "PU", "l3": "L3", "opencl": "OpenCL device"}.get(place.kind, place.kind)
+            own = place.nodes or nodes
+            return AxisValue(name, place.kind, (index,), str(index), f"{word} {index}", own)
+    return None
 
 
-@dataclass(frozen=True)
-class MachineOrder:
-    """Where things are on a machine, for the order in which they stand on an axis.
-
-    Attributes:
-        packages: package of each memory node.
-        nodes: memory node of each processing unit.
-        domains: L3 domain of each processing unit.
-    """
-
-    packages: Mapping[int, int]
-    nodes: Mapping[int, int]
-    domains: Mapping[int, int]
-
-    def placed(self, place: AxisValue) -> AxisValue:
-        """A processing unit with its node, and sorted by it and its L3 domain."""
-        if place.kind != "pu":
-            return place
-        index = place.sort[0]
-        node = self.nodes.get(index)
-        nodes = place.nodes or (() if node is None else (node,))
-        return replace(place, nodes=nodes, sort=(self.domains.get(index, -1), index))
+def _drive_label(address: str) -> str:
+    """Return the PCI address in a drive's name as lspci writes it; other texts unchanged."""
+    match = _PCI_ADDRESS.fullmatch(address)
+    if match is None:
+        return address
+    domain, bus, device, function = match.groups()
+    short = f"{bus}:{device}.{function}"
+    return short if int(domain, 16) == 0 else f"{domain}:{short}"
 
 
-def machine_order(topology: Mapping[str, Any]) -> MachineOrder:
-    """The map of a machine, as far as the topology's JSON says."""
-    nodes = {
-        pu: int(node["os_index"])
-        for node in topology.get("nodes") or ()
-        for pu in parse_cpu_list(node.get("cpus") or "")
-    }
-    domains = {
-        pu: number
-        for number, domain in enumerate(topology.get("l3_domains") or ())
-        for pu in parse_cpu_list(domain.get("cpus") or "")
-    }
-    return MachineOrder(packages_of_nodes(topology), nodes, domains)
-
-
-def packages_of_nodes(topology: Mapping[str, Any]) -> dict[int, int]:
-    """Package of each memory node, as far as the topology's JSON says."""
-    owner: dict[int, int] = {}
-    hierarchy = topology.get("hierarchy") or {}
-    for package in hierarchy.get("packages") or ():
-        for node in package.get("nodes") or ():
-            owner.setdefault(int(node), int(package["os_index"]))
-    for node in topology.get("nodes") or ():
-        if node.get("package") is not None:
-            owner.setdefault(int(node["os_index"]), int(node["package"]))
-    return owner
+def locate_value(value: AxisValue, topology: Topology) -> AxisValue:
+    """Return a processing unit with its node, sorted by L3 domain; other values unchanged."""
+    if value.kind != "pu":
+        return value
+    index = value.order[0]
+    node, domain = topology.node_of_pu.get(index), topology.l3_of_pu.get(index, -1)
+    nodes = value.nodes or (() if node is None else (node,))
+    return replace(value, nodes=nodes, order=(domain, index))
 
 
 def sort_and_group(
-    places: Iterable[AxisValue], packages: Mapping[int, int]
+    values: Iterable[AxisValue], packages: Mapping[int, int]
 ) -> tuple[list[AxisValue], list[AxisGroup]]:
-    """Places in their natural_sort_key order, and the groups that a gap separates.
+    """Return the values in their natural order, and the groups that a gap separates.
 
     Args:
-        places: each once.
+        values: without duplicates.
         packages: package of each node.
 
     Returns:
-        The places and their groups; one group without a label when there is nothing to separate.
+        The values and their groups; a single group without a label when a separation would say
+        nothing.
     """
-    found = list(places)
-    # All drives are also all drives of all nodes: one more set, by the nodes it spans.
-    if {place.kind for place in found} == {"nodeset", "all"}:
-        found = [_as_node_set(place) for place in found]
-    mixed = len({place.kind for place in found}) > 1
-    keyed = [(_group_key(place, packages, mixed), place) for place in found]
-    keyed.sort(key=lambda pair: (_KINDS.index(pair[1].kind), pair[0][0], pair[1].sort))
-    ordered = [place for _, place in keyed]
+    found = list(values)
+    # All drives are also all drives of all nodes: another set, by its number of nodes.
+    if {value.kind for value in found} == {"node_drives", "all_drives"}:
+        found = [_as_node_drives(value) for value in found]
+    mixed = len({value.kind for value in found}) > 1
+    keyed = [(_group_key(value, packages, mixed), value) for value in found]
+    keyed.sort(key=lambda pair: (_KINDS.index(pair[1].kind), pair[0][0], pair[1].order))
+    ordered = [value for _, value in keyed]
     groups: list[AxisGroup] = []
     for position, ((_, label), _) in enumerate(keyed):
         if groups and groups[-1].label == label:
             groups[-1] = replace(groups[-1], stop=position + 1)
         else:
             groups.append(AxisGroup(label, position, position + 1))
-    if len(groups) < 2 or all(group.stop - group.start == 1 for group in groups):
+    if len(groups) < 2 or all(group.size == 1 for group in groups):
         groups = [AxisGroup("", 0, len(ordered))] if ordered else []
     return ordered, groups
 
 
-def _as_node_set(place: AxisValue) -> AxisValue:
-    """The set of all drives, seen as all drives of all their nodes."""
-    if place.kind == "nodeset":
-        return place
-    return replace(place, kind="nodeset", sort=(len(place.nodes), place.nodes))
+def _as_node_drives(value: AxisValue) -> AxisValue:
+    """Return the set of all drives as the drives of all their nodes."""
+    if value.kind == "node_drives":
+        return value
+    return replace(value, kind="node_drives", order=(len(value.nodes), value.nodes))
 
 
-def _group_key(place: AxisValue, packages: Mapping[int, int], mixed: bool) -> tuple[Any, str]:
-    """What places of one group share (sortable) and the group's label."""
+def _group_key(
+    value: AxisValue, packages: Mapping[int, int], mixed: bool
+) -> tuple[tuple[object, ...], str]:
+    """Return a sort key and the label of the group that a value belongs to."""
     if mixed:
-        return 0, _PLURALS.get(place.kind, f"{place.kind}s")
-    if place.kind in ("nodeset", "nodes"):
-        number = len(place.nodes)
-        return number, "1 node" if number == 1 else f"{number} nodes"
-    if place.kind == "node":
-        package = packages.get(place.sort[0])
-        return (1, 0) if package is None else (0, package), (
-            "no package" if package is None else f"package {package}"
-        )
-    if place.kind in ("pu", "core", "l3", "drive", "first", "gpu"):
-        if not place.nodes:
-            return (1, ()), "node unknown"
-        listed = ",".join(map(str, place.nodes))
-        return (0, place.nodes), f"node {listed}" if len(place.nodes) == 1 else f"nodes {listed}"
-    return 0, ""
+        return (), _PLURALS.get(value.kind, f"{value.kind}s")
+    match value.kind:
+        case "node_drives" | "nodes":
+            number = len(value.nodes)
+            return (number,), "1 node" if number == 1 else f"{number} nodes"
+        case "node":
+            package = packages.get(value.order[0])
+            return ((1,), "no package") if package is None else ((0, package), f"package {package}")
+        case "pu" | "core" | "l3" | "drive" | "first_drives" | "gpu":
+            if not value.nodes:
+                return (1,), "node unknown"
+            listed = ",".join(map(str, value.nodes))
+            return (0, value.nodes), f"{'node' if len(value.nodes) == 1 else 'nodes'} {listed}"
+    return (), ""
 
 
-def axis_title(column: str, places: Iterable[AxisValue]) -> str:
-    """Title of an axis from the column it shows and what is on it."""
-    kinds = {place.kind for place in places}
+def axis_title(column: str, values: Iterable[AxisValue]) -> str:
+    """Return the title of an axis from its column and the kind of its values."""
     role = column.split(".")[-1]
     if role not in ("initiator", "target", "responder"):
         return _TITLES.get(role, role.replace("_", " ").capitalize())
-    side = role.capitalize()
-    titles = {
-        "pu": f"{side} processing unit",
-        "core": f"{side} core",
-        "l3": f"{side} L3 domain",
-        "node": f"{side} node",
-        "package": f"{side} package",
-        "gpu": f"{side} GPU",
-        "opencl": f"{side} OpenCL device",
-        "nodes": f"{side} nodes",
-        "drive": f"{side} drive (PCI address)",
-        "first": "First drives of a node",
-        "nodeset": "Drives of nodes",
-    }
-    if kinds == {"nodeset", "all"}:
-        return titles["nodeset"]
-    return titles.get(next(iter(kinds)), side) if len(kinds) == 1 else side
+    kinds = {value.kind for value in values}
+    if kinds == {"node_drives", "all_drives"}:
+        return _PLACE_TITLES["node_drives"]
+    title = _PLACE_TITLES.get(next(iter(kinds)), "{}") if len(kinds) == 1 else "{}"
+    return title.format(role.capitalize())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -15,174 +13,162 @@ from matplotlib.ticker import MaxNLocator
 from chaosity.figures import style
 from chaosity.figures.drawing_sheet import (
     MARGIN,
-    cross,
-    empty_look,
+    BoxStyle,
+    TextStyle,
+    draw_cross,
+    draw_status_legend,
+    empty_style,
     header_height,
-    in_rows,
-    legend_row,
     new_sheet,
+    wrap_legend,
     write_header,
 )
-from chaosity.figures.figure_data import FigureData
-from chaosity.figures.mark_texts import Limits, hover, provenance, tick_label, value_title
+from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.mark_texts import hover_text, provenance, value_title
 from chaosity.figures.svg_marks import IGNORE
+from chaosity.figures.value_limits import Limits
 
 _WIDTH = 6.6
 _GAP = 0.12  # between groups of bars, inches
-Row = Mapping[str, Any]
+_LEGEND_LINE = 0.17  # inches
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """One bar: its place in inches below the first one's top, and its series."""
+    """A bar: its top in inches below the first bar's top, its height, and the series' number."""
 
     top: float
     height: float
     series: int
-    row: Row
+    mark: Mark
 
 
-def draw_bars(cells: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]:
+def draw_bars(data: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]:
     """Draw bars with intervals.
 
     Args:
-        cells: with the axis "x" and perhaps "series".
+        data: with the axis "x"; "series" is optional.
         limits: of the value axis, which starts at zero.
 
     Returns:
-        The figure, and the text that hovers over each bar by its id in the SVG.
+        The figure, and the hover text of each bar by its id in the SVG.
     """
-    groups = cells.axes["x"]
-    bars, middles, tall = _arrange(cells)
-    # The title stands upright; where it would reach the header, labels say all of it.
+    groups = data.axes["x"]
+    bars, middles, tall = _arrange_bars(data)
+    # Where the upright title would reach the header, long labels replace it.
     titled = tall > style.text_width(groups.title, style.TEXT_POINTS)
-    labels = [tick_label(place, groups) if titled else place.long for place in groups.places]
+    labels = [groups.tick_label(value) if titled else value.long for value in groups.values]
     label_width = max(style.text_width(text, style.TEXT_POINTS) for text in labels)
     left = MARGIN + 0.22 + label_width + 0.08
-    head = header_height(cells.title, provenance(cells), _WIDTH - 0.2)
-    legend = in_rows(_legend_entries(cells), _WIDTH - left - MARGIN, 0.5)
-    top = head + 0.17 * len(legend)
-    states = {bar.row["status"] for bar in bars} - {"valid"}
-    below = 0.5 + (0.24 if states else 0.0)
+    header = header_height(data.title, provenance(data), _WIDTH - 0.2)
+    legend = wrap_legend(_legend(data), _WIDTH - left - MARGIN, 0.5)
+    top = header + _LEGEND_LINE * len(legend)
+    statuses = {bar.mark["status"] for bar in bars} - {"valid"}
+    below = 0.5 + (0.24 if statuses else 0.0)
     height = top + tall + below
     figure, sheet = new_sheet(_WIDTH, height)
-    write_header(sheet, cells.title, provenance(cells), _WIDTH - 0.2)
-    _draw_legend(sheet, legend, left, head + 0.05)
-    room = _number_room(bars, limits)
-    place = (left / _WIDTH, below / height, (_WIDTH - left - 0.15 - room) / _WIDTH, tall / height)
-    axes = figure.add_axes(place)
+    write_header(sheet, data.title, provenance(data), _WIDTH - 0.2)
+    _draw_legend(sheet, legend, left, header + 0.05)
+    width = _WIDTH - left - 0.15 - _number_room(bars, limits)
+    corner = (left / _WIDTH, below / height)
+    axes = figure.add_axes((*corner, width / _WIDTH, tall / height))
     axes.set(ylim=(tall, 0.0), xlim=(0.0, limits.high / limits.scale.factor), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.grid(axis="x", color="#e6e6e6", lw=0.6)
+    axes.grid(axis="x", color=style.GRID, lw=0.6)
     axes.set_axisbelow(True)
-    axes.set_xlabel(value_title(cells, limits.scale), size=style.TEXT_POINTS, labelpad=3)
+    axes.set_xlabel(value_title(data, limits.scale), size=style.TEXT_POINTS, labelpad=3)
+    look = TextStyle(size=style.TEXT_POINTS, ha="right", va="center_baseline")
     for label, middle in zip(labels, middles, strict=True):
-        sheet.text(
-            left - 0.08, top + middle, label, size=style.TEXT_POINTS, ha="right",
-            va="center_baseline",
-        )  # fmt: skip
+        sheet.text(left - 0.08, top + middle, label, **look)
     if titled:
-        sheet.text(
-            MARGIN, top + tall / 2, groups.title, size=style.TEXT_POINTS, rotation=90, ha="left",
-            va="center",
-        )  # fmt: skip
+        look = TextStyle(size=style.TEXT_POINTS, rotation=90, ha="left", va="center")
+        sheet.text(MARGIN, top + tall / 2, groups.title, **look)
     texts: dict[str, str] = {}
     for number, bar in enumerate(bars):
         _draw_bar(axes, bar, limits, f"mark-{number}")
-        texts[f"mark-{number}"] = hover(bar.row, cells, limits.scale)
-    if states:
-        words = {"failed": "failed", "missing": "not measured yet", "unmeasured": "not measured"}
-        legend_row(sheet, left, height - 0.13, [(state, words[state]) for state in sorted(states)])
+        texts[f"mark-{number}"] = hover_text(bar.mark, data, limits.scale)
+    draw_status_legend(sheet, left, height - 0.13, statuses)
     return figure, texts
 
 
-def _arrange(cells: FigureData) -> tuple[list[_Bar], list[float], float]:
-    """The bars, the middle of each group, and the height of all, in inches."""
-    series = cells.axes["series"].names if "series" in cells.axes else [None]
-    found = {(row["x"], row.get("series")): row for row in cells.cells.to_dict("records")}
-    shown = [
-        [(number, found[group, name]) for number, name in enumerate(series)
-         if (group, name) in found]
-        for group in cells.axes["x"].names
-    ]  # fmt: skip
-    total = sum(len(group) for group in shown)
-    thick = min(0.24, max(0.105, 8.0 / max(total, 1)))
+def _arrange_bars(data: FigureData) -> tuple[list[_Bar], list[float], float]:
+    """Return the bars, the middle of each group, and the height of all, in inches."""
+    found = {(mark["x"], mark.get("series")): mark for mark in marks_of(data.marks)}
+    series = list(enumerate(data.names("series")))
+    groups = [
+        [(number, found[group, name]) for number, name in series if (group, name) in found]
+        for group in data.axes["x"].names
+    ]
+    total = sum(len(group) for group in groups)
+    height = min(0.24, max(0.105, 8.0 / max(total, 1)))
     bars, middles, y = [], [], _GAP / 2
-    for group in shown:
-        bars += [_Bar(y + i * thick, thick, s, row) for i, (s, row) in enumerate(group)]
-        middles.append(y + len(group) * thick / 2)
-        y += len(group) * thick + _GAP
+    for group in groups:
+        bars += [_Bar(y + i * height, height, s, mark) for i, (s, mark) in enumerate(group)]
+        middles.append(y + len(group) * height / 2)
+        y += len(group) * height + _GAP
     return bars, middles, y - _GAP / 2
 
 
 def _number_room(bars: list[_Bar], limits: Limits) -> float:
-    """Width in inches that the numbers behind the bars need."""
-    numbers = [
-        limits.scale.number(bar.row["median"]) for bar in bars if bar.row["status"] == "valid"
-    ]
-    widest = max((style.text_width(text, style.SMALL_POINTS) for text in numbers), default=0.0)
-    return widest + 0.1
+    """Return the width of the numbers behind the bars in inches."""
+    medians = [bar.mark["median"] for bar in bars if bar.mark["status"] == "valid"]
+    texts = map(limits.scale.number, medians)
+    return max((style.text_width(text, style.SMALL_POINTS) for text in texts), default=0.0) + 0.1
 
 
-def _legend_entries(cells: FigureData) -> list[tuple[str, int]]:
-    """Words and number of each series; nothing for a single series."""
-    if "series" not in cells.axes or len(cells.axes["series"].places) < 2:
+def _legend(data: FigureData) -> list[tuple[str, int]]:
+    """Return text and number of each series; empty for a single series."""
+    if "series" not in data.axes or len(data.axes["series"].values) < 2:
         return []
-    axis = cells.axes["series"]
-    return [
-        (place.long if place.kind != "number" else f"{axis.title} {place.short}", number)
-        for number, place in enumerate(axis.places)
-    ]
+    axis = data.axes["series"]
+    return [(axis.legend_label(value), number) for number, value in enumerate(axis.values)]
 
 
-def _look(series: int) -> dict[str, Any]:
-    """Colour and hatch of a series."""
-    kinds = len(style.COLOURS)
-    return {
-        "facecolor": style.COLOURS[series % kinds],
-        "hatch": style.HATCHES[(series + series // kinds) % len(style.HATCHES)],
-        "edgecolor": "white",
-        "linewidth": 0.5,
-    }
+def _series_style(series: int) -> BoxStyle:
+    """Return colour and hatch of a series."""
+    colours = len(style.COLOURS)
+    hatch = style.HATCHES[(series + series // colours) % len(style.HATCHES)]
+    colour = style.COLOURS[series % colours]
+    return BoxStyle(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0.5)
 
 
-def _draw_legend(sheet: Axes, lines: list[list[tuple[str, int]]], left: float, top: float) -> None:
-    for number, line in enumerate(lines):
-        x, y = left, top + 0.17 * number
-        for words, series in line:
-            sheet.add_patch(Rectangle((x, y - 0.055), 0.2, 0.11, **_look(series)))
-            sheet.text(x + 0.26, y, words, size=style.SMALL_POINTS, va="center_baseline")
-            x += 0.5 + style.text_width(words, style.SMALL_POINTS)
+def _draw_legend(sheet: Axes, rows: list[list[tuple[str, int]]], left: float, top: float) -> None:
+    """Draw legend entries row by row; `top` is the middle of the first row."""
+    for number, row in enumerate(rows):
+        x, y = left, top + _LEGEND_LINE * number
+        for text, series in row:
+            sheet.add_patch(Rectangle((x, y - 0.055), 0.2, 0.11, **_series_style(series)))
+            sheet.text(x + 0.26, y, text, size=style.SMALL_POINTS, va="center_baseline")
+            x += 0.5 + style.text_width(text, style.SMALL_POINTS)
 
 
 def _draw_bar(axes: Axes, bar: _Bar, limits: Limits, identity: str) -> None:
-    """One bar with its interval and number, or what stands for a missing value."""
-    status, factor = bar.row["status"], limits.scale.factor
-    middle = bar.top + bar.height / 2
+    """Draw a bar with its interval and number, or the sign of a missing value."""
+    mark, factor = bar.mark, limits.scale.factor
+    middle, corner = bar.top + bar.height / 2, (0, bar.top + 0.01)
+    status, height = mark["status"], bar.height - 0.02
     if status != "valid":
         width = 0.05 * limits.high / factor
-        axes.add_patch(
-            Rectangle(
-                (0, bar.top + 0.01), width, bar.height - 0.02, gid=identity, **empty_look(status)
-            )
-        )
+        axes.add_patch(Rectangle(corner, width, height, gid=identity, **empty_style(status)))
         if status == "failed":
-            cross(axes, width / 2, middle, bar.height)
+            draw_cross(axes, width / 2, middle, bar.height)
         return
-    value = bar.row["median"] / factor
-    axes.add_patch(
-        Rectangle((0, bar.top + 0.01), value, bar.height - 0.02, gid=identity, **_look(bar.series))
-    )
-    end = value
-    if not pd.isna(bar.row["low"]):
-        low, high = bar.row["low"] / factor, bar.row["high"] / factor
+    value = end = mark["median"] / factor
+    axes.add_patch(Rectangle(corner, value, height, gid=identity, **_series_style(bar.series)))
+    if not pd.isna(mark["low"]):
+        low, high = mark["low"] / factor, mark["high"] / factor
         end = max(value, high)
         axes.errorbar(
-            value, middle, xerr=[[value - low], [high - value]], fmt="none", ecolor=style.INK,
-            elinewidth=1.0, capsize=min(2.5, bar.height * 12), capthick=1.0, clip_on=False,
-        )  # fmt: skip
-    offset = 0.01 * limits.high / factor
-    axes.text(
-        end + offset, middle, limits.scale.number(bar.row["median"]), size=style.SMALL_POINTS,
-        ha="left", va="center_baseline", clip_on=False, gid=IGNORE,
-    )  # fmt: skip
+            value,
+            middle,
+            xerr=[[value - low], [high - value]],
+            fmt="none",
+            ecolor=style.INK,
+            elinewidth=1.0,
+            capsize=min(2.5, bar.height * 12),
+            capthick=1.0,
+            clip_on=False,
+        )
+    look = TextStyle(size=style.SMALL_POINTS, ha="left", va="center_baseline", gid=IGNORE)
+    number = limits.scale.number(mark["median"])
+    axes.text(end + 0.01 * limits.high / factor, middle, number, clip_on=False, **look)

@@ -1,34 +1,32 @@
-"""What was measured elsewhere in the experiment and bounds what a figure shows: a roofline."""
+"""Bounds of a figure's marks, measured elsewhere in the experiment: the roof of a roofline."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from chaosity.figures.axis_values import axis_value_of
-from chaosity.figures.column_values import ColumnValues, chosen
-from chaosity.figures.figure_spec import FigureSpec
-from chaosity.statistics import valid
+from chaosity.figures.column_values import ColumnValues
+from chaosity.figures.figure_spec import BoundEntry, FigureSpec, Level, Role
+from chaosity.store.measurements import Measurements, equals
 
-# Roles by which a bound that changes along x is told apart; one that does not is the same for all
-# series, since what it is made of (memory) need not belong to any of them.
-_ALONG, _FLAT = ("panels", "series", "x"), ("panels",)
+# Axes that a bound depends on. A bound that is constant along x is the same for all series: the
+# resource behind it, such as memory, need not belong to a series.
+_ALONG: tuple[Role, ...] = ("panels", "series", "x")
+_CONSTANT: tuple[Role, ...] = ("panels",)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound of a figure.
+    """A bound of a figure.
 
     Attributes:
-        title: as the figure's YAML says it.
-        along_x: whether it has a value for each x, or one for all.
-        values: medians in the metric's unit, by the names of panel, series and x; of a role that
-            the figure or the bound has not, the name is None.
+        title: from the figure's YAML.
+        along_x: whether it has a value for each x, or a single value.
+        values: medians in the metric's unit, by the names of panel, series and x; a name is None
+            where the bound does not depend on this axis.
     """
 
     title: str
@@ -36,60 +34,56 @@ class Bound:
     values: Mapping[tuple[str | None, str | None, str | None], float]
 
     def at(self, panel: str | None, series: str | None, x: str | None) -> float | None:
-        """The bound of a mark; None where it was not measured."""
+        """Return the bound of a mark; None where it was not measured."""
         return self.values.get((panel, series, x) if self.along_x else (panel, None, None))
 
 
-def bounds_of(spec: FigureSpec, tidy: pd.DataFrame) -> tuple[Bound, ...]:
-    """The bounds of a figure that were measured.
+def read_bounds(spec: FigureSpec, experiment: Measurements) -> tuple[Bound, ...]:
+    """Return the bounds of a figure that were measured.
 
     Args:
-        spec: the figure.
-        tidy: rows of its experiment.
+        spec: description of the figure.
+        experiment: all rows of its experiment.
 
     Raises:
-        UserError: a bound names a column that there is not.
+        UserError: a bound names an unknown column.
     """
-    found = (_bound(spec, entry, tidy) for entry in spec.bounds)
-    return tuple(bound for bound in found if bound.values)
+    bounds = (_read_bound(spec, entry, experiment) for entry in spec.bounds)
+    return tuple(bound for bound in bounds if bound.values)
 
 
-def _bound(spec: FigureSpec, entry: Mapping[str, Any], tidy: pd.DataFrame) -> Bound:
+def _read_bound(spec: FigureSpec, entry: BoundEntry, experiment: Measurements) -> Bound:
+    """Return a bound; without values when it was not measured."""
     along_x = entry.get("along_x", False)
-    rows = valid(tidy[(tidy["load"] == entry["load"]) & (tidy["metric"] == entry["metric"])])
-    if rows.empty:
+    measured = experiment.where(load=entry["load"], metric=entry["metric"]).valid()
+    if not len(measured):
         return Bound(entry["title"], along_x, {})
-    columns = ColumnValues(spec, rows, tidy)
-    keep = pd.Series(True, rows.index)
+    columns, rows = ColumnValues(spec, measured, experiment), measured.rows
     for column, wanted in entry.get("where", {}).items():
-        keep &= chosen(columns.get(column), wanted)
-    used = [role for role in (_ALONG if along_x else _FLAT) if getattr(spec, role) is not None]
-    names = {role: columns.get(getattr(spec, role)).map(_name) for role in used}
-    rows = rows[keep].assign(**names)
-    # As the marks of a figure: points that share a place are joined within each replicate block.
-    blocks = rows.groupby([*used, "replicate"])["value"].median() if used else rows["value"]
-    medians = blocks.groupby(level=used).median() if used else {(): rows["value"].median()}
-    values = {}
-    for key, median in medians.items():
-        names_here = dict(zip(used, key if isinstance(key, tuple) else (key,), strict=True))
-        place = (names_here.get("panels"), names_here.get("series"), names_here.get("x"))
-        if not math.isnan(median):
-            values[place] = float(median) * entry.get("times", 1.0)
+        rows = rows[equals(columns.get(column).loc[rows.index], wanted)]
+    used = {role: spec.column_of(role) for role in (_ALONG if along_x else _CONSTANT)}
+    names = {role: columns.get(name).map(_name) for role, name in used.items() if name is not None}
+    roles, rows = list(names), rows.assign(**names)
+    # As the marks of a figure: points of a mark are combined within each replicate block.
+    values: dict[tuple[str | None, str | None, str | None], float] = {}
+    for key, own in rows.groupby(list(roles)) if roles else [((), rows)]:
+        place: dict[Role, str] = dict(zip(roles, map(str, key), strict=True))
+        blocks = own.groupby("replicate")["value"].median() if roles else own["value"]
+        if len(blocks):
+            at = (place.get("panels"), place.get("series"), place.get("x"))
+            values[at] = float(blocks.median()) * entry.get("times", 1.0)
     return Bound(entry["title"], along_x, values)
 
 
-def _name(value: Any) -> str | None:
-    """Name of the place that a value has on an axis."""
-    if value is None or value is pd.NA or value != value:  # NaN is not itself
-        return None
-    return axis_value_of(value.item() if isinstance(value, np.generic) else value).name
+def _name(level: Level) -> str | None:
+    """Return the name of a level on an axis; None for a missing level."""
+    return None if pd.isna(level) else axis_value_of(level).name
 
 
-def lowest(bounds: Iterable[Bound], place: tuple[str | None, ...]) -> tuple[str, float] | None:
-    """Title and value of the lowest bound of a mark at (panel, series, x)."""
-    known = [(bound.title, bound.at(*place)) for bound in bounds]
-    return min(
-        ((title, value) for title, value in known if value is not None),
-        key=lambda one: one[1],
-        default=None,
-    )
+def lowest_bound(
+    bounds: Iterable[Bound], panel: str | None, series: str | None, x: str | None
+) -> tuple[str, float] | None:
+    """Return title and value of the lowest bound of a mark; None without a bound."""
+    known = [(bound.title, bound.at(panel, series, x)) for bound in bounds]
+    found = [(title, value) for title, value in known if value is not None]
+    return min(found, key=lambda bound: bound[1], default=None)

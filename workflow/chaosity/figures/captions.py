@@ -1,21 +1,22 @@
-"""The one sentence under a figure: what to see in it, computed from its data."""
+"""Caption of a figure: a few statements computed from its data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pandas as pd
 
-from chaosity.figures.clauses import (
-    bounds_clause,
-    compare_clause,
-    curve_clause,
-    loss_clause,
-    order_clause,
-    scatter_clause,
+from chaosity.figures.caption_statements import (
+    bound_statement,
+    change_statement,
+    comparison_statement,
+    curve_statement,
+    difference_statement,
+    list_text,
+    order_statement,
+    ratio_text,
 )
-from chaosity.figures.figure_data import FigureData
-from chaosity.figures.mark_texts import numbers_of, panel_title, unmeasured, words_of
+from chaosity.figures.drawing_sheet import STATUS_TEXTS
+from chaosity.figures.figure_data import FigureData, marks_of
+from chaosity.figures.mark_texts import mark_label, unmeasured_lines, value_text
 from chaosity.statistics import (
     UNMEASURED,
     Estimate,
@@ -26,8 +27,9 @@ from chaosity.statistics import (
 )
 from chaosity.units import Scale, format_count, format_percent, metric_words
 
-_MOST_TARGETS = 0.8  # failed cells are no reason not to compare
-# Near to far; a relation is compared with the nearest that was measured.
+# Share of the targets that every relation must have for a comparison; others may have failed.
+_MOST_TARGETS = 0.8
+# Near to far. Each relation is compared with the nearest relation that was measured.
 _RELATIONS = {
     "same_node": "the same node",
     "same_package": "another node of the package",
@@ -35,215 +37,132 @@ _RELATIONS = {
 }
 
 
-def caption_of(cells: FigureData, scale: Scale) -> str:
-    """What to see in a figure; says so when there is nothing to compare or to be told from noise.
+def caption_of(data: FigureData, scale: Scale) -> str:
+    """Return the caption of a figure, one to five sentences.
+
+    The caption gives the most important values with interval and n, says when no difference was
+    detected, and counts the marks without a value.
 
     Args:
-        cells: what the figure shows.
-        scale: the unit in which it shows it.
+        data: of the figure.
+        scale: unit of its values.
     """
-    valid = cells.cells[cells.cells["status"] == "valid"]
-    if valid.empty and (cells.cells["status"] == UNMEASURED).all():
-        return f"Not measured: {'; '.join(unmeasured(cells))}."
+    valid = data.marks[data.marks["status"] == "valid"]
+    if valid.empty and (data.marks["status"] == UNMEASURED).all():
+        return f"Not measured: {'; '.join(unmeasured_lines(data))}."
+    statements = [*_value_statements(data, valid, scale), _missing_statement(data)]
+    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in statements if text)
+
+
+def _value_statements(data: FigureData, valid: pd.DataFrame, scale: Scale) -> list[str | None]:
+    """Return statements about the valid marks."""
     if valid.empty:
-        return f"No valid value: {format_count(len(cells.cells), 'mark')} failed or not measured."
+        return ["no valid value"]
+    bounds = bound_statement(data) if data.bounds else None
     if len(valid) == 1:
-        only = valid.iloc[0].to_dict()
-        text = f"One value: {words_of(only, cells.axes)} gives {numbers_of(only, scale)}"
-        bounded = bounds_clause(cells) if cells.bounds else None
-        return f"{text}; {bounded}." if bounded else f"{text}."
-    text = _special(cells, valid, scale)
-    if text is None and _has_numbers(cells):
-        text = _over_a_factor(cells)
-    differ = cells_differ(cells.rows, ["host", "configuration", *_mark(cells)])
-    parts = [text or _range(valid, cells, scale, differ)]
-    if cells.bounds and (bounded := bounds_clause(cells)):
-        parts.insert(0, bounded)
-    if cells.spec.cell_note == "distance":
-        order = order_clause(valid, "note", cells.spec.metric, "distance")
-        parts += [order] if order else []
-    if cells.spec.kind == "heatmap":
-        near, ratios = _by_relation(cells)
-        # Many cells together can show what is lost in the noise of each.
-        if ratios and (differ is not False or any(_detected(ratio) for _, ratio in ratios)):
-            less = less_is_better(cells.spec.metric)
-            verb = "takes" if less else "gives"
-            clauses = [f"{_RELATIONS[name]} {verb} {_ratio(ratio, less)}" for name, ratio in ratios]
-            parts.append(f"compared with {_RELATIONS[near]}, {' and '.join(clauses)}")
+        [mark] = marks_of(valid)
+        return [f"{value_text(mark, scale)}: {mark_label(mark, data)}", bounds]
+    differ = cells_differ(data.measurements, ["host", "configuration", *_mark_columns(data)])
+    statements = [bounds, _main_statement(data) or _range_statement(data, valid, scale, differ)]
+    if data.spec.cell_note == "distance":
+        statements.append(order_statement(valid, "note", data.spec.metric, "distance"))
+    if data.spec.kind == "heatmap":
+        statements.append(_relation_statement(data, differ))
     if (valid["n"] == 1).all():
-        parts.append("no intervals, for there is one replicate")
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}."
+        statements.append("no intervals: one replicate")
+    return statements
 
 
-def _special(cells: FigureData, valid: pd.DataFrame, scale: Scale) -> str | None:
-    """What the kind of figure asks for beside best and worst; None where nothing."""
-    if cells.spec.loss_to is not None:
-        return loss_clause(cells)
-    if cells.spec.compare is not None:
-        return compare_clause(cells)
-    if cells.spec.kind == "curve":
-        return curve_clause(cells)
-    return scatter_clause(cells, valid, scale) if cells.spec.kind == "scatter" else None
+def _main_statement(data: FigureData) -> str | None:
+    """Return the statement that the kind of figure is made for; None if there is none."""
+    spec = data.spec
+    if spec.loss_to is not None:
+        statement = difference_statement(data, spec.loss_to)
+    elif spec.compare is not None:
+        statement = comparison_statement(data, spec.compare)
+    elif spec.kind == "curve":
+        statement = curve_statement(data)
+    elif spec.kind == "scatter":
+        valid = data.marks[data.marks["status"] == "valid"]
+        name = "distance" if spec.x == "distance" else spec.x_title
+        name = name or data.x_column.split(".")[-1].replace("_", " ")
+        statement = order_statement(valid, "position", spec.metric, name.lower())
+    else:
+        statement = None
+    if statement is None and "x" in data.axes and data.axes["x"].numeric:
+        statement = change_statement(data)
+    return statement
 
 
-def _mark(cells: FigureData) -> list[str]:
-    """ColumnValues of the rows that make a mark."""
-    if cells.spec.plotted or cells.spec.kind == "table":
-        return [*cells.axes, "point", "initiator", "target"]
-    return list(cells.axes)
+def _missing_statement(data: FigureData) -> str | None:
+    """Return how many marks have no value, by status; None when all have a value."""
+    status = data.marks["status"]
+    numbers = {text: int((status == name).sum()) for name, text in STATUS_TEXTS.items()}
+    parts = [f"{number} {text}" for text, number in numbers.items() if number]
+    if not parts:
+        return None
+    missing = int((status != "valid").sum())
+    return f"no value for {missing} of {format_count(len(status), 'mark')}: {', '.join(parts)}"
 
 
-def _has_numbers(cells: FigureData) -> bool:
-    """Whether the axis x is a number, so that first and last mean something."""
-    return "x" in cells.axes and cells.axes["x"].numeric
+def _mark_columns(data: FigureData) -> list[str]:
+    """Return the columns of the measurements that identify a mark."""
+    if data.spec.has_measured_x or data.spec.kind == "table":
+        return [*data.axes, "point", "initiator", "target"]
+    return list(data.axes)
 
 
-def _range(valid: pd.DataFrame, cells: FigureData, scale: Scale, differ: bool | None) -> str:
-    """The best and the worst mark and how far they are apart, if that is more than noise."""
-    more = not less_is_better(cells.spec.metric)
-    ordered = valid.sort_values("median", ascending=not more, kind="stable")
-    best, worst = ordered.iloc[0], ordered.iloc[-1]
+def _range_statement(
+    data: FigureData, valid: pd.DataFrame, scale: Scale, differ: bool | None
+) -> str:
+    """Return the best and the worst mark, or the range when no difference was detected."""
+    less = less_is_better(data.spec.metric)
+    ordered = valid.sort_values("median", ascending=less, kind="stable")
+    best, worst = marks_of(ordered.iloc[[0, -1]])
+    low, high = sorted((best["median"], worst["median"]))
+    marks = format_count(len(valid), "mark")
     if differ is False:
-        low, high = sorted((best["median"], worst["median"]))
-        n = int(valid["n"].max())
-        return (
-            f"no difference between the {format_count(len(valid), 'mark')} detected at n = {n}: all lie "
-            f"between {scale.number(low)} and {scale.text(high)}"
-        )
-    if best["median"] == worst["median"]:
-        return f"all marks have {scale.text(best['median'])}"
-    change = worst["median"] / best["median"] - 1.0
-    judged = is_performance(cells.spec.metric)  # a count is neither good nor bad
-    first, last = ("best", "worst") if judged else ("highest", "lowest")
+        between = f"{scale.number(low)} to {scale.text(high)}"
+        return f"no difference detected between {marks} (n = {valid['n'].max()}): {between}"
+    if low == high:
+        return f"{scale.text(low)} in all {marks}"
+    judged = is_performance(data.spec.metric)  # a count is neither good nor bad
+    first, last = ("best", "Worst") if judged else ("highest", "Lowest")
+    change = abs(worst["median"] / best["median"] - 1.0)
     return (
-        f"{first} is {words_of(best, cells.axes)} with {scale.text(best['median'])}, "
-        f"{last} {words_of(worst, cells.axes)} with {scale.text(worst['median'])} "
-        f"({format_percent(abs(change))} {'less' if more else 'more'})"
+        f"{first}: {scale.text(best['median'])}, {mark_label(best, data)}. "
+        f"{last}: {scale.text(worst['median'])}, {mark_label(worst, data)} "
+        f"({format_percent(change)} {'more' if less else 'less'})"
     )
 
 
-def _by_relation(cells: FigureData) -> tuple[str, list[tuple[str, Estimate]]]:
-    """The nearest relation of initiator and target, and how the farther ones compare with it.
-
-    Nothing unless most targets are seen from every relation: else the targets are compared too.
-    """
-    rows = cells.rows[cells.rows["status"] == "valid"]
-    seen = rows.groupby("relation")["target"].nunique().to_dict()
-    found = [name for name in _RELATIONS if name in seen]
-    few = _MOST_TARGETS * rows["target"].nunique()
-    alike = all(rows[column].nunique() <= 1 for column in ("kernel", "initiator_kind"))
-    comparable = alike and len(found) == len(seen)
-    if len(found) < 2 or not comparable or min(seen.values()) < few:
-        return "", []
-    near = rows[rows["relation"] == found[0]]
-    ratios = [(name, block_ratio(rows[rows["relation"] == name], near)) for name in found[1:]]
-    return found[0], [(name, ratio) for name, ratio in ratios if ratio.n]
-
-
-def _detected(ratio: Estimate) -> bool:
-    """Whether an interval says that there is a difference."""
-    return ratio.low is not None and ratio.high is not None and not ratio.low <= 1.0 <= ratio.high
-
-
-def _ratio(ratio: Estimate, less: bool) -> str:
-    """A ratio with its interval, and what it means when one is inside."""
-    as_much = "as long" if less else "as much"
-    if ratio.low is None or ratio.high is None:
-        return f"{ratio.median:.2f} times {as_much}"
-    interval = f"95 % interval {ratio.low:.2f} to {ratio.high:.2f}"
-    if not _detected(ratio):
-        return f"no difference detected at n = {ratio.n} ({ratio.median:.2f} times, {interval})"
-    return f"{ratio.median:.2f} times {as_much} ({interval})"
-
-
-def _over_a_factor(cells: FigureData) -> str | None:
-    """How each series changes from the first to the last value of x; of panels the worst."""
-    changes = _changes(cells)
-    if not changes:
+def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
+    """Return how farther relations of initiator and target compare with the nearest."""
+    nearest, ratios = _relation_ratios(data)
+    # Many cells together can show a difference that is below the noise of each cell.
+    if not ratios or (
+        differ is False and not any(ratio.excludes(1.0) for ratio in ratios.values())
+    ):
         return None
-    worst: dict[str | None, _Change] = {}
-    for change in changes:
-        held = worst.setdefault(change.series, change)
-        more = not less_is_better(cells.spec.metric)
-        if (change.ratio.median < held.ratio.median) == more:
-            worst[change.series] = change
-    shown = list(worst.values())
-    if len(shown) > 4:  # the extremes stand for the many
-        shown.sort(key=lambda change: change.ratio.median)
-        shown = [shown[0], shown[-1]]
-    same_span = len({(change.start, change.stop) for change in shown}) == 1
-    first, last = (_number(cells, end) for end in (shown[0].start, shown[0].stop))
-    span = f"going from {first} to {last}" if same_span else "growing"
-    clauses = [_clause(change, cells, same_span) for change in shown]
-    listed = clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
-    words = metric_words(cells.spec.metric)
-    return f"with the {cells.axes['x'].title.lower()} {span}, {words} goes to {listed}"
+    texts = [f"{ratio_text(ratio)} for {_RELATIONS[name]}" for name, ratio in ratios.items()]
+    metric = metric_words(data.spec.metric)
+    return f"{metric} relative to {_RELATIONS[nearest]}: {list_text(texts)}"
 
 
-@dataclass(frozen=True)
-class _Change:
-    """Last over first value of one line."""
+def _relation_ratios(data: FigureData) -> tuple[str, dict[str, Estimate]]:
+    """Return the nearest relation, and the ratio of each farther relation to it.
 
-    series: str | None
-    panel: str | None
-    ratio: Estimate
-    start: float
-    stop: float
-
-
-def _clause(change: _Change, cells: FigureData, same_span: bool) -> str:
-    """One line's change, and which line that is."""
-    ratio, notes = change.ratio, []
-    if change.series is not None:
-        notes.append(_place(cells, "series", change.series))
-    if not same_span:
-        notes.append(f"{_number(cells, change.start)} to {_number(cells, change.stop)}")
-    if ratio.low is not None and ratio.high is not None:
-        low, high = _number_of_times(ratio.low), _number_of_times(ratio.high)
-        notes.append(f"95 % interval {low} to {high}")
-        if not _detected(ratio):
-            notes.append(f"no change detected at n = {ratio.n}")
-    if change.panel is not None and len(cells.axes["panels"].places) > 1:
-        title = panel_title(cells, change.panel)
-        if not title[:2].isupper():  # PU stays
-            title = title[:1].lower() + title[1:]
-        notes.append(f"worst panel: {title}")
-    return f"{_number_of_times(ratio.median)} times" + (f" ({'; '.join(notes)})" if notes else "")
-
-
-def _number_of_times(ratio: float) -> str:
-    """A ratio with decimals as far as they matter."""
-    return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
-
-
-def _number(cells: FigureData, value: float) -> str:
-    """A value of x as its axis shows it."""
-    return next(place.short for place in cells.axes["x"].places if place.sort[0] == value)
-
-
-def _place(cells: FigureData, role: str, name: str) -> str:
-    return next(place.long for place in cells.axes[role].places if place.name == name)
-
-
-def _changes(cells: FigureData) -> list[_Change]:
-    """The change of every line that has two ends."""
-    rows = cells.rows[cells.rows["status"] == "valid"]
-    order = {place.name: float(place.sort[0]) for place in cells.axes["x"].places}
-    found = []
-    for panel in cells.axes["panels"].names if "panels" in cells.axes else [None]:
-        here = rows if panel is None else rows[rows["panels"] == panel]
-        for series in cells.axes["series"].names if "series" in cells.axes else [None]:
-            line = here
-            if series is not None:  # what belongs to no series is where all of them start
-                line = here[(here["series"] == series) | here["series"].isna()]
-                if not (line["series"] == series).any():
-                    continue
-            ends = line["x"].map(order)
-            start, stop = ends.min(), ends.max()
-            if line.empty or start == stop:
-                continue
-            ratio = block_ratio(line[ends == stop], line[ends == start])
-            if ratio.n:
-                found.append(_Change(series, panel, ratio, start, stop))
-    return found
+    No ratios unless most targets are accessed from every relation: otherwise the ratios would
+    compare targets too.
+    """
+    rows = data.measurements[data.measurements["status"] == "valid"]
+    targets = rows.groupby("relation")["target"].nunique().to_dict()
+    found = [name for name in _RELATIONS if name in targets]
+    few = _MOST_TARGETS * rows["target"].nunique()
+    comparable = all(rows[column].nunique() <= 1 for column in ("kernel", "initiator_kind"))
+    comparable = comparable and len(found) == len(targets)
+    if len(found) < 2 or not comparable or min(targets.values()) < few:
+        return "", {}
+    near = rows[rows["relation"] == found[0]]
+    ratios = {name: block_ratio(rows[rows["relation"] == name], near) for name in found[1:]}
+    return found[0], {name: ratio for name, ratio in ratios.items() if ratio.n}

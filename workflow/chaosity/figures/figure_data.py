@@ -1,308 +1,318 @@
-"""From the tidy table to what one figure shows: a row a mark, and the axes it stands on."""
+"""Selects the marks and axes of a figure from the measurements."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal, TypedDict, cast
 
-import numpy as np
 import pandas as pd
 
 from chaosity.errors import UserError
 from chaosity.figures.axis_values import (
-    NUMERIC,
-    AxisGroup,
+    Axis,
     AxisValue,
-    MachineOrder,
     axis_title,
     axis_value_of,
-    machine_order,
+    locate_value,
     sort_and_group,
 )
-from chaosity.figures.bounds import Bound, bounds_of
-from chaosity.figures.column_values import ColumnValues, chosen, nodes_of
-from chaosity.figures.figure_spec import FigureSpec
-from chaosity.statistics import CELL, LOAD, plain, summarise
+from chaosity.figures.bounds import Bound, read_bounds
+from chaosity.figures.column_values import ColumnValues, node_list
+from chaosity.figures.figure_spec import FigureSpec, Role
+from chaosity.statistics import summarise
+from chaosity.store.measurements import CELL, LOAD, Measurements, equals
+from chaosity.topology import Topology
 
-ALONE = "alone"  # level of a factor that relates two loads, where one of them is missing
+ALONE = "alone"  # level of a factor that relates two loads, for a load without the other
+_COMBINE: Mapping[str, Literal["median", "min", "max"]] = {
+    "median": "median",
+    "minimum": "min",
+    "maximum": "max",
+}
+_ROLES: tuple[Role, ...] = ("panels", "series", "rows", "columns", "x")
 
 
-@dataclass(frozen=True)
-class Axis:
-    """One axis with its values in order.
+class Mark(TypedDict, total=False):
+    """A mark of a figure: a row of `FigureData.marks`.
 
-    Attributes:
-        column: what it shows, as in the figure's YAML.
-        title: as it stands on the figure.
-        places: the values in order.
-        groups: neighbours that belong together, covering all places.
+    `panels`, `series`, `rows`, `columns` and `x` are names of values on these axes; `series` is
+    null for a mark outside all series. `position`, `position_low` and `position_high` are a
+    measured x with its interval. `note` is a further value of a cell. The other keys are columns of
+    `statistics.summarise`.
     """
 
-    column: str
-    title: str
-    places: tuple[AxisValue, ...]
-    groups: tuple[AxisGroup, ...]
+    panels: str
+    series: str | None
+    rows: str
+    columns: str
+    x: str
+    position: float
+    position_low: float
+    position_high: float
+    true_position: float
+    note: float
+    point: str
+    initiator: str
+    target: str
+    kernel: str | None
+    label: str | None
+    file_backed: bool
+    status: str
+    reason: str | None
+    median: float
+    low: float
+    high: float
+    n: int
+    n_failed: int
+    outliers: int
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the places, in order."""
-        return [place.name for place in self.places]
 
-    @property
-    def numeric(self) -> bool:
-        """Whether every place is a number, so that first and last mean something."""
-        return all(place.kind in NUMERIC for place in self.places)
-
-    @property
-    def mixed(self) -> bool:
-        """Whether there are places of several kinds, so that labels must say which."""
-        return len({place.kind for place in self.places}) > 1
+def marks_of(table: pd.DataFrame) -> list[Mark]:
+    """Return the rows of a table of marks."""
+    return cast(list[Mark], table.to_dict("records"))
 
 
 @dataclass(frozen=True)
 class FigureData:
-    """What one figure shows.
+    """Marks and axes of a figure.
 
     Attributes:
-        spec: the figure.
-        axes: by role: "rows", "columns", "x", "series", "panels"; only those the figure has.
-        cells: summary with one row a mark and a column of place names per role; null in the
-            column `series` is a mark that belongs to no series.
-        rows: the selected rows of the tidy table with the same columns of place names; for a figure
-            that compares also `level`, and for a plotted x the numbers in `x`.
-        x_metric: what a plotted x is in, a metric's name or its column's; None without one.
-        bounds: what was measured elsewhere and is drawn beside the marks.
+        spec: description of the figure.
+        axes: by role; only the axes that the figure has.
+        marks: one row a mark, see `Mark`.
+        measurements: the selected measurements, with the same columns of value names; a
+            figure that compares has also `level`, a figure with a measured x the numbers `x`.
+        x_metric: metric of a measured x, or its column when it is not a metric; empty without it.
+        bounds: bounds of the marks, measured elsewhere in the experiment.
     """
 
     spec: FigureSpec
-    axes: Mapping[str, Axis]
-    cells: pd.DataFrame
-    rows: pd.DataFrame
-    x_metric: str | None = None
+    axes: Mapping[Role, Axis]
+    marks: pd.DataFrame
+    measurements: pd.DataFrame
+    x_metric: str = ""
     bounds: tuple[Bound, ...] = ()
 
     @property
     def file_backed(self) -> bool:
         """Whether any value was measured on a file instead of a drive."""
-        return bool(self.cells["file_backed"].any())
+        return bool(self.marks["file_backed"].any())
 
     @property
     def labels(self) -> list[str]:
-        """What the benchmarks say must stand next to their values."""
-        texts = {label for label in self.cells["label"] if isinstance(label, str)}
-        found = {part for text in texts for part in text.split(", ")}
-        return sorted(found - {"file-backed"})
+        """Labels that benchmarks require next to their values."""
+        texts = {label for label in self.marks["label"] if isinstance(label, str)}
+        labels = {part for text in texts for part in text.split(", ")}
+        return sorted(labels - {"file-backed"})
 
     @property
     def title(self) -> str:
-        """The figure's title, which says when a file stood in for drives."""
+        """The figure's title, with a remark when a file replaced the drives."""
         return f"{self.spec.title} (file-backed)" if self.file_backed else self.spec.title
+
+    @property
+    def x_column(self) -> str:
+        """Column of a measured x, as in the figure's YAML."""
+        return str(self.spec.x)
+
+    @property
+    def x_is_metric(self) -> bool:
+        """Whether a measured x is a metric of another load of the point."""
+        return self.x_metric != self.x_column
+
+    def names(self, role: Role) -> list[str] | list[None]:
+        """Return the names on an axis in order; [None] when the figure does not have the axis."""
+        return self.axes[role].names if role in self.axes else [None]
+
+    def long_label(self, role: Role, name: str) -> str:
+        """Return the label of a value that is clear without the axis title."""
+        return self.axes[role].value(name).long
 
 
 def select_data(
-    spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]
+    spec: FigureSpec, measurements: Measurements, topology: Topology
 ) -> FigureData | None:
-    """The rows of the tidy table that a figure shows, summarised.
+    """Select and summarise the measurements that a figure shows.
+
+    Args:
+        spec: description of the figure.
+        measurements: of a host in one configuration.
+        topology: of the host; empty when it is unknown.
 
     Returns:
-        None when no point of this machine belongs on the figure.
+        None when no point of this host belongs to the figure.
 
     Raises:
-        UserError: the figure names a column that there is not, or several points fall on one mark
-            and it does not say how to combine them.
+        UserError: the figure names an unknown column, or several points fall on a mark and the
+            figure does not say how to combine them.
     """
-    rows = plain(tidy[tidy["experiment"] == spec.experiment])
-    others = rows
-    rows = rows[rows["load"].isin(spec.load) & (rows["metric"] == spec.metric)]
-    columns = ColumnValues(spec, rows, others)
+    experiment = measurements.where(experiment=spec.experiment)
+    selected = experiment.where(load=spec.load, metric=spec.metric)
+    columns, rows = ColumnValues(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
-        values = columns.get(column)
-        rows = rows[chosen(values.loc[rows.index], wanted)]
+        rows = rows[equals(columns.get(column).loc[rows.index], wanted)]
     if rows.empty:
         return None
     rows = rows.copy()
-    machine = machine_order(topology)
-    axes: dict[str, Axis] = {}
-    for role in _roles(spec):
-        column = getattr(spec, role)
-        if column is None:
-            continue
-        values = columns.get(column).loc[rows.index]
-        title = getattr(spec, f"{role}_title", None)
-        listed = spec.where.get(column)
-        order = [str(name) for name in listed] if isinstance(listed, list) else []
-        axes[role], rows[role] = _axis(column, values, rows, machine, title, order)
+    axes: dict[Role, Axis] = {}
+    for role in _ROLES:
+        if spec.column_of(role) is not None:
+            axes[role], rows[role] = _axis(spec, role, columns, rows, topology)
     if spec.compare is not None:
         rows["level"] = columns.get(spec.compare["column"]).loc[rows.index].map(str)
     if spec.cell_note is not None:
         rows["note"] = columns.get(spec.cell_note).loc[rows.index]
-    needed = [role for role in axes if role != "series"]
-    rows = rows.dropna(subset=needed)
+    rows = rows.dropna(subset=[role for role in axes if role != "series"])
     if rows.empty:
         return None
-    if spec.plotted:
-        return _plotted(spec, axes, rows, columns)
+    if spec.has_measured_x:
+        return _with_measured_x(spec, axes, rows, columns)
     if "series" in axes:
-        if spec.loss_to is None:
-            axes["series"], rows["series"] = _without_reference(axes["series"], rows)
-        else:
-            axes["series"] = _first(axes["series"], spec.loss_to)
-        axes["series"], rows = _in_every_series(axes["series"], rows, spec.in_every_series)
-    marks = [*axes, "initiator", "target"] if spec.kind == "table" else list(axes)
-    by = list(dict.fromkeys(["host", "configuration", *marks]))
-    shown = summarise(_combined(spec, rows, marks), by)
-    return FigureData(spec, axes, shown, rows, bounds=bounds_of(spec, others))
+        axes["series"], rows = _arrange_series(spec, axes["series"], rows)
+    by: list[str] = [*axes, "initiator", "target"] if spec.kind == "table" else [*axes]
+    combined = _combine_points(spec, rows, by)
+    marks = summarise(combined, list(dict.fromkeys(["host", "configuration", *by])))
+    return FigureData(spec, axes, marks, rows, bounds=read_bounds(spec, experiment))
 
 
-def _roles(spec: FigureSpec) -> tuple[str, ...]:
-    """The axes that a figure may have."""
-    return ("panels", "series", *(() if spec.plotted else ("rows", "columns", "x")))
+def _axis(
+    spec: FigureSpec,
+    role: Role,
+    columns: ColumnValues,
+    rows: pd.DataFrame,
+    topology: Topology,
+) -> tuple[Axis, pd.Series]:
+    """Return an axis over all values of its column, and the value's name of each row.
 
-
-def _plotted(
-    spec: FigureSpec, axes: dict[str, Axis], rows: pd.DataFrame, columns: ColumnValues
-) -> FigureData | None:
-    """A figure whose marks stand at a measured x: a mark a load of a point.
-
-    The columns `x`, `x_low`, `x_high` of its cells are as median, low and high of the values.
+    Names that `where` lists stand in that order: kernels have no order of their own.
     """
-    values, metric = columns.quantity(str(spec.x))
-    rows["x"] = values.loc[rows.index]
+    column = str(spec.column_of(role))
+    levels = columns.get(column).loc[rows.index]
+    listed = spec.where.get(column)
+    order = list(map(str, listed)) if isinstance(listed, list) else []
+    of_place = column in ("initiator", "target")
+    nodes = rows[f"{column}_nodes"] if of_place else [None] * len(rows)
+    found: dict[object, AxisValue] = {}
+    names: list[str | None] = []
+    for level, list_of_nodes in zip(levels, nodes, strict=True):
+        if pd.isna(level):
+            names.append(None)
+            continue
+        if level not in found:
+            value = axis_value_of(level, node_list(list_of_nodes), column)
+            value = locate_value(value, topology)
+            if value.kind == "text" and value.name in order:
+                value = replace(value, order=(order.index(value.name),))
+            found[level] = value
+        names.append(found[level].name)
+    values = {value.name: value for value in found.values()}.values()
+    ordered, groups = sort_and_group(values, topology.package_of_node)
+    title = getattr(spec, f"{role}_title") or axis_title(column, ordered)
+    axis = Axis(column, title, tuple(ordered), tuple(groups))
+    return axis, pd.Series(names, rows.index, dtype=object)
+
+
+def _arrange_series(spec: FigureSpec, axis: Axis, rows: pd.DataFrame) -> tuple[Axis, pd.DataFrame]:
+    """Put the reference first or outside the series, and copy points that belong to all series."""
+    if spec.loss_to is not None:
+        axis = axis.with_values(sorted(axis.values, key=lambda value: value.name != spec.loss_to))
+    else:
+        alone = rows["series"] == ALONE
+        # "alone" is a reference and not a line of its own when it has a single value of x.
+        if alone.any() and not alone.all() and rows.loc[alone, "x"].nunique() == 1:
+            axis = axis.with_values(value for value in axis.values if value.name != ALONE)
+            rows = rows.assign(series=rows["series"].where(~alone, None))
+    others = [value for value in axis.values if value.name not in spec.in_every_series]
+    if not others or len(others) == len(axis.values):
+        return axis, rows
+    # For example one thread, which is both packed and spread.
+    shared = rows["series"].isin(spec.in_every_series)
+    copies = [rows[shared].assign(series=value.name) for value in others]
+    return axis.with_values(others), pd.concat([rows[~shared], *copies], ignore_index=True)
+
+
+def _with_measured_x(
+    spec: FigureSpec, axes: dict[Role, Axis], rows: pd.DataFrame, columns: ColumnValues
+) -> FigureData | None:
+    """Return a figure with a measured x: one mark for each load of a point."""
+    x_values, metric = columns.quantity(str(spec.x))
+    rows["x"] = x_values.loc[rows.index]
     if metric is None:
         rows = rows.dropna(subset=["x"])
     if rows.empty:
         return None
-    if "series" in axes and not axes["series"].places:
+    if "series" in axes and not axes["series"].values:
         del axes["series"]
     by = [*CELL, *axes]
-    cells = summarise(rows, by)
-    across = summarise(rows.assign(value=rows["x"]), by)
-    for name, source in (("x", "median"), ("x_low", "low"), ("x_high", "high")):
-        cells[name] = across[source].to_numpy()
+    marks = summarise(rows, by)
+    positions = summarise(rows.assign(value=rows["x"]), by)
+    for name, source in (
+        ("position", "median"),
+        ("position_low", "low"),
+        ("position_high", "high"),
+    ):
+        marks[name] = positions[source].to_numpy()
     if spec.kind == "curve":
         _check_lines(spec, rows, [role for role in axes if rows[role].notna().any()])
-    return FigureData(spec, axes, cells, rows, metric or str(spec.x))
+    return FigureData(spec, axes, marks, rows, metric or str(spec.x))
 
 
-def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: list[str]) -> None:
-    """See to it that a line joins points of one initiator and one target only.
+def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: list[Role]) -> None:
+    """Check that each line joins points of a single initiator and target.
 
     Raises:
-        UserError: one does not.
+        UserError: a line joins points of several.
     """
-    lines = rows.groupby(roles, dropna=False) if roles else [("the figure", rows)]
+    lines = rows.groupby(list(roles), dropna=False) if roles else [("the figure", rows)]
     for line, points in lines:
         for column in ("initiator", "target"):
             found = sorted(map(str, points[column].unique()))
             if len(found) > 1:
                 words = ", ".join(map(str, line if isinstance(line, tuple) else (line,)))
-                listed = ", ".join(found[:4])
                 raise UserError(
-                    f"the line of {words} joins points of several {column}s: {listed}",
-                    spec.where_from,
-                    "narrow `where`, or give them `series` or `panels` of their own",
+                    f"the line of {words} joins points of several {column}s: "
+                    f"{', '.join(found[:4])}",
+                    spec.location,
+                    "narrow `where`, or separate the points by `series` or `panels`",
                 )
 
 
-def _axis(
-    column: str,
-    values: pd.Series,
-    rows: pd.DataFrame,
-    machine: MachineOrder,
-    title: str | None,
-    order: list[str],
-) -> tuple[Axis, pd.Series]:
-    """An axis over all values of a column, and the name of each row's place on it.
+def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return rows with one point per mark: several points are combined by replicate block.
 
-    Names that `where` lists stand in that order: kernels have no order of their own.
+    A replicate of a mark is valid when it is valid for any of the points; other points do not
+    count.
+
+    Raises:
+        UserError: several points fall on a mark and the figure does not say how to combine them.
     """
-    role = column.split(".")[-1]
-    nodes = rows[f"{role}_nodes"] if role in ("initiator", "target") and "." not in column else None
-    pairs = zip(values, nodes if nodes is not None else [""] * len(values), strict=True)
-    places: dict[Any, AxisValue] = {}
-    names: list[str | None] = []
-    for value, listed in pairs:
-        if value is None or value is pd.NA or value != value:  # NaN is not itself
-            names.append(None)
-            continue
-        if value not in places:
-            plain = value.item() if isinstance(value, np.generic) else value
-            place = machine.placed(axis_value_of(plain, nodes_of(listed), column))
-            if place.kind == "text" and place.name in order:
-                place = replace(place, sort=(order.index(place.name),))
-            places[value] = place
-        names.append(places[value].name)
-    found = {place.name: place for place in places.values()}.values()
-    ordered, groups = sort_and_group(found, machine.packages)
-    axis = Axis(column, title or axis_title(column, ordered), tuple(ordered), tuple(groups))
-    return axis, pd.Series(names, rows.index, dtype=object)
-
-
-def _without_reference(axis: Axis, rows: pd.DataFrame) -> tuple[Axis, pd.Series]:
-    """Take the level "alone" off the series when it is but a point to compare the others with."""
-    alone = rows["series"] == ALONE
-    if not alone.any() or alone.all() or rows.loc[alone, "x"].nunique() > 1:
-        return axis, rows["series"]
-    left = tuple(place for place in axis.places if place.name != ALONE)
-    series = rows["series"].where(~alone, None)
-    return replace(axis, places=left, groups=(AxisGroup("", 0, len(left)),)), series
-
-
-def _first(axis: Axis, name: str) -> Axis:
-    """The axis with one place before all others: what they are compared with."""
-    places = tuple(sorted(axis.places, key=lambda place: place.name != name))
-    return replace(axis, places=places, groups=(AxisGroup("", 0, len(places)),))
-
-
-def _in_every_series(
-    axis: Axis, rows: pd.DataFrame, names: tuple[str, ...]
-) -> tuple[Axis, pd.DataFrame]:
-    """Let points that lie on all lines be part of each: one thread is both packed and spread."""
-    others = tuple(place for place in axis.places if place.name not in names)
-    if not others or len(others) == len(axis.places):
-        return axis, rows
-    shared = rows["series"].isin(names)
-    copies = [rows[shared].assign(series=place.name) for place in others]
-    left = replace(axis, places=others, groups=(AxisGroup("", 0, len(others)),))
-    return left, pd.concat([rows[~shared], *copies], ignore_index=True)
-
-
-def _combined(spec: FigureSpec, rows: pd.DataFrame, roles: list[str]) -> pd.DataFrame:
-    """Rows with one point per mark, combined within each replicate block where there are more.
-
-    A mark's replicate is valid when any of its points' is; the points that are not take no part.
-    """
-    points = rows[list(dict.fromkeys([*roles, "point", *LOAD]))].drop_duplicates()
-    shared = points.groupby(roles, dropna=False).size()
+    points = rows[list(dict.fromkeys([*by, "point", *LOAD]))].drop_duplicates()
+    shared = points.groupby(by, dropna=False).size()
     if (shared <= 1).all():
         return rows
     if spec.combine is None:
-        raise UserError(
-            f"{shared.max()} points fall on {_named(roles, shared.idxmax())}: "
-            f"{_listed(points, roles, shared.idxmax())}",
-            spec.where_from,
-            "narrow `where`, add `panels`, or say how to `combine` them",
-        )
+        raise _shared_mark_error(spec, points, shared, by)
     ordered = rows.sort_values("status", key=lambda status: status != "valid", kind="stable")
-    keys = ["host", "configuration", *roles, "replicate"]
-    values = rows.groupby(keys, dropna=False)["value"].transform(
-        {"median": "median", "minimum": "min", "maximum": "max"}[spec.combine]
-    )
+    keys = ["host", "configuration", *by, "replicate"]
+    blocks = rows.groupby(keys, dropna=False)["value"]
+    values = blocks.transform(_COMBINE[spec.combine])
     return ordered.assign(value=values.loc[ordered.index]).drop_duplicates(keys).sort_index()
 
 
-def _named(roles: list[str], key: Any) -> str:
+def _shared_mark_error(
+    spec: FigureSpec, points: pd.DataFrame, shared: pd.Series, by: list[str]
+) -> UserError:
+    """Return the error that names the mark with most points and the first three of them."""
+    key = shared.idxmax()
     values = key if isinstance(key, tuple) else (key,)
-    return ", ".join(f"{role} {value}" for role, value in zip(roles, values, strict=True))
-
-
-def _listed(points: pd.DataFrame, roles: list[str], key: Any) -> str:
-    """Up to three points of a mark."""
-    values = key if isinstance(key, tuple) else (key,)
-    chosen = points
-    for role, value in zip(roles, values, strict=True):
-        chosen = chosen[chosen[role].eq(value) | (chosen[role].isna() & pd.isna(value))]
-    names: Iterable[str] = chosen["point"].drop_duplicates()
-    first = list(names)[:4]
-    return ", ".join(first[:3]) + (", ..." if len(first) > 3 else "")
+    for role, value in zip(by, values, strict=True):
+        points = points[points[role].eq(value) | (points[role].isna() & pd.isna(value))]
+    names = list(points["point"].drop_duplicates())
+    listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    mark = ", ".join(f"{role} {value}" for role, value in zip(by, values, strict=True))
+    return UserError(
+        f"{shared.max()} points fall on the mark {mark}: {listed}",
+        spec.location,
+        "narrow `where`, add `panels`, or say how to `combine` the points",
+    )

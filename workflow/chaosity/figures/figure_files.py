@@ -1,4 +1,4 @@
-"""Draws all figures of the experiments and writes each as SVG, PNG and CSV."""
+"""Draws the figures of the experiments and writes each as SVG, PNG and CSV."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from matplotlib.figure import Figure
 
 from chaosity.errors import UserError
 from chaosity.figures import style
-from chaosity.figures.axis_values import text_value
+from chaosity.figures.axis_values import Axis, text_value
 from chaosity.figures.bar_charts import draw_bars
 from chaosity.figures.captions import caption_of
-from chaosity.figures.figure_data import Axis, FigureData, select_data
-from chaosity.figures.figure_spec import FigureSpec, read_figure_specs
+from chaosity.figures.figure_data import FigureData, marks_of, select_data
+from chaosity.figures.figure_spec import FigureSpec, Role, read_figure_specs
 from chaosity.figures.heatmaps import draw_heatmap
 from chaosity.figures.line_charts import draw_lines
-from chaosity.figures.mark_texts import Limits, failures, limits_of, unmeasured
+from chaosity.figures.mark_texts import failed_lines, unmeasured_lines
 from chaosity.figures.svg_marks import annotate
-from chaosity.figures.text_tables import TextTable, curve_table, metric_of, tables_of
-from chaosity.figures.xy_charts import draw_curve
+from chaosity.figures.text_tables import TextTable, curve_table, metric_of_quantity, text_tables
+from chaosity.figures.value_limits import Limits, limits_of
+from chaosity.figures.xy_charts import draw_xy
 from chaosity.records import write_atomically
 from chaosity.statistics import UNMEASURED
+from chaosity.store.measurements import Measurements
+from chaosity.topology import Topology
 
 MANIFEST = "figures.json"
 _PNG_DOTS_PER_INCH = 200
@@ -35,31 +38,31 @@ _DRAW: Mapping[str, Callable[[FigureData, Limits], tuple[Figure, dict[str, str]]
     "heatmap": draw_heatmap,
     "lines": draw_lines,
     "bars": draw_bars,
-    "curve": draw_curve,
-    "scatter": draw_curve,
+    "curve": draw_xy,
+    "scatter": draw_xy,
 }
 
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure as it lies on the disk.
+    """A figure on disk.
 
     Attributes:
-        name: of the figure and of its files.
-        experiment: that it belongs to.
+        name: of the figure and its files.
+        experiment: that the figure belongs to.
         kind: heatmap, lines, bars, curve, scatter or table.
-        title: with "(file-backed)" where that is so.
-        sentence: what to see in it; for a figure that was not drawn, why not.
-        problem: what is wrong with its description when that is why it was not drawn, else None.
-        source: the published figure that it answers to, or None.
-        labels: what the benchmarks say must stand next to the values.
-        failed: one line a failed mark.
+        title: ends with "(file-backed)" when a file replaced the drives.
+        sentence: the caption; for a figure that was not drawn, the reason.
+        problem: the error in the figure's description when that is the reason, else None.
+        source: the published figure or table that corresponds to it, or None.
+        labels: labels that benchmarks require next to their values.
+        failed: one line for each failed mark.
         marks: number of marks with a value.
-        svg, png, csv: file names in the figures' folder; None for a figure without data, and for
-            a table, which is not drawn, None but for its CSV.
-        numbers: file name of the numbers of a curve; None for other kinds.
-        tables: what stands below the drawing, or instead of it, as text.
-        unmeasured: reasons why marks have no value, though nothing failed.
+        svg, png, csv: file names in the figures' folder; None for a figure without data. A table
+            has only a CSV.
+        numbers: file name of a curve's numbers; None for other kinds.
+        tables: text tables below the drawing or instead of it.
+        unmeasured: reasons why marks have no value although nothing failed.
     """
 
     name: str
@@ -82,104 +85,100 @@ class FigureFile:
 
 def draw(
     experiments: Sequence[Mapping[str, Any]],
-    tidy: pd.DataFrame,
-    topology: Mapping[str, Any],
+    measurements: Measurements,
+    topology: Topology,
     directory: Path,
 ) -> list[FigureFile]:
     """Draw every figure of the experiments into a folder.
 
-    The same data gives the same bytes. Beside the figures, `figures.json` tells the report what
-    there is.
+    The same data gives the same bytes. `figures.json` in the folder lists the figures for the
+    report.
 
     Args:
-        experiments: the experiments' YAML documents, of which `experiment` and `figures` are read.
-        tidy: the tidy table of one host in one configuration.
-        topology: `Topology.to_json()` of that host.
-        directory: where the files go; made when it is not there.
+        experiments: the experiments' YAML documents; `experiment` and `figures` are read.
+        measurements: of a host in one configuration.
+        topology: of that host; empty when it is unknown.
+        directory: folder of the files; created if necessary.
 
     Raises:
         UserError: a figure's description is wrong, or the table has several hosts.
     """
-    if len(tidy[["host", "configuration"]].drop_duplicates()) > 1:
+    if len(measurements.rows[["host", "configuration"]].drop_duplicates()) > 1:
         raise UserError(
             "the table holds several hosts or configurations",
             "figures",
             "draw one host in one configuration at a time",
         )
-    chosen = [(spec, _select(spec, tidy, topology)) for spec in read_figure_specs(experiments)]
-    limits = _shared_limits([found for _, found in chosen if isinstance(found, FigureData)])
+    specs = read_figure_specs(experiments)
+    selected = [(spec, _try_select(spec, measurements, topology)) for spec in specs]
+    limits = _shared_limits([data for _, data in selected if isinstance(data, FigureData)])
     directory.mkdir(parents=True, exist_ok=True)
     files = []
-    with style.look():
-        for spec, found in chosen:
-            if isinstance(found, FigureData):
-                files.append(_try(found, limits[spec.name], directory))
+    with style.figure_style():
+        for spec, data in selected:
+            if isinstance(data, FigureData):
+                files.append(_try_write(data, limits[spec.name], directory))
             else:
-                files.append(_not_drawn(spec, found))
+                files.append(_not_drawn(spec, data))
     manifest = json.dumps([asdict(file) for file in files], indent=1, ensure_ascii=False)
     write_atomically(directory / MANIFEST, manifest + "\n")
     return files
 
 
 def read_figures(directory: Path) -> list[FigureFile]:
-    """What `draw` wrote into a folder."""
+    """Return the figures that `draw` wrote into a folder."""
     entries = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    return [
-        FigureFile(
-            **{
-                **entry,
-                **{name: tuple(entry[name]) for name in ("labels", "failed", "unmeasured")},
-                "tables": tuple(map(TextTable.of, entry["tables"])),
-            }
-        )
-        for entry in entries
-    ]
+    for entry in entries:
+        entry |= {name: tuple(entry[name]) for name in ("labels", "failed", "unmeasured")}
+        entry["tables"] = tuple(map(TextTable.from_json, entry["tables"]))
+    return [FigureFile(**entry) for entry in entries]
 
 
 def _shared_limits(figures: Sequence[FigureData]) -> dict[str, Limits]:
-    """Each figure's limits by its name; figures with one scale get the same ones."""
-    together: dict[Any, list[FigureData]] = defaultdict(list)
-    for cells in figures:
-        spec = cells.spec
+    """Return each figure's limits by its name; figures with equal `colour_scale` share them."""
+    groups: dict[tuple[str, bool, str], list[FigureData]] = defaultdict(list)
+    for data in figures:
+        spec = data.spec
         own = spec.colour_scale is None
-        together[(spec.metric, own, spec.name if own else spec.colour_scale)].append(cells)
-    limits = {}
-    for (metric, *_), members in together.items():
-        intervals = any(cells.spec.kind != "heatmap" for cells in members)
-        found = limits_of(metric, members, with_intervals=intervals)
-        limits.update({cells.spec.name: found for cells in members})
+        groups[spec.metric, own, spec.colour_scale or spec.name].append(data)
+    limits: dict[str, Limits] = {}
+    for (metric, *_), members in groups.items():
+        intervals = any(data.spec.kind != "heatmap" for data in members)
+        shared = limits_of(metric, members, with_intervals=intervals)
+        limits |= {data.spec.name: shared for data in members}
     return limits
 
 
-def _select(
-    spec: FigureSpec, tidy: pd.DataFrame, topology: Mapping[str, Any]
+def _try_select(
+    spec: FigureSpec, measurements: Measurements, topology: Topology
 ) -> FigureData | str | None:
-    """What a figure shows, None without data, or what is wrong with its description.
+    """Return the figure's data, None without data, or the error in its description.
 
-    Whether several points fall on one mark shows only when there are points. Hours of measuring
-    are not to end without a report for that, so it becomes a line in it.
+    Whether several points fall on a mark is known only when there are points. Hours of measurements
+    must still give a report then, so the error becomes a line of the report.
     """
     try:
-        return select_data(spec, tidy, topology)
+        return select_data(spec, measurements, topology)
     except UserError as error:
         return str(error)
 
 
-def _try(cells: FigureData, limits: Limits, directory: Path) -> FigureFile:
-    """Write a figure, unless its description does not fit what it shows."""
+def _try_write(data: FigureData, limits: Limits, directory: Path) -> FigureFile:
+    """Write a figure, or return the error when its description does not fit the data."""
     try:
-        return _write(cells, limits, directory)
+        return _write(data, limits, directory)
     except UserError as error:
-        return _not_drawn(cells.spec, str(error))
+        return _not_drawn(data.spec, str(error))
 
 
 def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
+    """Return a figure without files."""
     return FigureFile(
         name=spec.name,
         experiment=spec.experiment,
         kind=spec.kind,
         title=spec.title,
-        sentence=problem or "This machine has no point that belongs here.",
+        sentence=problem or "No point of this host belongs to this figure.",
         problem=problem,
         source=spec.source,
         labels=(),
@@ -191,49 +190,47 @@ def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
     )
 
 
-def _write(
-    cells: FigureData, limits: Limits, directory: Path, said: str | None = None
-) -> FigureFile:
-    """Draw one figure and write its three files; without a sentence, one is computed."""
-    spec = cells.spec
-    said = said or caption_of(cells, limits.scale)
-    drawn = spec.kind in _DRAW and not (cells.cells["status"] == UNMEASURED).all()
+def _write(data: FigureData, limits: Limits, directory: Path, caption: str = "") -> FigureFile:
+    """Draw a figure and write its files; an empty caption is computed."""
+    spec = data.spec
+    caption = caption or caption_of(data, limits.scale)
+    drawn = spec.kind in _DRAW and not (data.marks["status"] == UNMEASURED).all()
     if drawn:
-        _write_drawing(cells, limits, directory, said)
-    _write_csv(figure_data(cells), directory / f"{spec.name}.csv")
+        _write_drawing(data, limits, directory, caption)
+    _write_csv(figure_table(data), directory / f"{spec.name}.csv")
     numbers = None
     if spec.kind == "curve":
         numbers = f"{spec.name}_numbers.csv"
-        _write_csv(_curve_data(cells), directory / numbers)
+        _write_csv(_curve_csv(data), directory / numbers)
     return FigureFile(
         name=spec.name,
         experiment=spec.experiment,
         kind=spec.kind,
-        title=cells.title,
-        sentence=said,
+        title=data.title,
+        sentence=caption,
         problem=None,
         source=spec.source,
-        labels=tuple(cells.labels),
-        failed=tuple(failures(cells)),
-        unmeasured=tuple(unmeasured(cells)),
-        marks=int((cells.cells["status"] == "valid").sum()),
+        labels=tuple(data.labels),
+        failed=tuple(failed_lines(data)),
+        unmeasured=tuple(unmeasured_lines(data)),
+        marks=int((data.marks["status"] == "valid").sum()),
         svg=f"{spec.name}.svg" if drawn else None,
         png=f"{spec.name}.png" if drawn else None,
         csv=f"{spec.name}.csv",
         numbers=numbers,
-        tables=tables_of(cells),
+        tables=text_tables(data),
     )
 
 
-def _write_drawing(cells: FigureData, limits: Limits, directory: Path, said: str) -> None:
+def _write_drawing(data: FigureData, limits: Limits, directory: Path, caption: str) -> None:
     """Draw a figure as SVG and PNG."""
-    spec = cells.spec
-    figure, texts = _DRAW[spec.kind](cells, limits)
+    spec = data.spec
+    figure, texts = _DRAW[spec.kind](data, limits)
     vector, picture = io.BytesIO(), io.BytesIO()
     # No date and no program version: unchanged data gives unchanged files.
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     figure.savefig(picture, format="png", dpi=_PNG_DOTS_PER_INCH, metadata={"Software": None})
-    svg = annotate(vector.getvalue(), spec.name, cells.title, said, texts)
+    svg = annotate(vector.getvalue(), spec.name, data.title, caption, texts)
     write_atomically(directory / f"{spec.name}.svg", svg)
     (directory / f"{spec.name}.png").write_bytes(picture.getvalue())
 
@@ -243,60 +240,60 @@ def _write_csv(table: pd.DataFrame, path: Path) -> None:
 
 
 def write_bars(
-    cells: pd.DataFrame,
-    rows: pd.DataFrame,
+    marks: pd.DataFrame,
+    measurements: pd.DataFrame,
     *,
     name: str,
     title: str,
     series_title: str,
-    said: str,
+    caption: str,
     directory: Path,
 ) -> FigureFile:
-    """Draw bars of cells that no experiment's figure describes; `figures.json` does not list them.
+    """Draw bars that no experiment's YAML describes; `figures.json` does not list them.
 
     Args:
-        cells: as `summarise`, of one metric, with the columns `x` and `series` in their order.
-        rows: of the tidy table behind them, with the same columns.
+        marks: as returned by `summarise`, of a single metric, with the columns `x` and `series`;
+            the axes keep the order of the rows.
+        measurements: rows of the tidy table behind the marks, with the same columns.
         name: of the files.
         title: of the figure.
-        series_title: what the series are.
-        said: the sentence below it.
-        directory: where the files go.
+        series_title: title of the series.
+        caption: of the figure.
+        directory: folder of the files.
     """
-    first = cells.iloc[0]
-    load = tuple(dict.fromkeys(cells["load"]))
-    spec = FigureSpec("", name, "bars", title, load, first["metric"], x="Resource",
-                      series=series_title)  # fmt: skip
+    first = marks.iloc[0]
+    load = tuple(dict.fromkeys(marks["load"]))
+    spec = FigureSpec("", name, "bars", title, load, first["metric"], x="Resource")
+    columns: dict[Role, str] = {"x": "Resource", "series": series_title}
     axes = {
-        role: Axis(column, column, tuple(map(text_value, dict.fromkeys(cells[role]))), ())
-        for role, column in (("x", "Resource"), ("series", series_title))
+        role: Axis(column, column, tuple(map(text_value, dict.fromkeys(marks[role]))), ())
+        for role, column in columns.items()
     }
-    drawn = FigureData(spec, axes, cells, rows)
-    with style.look():
-        limits = limits_of(spec.metric, [drawn], with_intervals=True)
-        return _write(drawn, limits, directory, said)
+    data = FigureData(spec, axes, marks, measurements)
+    with style.figure_style():
+        limits = limits_of(spec.metric, [data], with_intervals=True)
+        return _write(data, limits, directory, caption)
 
 
-def figure_data(cells: FigureData) -> pd.DataFrame:
-    """What a figure shows as a table: where, median, interval, n and status, in SI units.
+def figure_table(data: FigureData) -> pd.DataFrame:
+    """Return the figure's CSV: place, median, interval, n and status of each mark, in SI units.
 
-    A heat map has a row for every cell; those that no point is meant for have the status "absent".
+    A heat map has a row for each cell; a cell without a planned point has the status "absent".
     """
-    metric, axes = cells.spec.metric, cells.axes
-    table = cells.cells
-    if cells.spec.kind == "heatmap":
+    spec, metric, axes, table = data.spec, data.spec.metric, data.axes, data.marks
+    if spec.kind == "heatmap":
         pairs = [(row, column) for row in axes["rows"].names for column in axes["columns"].names]
         every = pd.DataFrame(pairs, columns=["rows", "columns"])
         table = every.merge(table, on=["rows", "columns"], how="left")
         table["status"] = table["status"].fillna("absent")
         table["n"] = table["n"].fillna(0).astype(int)
-    columns = {axes[role].column: table[role] for role in axes}
-    if cells.spec.plotted or cells.spec.kind == "table":
+    columns = {axis.column: table[role] for role, axis in axes.items()}
+    if spec.has_measured_x or spec.kind == "table":
         columns = {"initiator": table["initiator"], "target": table["target"]} | columns
-    if cells.spec.kind == "table" and "seen_nodes" in table:
+    if spec.kind == "table" and "seen_nodes" in table:
         columns["seen_nodes"] = table["seen_nodes"]
-    if cells.spec.plotted:
-        columns[str(cells.spec.x)] = table["x"]
+    if spec.has_measured_x:
+        columns[data.x_column] = table["position"]
     columns |= {
         f"median_{metric}": table["median"],
         f"interval_low_{metric}": table["low"],
@@ -311,24 +308,22 @@ def figure_data(cells: FigureData) -> pd.DataFrame:
         "file_backed": table["file_backed"],
         "label": table["label"],
     }
-    columns |= {
-        f"bound_{bound.title.replace(' ', '_')}_{metric}": [
-            bound.at(row.get("panels"), row.get("series"), row.get("x"))
-            for row in table.to_dict("records")
-        ]
-        for bound in cells.bounds
-    }
-    if cells.spec.plotted:
-        columns |= {f"interval_{end}_{cells.spec.x}": table[f"x_{end}"] for end in ("low", "high")}
-    if cells.spec.cell_note:
-        columns[cells.spec.cell_note] = table["note"]
+    for bound in data.bounds:
+        values = [bound.at(m.get("panels"), m.get("series"), m.get("x")) for m in marks_of(table)]
+        name = f"bound_{bound.title.replace(' ', '_')}_{metric}"
+        columns[name] = pd.Series(values, table.index, dtype=float)
+    if spec.has_measured_x:
+        ends = ("low", "high")
+        columns |= {f"interval_{end}_{data.x_column}": table[f"position_{end}"] for end in ends}
+    if spec.cell_note:
+        columns[spec.cell_note] = table["note"]
     return pd.DataFrame(columns)
 
 
-def _curve_data(cells: FigureData) -> pd.DataFrame:
-    """The numbers of a figure's curves as a table, in SI units."""
-    table = curve_table(cells)
-    roles = {role: axis.column for role, axis in cells.axes.items()}
-    metrics = table["quantity"].map(lambda name: metric_of(name, cells))
-    table.insert(table.columns.get_loc("quantity") + 1, "metric", metrics)
+def _curve_csv(data: FigureData) -> pd.DataFrame:
+    """Return the numbers of a figure's curves in SI units."""
+    table = curve_table(data)
+    metrics = table["quantity"].map(lambda name: metric_of_quantity(name, data))
+    table.insert(list(table.columns).index("quantity") + 1, "metric", metrics)
+    roles = {role: axis.column for role, axis in data.axes.items()}
     return table.drop(columns=["host", "configuration"]).rename(columns=roles)

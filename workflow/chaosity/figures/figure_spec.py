@@ -1,18 +1,43 @@
-"""What an experiment's YAML says about one figure."""
+"""Description of a figure in an experiment's YAML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from chaosity.config import validate_document
 from chaosity.errors import UserError
 
+# A value in `where`; None selects rows without a value.
+Level = str | float | bool | None
+Where = Mapping[str, Level | list[Level]]
+# Axes of a figure. A figure with a measured x has no axis "x".
+Role = Literal["panels", "series", "rows", "columns", "x"]
+
+
+class BoundEntry(TypedDict, total=False):
+    """An entry of `bounds`, see `schemas/figure.schema.yaml`."""
+
+    title: str
+    load: str
+    metric: str
+    where: Where
+    times: float
+    along_x: bool
+
+
+class LevelComparison(TypedDict):
+    """The entry `compare`, see `schemas/figure.schema.yaml`."""
+
+    column: str
+    level: str
+    to: str
+
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """One entry of `figures:`; the keys are described in `schemas/figure.schema.yaml`."""
+    """An entry of `figures`; `schemas/figure.schema.yaml` describes the keys."""
 
     experiment: str
     name: str
@@ -20,7 +45,7 @@ class FigureSpec:
     title: str
     load: tuple[str, ...]
     metric: str
-    where: Mapping[str, Any] = field(default_factory=dict)
+    where: Where = field(default_factory=dict)
     rows: str | None = None
     columns: str | None = None
     x: str | None = None
@@ -31,9 +56,9 @@ class FigureSpec:
     cell_note: str | None = None
     x_scale: str = "linear"
     value_scale: str = "linear"
-    compare: Mapping[str, str] | None = None
+    compare: LevelComparison | None = None
     loss_to: str | None = None
-    bounds: tuple[Mapping[str, Any], ...] = ()
+    bounds: tuple[BoundEntry, ...] = ()
     rows_title: str | None = None
     columns_title: str | None = None
     x_title: str | None = None
@@ -44,49 +69,54 @@ class FigureSpec:
     source: str | None = None
 
     @property
-    def plotted(self) -> bool:
-        """Whether `x` is a quantity with a position of its own and no axis of places."""
+    def has_measured_x(self) -> bool:
+        """Whether `x` is a measured quantity and not an axis of named values."""
         return self.kind in ("curve", "scatter")
 
     @property
-    def where_from(self) -> str:
-        """How an error names this figure."""
+    def location(self) -> str:
+        """Name of the figure in errors."""
         return f"experiment {self.experiment}, figure {self.name}"
 
+    def column_of(self, role: Role) -> str | None:
+        """Return the column that an axis shows; None without this axis."""
+        if role == "x" and self.has_measured_x:
+            return None
+        column: str | None = getattr(self, role)
+        return column
+
     @classmethod
-    def of(cls, experiment: str, entry: Mapping[str, Any]) -> FigureSpec:
-        """Read one entry.
+    def from_yaml(cls, experiment: str, entry: Mapping[str, Any]) -> FigureSpec:
+        """Check and return an entry of `figures`.
 
         Raises:
-            UserError: a key is unknown, missing, or not for this kind of figure.
+            UserError: a key is unknown, missing, or not allowed for this kind of figure.
         """
         validate_document(
             dict(entry), "figure", f"experiment {experiment}, figure {entry.get('name')}"
         )
         load = entry["load"]
         loads = (load,) if isinstance(load, str) else tuple(load)
-        shared = tuple(entry.get("in_every_series", ()))
-        bounds = tuple(entry.get("bounds", ()))
-        given = {**entry, "load": loads, "in_every_series": shared, "bounds": bounds}
-        return cls(experiment, **given)
+        tuples = {name: tuple(entry.get(name, ())) for name in ("in_every_series", "bounds")}
+        return cls(experiment, **{**entry, "load": loads, **tuples})
 
 
 def read_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureSpec]:
-    """All figures of the experiments' YAML documents, in their order.
+    """Return all figures of the experiments' YAML documents, in their order.
 
     Raises:
-        UserError: an entry is wrong, or two figures have one name and so one file.
+        UserError: an entry is wrong, or two figures have the same name and so the same file.
     """
     specs: list[FigureSpec] = []
     owners: dict[str, str] = {}
     for document in experiments:
         for entry in document.get("figures") or ():
-            spec = FigureSpec.of(document["experiment"], entry)
+            spec = FigureSpec.from_yaml(document["experiment"], entry)
             if spec.name in owners:
                 raise UserError(
-                    f"experiment {owners[spec.name]} has a figure of this name too",
-                    spec.where_from,
-                    "figures need names of their own, for each names its files",
+                    f"experiment {owners[spec.name]} already has a figure of this name",
+                    spec.location,
+                    "give each figure a unique name: its files have this name",
                 )
             owners[spec.name] = spec.experiment
             specs.append(spec)

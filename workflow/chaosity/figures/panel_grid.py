@@ -1,11 +1,12 @@
-"""What lines, curves and scatters share: panels with equal axes, legend, and series of marks."""
+"""Grid of panels with equal axes, a legend and series of marks: lines, curves and scatters."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Literal, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -15,127 +16,140 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from chaosity.figures import style
-from chaosity.figures.drawing_sheet import MARGIN, header_height, in_rows, new_sheet, write_header
-from chaosity.figures.figure_data import FigureData
-from chaosity.figures.mark_texts import Limits, panel_title, provenance, value_title
+from chaosity.figures.drawing_sheet import (
+    MARGIN,
+    header_height,
+    new_sheet,
+    wrap_legend,
+    write_header,
+)
+from chaosity.figures.figure_data import FigureData, Mark
+from chaosity.figures.mark_texts import panel_title, provenance, value_title
+from chaosity.figures.value_limits import Limits
 
 _LEFT = 0.62  # inches for the value axis, its numbers and its title
 _GAP = 0.16  # inches between panels
 _HIT_POINTS = 16.0  # a finger needs more than the 5 points of a marker
-# Beyond a logarithmic axis' lowest and highest value, so that no mark stands on the frame.
+# Room below the lowest and above the highest value of a logarithmic axis, as a factor.
 _LOG_ROOM = 1.15
-Row = Mapping[str, Any]
-Look = Mapping[str, Any]
+_LEGEND_LINE = 0.165  # inches
+
+
+class LineStyle(TypedDict, total=False):
+    """Look of a line and its markers, as keyword arguments of matplotlib."""
+
+    color: str
+    marker: str
+    dashes: tuple[float, ...]
+    linestyle: Literal["none"]
+    mfc: str
+    lw: float
+    markersize: float
+    zorder: float
+
+
+# Marks that belong to no series: the target was measured alone.
+ALONE_STYLE = LineStyle(color=style.GREY, marker="o", linestyle="none", mfc="white")
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel as it is about to be filled.
+    """A panel to be filled.
 
     Attributes:
         axes: to draw on.
-        name: of its place on the axis "panels"; None when there is just one.
-        number: its position.
-        lowest, first: whether it carries the numbers of the axes across and up.
+        name: value of the axis "panels"; None for a single panel.
+        number: position in the grid, row by row.
+        lowest: whether the panel shows the numbers of the x axis.
     """
 
     axes: Axes
     name: str | None
     number: int
     lowest: bool
-    first: bool
 
-    def of(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The rows of a table of cells that belong here."""
-        return table if self.name is None else table[table["panels"] == self.name]
+    def marks_here(self, marks: pd.DataFrame) -> pd.DataFrame:
+        """Return the marks that belong to this panel."""
+        return marks if self.name is None else marks[marks["panels"] == self.name]
 
 
-def panel_width(cells: FigureData) -> float:
-    """Width of one panel in inches."""
-    across = _across(len(_panels(cells)))
-    width = _sheet_width(across)
-    return (width - _LEFT - MARGIN - _GAP * (across - 1)) / across
+def panel_width(data: FigureData) -> float:
+    """Return the width of a panel in inches."""
+    columns = _column_count(len(data.names("panels")))
+    return (_sheet_width(columns) - _LEFT - MARGIN - _GAP * (columns - 1)) / columns
 
 
 def draw_panels(
-    cells: FigureData,
+    data: FigureData,
     limits: Limits,
     *,
     x_title: str,
-    legend: list[tuple[str, Look]],
-    upright: float,
+    legend: list[tuple[str, LineStyle]],
+    label_height: float,
     fill: Callable[[Panel], None],
 ) -> Figure:
-    """Draw header, legend and titles, and let each panel be filled.
+    """Draw header, legend, axes and titles, and let the caller fill each panel.
 
     Args:
-        cells: what is shown.
+        data: of the figure.
         limits: of the value axis.
-        x_title: of the axis across.
-        legend: words and look.
-        upright: height of upright labels of the axis across, inches; 0 for level ones.
-        fill: draws the marks of one panel.
+        x_title: title of the x axis.
+        legend: text and look of each entry.
+        label_height: height of upright labels of the x axis in inches; 0 for level labels.
+        fill: draws the marks of a panel.
     """
-    panels = _panels(cells)
-    across = _across(len(panels))
-    down = math.ceil(len(panels) / across)
-    width, each = _sheet_width(across), panel_width(cells)
-    entries = in_rows(legend, width - _LEFT - MARGIN, 0.62)
-    head = header_height(cells.title, provenance(cells), width - 2 * MARGIN)
-    named = 0.0 if panels == [None] else 0.18
-    top = head + 0.165 * len(entries) + 0.08
-    tall = {1: 2.7, 2: 2.1, 4: 1.45}.get(across, 1.15)
-    below = 0.46 + upright
-    height = top + down * (tall + named) + (down - 1) * _GAP + below
+    panels = data.names("panels")
+    columns = _column_count(len(panels))
+    rows = math.ceil(len(panels) / columns)
+    width, each = _sheet_width(columns), panel_width(data)
+    legend_rows = wrap_legend(legend, width - _LEFT - MARGIN, 0.62)
+    header = header_height(data.title, provenance(data), width - 2 * MARGIN)
+    title_height = 0.0 if panels == [None] else 0.18
+    top = header + _LEGEND_LINE * len(legend_rows) + 0.08
+    tall = {1: 2.7, 2: 2.1, 4: 1.45}.get(columns, 1.15)
+    below = 0.46 + label_height
+    height = top + rows * (tall + title_height) + (rows - 1) * _GAP + below
     figure, sheet = new_sheet(width, height)
-    write_header(sheet, cells.title, provenance(cells), width - 2 * MARGIN)
-    _draw_legend(sheet, entries, head + 0.06)
+    write_header(sheet, data.title, provenance(data), width - 2 * MARGIN)
+    _draw_legend(sheet, legend_rows, header + 0.06)
     for number, name in enumerate(panels):
-        row, column = divmod(number, across)
-        y = top + named + row * (tall + named + _GAP)
-        place = (
-            (_LEFT + column * (each + _GAP)) / width, 1.0 - (y + tall) / height,
-            each / width, tall / height,
-        )  # fmt: skip
-        axes = figure.add_axes(place)
-        _value_axis(axes, cells, limits)
-        fill(Panel(axes, name, number, number + across >= len(panels), column == 0))
-        if number + across < len(panels):
+        row, column = divmod(number, columns)
+        x, y = _LEFT + column * (each + _GAP), top + title_height
+        y += row * (tall + title_height + _GAP)
+        corner = (x / width, 1.0 - (y + tall) / height)
+        axes = figure.add_axes((*corner, each / width, tall / height))
+        _set_value_axis(axes, data, limits)
+        lowest = number + columns >= len(panels)
+        fill(Panel(axes, name, number, lowest))
+        if not lowest:
             axes.tick_params(axis="x", labelbottom=False)
         if column:
             axes.tick_params(axis="y", labelleft=False)
         if name is not None:
-            axes.set_title(panel_title(cells, name), size=style.TEXT_POINTS, loc="left", pad=3)
-    sheet.text(
-        (_LEFT + width - MARGIN) / 2, height - MARGIN, x_title, size=style.TEXT_POINTS,
-        ha="center", va="baseline",
-    )  # fmt: skip
-    sheet.text(
-        MARGIN, top + (height - top - below) / 2, value_title(cells, limits.scale),
-        size=style.TEXT_POINTS, rotation=90, ha="left", va="center",
-    )  # fmt: skip
+            axes.set_title(panel_title(data, name), size=style.TEXT_POINTS, loc="left", pad=3)
+    middle = (_LEFT + width - MARGIN) / 2
+    sheet.text(middle, height - MARGIN, x_title, size=style.TEXT_POINTS, ha="center", va="baseline")
+    middle, title = top + (height - top - below) / 2, value_title(data, limits.scale)
+    sheet.text(MARGIN, middle, title, size=style.TEXT_POINTS, rotation=90, ha="left", va="center")
     return figure
 
 
-def _panels(cells: FigureData) -> list[str | None]:
-    return list(cells.axes["panels"].names) if "panels" in cells.axes else [None]
+def _column_count(panels: int) -> int:
+    """Return how many panels stand side by side, so that many panels fit a page."""
+    if panels <= 4:
+        return min(panels, 2)
+    return 4 if panels <= 12 else 6
 
 
-def _across(number: int) -> int:
-    """Panels side by side, so that a figure with many still fits a page."""
-    if number <= 4:
-        return min(number, 2)
-    return 4 if number <= 12 else 6
+def _sheet_width(columns: int) -> float:
+    """Return the width of a figure in inches."""
+    return 6.2 if columns == 1 else style.WIDTH
 
 
-def _sheet_width(across: int) -> float:
-    return 6.2 if across == 1 else style.WIDTH
-
-
-def _value_axis(axes: Axes, cells: FigureData, limits: Limits) -> None:
-    """From zero up, or logarithmic around the values."""
+def _set_value_axis(axes: Axes, data: FigureData, limits: Limits) -> None:
+    """Start the value axis at zero, or at the smallest value when it is logarithmic."""
     factor = limits.scale.factor
-    if cells.spec.value_scale == "log" and limits.least > 0.0:
+    if data.spec.value_scale == "log" and limits.least > 0.0:
         axes.set_yscale("log")
         axes.set_ylim(limits.least / factor / _LOG_ROOM, limits.high / factor * _LOG_ROOM)
         decades = math.log10(limits.high / limits.least)
@@ -147,89 +161,87 @@ def _value_axis(axes: Axes, cells: FigureData, limits: Limits) -> None:
     else:
         axes.set_ylim(0.0, 1.04 * limits.high / factor)
         axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.grid(axis="y", color="#e6e6e6", lw=0.6)
+    axes.grid(axis="y", color=style.GRID, lw=0.6)
     axes.set_axisbelow(True)
 
 
-def series_names(cells: FigureData) -> list[str | None]:
-    """Names of the series in order; None when there is just one without a name."""
-    return list(cells.axes["series"].names) if "series" in cells.axes else [None]
-
-
-def series_legend(cells: FigureData) -> list[tuple[str, Look]]:
-    """Words and look of each series; nothing for a single unnamed one."""
-    if "series" not in cells.axes:
+def series_legend(data: FigureData) -> list[tuple[str, LineStyle]]:
+    """Return text and look of each series; empty for a figure without series."""
+    if "series" not in data.axes:
         return []
-    axis = cells.axes["series"]
-    return [
-        (f"{axis.title} {place.short}" if place.kind == "number" else place.long, look_of(number))
-        for number, place in enumerate(axis.places)
-    ]
+    axis = data.axes["series"]
+    texts = [axis.legend_label(value) for value in axis.values]
+    return [(text, series_style(number)) for number, text in enumerate(texts)]
 
 
-def look_of(number: int) -> dict[str, Any]:
-    """Colour, marker and dash of a series."""
-    kinds = len(style.COLOURS)
-    look: dict[str, Any] = {
-        "color": style.COLOURS[number % kinds],
+def series_style(number: int) -> LineStyle:
+    """Return colour, marker and dashes of a series."""
+    colours = len(style.COLOURS)
+    look = LineStyle(
+        color=style.COLOURS[number % colours],
         # Series beyond the palette reuse its colours with other markers.
-        "marker": style.MARKERS[(number + number // kinds) % len(style.MARKERS)],
-    }
-    if style.DASHES[number % kinds]:
-        look["dashes"] = style.DASHES[number % kinds]
+        marker=style.MARKERS[(number + number // colours) % len(style.MARKERS)],
+    )
+    if dashes := style.DASHES[number % colours]:
+        look["dashes"] = dashes
     return look
 
 
-def _draw_legend(sheet: Axes, lines: list[list[tuple[str, Look]]], top: float) -> None:
-    for number, line in enumerate(lines):
-        x, y = _LEFT, top + 0.165 * number
-        for words, look in line:
-            settings = {"markersize": 4.5, "lw": 1.4, **look}
+def _draw_legend(sheet: Axes, rows: list[list[tuple[str, LineStyle]]], top: float) -> None:
+    """Draw legend entries row by row; `top` is the middle of the first row."""
+    for number, row in enumerate(rows):
+        x, y = _LEFT, top + _LEGEND_LINE * number
+        for text, look in row:
+            settings: LineStyle = {"markersize": 4.5, "lw": 1.4, **look}
             sheet.add_line(Line2D([x, x + 0.17, x + 0.34], [y] * 3, markevery=[1], **settings))
-            sheet.text(x + 0.4, y, words, size=style.SMALL_POINTS, va="center_baseline")
-            x += 0.62 + style.text_width(words, style.SMALL_POINTS)
+            sheet.text(x + 0.4, y, text, size=style.SMALL_POINTS, va="center_baseline")
+            x += 0.62 + style.text_width(text, style.SMALL_POINTS)
 
 
 def draw_series(
-    axes: Axes, points: list[tuple[float, Row]], look: Look, factor: float, identity: str
+    axes: Axes, points: list[tuple[float, Mark]], look: LineStyle, factor: float, identity: str
 ) -> None:
-    """One series: the line, intervals, markers, crosses for what failed, and what the hand hits.
+    """Draw a series: line, intervals, markers, crosses of failed marks, and hover areas.
 
     Args:
         axes: of the panel.
-        points: position and cell of each mark; a cell may have `x_low` and `x_high`, the interval
-            of the position, in the units of the axis.
+        points: position and mark. The `position_low` and `position_high` of a mark, where it has
+            them, are the interval of its position in units of the axis.
         look: of line and markers.
-        factor: what one unit of the value axis is.
-        identity: of the marks, to which their number is added.
+        factor: value of a unit of the value axis.
+        identity: prefix of the marks' ids; their number follows.
     """
-    valid = [(x, row) for x, row in points if row["status"] == "valid"]
-    xs = [x for x, _ in valid]
-    ys = np.array([row["median"] for _, row in valid]) / factor
-    settings = {"lw": 1.4, "markersize": 4.5, "markeredgewidth": 0.9, **look}
-    axes.plot(xs, ys, zorder=3, clip_on=False, **settings)
-    bars = {"fmt": "none", "ecolor": look["color"], "elinewidth": 1.0, "capsize": 2.5,
-            "capthick": 1.0, "zorder": 2, "clip_on": False}  # fmt: skip
-    known = [(x, row) for x, row in valid if not pd.isna(row["low"])]
-    if known:
-        middle = np.array([row["median"] for _, row in known]) / factor
-        ends = np.array([[row["low"], row["high"]] for _, row in known]).T / factor
-        axes.errorbar([x for x, _ in known], middle, np.abs(ends - middle), **bars)
-    wide = [(x, row) for x, row in valid if not pd.isna(row.get("x_low"))]
-    if wide:
-        middle = np.array([x for x, _ in wide])
-        ends = np.array([[row["x_low"], row["x_high"]] for _, row in wide]).T
-        heights = [row["median"] / factor for _, row in wide]
-        axes.errorbar(middle, heights, xerr=np.abs(ends - middle), **bars)
+    valid = [(x, mark) for x, mark in points if mark["status"] == "valid"]
+    heights = np.array([mark["median"] for _, mark in valid]) / factor
+    settings: LineStyle = {"lw": 1.4, "markersize": 4.5, "zorder": 3, **look}
+    axes.plot([x for x, _ in valid], heights, markeredgewidth=0.9, clip_on=False, **settings)
+    _draw_intervals(axes, valid, look["color"], factor)
     floor = axes.get_ylim()[0]
-    for number, (x, row) in enumerate(points):
-        y = row["median"] / factor if row["status"] == "valid" else floor
-        if row["status"] == "failed":
-            axes.plot(
-                [x], [floor], marker="x", color=style.FAILED, markersize=6, mew=1.6,
-                clip_on=False, zorder=4,
-            )  # fmt: skip
-        axes.plot(
-            [x], [y], marker="o", markersize=_HIT_POINTS, alpha=0.0, color="white", zorder=5,
-            clip_on=False, gid=f"{identity}-{number}", linestyle="none",
-        )  # fmt: skip
+    for number, (x, mark) in enumerate(points):
+        y = mark["median"] / factor if mark["status"] == "valid" else floor
+        if mark["status"] == "failed":
+            cross = LineStyle(marker="x", color=style.FAILED, markersize=6, zorder=4)
+            axes.plot([x], [floor], mew=1.6, clip_on=False, **cross)
+        area = LineStyle(marker="o", color="white", markersize=_HIT_POINTS, linestyle="none")
+        axes.plot([x], [y], alpha=0.0, zorder=5, clip_on=False, gid=f"{identity}-{number}", **area)
+
+
+def _draw_intervals(
+    axes: Axes, points: list[tuple[float, Mark]], color: str, factor: float
+) -> None:
+    """Draw the intervals of the values and of measured positions."""
+    draw = partial(
+        axes.errorbar, fmt="none", ecolor=color, elinewidth=1.0, capsize=2.5, capthick=1.0
+    )
+    known = [(x, mark) for x, mark in points if not pd.isna(mark["low"])]
+    if known:
+        medians = np.array([mark["median"] for _, mark in known]) / factor
+        ends = np.array([[mark["low"], mark["high"]] for _, mark in known]).T / factor
+        x = [x for x, _ in known]
+        draw(x, medians, yerr=np.abs(ends - medians), zorder=2, clip_on=False)
+    known = [(x, mark) for x, mark in points if not pd.isna(mark.get("position_low"))]
+    if known:
+        positions = np.array([x for x, _ in known])
+        ends = np.array([[mark["position_low"], mark["position_high"]] for _, mark in known]).T
+        heights = [mark["median"] / factor for _, mark in known]
+        draw(positions, heights, xerr=np.abs(ends - positions), zorder=2, clip_on=False)

@@ -44,7 +44,7 @@ def draw_residuals(analysis: Analysis, metric: str, title: str = "") -> Figure:
     else:
         small = choose_scale(metric, left)
         shown, unit = left / small.factor, small.symbol
-    with style.look():
+    with style.figure_style():
         figure = style.new_figure(_SIZE[0], _SIZE[1] + (0.2 if title else 0.0))
         bottom, top = (
             0.46 / figure.get_figheight(),
@@ -73,15 +73,15 @@ def _panel(axes: Axes, x: np.ndarray, y: np.ndarray, title: str) -> None:
     axes.set_title(title, size=style.TEXT_POINTS, loc="left", pad=4.0)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.tick_params(labelsize=style.SMALL_POINTS)
-    axes.xaxis.label.set_size(style.SMALL_POINTS)
-    axes.yaxis.label.set_size(style.SMALL_POINTS)
+    axes.xaxis.label.set_fontsize(style.SMALL_POINTS)
+    axes.yaxis.label.set_fontsize(style.SMALL_POINTS)
 
 
 def residuals_svg(analysis: Analysis, metric: str, name: str, title: str = "") -> str:
     """The drawing as SVG whose ids begin with a name, so that it can stand beside others."""
     figure = draw_residuals(analysis, metric, title)
     stream = io.BytesIO()
-    with style.look():
+    with style.figure_style():
         figure.savefig(stream, format="svg", metadata={"Date": None})
     words = "Residuals against fitted values and against normal quantiles"
     return annotate(stream.getvalue(), name, f"{words}: {title}" if title else words, words, {})
@@ -93,7 +93,7 @@ def write_residuals(analysis: Analysis, directory: Path, name: str) -> list[Path
     title = f"Residuals of {analysis.response} by {' and '.join(analysis.factors)}"
     paths = [directory / f"{name}.svg", directory / f"{name}.png"]
     write_atomically(paths[0], residuals_svg(analysis, analysis.response, name, title))
-    with style.look():
+    with style.figure_style():
         draw_residuals(analysis, analysis.response, title).savefig(
             paths[1], dpi=_PNG_DOTS_PER_INCH, metadata={"Software": None}
         )

@@ -314,7 +314,7 @@ def _draw(
                 name=f"configurations_{resource.lower().replace(' ', '_')}",
                 title=f"{resource} by configuration, best place of each",
                 series_title="configuration",
-                said=_sentence(own, ratios, names),
+                caption=_sentence(own, ratios, names),
                 directory=folder,
             )
 

@@ -14,8 +14,8 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.anomalies import Findings, analyse_host, host_parts
 from chaosity.components import ComponentState
-from chaosity.figures import FigureFile, is_size, read_figures
-from chaosity.figures.mark_texts import each_reason
+from chaosity.figures import FigureFile, is_byte_column, read_figures
+from chaosity.figures.mark_texts import count_reasons
 from chaosity.report.before_after import changes
 from chaosity.report.configurations import compare_configurations
 from chaosity.report.inline_svg import inline_svg, width_of
@@ -176,7 +176,7 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
     without = rows[(rows["status"] == "valid") & rows["value"].isna()]
     for (load, metric), own in without.groupby(["load", "metric"], sort=False):
         of_all = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
-        for told in each_reason(own["reason"], int(of_all), "value"):
+        for told in count_reasons(own["reason"], int(of_all), "value"):
             yield f"{metric_words(metric)} of {load}: not measured: {told}"
 
 
@@ -247,7 +247,7 @@ def _table(path: Path) -> Table:
 def _level(column: str, text: str) -> str:
     """A level of a factor, or a measured position, as people read it."""
     number = text.replace(".", "", 1).isdigit()
-    if number and is_size(column):
+    if number and is_byte_column(column):
         return format_binary_bytes(float(text))
     measured = number and metric_words(column) != column
     # A count that was asked for, such as a queue depth, has no unit and is told as it was asked.

@@ -24,6 +24,8 @@ from chaosity.store import (
     read_table,
     tidy,
 )
+from chaosity.store.measurements import Measurements
+from chaosity.topology import topology_from_json
 
 
 def read_plan(path: Path) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def write_report(
     components = read_components(folder / "components")
     topology = json.loads((folder / "topology.json").read_text(encoding="utf-8"))
     figures = output.parent / "figures"
-    draw(experiments, measured, topology, figures)
+    draw(experiments, Measurements.from_table(measured), topology_from_json(topology), figures)
     earlier = (
         read_table(former, HISTORY_COLUMNS)
         if former

@@ -1,0 +1,18 @@
+"""Figures of a tidy table and a topology as JSON, for tests."""
+
+from __future__ import annotations
+
+from chaosity import figures
+from chaosity.figures import figure_data
+from chaosity.store.measurements import Measurements
+from chaosity.topology import topology_from_json
+
+
+def draw(experiments, tidy, topology, folder):
+    measurements = Measurements.from_table(tidy)
+    return figures.draw(experiments, measurements, topology_from_json(topology), folder)
+
+
+def select_data(spec, tidy, topology):
+    measurements = Measurements.from_table(tidy)
+    return figure_data.select_data(spec, measurements, topology_from_json(topology))

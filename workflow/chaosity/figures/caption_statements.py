@@ -1,0 +1,361 @@
+"""Statements of captions: changes along an axis, curves, orders, comparisons and bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from chaosity.figures.axis_values import AxisValue, axis_value_of, natural_sort_key
+from chaosity.figures.bounds import lowest_bound
+from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.figure_spec import LevelComparison, Role
+from chaosity.figures.mark_texts import panel_title
+from chaosity.figures.text_tables import curve_table
+from chaosity.statistics import (
+    DIVERGING_RATIO,
+    Estimate,
+    LatencyDivergence,
+    block_ratio,
+    latency_divergence,
+    less_is_better,
+)
+from chaosity.units import (
+    format_count,
+    format_percent,
+    format_quantity,
+    group_thousands,
+    metric_words,
+)
+
+# Slow initiators that are named; of more only the number is given.
+_MOST_NAMED = 8
+# Series whose change is given; of more only the smallest and the largest change.
+_MOST_SERIES = 4
+# Ratio of mark and bound that needs an explanation. Both have a noise of a few per cent.
+_MOST_REACHED = 1.1
+
+
+def list_text(parts: Sequence[str]) -> str:
+    """Return the parts as a list: "a, b and c"."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def ratio_text(ratio: Estimate, *notes: str) -> str:
+    """Return a ratio with interval and notes: "0.67 (95 % interval 0.66 to 0.68)"."""
+    details = list(notes)
+    if ratio.ends is not None:
+        details.insert(0, ratio.ends_text(_decimals))
+        if not ratio.excludes(1.0):
+            details.insert(1, f"no difference detected at {ratio.n_text}")
+    text = _decimals(ratio.median)
+    return f"{text} ({'; '.join(details)})" if details else text
+
+
+def _decimals(ratio: float) -> str:
+    """Return a ratio with two decimals below 10 and none above."""
+    return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
+
+
+def _span(values: Iterable[float]) -> str:
+    """Return smallest and largest ratio: "0.67 to 0.71"."""
+    known = sorted(values)
+    return " to ".join(dict.fromkeys(_decimals(value) for value in (known[0], known[-1])))
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Ratio of the last to the first value of a line, and the values of x at its ends."""
+
+    series: str | None
+    panel: str | None
+    ratio: Estimate
+    start: AxisValue
+    stop: AxisValue
+
+
+def change_statement(data: FigureData) -> str | None:
+    """Return how each series changes from the first to the last x; the worst of its panels."""
+    changes = _changes(data)
+    if not changes:
+        return None
+    # Where more is better, the smallest ratio is the worst.
+    sign = -1.0 if less_is_better(data.spec.metric) else 1.0
+    worst: dict[str | None, _Change] = {}
+    for change in changes:
+        held = worst.setdefault(change.series, change)
+        if sign * change.ratio.median < sign * held.ratio.median:
+            worst[change.series] = change
+    shown = list(worst.values())
+    if len(shown) > _MOST_SERIES:
+        shown.sort(key=lambda change: change.ratio.median)
+        shown = [shown[0], shown[-1]]
+    same_ends = len({(change.start.name, change.stop.name) for change in shown}) == 1
+    first = shown[0]
+    ends = f"{first.start.short} to {first.stop.short}" if same_ends else "first to last"
+    texts = [_change_text(data, change, same_ends) for change in shown]
+    which = f" (smallest and largest of {len(worst)} series)" if len(worst) > len(shown) else ""
+    return (
+        f"{metric_words(data.spec.metric)} from {ends} ({data.axes['x'].title.lower()}) changes by "
+        f"the factor {list_text(texts)}{which}"
+    )
+
+
+def _change_text(data: FigureData, change: _Change, same_ends: bool) -> str:
+    """Return the factor of a line, and which line it is."""
+    notes = [] if same_ends else [f"from {change.start.short} to {change.stop.short}"]
+    if change.panel is not None and len(data.axes["panels"].values) > 1:
+        title = panel_title(data, change.panel)
+        if not title[:2].isupper():  # PU keeps its capitals
+            title = title[:1].lower() + title[1:]
+        notes.append(f"worst panel: {title}")
+    text = ratio_text(change.ratio, *notes)
+    if change.series is None:
+        return text
+    return f"{text} for {data.long_label('series', change.series)}"
+
+
+def _changes(data: FigureData) -> list[_Change]:
+    """Return the change of every line with two ends."""
+    rows = data.measurements[data.measurements["status"] == "valid"]
+    axis = data.axes["x"]
+    numbers = {value.name: value.number for value in axis.values}
+    changes = []
+    for panel in data.names("panels"):
+        here = rows if panel is None else rows[rows["panels"] == panel]
+        for series in data.names("series"):
+            line = here
+            if series is not None:  # rows outside all series are the start of each
+                line = here[(here["series"] == series) | here["series"].isna()]
+                if not (line["series"] == series).any():
+                    continue
+            x = line["x"].map(numbers)
+            if line.empty or x.min() == x.max():
+                continue
+            ratio = block_ratio(line[x == x.max()], line[x == x.min()])
+            if ratio.n:
+                start, stop = (axis.value(str(line["x"].iloc[i])) for i in (x.argmin(), x.argmax()))
+                changes.append(_Change(series, panel, ratio, start, stop))
+    return changes
+
+
+def curve_statement(data: FigureData) -> str | None:
+    """Return the unloaded latency of the curves, and where it doubles."""
+    numbers = curve_table(data)
+    known = numbers[numbers["median"].notna()]
+    unloaded = known.loc[known["quantity"] == "unloaded", "median"]
+    knees = known[known["quantity"] == "knee"]
+    metric, parts = metric_words(data.spec.metric), []
+    if len(unloaded):
+        ends = [
+            format_quantity(data.spec.metric, value) for value in (unloaded.min(), unloaded.max())
+        ]
+        parts.append(f"{' to '.join(dict.fromkeys(ends))} unloaded")
+    doubled = knees[knees["note"].isna()].sort_values("median", kind="stable")
+    if len(doubled):
+        curve: list[str] = [*data.axes] or ["host"]
+        peaks = known[known["quantity"] == "peak"].set_index(curve)["median"]
+        ends = [_knee_text(data, doubled.iloc[i], peaks, len(doubled)) for i in (0, -1)]
+        parts.append(f"{metric} doubles at {' to '.join(dict.fromkeys(ends))}")
+    others = len(knees) - len(doubled)
+    if others:
+        where = f"on {others} of {format_count(len(knees), 'curve')}"
+        parts.append(f"{metric} does not double before the peak {where}")
+    return ". ".join(part[:1].upper() + part[1:] for part in parts) or None
+
+
+def _knee_text(data: FigureData, knee: pd.Series, peaks: pd.Series, curves: int) -> str:
+    """Return where the latency of a curve doubles, as a value and as a share of its peak."""
+    key = tuple(knee[role] for role in data.axes) if data.axes else (knee["host"],)
+    peak = peaks.loc[key if len(key) > 1 else key[0]]
+    notes = [f"{format_percent(knee['median'] / float(peak))} of the peak"]
+    if curves > 1:
+        names = {role: knee[role] for role in data.axes if isinstance(knee[role], str)}
+        notes += [data.long_label(role, name) for role, name in names.items()]
+    return f"{format_quantity(data.x_metric, knee['median'])} ({', '.join(notes)})"
+
+
+def order_statement(table: pd.DataFrame, by: str, metric: str, name: str) -> str | None:
+    """Return whether marks with a smaller number, such as the distance, have better values.
+
+    Args:
+        table: valid marks; the column `by` holds the number.
+        by: this column.
+        metric: of the values.
+        name: of the number in the text.
+
+    Returns:
+        None when fewer than two marks have the number.
+    """
+    known = table[table[by].notna()]
+    if len(known) < 2:
+        return None
+    if known[by].nunique() == 1:
+        return f"all pairs have the same {name} ({float(known[by].iloc[0]):g})"
+    sign = 1.0 if less_is_better(metric) else -1.0
+    single = bool(known["low"].isna().any())
+    low, high = ("median", "median") if single else ("low", "high")
+    if sign < 0.0:
+        low, high = high, low
+    wrong, compared, worst, largest = 0, 0, None, -math.inf
+    marks = known.to_dict("records")
+    for near in marks:
+        for far in marks:
+            if float(near[by]) >= float(far[by]):
+                continue
+            compared += 1
+            if sign * near[low] > sign * far[high]:
+                wrong += 1
+                size = sign * math.log(near["median"] / far["median"])
+                if size > largest:
+                    largest, worst = size, (near, far)
+    test = "by their medians: one replicate" if single else "beyond their intervals"
+    number = f"{group_thousands(wrong)} of {format_count(compared, 'comparison')}"
+    if worst is None:
+        return f"the {name} agrees with the measurement: {number} contradict it ({test})"
+    near_text, far_text = (
+        f"{mark['initiator']} -> {mark['target']} ({name} {float(mark[by]):g}, "
+        f"{format_quantity(metric, float(mark['median']))})"
+        for mark in worst
+    )
+    return (
+        f"the {name} contradicts the measurement in {number} ({test}). "
+        f"Worst: {near_text} is worse than {far_text}"
+    )
+
+
+def difference_statement(data: FigureData, base: str) -> str | None:
+    """Return the difference of each bar to the bar `base` of its group, paired by block.
+
+    None when no group has both bars.
+    """
+    rows = data.measurements[data.measurements["status"] == "valid"]
+    parts = []
+    for group in data.axes["x"].names:
+        reference = rows[(rows["x"] == group) & (rows["series"] == base)]
+        for name in data.axes["series"].names:
+            other = rows[(rows["x"] == group) & (rows["series"] == name)]
+            if name == base or reference.empty or other.empty:
+                continue
+            ratio = block_ratio(other, reference)
+            if ratio.n:
+                change = f"{format_percent(abs(ratio.median - 1.0))} {_more(ratio.median)}"
+                where = f"{data.long_label('x', group)} with {data.long_label('series', name)}"
+                parts.append(f"{change} for {where} (ratio {ratio_text(ratio)})")
+    if not parts:
+        return None
+    reference_label = axis_value_of(base).long
+    return f"{metric_words(data.spec.metric)} relative to {reference_label}: {'; '.join(parts)}"
+
+
+def _more(ratio: float) -> str:
+    return "more" if ratio > 1.0 else "less"
+
+
+def comparison_statement(data: FigureData, compare: LevelComparison) -> str:
+    """Return from which size on two levels differ, and which initiators are slow."""
+    role: Role = "x" if "x" in data.axes else "columns"
+    axis = data.axes[role]
+    if not axis.numeric:
+        return f"not compared: {axis.title.lower()} has values that are not numbers"
+    numbers = {value.name: value.number for value in axis.values}
+    rows = data.measurements.assign(x=data.measurements[role].map(numbers))
+    found = latency_divergence(rows, compare["level"], compare["to"])
+    level, base = (compare["level"].replace("_", " "), compare["to"].replace("_", " "))
+    if not found.ratios:
+        return f"nothing was measured both {level} and {base}"
+    labels = {value.number: value.long for value in axis.values}
+    if found.start is None:
+        largest = found.ratios[max(found.ratios)].median
+        span = _span(ratio.median for ratio in found.ratios.values())
+        return (
+            f"{level} takes {span} times as long as {base} over all sizes, {largest:.2f} times at "
+            f"the largest: no difference above {DIVERGING_RATIO:g}"
+        )
+    beyond = {size: ratio for size, ratio in found.ratios.items() if size >= found.start}
+    first = f"{ratio_text(beyond[found.start])} times as long as {base} at {labels[found.start]}"
+    text = f"{level} takes {first}"
+    if len(beyond) > 1:
+        most = max(beyond, key=lambda size: beyond[size].median)
+        text += f", and more than {DIVERGING_RATIO:g} times as long at every larger size"
+        text += f". Maximum: {ratio_text(beyond[most])} at {labels[most]}"
+    return f"{text}. {_slow_text(found, level, base)}" if found.compared else text
+
+
+def _slow_text(found: LatencyDivergence, level: str, base: str) -> str:
+    """Return the initiators that are slower than others of their node."""
+    if not found.slow:
+        return f"No initiator is slower than others of its node when {level}"
+    ordered = sorted(found.slow, key=lambda slow: natural_sort_key(slow.initiator))
+    names = [axis_value_of(slow.initiator).long for slow in ordered]
+    alone = [slow.alone for slow in ordered if not math.isnan(slow.alone)]
+    details = f"{_span(slow.together.median for slow in ordered)} times as long"
+    details += f"; {_span(alone)} when {base}" if alone else ""
+    number = format_count(len(names), "initiator")
+    listed = f": {list_text(names)}" if len(names) <= _MOST_NAMED else ""
+    verb, their = ("is", "its node") if len(names) == 1 else ("are", "their nodes")
+    return f"When {level}, {number} {verb} slower than others of {their} ({details}){listed}"
+
+
+def bound_statement(data: FigureData) -> str | None:
+    """Return which bound is the lowest along x, and how near the marks come to it."""
+    valid = data.marks[data.marks["status"] == "valid"]
+    lines: list[Role] = [role for role in ("panels", "series") if role in data.axes]
+    # Lines with the same sequence of lowest bounds share a part of the statement.
+    found: dict[str, tuple[list[Mark], list[float]]] = {}
+    for _, own in valid.groupby(list(lines), dropna=False, sort=False) if lines else [("", valid)]:
+        marks = {mark["x"]: mark for mark in marks_of(own)}
+        bounds, shares = [], []
+        for value in data.axes["x"].values:
+            mark = marks.get(value.name)
+            names = (mark.get("panels"), mark.get("series"), value.name) if mark else None
+            lowest = lowest_bound(data.bounds, *names) if names else None
+            if mark and lowest:
+                bounds.append((value, lowest[0]))
+                shares.append(mark["median"] / lowest[1])
+        if bounds:
+            same = found.setdefault(_lowest_bound_text(bounds, data), ([], []))
+            same[0].append(next(iter(marks.values())))
+            same[1].extend(shares)
+    # Panels are named only where the lines of a series differ between panels.
+    pairs = {(text, mark.get("series")) for text, (own, _) in found.items() for mark in own}
+    if len({series for _, series in pairs}) == len(pairs):
+        lines = ["series"]
+    parts = []
+    for text, (first_marks, shares) in found.items():
+        labels = dict.fromkeys(_line_label(data, lines, mark) for mark in first_marks)
+        line = f" for {list_text(list(labels))}" if len(found) > 1 else ""
+        ends = dict.fromkeys(format_percent(share) for share in (min(shares), max(shares)))
+        part = f"lowest bound{line}: {text}; {' to '.join(ends)} of it is reached"
+        if max(shares) > _MOST_REACHED:
+            part += (
+                f"; exceeded by {format_percent(max(shares) - 1)}: bound and line were not "
+                "measured under the same conditions, or one of them was disturbed"
+            )
+        parts.append(part[:1].upper() + part[1:])
+    return ". ".join(parts) or None
+
+
+def _line_label(data: FigureData, roles: Iterable[Role], mark: Mark) -> str:
+    """Return the labels of a line on the axes `roles`; without axes where it has no value."""
+    names = {role: mark.get(role) for role in roles}
+    known = [data.long_label(role, name) for role, name in names.items() if isinstance(name, str)]
+    return ", ".join(known)
+
+
+def _lowest_bound_text(bounds: list[tuple[AxisValue, str]], data: FigureData) -> str:
+    """Return which bounds are the lowest, and from which x on it is the last of them."""
+    last = bounds[-1][1]
+    start = len(bounds)
+    while start > 0 and bounds[start - 1][1] == last:
+        start -= 1
+    if start == 0:
+        return f"{last} for every {data.axes['x'].title.lower()}"
+    before = " or ".join(dict.fromkeys(title for _, title in bounds[:start]))
+    axis = data.axes["x"].title.lower()
+    return (
+        f"{before} up to {bounds[start - 1][0].short} ({axis}), "
+        f"{last} from {bounds[start][0].short}"
+    )
