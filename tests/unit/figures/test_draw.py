@@ -270,10 +270,10 @@ def test_a_column_of_another_load_can_be_shown(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"colour": "red"}, "no key 'colour'"),
+        ({"colour": "red"}, "unknown key 'colour'"),
         ({"kind": "pie"}, "'pie' is not allowed"),
         ({"rows": None}, "rows"),
-        ({"series": "placement"}, "no key 'series'"),
+        ({"series": "placement"}, "unknown key 'series'"),
         ({"combine": "mean"}, "'mean' is not allowed"),
     ],
 )
