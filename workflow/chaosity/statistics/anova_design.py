@@ -166,7 +166,7 @@ def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.i
         if is_empty(given):
             raise UserError("is empty", _where(row, name), "every row needs a level")
     texts = [_text(given) for given in column]
-    levels = sorted(set(texts), key=level_order)
+    levels = sorted(set(texts), key=lambda level: (level_order(level), level))  # 05 before 5
     numbers = {level: number for number, level in enumerate(levels)}
     return tuple(levels), np.array([numbers[text] for text in texts], dtype=np.intp)
 
