@@ -144,15 +144,15 @@ def test_a_results_folder_is_read_with_its_components(tmp_path):
 
 BAD = {
     "empty": ([], "is empty"),
-    "only a header": ([HEAD], "has a line of names but no row"),
-    "ragged": ([HEAD, ROWS[0], "1,20,40"], "row 3: has 3 cells, but the first row names 5"),
+    "only a header": ([HEAD], "has column names but no row"),
+    "ragged": ([HEAD, ROWS[0], "1,20,40"], "row 3: has 3 cells, but the first row has 5"),
     "text": ([HEAD, "0,40,fast,1,1"], "row 2, column mem_1: 'fast' is not a number"),
-    "negative": ([HEAD, "0,40,20,-20,20"], "row 2, column mem_2: -20 is no measurement"),
-    "zero": ([HEAD, *ROWS[:3], "3,20,20,20,0"], "row 5, column mem_3: 0 is no measurement"),
-    "NaN": ([HEAD, "0,40,20,nan,20"], "row 2, column mem_2: nan is no measurement"),
+    "negative": ([HEAD, "0,40,20,-20,20"], "row 2, column mem_2: -20 is not a measurement"),
+    "zero": ([HEAD, *ROWS[:3], "3,20,20,20,0"], "row 5, column mem_3: 0 is not a measurement"),
+    "NaN": ([HEAD, "0,40,20,nan,20"], "row 2, column mem_2: nan is not a measurement"),
     "absurd": ([HEAD, "0,40,20,4e7,20"], "row 2, column mem_2: 4e+07 GB/s is above any memory"),
     "a column twice": (["from,mem_0,0", "0,40,20"], "target node 0 has two columns"),
-    "no number": ([HEAD, "0,-,,-,"], "holds no number"),
+    "no number": ([HEAD, "0,-,,-,"], "has no number"),
 }
 
 
@@ -168,7 +168,7 @@ def test_what_is_no_matrix_is_one_sentence(write, lines, said):
     ("options", "said"),
     [
         ([], "--metric is required for a CSV matrix"),
-        ([*BANDWIDTH, "--unit", "furlongs"], "furlongs is no unit of bandwidth"),
+        ([*BANDWIDTH, "--unit", "furlongs"], "furlongs is not a unit of bandwidth"),
         (["--metric", "latency"], "holds a bandwidth by its name, not a latency"),
         ([*BANDWIDTH, "--packages", "a;b"], "'a' is not a list of nodes"),
         ([*BANDWIDTH, "--packages", "0,1;1,2,3"], "node 1 is in two packages"),
@@ -191,7 +191,7 @@ def test_latencies_are_no_bandwidths(write):
     ("table", "said"),
     [
         (DISTANCES.replace("3,20,20,20,10\n", ""), "the distance from node 3 to node 0 is missing"),
-        (DISTANCES.replace("0,10,20", "0,10,0"), "row 2, column 1: 0 is no distance"),
+        (DISTANCES.replace("0,10,20", "0,10,0"), "row 2, column 1: 0 is not a distance"),
         ("", "is empty"),
     ],
     ids=["incomplete", "zero", "empty"],

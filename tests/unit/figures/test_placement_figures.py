@@ -17,7 +17,7 @@ from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
 from chaosity.design.metric_references import add_metric_references
 from chaosity.store import Measurements
-from chaosity.store.tidy_table import COLUMNS, Outcome, rows_of_outcome, rows_of_ratios
+from chaosity.store.tidy_table import COLUMNS, Outcome, outcome_rows, ratio_rows
 from chaosity.topology import discover
 from chaosity.weights import contended_matrix
 
@@ -72,11 +72,11 @@ def measured(elements):
             outcome = Outcome("valid", readings=values, seen_nodes=seen)
             outcomes[name, point["point"]] = [outcome, outcome]
             for replicate in (1, 2):
-                rows += rows_of_outcome(told, replicate, outcome)
+                rows += outcome_rows(told, replicate, outcome)
         for point in points:
             told = {"host": "milan", "configuration": "nps4", **point}
             for replicate in (1, 2):
-                rows += rows_of_ratios(told, replicate, outcomes)
+                rows += ratio_rows(told, replicate, outcomes)
         return points, pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
     return measure

@@ -8,9 +8,9 @@ import duckdb
 import pytest
 import synthetic
 from click.testing import CliRunner
+from table_figures import draw
 from test_report import FIGURES, read, write
 
-from table_figures import draw
 from chaosity.cli.report import overview as overview_command
 from chaosity.cli.report import reports
 from chaosity.errors import UserError

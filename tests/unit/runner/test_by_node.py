@@ -13,7 +13,7 @@ from chaosity import records
 from chaosity.runner import metric_values, progress, record_checks
 from chaosity.runner.point_measurement import measure_point
 from chaosity.runner.tool_output import ExtractionError
-from chaosity.store.tidy_table import Outcome, rows_of_outcome
+from chaosity.store.tidy_table import Outcome, outcome_rows
 
 SPEC = {"event": "sample", "begin": "begin_ns", "end": "end_ns", "amount": "bytes",
         "time_scale": 1e-9}  # fmt: skip
@@ -117,7 +117,7 @@ def test_the_table_has_a_row_for_each_node_that_is_its_target(point, status):
     total = {"bandwidth_bytes_per_second": (220.0, None)}
     found = {"memory": {METRIC: ({"0": 400.0, "3": 20.0}, None), **total}}
     outcome = Outcome(status, readings=found if status == "valid" else {})
-    rows = list(rows_of_outcome(point, 1, outcome))
+    rows = list(outcome_rows(point, 1, outcome))
     assert [(row["metric"], row["target"]) for row in rows] == [
         (METRIC, "node0"),
         (METRIC, "node3"),

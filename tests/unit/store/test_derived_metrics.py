@@ -14,7 +14,7 @@ from chaosity.anomalies import analyse_host
 from chaosity.compare import compare_selections
 from chaosity.records import VALID
 from chaosity.statistics import UNMEASURED, plain, studies, summarise
-from chaosity.store import read_table, tidy, write_table
+from chaosity.store import build_tidy_table, read_table, write_table
 from chaosity.units import format_quantity, metric_words
 
 RATE, SHARE, SPEEDUP = "runs_per_second", "local_ratio", "speedup"
@@ -74,7 +74,7 @@ def study(folder, values, points=None):
                 path.write_text(json.dumps(record(planned, replicate, 1, reason=value)))
             elif value is not None:
                 path.write_text(json.dumps(record(planned, replicate, value)))
-    return tidy(folder / "points", folder)
+    return build_tidy_table(folder / "points", folder)
 
 
 def derived(table, name):
@@ -162,7 +162,7 @@ def test_an_optional_metric_without_a_value_is_no_failure_and_no_zero(tmp_path):
     for replicate in (1, 2):
         text = json.dumps(record(planned, replicate, 2.0, share=None))
         (folder / f"rep{replicate}.json").write_text(text)
-    found = tidy(tmp_path / "points", tmp_path)
+    found = build_tidy_table(tmp_path / "points", tmp_path)
     rows = found[found["metric"] == SHARE]
     assert rows["status"].tolist() == [VALID, VALID]
     assert rows["value"].isna().all()
@@ -182,4 +182,4 @@ def test_a_metric_that_is_not_optional_fails_without_a_value(tmp_path):
     assert rows["status"].unique().tolist() == [VALID]
     text = json.dumps(record(planned, 1, 2.0, share=None))
     (tmp_path / "e/sort1/rep1.json").write_text(text)
-    assert tidy(tmp_path / "points", tmp_path)["status"].unique().tolist() == ["failed"]
+    assert build_tidy_table(tmp_path / "points", tmp_path)["status"].unique().tolist() == ["failed"]

@@ -18,9 +18,9 @@ from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.store import COLUMNS, profile_bundles, read_table, write_table
 from chaosity.store.anonymisation import public_topology
-from chaosity.store.profile_building import collect
-from chaosity.store.profile_bundles import import_bundle, publish, read_bundle
-from chaosity.store.profile_database import TABLES, find_profiles, is_database, table_of
+from chaosity.store.profile_building import collect_profiles
+from chaosity.store.profile_bundles import import_bundle, publish_bundle, read_bundle
+from chaosity.store.profile_database import TABLES, find_profiles, is_database, read_profile_table
 
 HOST = "db-prod-17.acme.example"
 SERIAL = "S6XPNX0T412345"
@@ -60,8 +60,8 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("profiles")
     for found in (machine(), machine(configuration="nps1", seed=6), machine(host="epyc2", seed=7)):
         write_results(folder / "results", found)
-    collect([folder / "results"], folder / "profiles.duckdb")
-    publish(folder / "profiles.duckdb", folder / "good.zip", host="epyc2")
+    collect_profiles([folder / "results"], folder / "profiles.duckdb")
+    publish_bundle(folder / "profiles.duckdb", folder / "good.zip", host="epyc2")
     return folder
 
 
@@ -87,14 +87,14 @@ def rows_of(path):
 
 def test_every_host_and_configuration_is_collected(results, tmp_path):
     path = tmp_path / "all.duckdb"
-    done = collect([results], path)
+    done = collect_profiles([results], path)
     assert done.added == ("epyc1 nps1", "epyc1 nps4", "epyc2 nps4")
     assert is_database(path)
     [found] = find_profiles(path, host="epyc1", configuration="nps4")
     assert (found["packages"], found["nodes"], found["drives"]) == (2, 2, {"Corsair MP600 PRO": 3})
     assert found["cpu_model"].startswith("AMD EPYC 7413")
     assert found["memory_bytes"] == 2 * 32 * 2**30
-    table = table_of(path, found["id"])
+    table = read_profile_table(path, found["id"])
     pd.testing.assert_frame_equal(
         table.sort_values(["point", "load", "replicate"], ignore_index=True),
         read_table(results / "epyc1/nps4/measurements.parquet").sort_values(
@@ -111,16 +111,16 @@ def test_derived_metrics_and_optional_ones_without_a_value_stay_out(results, tmp
     more = [some.assign(metric="speedup", reference=False), some.assign(value=pd.NA, metric="n")]
     whole = pd.concat([table, *more], ignore_index=True).astype(table.dtypes)
     write_table(whole, path)
-    collect([tmp_path / "r"], tmp_path / "p.duckdb")
+    collect_profiles([tmp_path / "r"], tmp_path / "p.duckdb")
     [found] = find_profiles(tmp_path / "p.duckdb")
-    kept = table_of(tmp_path / "p.duckdb", found["id"])
+    kept = read_profile_table(tmp_path / "p.duckdb", found["id"])
     assert len(kept) == len(table)
     assert set(kept["metric"]) == set(table["metric"])
 
 
 def test_collecting_twice_changes_nothing(results, database):
     before = rows_of(database)
-    done = collect([results], database)
+    done = collect_profiles([results], database)
     assert done.added == done.replaced == () and len(done.unchanged) == 3
     for name, rows in rows_of(database).items():
         pd.testing.assert_frame_equal(rows, before[name])
@@ -129,21 +129,23 @@ def test_collecting_twice_changes_nothing(results, database):
 def test_a_newer_run_replaces_and_an_older_one_does_not(results, database, tmp_path):
     newer = machine(seed=9, day="2026-12-01")
     write_results(tmp_path / "later", newer)
-    assert collect([tmp_path / "later"], database).replaced == ("epyc1 nps4",)
+    assert collect_profiles([tmp_path / "later"], database).replaced == ("epyc1 nps4",)
     assert len(find_profiles(database)) == 3
     [found] = find_profiles(database, host="epyc1", configuration="nps4")
     assert found["measured_to"].startswith("2026-12-01")
-    assert len(table_of(database, found["id"])) == len(newer.tidy())
-    assert collect([results], database).older == ("epyc1 nps4",)
+    assert len(read_profile_table(database, found["id"])) == len(newer.tidy())
+    assert collect_profiles([results], database).older == ("epyc1 nps4",)
     [found] = find_profiles(database, host="epyc1", configuration="nps4")
     assert found["measured_to"].startswith("2026-12-01")
 
 
 def test_a_folder_of_one_configuration_will_do_and_an_empty_one_is_an_error(results, tmp_path):
-    assert collect([results / "epyc1/nps4"], tmp_path / "a.duckdb").added == ("epyc1 nps4",)
-    assert collect([results / "epyc1"], tmp_path / "b.duckdb").added == ("epyc1 nps1", "epyc1 nps4")
+    own, all_of_host = results / "epyc1/nps4", results / "epyc1"
+    assert collect_profiles([own], tmp_path / "a.duckdb").added == ("epyc1 nps4",)
+    both = ("epyc1 nps1", "epyc1 nps4")
+    assert collect_profiles([all_of_host], tmp_path / "b.duckdb").added == both
     with pytest.raises(UserError, match=r"has no measurements.parquet"):
-        collect([results / "epyc1/nps4/components"], tmp_path / "c.duckdb")
+        collect_profiles([results / "epyc1/nps4/components"], tmp_path / "c.duckdb")
 
 
 @pytest.mark.parametrize(
@@ -161,13 +163,13 @@ def test_profiles_are_found_by_what_they_are(database, asked, number):
 def test_another_file_is_not_taken_for_a_database(tmp_path):
     other = tmp_path / "other.duckdb"
     other.write_text("hello, this is a text")
-    with pytest.raises(UserError, match="is no DuckDB database"):
+    with pytest.raises(UserError, match="is not a DuckDB database"):
         find_profiles(other)
-    with pytest.raises(UserError, match="is not there"):
+    with pytest.raises(UserError, match="does not exist"):
         find_profiles(tmp_path / "none.duckdb")
     with duckdb.connect(str(tmp_path / "mine.duckdb")) as connection:
         connection.execute("CREATE TABLE t (a INTEGER)")
-    with pytest.raises(UserError, match="not one of profiles"):
+    with pytest.raises(UserError, match="not a profile database"):
         find_profiles(tmp_path / "mine.duckdb")
 
 
@@ -242,8 +244,8 @@ def everything_in(bundle, folder):
 def test_a_bundle_gives_away_no_name_serial_address_or_path(tmp_path):
     secret_host(tmp_path / "results")
     database, bundle = tmp_path / "p.duckdb", tmp_path / "b.zip"
-    collect([tmp_path / "results"], database)
-    manifest = publish(database, bundle)
+    collect_profiles([tmp_path / "results"], database)
+    manifest = publish_bundle(database, bundle)
     assert manifest["profiles"] == 1 and manifest["measurements"] > 150
     text = everything_in(bundle, tmp_path)
     held = {what for what, secret in SECRETS.items() if secret.lower().encode() in text}
@@ -257,8 +259,8 @@ def test_a_bundle_gives_away_no_name_serial_address_or_path(tmp_path):
 def test_names_are_left_in_when_that_is_asked_for_but_no_reasons_and_paths(tmp_path):
     secret_host(tmp_path / "results")
     database, bundle = tmp_path / "p.duckdb", tmp_path / "b.zip"
-    collect([tmp_path / "results"], database)
-    publish(database, bundle, with_names=True, contact="someone")
+    collect_profiles([tmp_path / "results"], database)
+    publish_bundle(database, bundle, with_names=True, contact="someone")
     text = everything_in(bundle, tmp_path)
     for wanted in (HOST, SERIAL, "someone"):
         assert wanted.lower().encode() in text
@@ -269,7 +271,7 @@ def test_names_are_left_in_when_that_is_asked_for_but_no_reasons_and_paths(tmp_p
 def test_names_are_other_ones_in_every_bundle(database, tmp_path):
     names = []
     for name in ("one.zip", "two.zip"):
-        publish(database, tmp_path / name)
+        publish_bundle(database, tmp_path / name)
         parts, _, _ = read_bundle(tmp_path / name)
         names.append(set(parts.profiles["host"]))
         assert parts.profiles["host"].nunique() == 2  # one host in two configurations
@@ -292,12 +294,12 @@ def test_every_name_in_a_topology_is_let_through_by_its_own_name():
 
 def test_what_is_imported_gives_the_same_values(database, tmp_path):
     bundle, theirs = tmp_path / "b.zip", tmp_path / "theirs.duckdb"
-    publish(database, bundle, configuration="nps4")
+    publish_bundle(database, bundle, configuration="nps4")
     assert import_bundle(bundle, theirs) == 2
-    own = {one["id"]: table_of(database, one["id"]) for one in find_profiles(database)}
+    own = {one["id"]: read_profile_table(database, one["id"]) for one in find_profiles(database)}
     for one in find_profiles(theirs, cpu="epyc"):
         assert one["origin"] == "imported" and json.loads(one["provenance"])["chaosity_version"]
-        table = table_of(theirs, one["id"])
+        table = read_profile_table(theirs, one["id"])
         assert list(table.columns) == list(COLUMNS)
         same = [rows for rows in own.values() if len(rows) == len(table)
                 and sorted(rows["value"].dropna()) == sorted(table["value"].dropna())]  # fmt: skip
@@ -308,19 +310,19 @@ def test_what_is_imported_gives_the_same_values(database, tmp_path):
 
 def test_importing_twice_changes_nothing(database, tmp_path):
     bundle = tmp_path / "b.zip"
-    publish(database, bundle)
+    publish_bundle(database, bundle)
     assert import_bundle(bundle, database) == 3
     before = rows_of(database)
     assert import_bundle(bundle, database) == 0
     for name, rows in rows_of(database).items():
         pd.testing.assert_frame_equal(rows, before[name])
     # What came from others is theirs to publish.
-    assert publish(database, tmp_path / "again.zip")["profiles"] == 3
+    assert publish_bundle(database, tmp_path / "again.zip")["profiles"] == 3
 
 
 def test_nothing_that_fits_is_an_error(database, tmp_path):
-    with pytest.raises(UserError, match="no such profile that was measured here"):
-        publish(database, tmp_path / "b.zip", host="nobody")
+    with pytest.raises(UserError, match="no local profile that matches"):
+        publish_bundle(database, tmp_path / "b.zip", host="nobody")
     assert not (tmp_path / "b.zip").exists()
 
 
@@ -364,33 +366,37 @@ def refused(path, tmp_path, words):
 def test_what_is_no_bundle_is_refused(bundle, tmp_path):
     text = tmp_path / "text.zip"
     text.write_text("hello")
-    refused(text, tmp_path, "is no bundle of profiles")
+    refused(text, tmp_path, "is not a bundle of profiles")
     cut = tmp_path / "cut.zip"
     cut.write_bytes(bundle.read_bytes()[:-200])
-    refused(cut, tmp_path, "is no bundle of profiles")
+    refused(cut, tmp_path, "is not a bundle of profiles")
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("readme.txt", "hello")
     refused(tmp_path / "other.zip", tmp_path, "it has no manifest")
     bent = forge(bundle, tmp_path / "f.zip", manifest={"bundle": "photos"})
-    refused(bent, tmp_path, "a bundle of something else")
+    refused(bent, tmp_path, "a bundle of 'photos', not of")
 
 
 def test_a_newer_schema_is_refused_in_plain_words(bundle, tmp_path):
     newer = forge(bundle, tmp_path / "f.zip", manifest={"schema_version": 2})
-    refused(newer, tmp_path, "of a newer chaosity .schema 2, this one knows 1.; install a newer")
+    refused(
+        newer,
+        tmp_path,
+        "written by a newer chaosity .schema 2; supported: 1.; install that version",
+    )
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "extra.parquet"])
 def test_names_that_do_not_belong_into_a_bundle_are_refused(bundle, tmp_path, name):
     bent = forge(bundle, tmp_path / "f.zip", names={name: b"x"})
-    refused(bent, tmp_path, "does not hold what a bundle holds")
+    refused(bent, tmp_path, "does not have the parts of a bundle")
     assert not (tmp_path.parent.parent / "evil").exists()
 
 
 def test_a_part_that_was_changed_is_refused(bundle, tmp_path):
     part = parquet(tmp_path, bundle, "measurements", lambda rows: rows.assign(value=1.0))
     bent = forge(bundle, tmp_path / "f.zip", parts=part, keep_hashes=True)
-    refused(bent, tmp_path, "damaged: its hash is not the one in the manifest")
+    refused(bent, tmp_path, "damaged: its hash differs from the manifest")
 
 
 def test_a_part_that_is_too_large_is_refused(bundle, tmp_path, monkeypatch):
@@ -409,19 +415,19 @@ def broken(column, value, where=0):
 @pytest.mark.parametrize(
     ("part", "change", "words"),
     [
-        ("measurements", broken("value", -3.0), "the value -3; valid values are finite"),
+        ("measurements", broken("value", -3.0), "the value -3; a valid row has a finite value"),
         ("measurements", broken("value", float("inf")), "row 1 has the value inf"),
         ("measurements", broken("value", None), "row 1 has the value nan"),
         ("measurements", broken("status", "failed"), "row 1 has the value"),
         ("measurements", broken("host", "localhost"), "another host than their profile"),
-        ("measurements", broken("profile", "0" * 16), "rows of no profile"),
-        ("measurements", broken("levels", "[1]"), "no JSON object"),
+        ("measurements", broken("profile", "0" * 16), "rows with the unknown profile"),
+        ("measurements", broken("levels", "[1]"), "not a JSON object"),
         ("measurements", broken("kernel", "\x1b]0;x\x07"), "control characters"),
         ("measurements", broken("label", "x" * 500), "a text of 500 characters"),
         ("measurements", broken("initiator", None), "initiator: a row has no value"),
-        ("measurements", lambda rows: rows.drop(columns="metric"), "not those of a profile"),
-        ("profiles", broken("id", "x' OR 1=1"), "no names of their own"),
-        ("profiles", broken("topology", "{"), "no JSON object"),
+        ("measurements", lambda rows: rows.drop(columns="metric"), "other columns than a profile"),
+        ("profiles", broken("id", "x' OR 1=1"), "an id that is not 16 hexadecimal digits"),
+        ("profiles", broken("topology", "{"), "not a JSON object"),
     ],
 )  # fmt: skip
 def test_rows_that_no_profile_has_are_refused(bundle, tmp_path, part, change, words):
@@ -431,7 +437,7 @@ def test_rows_that_no_profile_has_are_refused(bundle, tmp_path, part, change, wo
 
 def test_a_part_that_is_no_parquet_file_is_refused(bundle, tmp_path):
     bent = forge(bundle, tmp_path / "f.zip", parts={"components.parquet": b"PAR1 and no more"})
-    refused(bent, tmp_path, "is no Parquet file")
+    refused(bent, tmp_path, "is not a Parquet file")
 
 
 # The commands.

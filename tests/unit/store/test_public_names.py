@@ -12,9 +12,9 @@ import pytest
 from chaosity.config import EXPERIMENTS, read_config, yaml_names
 from chaosity.design import PlannedHost, plan_host
 from chaosity.store import COLUMNS
-from chaosity.store.anonymisation import anonymous
-from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS, Parts, frame
-from chaosity.store.tidy_table import Outcome, rows_of_outcome
+from chaosity.store.anonymisation import anonymise
+from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS, ProfileTables
+from chaosity.store.tidy_table import Outcome, make_table, outcome_rows
 from chaosity.topology import CoreKind, OpenclDevice, discover
 
 SERVER = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
@@ -46,12 +46,12 @@ def published(topology, experiment):
         read = {load["name"]: {name: (_value(load, source), None)
                                for name, source in load["metrics"].items()}
                 for load in point["loads"]}  # fmt: skip
-        rows += rows_of_outcome(point, 1, Outcome("valid", order=0, readings=read))
+        rows += outcome_rows(point, 1, Outcome("valid", order=0, readings=read))
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
     profile = {"id": "p", "host": host.name, "configuration": "nps4"}
-    parts = Parts(frame([profile], PROFILE_COLUMNS), frame([], COMPONENT_COLUMNS),
+    parts = ProfileTables(make_table([profile], PROFILE_COLUMNS), make_table([], COMPONENT_COLUMNS),
                   table.assign(profile="p").drop(columns="reference"))  # fmt: skip
-    return table, anonymous(parts, b"salt").measurements
+    return table, anonymise(parts, b"salt").measurements
 
 
 def _value(load, source):
@@ -88,9 +88,10 @@ def test_names_that_only_look_like_it_are_replaced(server, name):
     own, _ = published(server, "unlike_cores")
     rows = own.head(4).assign(profile="p", initiator=name, target=name,
                               factors=json.dumps({"policy": name}))  # fmt: skip
-    parts = Parts(frame([{"id": "p", "host": "h", "configuration": "nps4"}], PROFILE_COLUMNS),
-                  frame([], COMPONENT_COLUMNS), rows.drop(columns="reference"))  # fmt: skip
-    public = anonymous(parts, b"salt").measurements
+    profile = make_table([{"id": "p", "host": "h", "configuration": "nps4"}], PROFILE_COLUMNS)
+    components = make_table([], COMPONENT_COLUMNS)
+    parts = ProfileTables(profile, components, rows.drop(columns="reference"))
+    public = anonymise(parts, b"salt").measurements
     assert set(public["initiator"]) == {"initiator_1"}
     assert set(public["target"]) == {"target_1"}
     assert set(public["factors"]) == {json.dumps({"policy": "other"})}

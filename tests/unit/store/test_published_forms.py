@@ -10,7 +10,7 @@ from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.errors import UserError
 from chaosity.statistics import corun_slowdown
 from chaosity.store import read_published
-from chaosity.store.published_data import prefixed
+from chaosity.store.published_data import parse_prefixed
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_unit_may_be_said_where_the_file_does_not(tmp_path):
     file.write_text("node,0,1\n0,30,10\n1,10,30\n")
     table = read_published(file, "bandwidth_matrix", "theirs", "GiB/s")
     assert table["value"].iloc[0] == 30 * 2**30
-    with pytest.raises(UserError, match="knows its unit"):
+    with pytest.raises(UserError, match="has a unit of its own"):
         read_published(file, "fio_numa", "theirs", "GiB/s")
 
 
@@ -105,7 +105,7 @@ def test_a_unit_may_be_said_where_the_file_does_not(tmp_path):
     ],
 )  # fmt: skip
 def test_numbers_with_a_prefix(text, value):
-    assert prefixed(text) == value
+    assert parse_prefixed(text) == value
 
 
 def test_what_is_no_number_is_named_with_its_row(tmp_path):

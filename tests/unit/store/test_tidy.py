@@ -9,7 +9,7 @@ import pytest
 
 from chaosity.config import schema_validator
 from chaosity.errors import UserError
-from chaosity.store import COLUMNS, read_table, tidy, write_table
+from chaosity.store import COLUMNS, build_tidy_table, read_table, write_table
 
 
 def load(name="memory", amount=1000.0):
@@ -65,7 +65,7 @@ def put(folder, replicate, content):
 
 
 def table(folder):
-    return tidy(folder / "points", folder).set_index("replicate")
+    return build_tidy_table(folder / "points", folder).set_index("replicate")
 
 
 def test_a_valid_record_gives_its_value(folder):
@@ -111,7 +111,7 @@ def test_a_record_whose_output_is_rubbish_is_failed(folder):
 def test_parquet_gives_back_what_was_written(folder, tmp_path):
     put(folder, 1, record())
     put(folder, 2, record(2, "failed", "no"))
-    written = tidy(folder / "points", folder)
+    written = build_tidy_table(folder / "points", folder)
     path = tmp_path / "table.parquet"
     write_table(written, path)
     pd.testing.assert_frame_equal(read_table(path), written)
@@ -120,14 +120,14 @@ def test_parquet_gives_back_what_was_written(folder, tmp_path):
 
 def test_an_empty_table_is_a_table(tmp_path):
     path = tmp_path / "table.parquet"
-    write_table(tidy(tmp_path, tmp_path), path)
+    write_table(build_tidy_table(tmp_path, tmp_path), path)
     assert len(read_table(path)) == 0
 
 
 def test_no_parquet_is_said(tmp_path):
     path = tmp_path / "table.parquet"
     path.write_text("no")
-    with pytest.raises(UserError, match="is no tidy table"):
+    with pytest.raises(UserError, match="is not a measurements table"):
         read_table(path)
 
 
@@ -139,7 +139,7 @@ def test_a_table_of_an_earlier_version_lacks_only_what_it_lacks(folder, tmp_path
     put(folder, 1, record())
     path = tmp_path / "table.parquet"
     former = {name: kind for name, kind in COLUMNS.items() if name not in ("levels", "distance")}
-    write_table(tidy(folder / "points", folder)[list(former)], path, former)
+    write_table(build_tidy_table(folder / "points", folder)[list(former)], path, former)
     found = read_table(path)
     assert list(found.columns) == list(COLUMNS)
     assert found["levels"].isna().all()
@@ -152,7 +152,7 @@ def test_a_load_of_several_is_told_by_its_role_and_levels(folder):
         {**load(name), "role": "chase", "levels": {"bytes": 4096, "pages": "thp"}} for name in names
     ]
     (folder / "points/e/memory=node0+node1+triad.json").write_text(json.dumps(planned))
-    rows = tidy(folder / "points", folder)
+    rows = build_tidy_table(folder / "points", folder)
     assert rows["load"].tolist() == ["chase", "chase"]
     assert json.loads(rows["levels"].iloc[0]) == {"bytes": 4096, "pages": "thp"}
     assert json.loads(rows["factors"].iloc[0]) == {"a": 1, "bytes": 4096, "pages": "thp"}
@@ -163,4 +163,4 @@ def test_where_the_kernel_saw_the_pages_is_told_without_stray_ones(folder):
     by_node = {"0": 1_000_000, "1": 990_000_000, "3": 500_000_000}
     seen["loads"][0]["placement_seen"] = {"threads": [], "memory_bytes_by_node": by_node}
     put(folder, 1, seen)
-    assert tidy(folder / "points", folder)["seen_nodes"].iloc[0] == "1,3"
+    assert build_tidy_table(folder / "points", folder)["seen_nodes"].iloc[0] == "1,3"

@@ -283,7 +283,7 @@ def test_the_command_tells_a_person(file):
     assert "Weights for a program on nodes 0-1, data-to-worker proximity 0.5" in said
     assert "66.7 %" in said
     assert "--weighted-interleave=0-1" in said
-    assert "GB/s, by the file's name" in said
+    assert "GB/s, by the file name" in said
 
 
 @pytest.mark.parametrize(

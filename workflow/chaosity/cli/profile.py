@@ -57,9 +57,9 @@ def collect_command(results: tuple[Path, ...], database: Path) -> None:
     nothing.
     """
     # Imports of heavy libraries stand inside functions: --help must not wait for them.
-    from chaosity.store.profile_building import collect
+    from chaosity.store.profile_building import collect_profiles
 
-    collected = collect(results, database)
+    collected = collect_profiles(results, database)
     for text, names in (
         ("new", collected.added),
         ("replaced by a newer run", collected.replaced),
@@ -92,9 +92,9 @@ def publish_command(
 
     A bundle has no host names, serials, addresses, paths, command lines or reasons of failures.
     """
-    from chaosity.store.profile_bundles import publish
+    from chaosity.store.profile_bundles import publish_bundle
 
-    manifest = publish(
+    manifest = publish_bundle(
         database, bundle, with_names=with_names, contact=contact, licence=licence, **filters
     )
     profiles, rows = (

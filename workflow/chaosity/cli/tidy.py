@@ -33,10 +33,10 @@ def tidy(plan: Path, output: Path, history: Path | None) -> None:
     from chaosity import store
 
     folder = plan.parent
-    table = store.tidy(folder / "points", folder)
+    table = store.build_tidy_table(folder / "points", folder)
     _write(table, output, store.COLUMNS)
     if history is not None:
-        earlier = store.history(folder / "points", folder, folder / "components")
+        earlier = store.build_history(folder / "points", folder, folder / "components")
         _write(earlier, history, store.HISTORY_COLUMNS)
     counts = table.drop_duplicates(["experiment", "point", "replicate"])["status"].value_counts()
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())

@@ -12,8 +12,8 @@ from chaosity.config import suggest_allowed
 from chaosity.errors import UserError
 from chaosity.statistics import plain
 from chaosity.store import COLUMNS, HISTORY_COLUMNS, read_table
-from chaosity.store.profile_database import QUERIES, find_profiles, is_database, table_of
-from chaosity.store.result_folders import TABLE
+from chaosity.store.profile_database import QUERIES, find_profiles, is_database, read_profile_table
+from chaosity.store.result_folders import MEASUREMENTS_FILE
 
 _HISTORY = "history.parquet"
 
@@ -61,9 +61,9 @@ def _read(text: str) -> list[Selection]:
     pinned = _pairs(asked.split("&") if asked else [], text)
     path = Path(name)
     if path.is_dir():
-        if not (path / TABLE).exists():
-            raise UserError(f"holds no {TABLE}", str(path), "name results/HOST/CONFIGURATION")
-        path = path / TABLE
+        if not (path / MEASUREMENTS_FILE).exists():
+            raise UserError(f"holds no {MEASUREMENTS_FILE}", str(path), "name results/HOST/CONFIGURATION")
+        path = path / MEASUREMENTS_FILE
     if not path.exists():
         raise UserError("is not there", str(path))
     if is_database(path):
@@ -85,7 +85,7 @@ def _profiles(path: Path, pinned: Mapping[str, str]) -> list[Selection]:
         raise UserError(f"has no profile of {listed}" if listed else "has no profile", str(path))
     found = []
     for profile in profiles:
-        rows = filter_rows(plain(table_of(path, profile["id"])), rest, str(path))
+        rows = filter_rows(plain(read_profile_table(path, profile["id"])), rest, str(path))
         found.append(Selection(_name(rows, rest), rows, rest))
     return found
 

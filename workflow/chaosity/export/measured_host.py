@@ -14,7 +14,7 @@ from chaosity.statistics import summarise
 from chaosity.store import Measurements
 from chaosity.store.measurements import WORKING_SET, SliceKey
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY, NodeMatrix
-from chaosity.store.result_folders import TABLE
+from chaosity.store.result_folders import MEASUREMENTS_FILE
 from chaosity.topology import Topology, read_topology
 
 # How the categories of memory benchmarks begin. Core-to-core transfers have a latency and a node
@@ -100,7 +100,7 @@ def read_measured_host(folder: Path) -> MeasuredHost:
     Raises:
         UserError: a file is missing or not readable, or nothing was measured.
     """
-    table = folder / TABLE
+    table = folder / MEASUREMENTS_FILE
     for path in (folder / "topology.json", folder / "topology.xml", table):
         if not path.exists():
             raise UserError(

@@ -19,7 +19,7 @@ from chaosity.components import read_components
 from chaosity.errors import UserError
 from chaosity.report.configurations import measured_configuration
 from chaosity.store import read_table
-from chaosity.store.result_folders import TABLE
+from chaosity.store.result_folders import MEASUREMENTS_FILE
 from chaosity.units import format_count
 
 # Without these a value is of nothing; what else an older table lacks only parts cells.
@@ -104,17 +104,17 @@ def _compare_group(
 
 def _table(folder: Path) -> pd.DataFrame | str:
     """The tidy table of a folder, or why it cannot be compared."""
-    path = folder / TABLE
+    path = folder / MEASUREMENTS_FILE
     if not path.exists():
-        return f"it has no {TABLE}"
+        return f"it has no {MEASUREMENTS_FILE}"
     try:
         table = read_table(path)
     except (UserError, ValueError, TypeError):  # no Parquet file, or one with other types
-        return f"its {TABLE} is no tidy table"
+        return f"its {MEASUREMENTS_FILE} is no tidy table"
     if measured_configuration(table) is None:
-        return f"its {TABLE} holds no value"
+        return f"its {MEASUREMENTS_FILE} holds no value"
     known = table.loc[table["status"] == "valid", _NEEDED]
-    return f"its {TABLE} is no tidy table" if known.isna().to_numpy().any() else table
+    return f"its {MEASUREMENTS_FILE} is no tidy table" if known.isna().to_numpy().any() else table
 
 
 def _verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Statement]:

@@ -18,11 +18,11 @@ from chaosity.report.html_pages import render_report
 from chaosity.report.record_summaries import summarise_records
 from chaosity.store import (
     HISTORY_COLUMNS,
-    history,
+    build_history,
+    build_tidy_table,
     other_configuration_tables,
     read_skipped_host,
     read_table,
-    tidy,
 )
 from chaosity.store.measurements import Measurements
 from chaosity.topology import topology_from_json
@@ -88,7 +88,7 @@ def write_report(
     folder = plan.parent
     planned = read_plan(plan)
     experiments = [load_experiment(name) for name in planned["experiments"]]
-    measured = read_table(table) if table else tidy(folder / "points", folder)
+    measured = read_table(table) if table else build_tidy_table(folder / "points", folder)
     components = read_components(folder / "components")
     topology = json.loads((folder / "topology.json").read_text(encoding="utf-8"))
     figures = output.parent / "figures"
@@ -96,7 +96,7 @@ def write_report(
     earlier = (
         read_table(former, HISTORY_COLUMNS)
         if former
-        else history(folder / "points", folder, folder / "components")
+        else build_history(folder / "points", folder, folder / "components")
     )
     context = render_report(
         measured,

@@ -1,7 +1,7 @@
-"""From records to the tidy table: one row a point, replicate, load and metric, in SI units."""
+"""The tidy table: one row for each point, replicate, load and metric, in SI units."""
 
-from chaosity.store.measurement_history import HISTORY_COLUMNS, history
-from chaosity.store.measurements import Measurements, node_matrices
+from chaosity.store.measurement_history import HISTORY_COLUMNS, build_history
+from chaosity.store.measurements import Measurements
 from chaosity.store.node_matrix import NodeMatrix, read_distances, read_matrix
 from chaosity.store.published_data import read_published
 from chaosity.store.result_folders import (
@@ -11,7 +11,7 @@ from chaosity.store.result_folders import (
     skipped_hosts,
     summary_files,
 )
-from chaosity.store.tidy_table import COLUMNS, read_table, tidy, valid, write_table
+from chaosity.store.tidy_table import COLUMNS, build_tidy_table, read_table, write_table
 from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 
 __all__ = [
@@ -20,9 +20,9 @@ __all__ = [
     "Measurements",
     "NodeMatrix",
     "SkippedHost",
-    "history",
+    "build_history",
+    "build_tidy_table",
     "modification_times",
-    "node_matrices",
     "other_configuration_tables",
     "read_distances",
     "read_matrix",
@@ -32,7 +32,5 @@ __all__ = [
     "several_configurations",
     "skipped_hosts",
     "summary_files",
-    "tidy",
-    "valid",
     "write_table",
 ]

@@ -1,10 +1,10 @@
-"""What of a profile may leave the house: a list of what is let through, never one of what is not.
+"""Makes profiles anonymous by lists of what may be published, never of what may not.
 
-Names of hosts become random ones, drives and GPUs become numbers, and every text is either one that
-this project itself ships (an experiment, a benchmark, a label), one that names a place in any
-machine (`node3`), or the name of a product. All else is left out: reasons of failures hold paths
-and command lines, names of components hold addresses and serials, firmware's tables hold serials,
-people's notes hold anything.
+Hosts get random names, drives and GPUs get numbers. A text is published only when this project
+ships it (an experiment, a benchmark, a label), or when it is the name of a place that exists in any
+machine (`node3`), or the name of a product. Everything else is removed: reasons of failures contain
+paths and command lines, names of components contain addresses and serials, firmware's tables
+contain serials, and people's notes can contain anything.
 """
 
 from __future__ import annotations
@@ -20,22 +20,15 @@ from typing import Any
 import pandas as pd
 
 from chaosity.config import BENCHMARKS, EXPERIMENTS, PUBLISHED, read_yaml, yaml_names
+from chaosity.place_names import parse_place_name
 from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,
     MEASUREMENT_COLUMNS,
     PROFILE_COLUMNS,
-    Parts,
-    frame,
+    ProfileTables,
 )
+from chaosity.store.tidy_table import Row, make_table
 
-# Names of places in a machine, as design/host_resources.py makes them.
-_GROUP = r"((pu|core|l3_|node|package|kind)\d{1,6}|(efficiency|performance)_cores|machine)"
-_UNITS = rf"({_GROUP}(_(threads|packed|spread)\d{{1,6}})?|nodes?[\d,-]{{1,200}})"
-_PLACE = re.compile(
-    rf"{_UNITS}|{_GROUP}(_{_GROUP}){{0,20}}_without_{_UNITS}"
-    r"|(package\d{1,6}|nodes?[\d,-]{1,200}|all|unknown)drives\d{0,4}"
-    r"|file\d{1,3}|opencl\d{1,3}|none"
-)
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
 _CONFIGURATION = re.compile(
     r"(nps\d|snc\d|l3-as-numa|[\d-]{1,9}nodes?-(per-package|over-packages)|default|published)"
@@ -43,7 +36,7 @@ _CONFIGURATION = re.compile(
 )
 # Names of products: processors, drives, GPUs, memory modules, firmware.
 _PRODUCT = re.compile(r"[A-Za-z0-9 ().,+/@_-]{1,100}")
-# 6.1.0-18 of 6.1.0-18-amd64: who builds a kernel gives it any name.
+# 6.1.0-18 of 6.1.0-18-amd64: the rest can be any name.
 _KERNEL = re.compile(r"\d+(\.\d+)*(-\d+(\.\d+)*)?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _RELATIONS = {"same_node", "same_nodes", "same_package", "other_package", "unknown"}
@@ -65,83 +58,98 @@ _TOPOLOGY = ("packages", "cores", "pus", "cache_line_bytes", "restricted", "conf
 _CACHE = ("level", "kind", "size_bytes", "pus", "cpus", "index")
 
 
-class Names:
-    """New names for old ones: the same one for the same, and no way back.
+class Aliases:
+    """Gives new names to old names: equal names get equal aliases, and there is no way back.
 
     Args:
-        prefix: of the new names, which are numbered as they come.
+        prefix: of the new names, which are numbered in the order of their first use.
     """
 
     def __init__(self, prefix: str) -> None:
-        self._prefix, self._known = prefix, {}
+        self._prefix = prefix
+        self._known: dict[str, str] = {}
 
     def __call__(self, name: str) -> str:
         """The new name."""
         return self._known.setdefault(name, f"{self._prefix}{len(self._known) + 1}")
 
 
-def anonymous(parts: Parts, salt: bytes, *, with_names: bool = False) -> Parts:
-    """Profiles as others may see them.
+def anonymise(tables: ProfileTables, salt: bytes, *, with_names: bool = False) -> ProfileTables:
+    """Profiles without anything that identifies a site.
 
     Args:
-        parts: rows of some profiles.
-        salt: random, of this bundle alone, so that nobody can try names until one fits.
-        with_names: leave hosts' names, drives' serials and slots as they are.
+        tables: rows of some profiles.
+        salt: random, for this bundle alone, so that nobody can find a name by trying names.
+        with_names: keep names of hosts, and serials and slots of drives.
     """
 
     def alias(text: str, digits: int) -> str:
         return hmac.new(salt, text.encode(), hashlib.sha256).hexdigest()[:digits]
 
-    profiles, components, measurements = [], [], []
-    for _, profile in parts.profiles.sort_values("id").iterrows():
+    profiles: list[Row] = []
+    components: list[Row] = []
+    measurements: list[pd.DataFrame] = []
+    for _, profile in tables.profiles.sort_values("id").iterrows():
         identity = alias(profile["id"], 16)
         host = profile["host"] if with_names else f"host-{alias(profile['host'], 8)}"
-        own = parts.components[parts.components["profile"] == profile["id"]]
-        rows = parts.measurements[parts.measurements["profile"] == profile["id"]]
-        devices = _devices(own, rows, with_names)
-        names = {"id": identity, "host": host}
-        profiles.append({**_profile(profile, with_names), **names})
-        for _, one in own.iterrows():
-            components.append({**_component(one, devices, with_names), "profile": identity})
-        measurements.append(_measurements(rows, devices).assign(profile=identity, host=host))
-    return Parts(
-        profiles=frame(profiles, PROFILE_COLUMNS),
-        components=frame(components, COMPONENT_COLUMNS),
+        own = tables.components[tables.components["profile"] == profile["id"]]
+        rows = tables.measurements[tables.measurements["profile"] == profile["id"]]
+        devices = _device_aliases(own, rows, with_names)
+        profiles.append({**_public_profile(profile, with_names), "id": identity, "host": host})
+        for _, component in own.iterrows():
+            row = _public_component(component, devices, with_names)
+            components.append({**row, "profile": identity})
+        public = _public_measurements(rows, devices)
+        measurements.append(public.assign(profile=identity, host=host))
+    return ProfileTables(
+        profiles=make_table(profiles, PROFILE_COLUMNS),
+        components=make_table(components, COMPONENT_COLUMNS),
         measurements=pd.concat(measurements)[list(MEASUREMENT_COLUMNS)].astype(MEASUREMENT_COLUMNS),
     )
 
 
-def _devices(own: pd.DataFrame, rows: pd.DataFrame, with_names: bool) -> dict[str, str]:
+def _device_aliases(
+    components: pd.DataFrame, rows: pd.DataFrame, with_names: bool
+) -> dict[str, str]:
     """New names of drives and GPUs, numbered by their slots."""
-    drives = set(own.loc[own["kind"] == "drive", "component"])
-    drives |= {name for name in rows.loc[rows["target_kind"] == "drive", "target"].dropna()
-               if not _PLACE.fullmatch(name)}  # fmt: skip
-    gpus = set(own.loc[own["kind"] == "gpu", "component"])
+    drives = set(components.loc[components["kind"] == "drive", "component"])
+    targets = rows.loc[rows["target_kind"] == "drive", "target"].dropna()
+    drives |= {name for name in targets if not _is_public_place(name)}
+    gpus = set(components.loc[components["kind"] == "gpu", "component"])
     if with_names:
         return {name: name for name in drives | gpus}
     found = {name: f"drive{number}" for number, name in enumerate(sorted(drives), start=1)}
     return found | {name: f"gpu{number}" for number, name in enumerate(sorted(gpus), start=1)}
 
 
-def _text(value: object, form: re.Pattern[str]) -> str | None:
-    """A text that has a form, else nothing."""
+def _is_public_place(name: str) -> bool:
+    """Whether a name is one of a place that exists in any machine, or "none"."""
+    place = parse_place_name(name)
+    return name == "none" or (place is not None and not place.is_identifying)
+
+
+def _text_of_form(value: object, form: re.Pattern[str]) -> str | None:
+    """A text that has a form, else None."""
     return value if isinstance(value, str) and form.fullmatch(value) else None
 
 
-def _profile(profile: pd.Series, with_names: bool) -> dict[str, Any]:
+def _public_profile(profile: pd.Series, with_names: bool) -> Row:
     kernel = _KERNEL.match(str(profile["kernel"])) if pd.notna(profile["kernel"]) else None
-    days = {key: str(profile[key])[:10] for key in ("measured_from", "measured_to")
-            if pd.notna(profile[key])}  # fmt: skip
+    days = {
+        key: str(profile[key])[:10]
+        for key in ("measured_from", "measured_to")
+        if pd.notna(profile[key])
+    }
     products = ("cpu_model", "memory", "firmware", "chaosity_version")
     numbers = ("packages", "cores", "pus", "nodes", "memory_bytes")
     form = re.compile(r".{1,100}") if with_names else _CONFIGURATION
     topology = json.loads(profile["topology"]) if pd.notna(profile["topology"]) else {}
     return {
         "origin": "published",
-        "configuration": _text(profile["configuration"], form) or "another",
-        **{name: _text(profile[name], _PRODUCT) for name in products},
+        "configuration": _text_of_form(profile["configuration"], form) or "another",
+        **{name: _text_of_form(profile[name], _PRODUCT) for name in products},
         **{name: profile[name] for name in numbers},
-        **{name: _text(day, _DAY) for name, day in days.items()},
+        **{name: _text_of_form(day, _DAY) for name, day in days.items()},
         "kernel": kernel[0] if kernel else None,
         "topology": json.dumps(public_topology(topology), sort_keys=True),
         "provenance": None,
@@ -150,7 +158,7 @@ def _profile(profile: pd.Series, with_names: bool) -> dict[str, Any]:
 
 
 def public_topology(topology: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a topology's JSON what says how the machine is built, and no more."""
+    """The parts of a topology's JSON that describe how the machine is built, and nothing else."""
     host = topology.get("host") or {}
     found: dict[str, Any] = {name: _value(topology.get(name)) for name in _TOPOLOGY}
     found["host"] = {name: _value(host.get(name)) for name in _HOST}
@@ -168,29 +176,29 @@ def _items(topology: Mapping[str, Any], name: str, keys: Iterable[str]) -> list[
 
 
 def _value(value: Any) -> Any:
-    """A number, a list of them, or a text that may name a product; else nothing."""
+    """A number, a list of numbers, or a text that can be the name of a product; else None."""
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, list):
-        return [_value(one) for one in value]
-    return _text(value, _PRODUCT) or _text(value, _NUMBERS)
+        return [_value(item) for item in value]
+    return _text_of_form(value, _PRODUCT) or _text_of_form(value, _NUMBERS)
 
 
-def _component(one: pd.Series, devices: Mapping[str, str], with_names: bool) -> dict[str, Any]:
+def _public_component(component: pd.Series, devices: Mapping[str, str], with_names: bool) -> Row:
     return {
-        "component": devices[one["component"]],
-        "kind": one["kind"],
-        "model": _text(one["model"], _PRODUCT),
-        "firmware": _text(one["firmware"], _PRODUCT),
-        **{name: one[name] for name in ("node", "size_bytes", "link_bytes_per_second")},
-        "serial": one["serial"] if with_names else None,
+        "component": devices[component["component"]],
+        "kind": component["kind"],
+        "model": _text_of_form(component["model"], _PRODUCT),
+        "firmware": _text_of_form(component["firmware"], _PRODUCT),
+        **{name: component[name] for name in ("node", "size_bytes", "link_bytes_per_second")},
+        "serial": component["serial"] if with_names else None,
     }
 
 
-def _measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.DataFrame:
+def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.DataFrame:
     """The tidy table, column by column."""
-    own = {kind: Names(f"own_{kind}_") for kind in ("experiment", "benchmark", "load", "kernel")}
-    places = {"initiator": Names("initiator_"), "target": Names("target_")}
+    own = {kind: Aliases(f"own_{kind}_") for kind in ("experiment", "benchmark", "load", "kernel")}
+    places = {"initiator": Aliases("initiator_"), "target": Aliases("target_")}
     shipped = _shipped()
 
     def place(kind: str) -> Callable[[str], str]:
@@ -203,10 +211,10 @@ def _measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.DataFram
         return lambda text: text if text in allowed else other
 
     def form(pattern: re.Pattern[str]) -> Callable[[str], str | None]:
-        return lambda text: _text(text, pattern)
+        return lambda text: _text_of_form(text, pattern)
 
     rules: dict[str, Callable[[str], str | None]] = {
-        "configuration": lambda text: _text(text, _CONFIGURATION) or "another",
+        "configuration": lambda text: _text_of_form(text, _CONFIGURATION) or "another",
         "experiment": known("experiment"),
         "status": one_of(_STATUS, "missing"),
         "load": known("load"),
@@ -224,7 +232,7 @@ def _measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.DataFram
         "label": lambda text: _label(text, shipped["label"]),
         "factors": lambda text: _levels(text, devices, shipped["word"]),
         "levels": lambda text: _levels(text, devices, shipped["word"]),
-        "measured_at": lambda text: _text(text[:10], _DAY),
+        "measured_at": lambda text: _text_of_form(text[:10], _DAY),
     }
     rows = rows[rows["metric"].isin(shipped["metric"])]
     columns: dict[str, Any] = {
@@ -243,12 +251,12 @@ def _label(text: str, allowed: Iterable[str]) -> str | None:
 
 
 def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str | None:
-    """What a device, a place or one of the project's own words is called; None of another name."""
-    return devices.get(name) or _text(name, _PLACE) or (name if name in words else None)
+    """The public name of a device, a place or a word that the project ships, else None."""
+    return devices.get(name) or (name if _is_public_place(name) or name in words else None)
 
 
 def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str:
-    """Levels that are numbers, places or words of the shipped experiments."""
+    """The levels that are numbers, places or words of the shipped experiments."""
     found: dict[str, Any] = {}
     try:
         levels = dict(json.loads(text))
@@ -265,53 +273,48 @@ def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str
 
 
 def _points(rows: pd.DataFrame, public: pd.DataFrame) -> pd.Series:
-    """A number for each point of an experiment; its loads say what it is."""
+    """A numbered name for each point of an experiment; the loads describe the point."""
     numbers = rows.groupby(["experiment", "point"], sort=True).ngroup()
     return public["experiment"].astype(str) + "_" + (numbers + 1).astype(str)
 
 
 @cache
 def _shipped() -> dict[str, frozenset[str]]:
-    """All names that come with the project, by what they name."""
+    """All names that the project ships, by their kind."""
     benchmarks = [read_yaml(BENCHMARKS / f"{name}.yaml") for name in yaml_names(BENCHMARKS)]
     experiments = [read_yaml(EXPERIMENTS / f"{name}.yaml") for name in yaml_names(EXPERIMENTS)]
     forms = [read_yaml(PUBLISHED / f"{name}.yaml") for name in yaml_names(PUBLISHED)]
     columns = [form.get("columns", {}) for form in forms]
-    designs = [design for one in experiments for design in one["designs"].values()]
+    designs = [design for document in experiments for design in document["designs"].values()]
     loads = [load for design in designs for load in design["loads"].items()]
-    kernels = {name for one in benchmarks for name in one.get("kernels", {})}
-    used = {name for _, load in loads for name in load.get("kernel", ())}
-    # Factors and levels: their names, and the words that they take.
-    words = {"bytes", "pages", "share", "mode", "responder", "placement", "alone", "serial",
-             "concurrent", "both_packages", *_RELATIONS}  # fmt: skip
-    words |= {name for one in experiments for part in ("factors", "designs")
-              for name in one.get(part, {})}  # fmt: skip
+    # Names of factors, and levels that are words.
+    words = {"bytes", "pages", "share", "mode", "responder", "placement", "alone", "serial"}
+    words |= {"concurrent", "both_packages", *_RELATIONS}
+    for document in (*experiments, *forms):
+        words |= {*document.get("factors", {}), *document.get("designs", {})}
     for _, load in loads:
         targets = load["target"] if isinstance(load["target"], list) else [load["target"]]
         words |= {policy for target in targets for policy in target.get("policies", ())}
         for name, levels in load.get("vary", {}).items():
             words |= {name, *(level for level in levels if isinstance(level, str))}
-    for form in forms:
-        words |= set(form.get("factors", {}))
+
+    def names(key: str, *documents: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+        """The values of a key; a form may have a template, which is not a name."""
+        values = {document.get(key) for listed in documents for document in listed}
+        return frozenset(value for value in values if value and "{" not in value)
+
     return {
-        "experiment": frozenset(
-            {*(one["experiment"] for one in experiments),
-             *(form["experiment"] for form in forms if form.get("experiment"))}
+        "experiment": names("experiment", experiments, forms),
+        "benchmark": names("benchmark", benchmarks, columns),
+        "category": names("category", benchmarks, columns),
+        "load": names("load", forms) | {name for name, _ in loads},
+        "kernel": frozenset(
+            {
+                *(name for document in benchmarks for name in document.get("kernels", {})),
+                *(name for _, load in loads for name in load.get("kernel", ())),
+            }
         ),
-        "benchmark": frozenset(
-            {*(one["benchmark"] for one in benchmarks),
-             *(one["benchmark"] for one in columns if "{" not in one.get("benchmark", "{"))}
-        ),
-        "category": frozenset(
-            {*(one["category"] for one in benchmarks),
-             *(one["category"] for one in columns if "{" not in one.get("category", "{"))}
-        ),
-        "load": frozenset(
-            {*(name for name, _ in loads), *(form["load"] for form in forms if form.get("load"))}
-        ),
-        "kernel": frozenset(kernels | used),
-        "metric": frozenset({name for one in benchmarks for name in one["metrics"]}),
-        "label": frozenset({"file-backed", "published by others",
-                            *(one["label"] for one in benchmarks if one.get("label"))}),
+        "metric": frozenset(name for document in benchmarks for name in document["metrics"]),
+        "label": names("label", benchmarks) | {"file-backed", "published by others"},
         "word": frozenset(words),
-    }  # fmt: skip
+    }

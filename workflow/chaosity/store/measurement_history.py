@@ -1,8 +1,8 @@
-"""Earlier values of the points that were measured again since a component changed.
+"""Earlier values of the points that were measured again because a component changed.
 
-An attempt belongs to the state in which the components that its point touches were when it ended;
-components.component_files says since when each was what it is. Snakemake decides by the same
-comparison of times what to measure again. Attempts of one state in a row make an era of the point.
+An attempt belongs to the state that the components of its point had when it ended; see
+`components.component_files` for the start of each state. Snakemake compares the same times to
+decide what to measure again. Consecutive attempts of one state make a period of the point.
 """
 
 from __future__ import annotations
@@ -13,27 +13,33 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from chaosity import records
 from chaosity.components import ComponentState, read_component_histories
-from chaosity.store.tidy_table import COLUMNS, Row, outcome_of, point_files, rows_of_outcome
+from chaosity.records import VALID, Point, load_record
+from chaosity.store.tidy_table import (
+    COLUMNS,
+    Row,
+    make_table,
+    outcome_rows,
+    read_points,
+    record_outcome,
+)
 
-# Those of the tidy table, and: which era of its point a row belongs to, counted from the oldest
-# that is in the table; since when each component of the point was what it was then, as a JSON
-# object; a fingerprint of what was asked, without what belongs to a certain drive.
+# The columns of the tidy table, and: `era`, the period of the row's point, counted from the oldest
+# in the table; `components`, the start of each component's state in this period, as a JSON object;
+# `asked`, a fingerprint of the request, without the identity of drives.
 HISTORY_COLUMNS = {**COLUMNS, "era": "Int64", "components": "string", "asked": "string"}
-# Reading every attempt of years would take longer than measuring; the newest changes are told.
-MOST_ERAS = 4
+# Reading the attempts of years takes longer than measuring, so only the newest periods are read.
+MOST_PERIODS = 4
 _ATTEMPT = re.compile(r"rep(\d+)\.(\d{8}T\d{6}\.\d{3}Z)\.valid\.json")
-Histories = Mapping[str, Sequence[ComponentState]]
+ComponentHistories = Mapping[str, Sequence[ComponentState]]
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A valid attempt, known by its file's name alone; `since` is as in the column components."""
+    """A valid attempt, by its file name alone; `since` is as in the column `components`."""
 
     replicate: int
     stamp: str
@@ -42,48 +48,47 @@ class _Attempt:
     state: str
 
 
-def history(points: Path, results: Path, components: Path) -> pd.DataFrame:
-    """The last valid attempt of each replicate in each era of each point with several eras.
+def build_history(points: Path, results: Path, components: Path) -> pd.DataFrame:
+    """The last valid attempt of each replicate, in each period of each point with several periods.
 
     Args:
         points: the plan, ``<experiment>/<point>.json``.
-        results: the records, with all attempts below ``<experiment>/<point>/attempts``.
+        results: the records, with all attempts in ``<experiment>/<point>/attempts``.
         components: the component files and their history.
     """
-    known = read_component_histories(components)
+    histories = read_component_histories(components)
     rows: list[Row] = []
-    if any(len(states) > 1 for states in known.values()):
-        for path in point_files(points):
-            point = json.loads(path.read_text(encoding="utf-8"))
+    if any(len(states) > 1 for states in histories.values()):
+        for point in read_points(points):
             folder = results / point["experiment"] / point["point"] / "attempts"
-            rows += _rows_of_point(point, folder, known)
-    return pd.DataFrame(rows, columns=list(HISTORY_COLUMNS)).astype(HISTORY_COLUMNS)
+            rows += _point_rows(point, folder, histories)
+    return make_table(rows, HISTORY_COLUMNS)
 
 
-def _rows_of_point(point: Mapping[str, Any], folder: Path, known: Histories) -> Iterator[Row]:
-    """Rows of a point; none when its components were always the same, as far as is known."""
-    own = {name: known[name] for name in point["components"] if name in known}
+def _point_rows(point: Point, folder: Path, histories: ComponentHistories) -> Iterator[Row]:
+    """The rows of a point; none when its components never changed, as far as is known."""
+    own = {name: histories[name] for name in point["components"] if name in histories}
     if all(len(states) < 2 for states in own.values()):
         return
-    eras: list[list[_Attempt]] = []
+    periods: list[list[_Attempt]] = []
     for attempt in _attempts(folder, own):
-        if not eras or eras[-1][-1].state != attempt.state:
-            eras.append([])
-        eras[-1].append(attempt)
-    if len(eras) < 2:
+        if not periods or periods[-1][-1].state != attempt.state:
+            periods.append([])
+        periods[-1].append(attempt)
+    if len(periods) < 2:
         return
-    for number, era in enumerate(eras[-MOST_ERAS:], start=1):
-        last = {attempt.replicate: attempt for attempt in era}
+    for number, period in enumerate(periods[-MOST_PERIODS:], start=1):
+        last = {attempt.replicate: attempt for attempt in period}
         for attempt in last.values():
-            yield from _rows_of_attempt(attempt, number)
+            yield from _attempt_rows(attempt, number)
 
 
-def _attempts(folder: Path, own: Histories) -> list[_Attempt]:
+def _attempts(folder: Path, histories: ComponentHistories) -> list[_Attempt]:
     """All valid attempts, the oldest first."""
     found = []
     for path in folder.glob("rep*.valid.json"):
         if match := _ATTEMPT.fullmatch(path.name):
-            states = {name: _state_at(match[2], each) for name, each in own.items()}
+            states = {name: _state_at(match[2], known) for name, known in histories.items()}
             since = {name: state.since for name, state in states.items()}
             contents = {name: state.content for name, state in states.items()}
             text = json.dumps(contents, sort_keys=True)
@@ -92,34 +97,34 @@ def _attempts(folder: Path, own: Histories) -> list[_Attempt]:
 
 
 def _state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
-    """What a component was at a time; before its history begins, what it was first."""
-    before = [one for one in states if one.since.replace("-", "").replace(":", "") <= stamp]
+    """The state of a component at a time; its first state before its history begins."""
+    before = [state for state in states if state.since.replace("-", "").replace(":", "") <= stamp]
     return before[-1] if before else states[0]
 
 
-def _rows_of_attempt(attempt: _Attempt, era: int) -> Iterator[Row]:
-    """Rows of one attempt; none of a file that is broken or has no values."""
+def _attempt_rows(attempt: _Attempt, period: int) -> Iterator[Row]:
+    """The rows of one attempt; none of a broken file or of a record without values."""
     try:
-        record = records.load_record(attempt.path)
+        record = load_record(attempt.path)
     except ValueError:
         return
-    outcome = outcome_of(record)
-    if outcome.status != records.VALID:
+    outcome = record_outcome(record)
+    if outcome.status != VALID:
         return
-    more = {
-        "era": era,
+    columns = {
+        "era": period,
         "components": json.dumps(attempt.since, sort_keys=True),
         "asked": request_fingerprint(record["point"]),
     }
-    for row in rows_of_outcome(record["point"], attempt.replicate, outcome):
-        yield {**row, **more}
+    for row in outcome_rows(record["point"], attempt.replicate, outcome):
+        yield {**row, **columns}
 
 
-def request_fingerprint(point: Mapping[str, Any]) -> str:
-    """A fingerprint of what a point asked for, which a replaced drive does not change.
+def request_fingerprint(point: Point) -> str:
+    """A fingerprint of a point's request that stays the same when a drive is replaced.
 
-    The point's definition has the drives' serials in it, so it cannot tell whether two values may
-    be compared.
+    Values with the same fingerprint are comparable. The point's definition contains the serials of
+    the drives, so it cannot tell this.
     """
     parts = ("benchmark", "kernel", "command", "environment", "files")
     body = [

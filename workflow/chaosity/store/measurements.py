@@ -212,7 +212,8 @@ class Measurements:
         """
         point = tuple(row[column] for column in POINT)
         loads: pd.DataFrame = self._loads_by_point.get_group(point)
-        return loads.loc[loads["load"] != row["load"]]
+        others: pd.DataFrame = loads[loads["load"] != row["load"]]
+        return others
 
     @cached_property
     def _loads_by_point(self) -> DataFrameGroupBy[Any, Any]:

@@ -19,19 +19,19 @@ from chaosity.store.profile_database import (
     LOCAL,
     MEASUREMENT_COLUMNS,
     PROFILE_COLUMNS,
-    Parts,
-    frame,
-    insert,
+    ProfileTables,
+    insert_profiles,
     open_database,
-    remove,
+    remove_profiles,
 )
-from chaosity.store.result_folders import TABLE
-from chaosity.store.tidy_table import read_table
+from chaosity.store.result_folders import MEASUREMENTS_FILE
+from chaosity.store.tidy_table import Row, make_table, read_table
+from chaosity.topology import Topology, topology_from_json
 
 
 @dataclass(frozen=True)
-class Collected:
-    """What collecting did, as names of host and configuration."""
+class CollectedProfiles:
+    """The result of `collect_profiles`: names of host and configuration, by what happened."""
 
     added: tuple[str, ...]
     replaced: tuple[str, ...]
@@ -39,136 +39,159 @@ class Collected:
     older: tuple[str, ...]
 
 
-def collect(results: Iterable[Path], database: Path) -> Collected:
-    """Put every host and configuration below some folders into the database.
+def collect_profiles(results: Iterable[Path], database: Path) -> CollectedProfiles:
+    """Put every host and configuration in some folders into the database.
 
-    A profile that is there already is replaced by a newer run of the same host and configuration;
-    an older one changes nothing.
+    A newer run of the same host and configuration replaces the profile. An older run changes
+    nothing.
 
     Args:
         results: folders of results, of a host, or of a configuration.
-        database: the file; is made when missing.
+        database: the file; is created when missing.
 
     Raises:
-        UserError: a folder has no table below it, or a table is none.
+        UserError: a folder has no measurements table, or a file is not such a table.
     """
     done: dict[str, list[str]] = {"added": [], "replaced": [], "unchanged": [], "older": []}
-    found = [table for folder in results for table in _tables(folder)]
-    parts = [part for part in map(profile_of, found) if part is not None]
+    paths = [path for folder in results for path in _measurement_files(folder)]
+    built = [tables for tables in map(build_profile, paths) if tables is not None]
     with open_database(database, write=True) as connection:
-        for part in parts:
-            profile = part.profiles.iloc[0]
+        for tables in built:
+            profile = tables.profiles.iloc[0]
             known = connection.execute(
                 "SELECT fingerprint, measured_to FROM profiles WHERE id = ?", [profile["id"]]
             ).fetchone()
             if known is None:
-                what = "added"
+                action = "added"
             elif known[0] == profile["fingerprint"]:
-                what = "unchanged"
+                action = "unchanged"
             else:
-                what = "older" if known[1] > profile["measured_to"] else "replaced"
-            done[what].append(f"{profile['host']} {profile['configuration']}")
-            if what in ("added", "replaced"):
-                remove(connection, [profile["id"]])
-                insert(connection, part)
-    return Collected(**{name: tuple(listed) for name, listed in done.items()})
+                action = "older" if known[1] > profile["measured_to"] else "replaced"
+            done[action].append(f"{profile['host']} {profile['configuration']}")
+            if action in ("added", "replaced"):
+                remove_profiles(connection, [profile["id"]])
+                insert_profiles(connection, tables)
+    return CollectedProfiles(**{name: tuple(listed) for name, listed in done.items()})
 
 
-def _tables(folder: Path) -> list[Path]:
-    """The tidy tables of a folder: its own, or those of hosts or configurations below it."""
-    for pattern in (TABLE, f"*/{TABLE}", f"*/*/{TABLE}"):
+def _measurement_files(folder: Path) -> list[Path]:
+    """The measurements tables of a folder: its own, or those of hosts or configurations in it."""
+    for pattern in (MEASUREMENTS_FILE, f"*/{MEASUREMENTS_FILE}", f"*/*/{MEASUREMENTS_FILE}"):
         if found := sorted(folder.glob(pattern)):
             return found
-    raise UserError(f"has no {TABLE} below it", str(folder), "name the folder of results")
+    raise UserError(
+        f"has no {MEASUREMENTS_FILE}", str(folder), "give the folder of results or a folder in it"
+    )
 
 
-def profile_of(path: Path) -> Parts | None:
-    """The profile that a tidy table and what lies beside it make; None without a valid value.
+def build_profile(path: Path) -> ProfileTables | None:
+    """The profile of a host in a configuration, or None when nothing was measured.
+
+    Args:
+        path: of the measurements table; topology and components lie in the same folder.
 
     Raises:
-        UserError: the table is none, or of several hosts.
+        UserError: the file is not such a table, or has several hosts or configurations.
     """
     table = read_table(path)
-    # A profile holds what was measured: no derived metric, and no optional one without a value.
+    # A profile holds measured values: no derived metric, and no optional metric without a value.
     unmeasured = (table["status"] == VALID) & table["value"].isna()
     table = table[table["reference"].isna() & ~unmeasured]
-    places = table[["host", "configuration"]].drop_duplicates()
-    if len(places) > 1:
-        raise UserError("is of several hosts or configurations", str(path))
+    owners = table[["host", "configuration"]].drop_duplicates()
+    if len(owners) > 1:
+        raise UserError("has several hosts or configurations", str(path))
     if table.empty or not (table["status"] == VALID).any():
         return None
-    host, configuration = (str(name) for name in places.iloc[0])
+    host, configuration = (str(name) for name in owners.iloc[0])
     folder = path.parent
-    topology = _json(folder / "topology.json")
-    documents = {file.stem: _json(file) for file in folder.glob("components/[!.]*.json")}
+    documents = {file.stem: _read_json(file) for file in folder.glob("components/[!.]*.json")}
     identity = hashlib.sha256(f"{host}\0{configuration}".encode()).hexdigest()[:12]
-    profile = _profile(host, configuration, topology, documents.get("system", {}), table)
-    components = [_component(identity, name, one) for name, one in sorted(documents.items())
-                  if one.get("component") in ("drive", "gpu")]  # fmt: skip
+    profile: Row = {
+        "host": host,
+        "configuration": configuration,
+        **_host_columns(_read_json(folder / "topology.json"), documents.get("system", {})),
+        **_run_columns(table),
+    }
+    components = [
+        _component_row(identity, name, document)
+        for name, document in sorted(documents.items())
+        if document.get("component") in ("drive", "gpu")
+    ]
     content = [table.to_csv(index=False), json.dumps([profile, components], sort_keys=True)]
     fingerprint = hashlib.sha256("\0".join(content).encode()).hexdigest()
     profile |= {"id": identity, "fingerprint": fingerprint}
-    return Parts(
-        profiles=frame([profile], PROFILE_COLUMNS),
-        components=frame(components, COMPONENT_COLUMNS),
+    return ProfileTables(
+        profiles=make_table([profile], PROFILE_COLUMNS),
+        components=make_table(components, COMPONENT_COLUMNS),
         measurements=table.assign(profile=identity)[list(MEASUREMENT_COLUMNS)],
     )
 
 
-def _profile(
-    host: str,
-    configuration: str,
-    topology: Mapping[str, Any],
-    system: Mapping[str, Any],
-    table: pd.DataFrame,
-) -> dict[str, Any]:
-    """What a host is, in columns; null where nobody wrote it down."""
-    facts = {**(topology.get("host") or {}), **system}
+def _host_columns(document: Mapping[str, Any], system: Mapping[str, Any]) -> Row:
+    """The columns that describe a host; null where a fact is unknown.
+
+    Args:
+        document: the topology as JSON.
+        system: the document of the component `system`.
+    """
+    try:
+        topology = topology_from_json(document)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        topology = Topology()
+    facts = {**topology.host, **system}
     firmware = facts.get("firmware") or {}
-    said = [firmware.get("bios_vendor"), firmware.get("bios_version")]
+    texts = [firmware.get("bios_vendor"), firmware.get("bios_version")]
     if facts.get("microcode"):
-        said.append(f"microcode {facts['microcode']}")
-    nodes = topology.get("nodes") or []
-    sizes = [node.get("present_bytes") or node.get("memory_bytes") or 0 for node in nodes]
+        texts.append(f"microcode {facts['microcode']}")
+    return {
+        "cpu_model": facts.get("cpu_model"),
+        "packages": topology.counts.packages,
+        "cores": topology.counts.cores,
+        "pus": topology.counts.pus,
+        "nodes": len(topology.nodes) or None,
+        "memory_bytes": topology.memory_bytes,
+        "memory": memory_text(facts.get("memory_modules") or []),
+        "kernel": facts.get("kernel_release"),
+        "firmware": " ".join(text for text in texts if text) or None,
+        "topology": json.dumps(document, sort_keys=True),
+    }
+
+
+def _run_columns(table: pd.DataFrame) -> Row:
+    """The columns that describe the run: its times and its origin."""
     times = table["measured_at"].dropna().astype(str)
     return {
         "origin": LOCAL,
-        "host": host,
-        "configuration": configuration,
-        "cpu_model": facts.get("cpu_model"),
-        **{name: topology.get(name) for name in ("packages", "cores", "pus")},
-        "nodes": len(nodes) or None,
-        "memory_bytes": sum(sizes) or None,
-        "memory": memory_words(facts.get("memory_modules") or []),
-        "kernel": facts.get("kernel_release"),
-        "firmware": " ".join(word for word in said if word) or None,
         "measured_from": times.min() if len(times) else None,
         "measured_to": times.max() if len(times) else "",
         "chaosity_version": __version__,
-        "topology": json.dumps(topology, sort_keys=True),
         "provenance": json.dumps({"origin": LOCAL}),
     }
 
 
-def memory_words(modules: Iterable[Mapping[str, Any]]) -> str | None:
-    """Memory modules by kind: "16 x 32 GB DDR4 3200 MT/s"; None when nobody knows."""
+def memory_text(modules: Iterable[Mapping[str, Any]]) -> str | None:
+    """Memory modules by kind: "16 x 32 GB DDR4 3200 MT/s"; None when they are unknown."""
     kinds: dict[str, int] = {}
     for module in modules:
-        told = (module.get(key) for key in ("size", "type", "configured_speed"))
-        if words := " ".join(str(word) for word in told if word):
-            kinds[words] = kinds.get(words, 0) + 1
-    return ", ".join(f"{number} x {words}" for words, number in kinds.items()) or None
+        facts = (module.get(key) for key in ("size", "type", "configured_speed"))
+        if kind := " ".join(str(fact) for fact in facts if fact):
+            kinds[kind] = kinds.get(kind, 0) + 1
+    return ", ".join(f"{number} x {kind}" for kind, number in kinds.items()) or None
 
 
-def _component(profile: str, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: document.get(key) for key in COMPONENT_COLUMNS if key not in ("profile", "kind")}
-    size = document.get("size_bytes") or document.get("memory_bytes")
-    told = {"profile": profile, "component": name, "kind": document["component"]}
-    return {**kept, **told, "size_bytes": size}
+def _component_row(profile: str, name: str, document: Mapping[str, Any]) -> Row:
+    columns = {key: document.get(key) for key in COMPONENT_COLUMNS}
+    return {
+        **columns,
+        "profile": profile,
+        "component": name,
+        "kind": document["component"],
+        "size_bytes": document.get("size_bytes") or document.get("memory_bytes"),
+    }
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """A document beside the table; nothing when it is missing or a person broke it."""
+def _read_json(path: Path) -> dict[str, Any]:
+    """A JSON document; empty when the file is missing or broken."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -1,8 +1,8 @@
 """A bundle: profiles in one file that others can import.
 
 A zip file of `manifest.json` (schema version, provenance, size and SHA-256 of each part) and a
-Parquet file for each table. What comes from others is checked before any of it reaches the
-database: parts by name, size and hash, columns and types, texts and values.
+Parquet file for each table. A bundle of others is checked before anything reaches the database:
+parts by name, size and hash, columns and types, texts and values.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records import VALID, write_bytes_atomically
-from chaosity.store.anonymisation import anonymous
+from chaosity.store.anonymisation import anonymise
 from chaosity.store.profile_database import (
     IMPORTED,
     LOCAL,
     SCHEMA_VERSION,
     TABLES,
-    Parts,
+    ProfileTables,
     find_profiles,
-    insert,
-    now,
+    insert_profiles,
     open_database,
-    parts_of,
+    read_profiles,
+    today,
 )
-from chaosity.store.tidy_table import sql, write_table
+from chaosity.store.tidy_table import sql_type, write_table
 
-WHAT = "chaosity profiles"
+BUNDLE_KIND = "chaosity profiles"
 MANIFEST = "manifest.json"
-# A host with 2 000 points in ten replicates makes a table of less than 1 MB; a thousand of them are
-# far below. What is above was not made by this program.
+# A host with 2 000 points in ten replicates has a table of less than 1 MB. A thousand such hosts
+# stay far below these limits, so a larger file was not written by this program.
 _MOST_BYTES = 256 * 2**20
 _MOST_MANIFEST_BYTES = 2**20
 _MOST_ROWS = 20_000_000
@@ -50,60 +50,59 @@ _LONGEST_TEXT = 400
 _TOPOLOGY_TEXT = 4 * 2**20
 _IDENTITY = re.compile(r"[0-9a-f]{16}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-# A zip file's own times would tell the time of day.
+# The real times in a zip file would publish the time of day.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def publish(
+def publish_bundle(
     database: Path,
     bundle: Path,
     *,
     with_names: bool = False,
     contact: str | None = None,
     licence: str | None = None,
-    **asked: str | None,
+    **query: str | None,
 ) -> dict[str, Any]:
-    """Write local profiles into a bundle, without names, serials and addresses unless asked.
+    """Write local profiles into a bundle, by default without names, serials and addresses.
 
     Args:
         database: the profiles.
         bundle: the file to write.
-        with_names: leave names of hosts, serials and slots of drives in it.
-        contact: whom to ask; public as it is.
-        licence: under which others may use it; public as it is.
-        asked: only profiles that fit, see `find_profiles`.
+        with_names: keep names of hosts, and serials and slots of drives.
+        contact: a person or address for questions; published unchanged.
+        licence: of the data; published unchanged.
+        query: which profiles, see `find_profiles`.
 
     Returns:
         The manifest.
 
     Raises:
-        UserError: no local profile fits.
+        UserError: no local profile matches.
     """
     _check_texts(pd.Series([contact or "", licence or ""]), "contact and licence", _LONGEST_TEXT)
-    found = find_profiles(database, **{**asked, "origin": LOCAL})
+    found = find_profiles(database, **{**query, "origin": LOCAL})
     if not found:
-        raise UserError("has no such profile that was measured here", str(database))
-    parts = anonymous(
-        parts_of(database, [one["id"] for one in found]),
-        secrets.token_bytes(32),
-        with_names=with_names,
-    )
-    files = {f"{name}.parquet": _parquet(part, name) for name, part in parts.by_name().items()}
+        raise UserError("has no local profile that matches", str(database))
+    chosen = read_profiles(database, [profile["id"] for profile in found])
+    tables = anonymise(chosen, secrets.token_bytes(32), with_names=with_names)
+    files = {f"{name}.parquet": _parquet(table, name) for name, table in tables.by_name().items()}
     manifest = {
-        "bundle": WHAT,
+        "bundle": BUNDLE_KIND,
         "schema_version": SCHEMA_VERSION,
         "provenance": {
             "chaosity_version": __version__,
-            "published_on": now(),
+            "published_on": today(),
             "with_names": with_names,
             "contact": contact,
             "licence": licence,
         },
-        "profiles": len(parts.profiles),
-        "measurements": len(parts.measurements),
-        "parts": {name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-                  for name, content in files.items()},
-    }  # fmt: skip
+        "profiles": len(tables.profiles),
+        "measurements": len(tables.measurements),
+        "parts": {
+            name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+            for name, content in files.items()
+        },
+    }
     with tempfile.SpooledTemporaryFile() as stream:
         with zipfile.ZipFile(stream, "w") as archive:
             text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
@@ -122,38 +121,41 @@ def _parquet(rows: pd.DataFrame, name: str) -> bytes:
 
 
 def import_bundle(bundle: Path, database: Path) -> int:
-    """Put the profiles of a bundle into a database; a second time changes nothing.
+    """Put the profiles of a bundle into a database; importing a bundle twice changes nothing.
 
     Returns:
-        How many profiles are new.
+        The number of new profiles.
 
     Raises:
-        UserError: it is no bundle, of a newer chaosity, damaged, or holds what no profile has.
+        UserError: the file is not a bundle, damaged, of a newer chaosity, or has impossible values.
     """
-    parts, manifest, digest = read_bundle(bundle)
-    identities = {one: hashlib.sha256(f"{digest}{one}".encode()).hexdigest()[:12]
-                  for one in parts.profiles["id"]}  # fmt: skip
+    tables, manifest, digest = read_bundle(bundle)
+    identities = {
+        identity: hashlib.sha256(f"{digest}{identity}".encode()).hexdigest()[:12]
+        for identity in tables.profiles["id"]
+    }
     provenance = json.dumps({"bundle": digest, **manifest["provenance"]}, sort_keys=True)
-    renamed = Parts(
-        profiles=parts.profiles.assign(
-            id=parts.profiles["id"].map(identities), origin=IMPORTED, provenance=provenance
-        ),
-        components=parts.components.assign(profile=parts.components["profile"].map(identities)),
-        measurements=parts.measurements.assign(
-            profile=parts.measurements["profile"].map(identities)
-        ),
+    ids = tables.profiles["id"].map(identities)
+    renamed = ProfileTables(
+        profiles=tables.profiles.assign(id=ids, origin=IMPORTED, provenance=provenance),
+        components=_with_new_ids(tables.components, identities),
+        measurements=_with_new_ids(tables.measurements, identities),
     )
     with open_database(database, write=True) as connection:
         [(known,)] = connection.execute(
             "SELECT count(*) FROM profiles WHERE list_contains(?, id)", [[*identities.values()]]
         ).fetchall()
         if not known:
-            insert(connection, renamed)
+            insert_profiles(connection, renamed)
     return 0 if known else len(identities)
 
 
-def read_bundle(path: Path) -> tuple[Parts, dict[str, Any], str]:
-    """The rows of a bundle, checked; its manifest; its SHA-256.
+def _with_new_ids(rows: pd.DataFrame, identities: Mapping[str, str]) -> pd.DataFrame:
+    return rows.assign(profile=rows["profile"].map(identities))
+
+
+def read_bundle(path: Path) -> tuple[ProfileTables, dict[str, Any], str]:
+    """The checked rows of a bundle, its manifest, and its SHA-256.
 
     Raises:
         UserError: as `import_bundle`.
@@ -162,56 +164,61 @@ def read_bundle(path: Path) -> tuple[Parts, dict[str, Any], str]:
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = _manifest(archive, where)
-            files = {name: _part(archive, name, said, where)
-                     for name, said in manifest["parts"].items()}  # fmt: skip
+            files = {
+                name: _part(archive, name, description, where)
+                for name, description in manifest["parts"].items()
+            }
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise UserError(f"is no bundle of profiles: {error}", where) from error
-    tables = {name: _rows(files[f"{name}.parquet"], name, f"{where}, {name}.parquet")
-              for name in TABLES}  # fmt: skip
-    parts = Parts(**tables)
-    _check(parts, where)
-    return parts, manifest, hashlib.sha256(path.read_bytes()).hexdigest()
+        raise UserError(f"is not a bundle of profiles: {error}", where) from error
+    rows = {
+        name: _rows(files[f"{name}.parquet"], name, f"{where}, {name}.parquet") for name in TABLES
+    }
+    tables = ProfileTables(**rows)
+    _check_tables(tables, where)
+    return tables, manifest, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _manifest(archive: zipfile.ZipFile, where: str) -> dict[str, Any]:
-    """The manifest, and nothing else in the file than what it may list."""
+    """The manifest; the file may hold nothing but the parts that it lists."""
     names = archive.namelist()
     if MANIFEST not in names:
-        raise UserError("is no bundle of profiles: it has no manifest", where)
+        raise UserError("is not a bundle of profiles: it has no manifest", where)
     expected = {MANIFEST, *(f"{name}.parquet" for name in TABLES)}
     try:
         manifest = dict(json.loads(_bytes(archive, MANIFEST, _MOST_MANIFEST_BYTES, where)))
-        what, version = manifest["bundle"], int(manifest["schema_version"])
+        kind, version = manifest["bundle"], int(manifest["schema_version"])
         parts, provenance = dict(manifest["parts"]), dict(manifest["provenance"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError("has no manifest of a bundle", where) from error
-    if what != WHAT:
-        raise UserError("is a bundle of something else", where)
+        raise UserError("has a broken manifest", where) from error
+    if kind != BUNDLE_KIND:
+        raise UserError(f"is a bundle of {kind!r}, not of {BUNDLE_KIND!r}", where)
     if version > SCHEMA_VERSION:
         raise UserError(
-            f"is of a newer chaosity (schema {version}, this one knows {SCHEMA_VERSION})", where,
-            "install a newer one",
-        )  # fmt: skip
+            f"was written by a newer chaosity (schema {version}; supported: {SCHEMA_VERSION})",
+            where,
+            "install that version",
+        )
     if version < 1 or sorted(names) != sorted(expected) or {*parts, MANIFEST} != expected:
         unexpected = sorted(set(names) ^ expected) or sorted(names)
-        raise UserError(f"does not hold what a bundle holds: {unexpected[0]!r}", where)
-    if not all(isinstance(one, (str, bool, type(None))) for one in provenance.values()):
-        raise UserError("says where it comes from in no known form", f"{where}, {MANIFEST}")
-    said = pd.Series(list(map(str, provenance.values())), dtype=object)
-    _check_texts(said, f"{where}, {MANIFEST}", _LONGEST_TEXT)
+        raise UserError(f"does not have the parts of a bundle: {unexpected[0]!r}", where)
+    if not all(isinstance(value, (str, bool, type(None))) for value in provenance.values()):
+        raise UserError("has a provenance that is not a text", f"{where}, {MANIFEST}")
+    texts = pd.Series(list(map(str, provenance.values())), dtype=object)
+    _check_texts(texts, f"{where}, {MANIFEST}", _LONGEST_TEXT)
     return {**manifest, "parts": parts, "provenance": provenance}
 
 
-def _part(archive: zipfile.ZipFile, name: str, said: Any, where: str) -> bytes:
+def _part(archive: zipfile.ZipFile, name: str, description: Any, where: str) -> bytes:
+    """The content of a part, with the hash that the manifest has for it."""
     content = _bytes(archive, name, _MOST_BYTES, where)
-    wanted = said.get("sha256") if isinstance(said, Mapping) else None
+    wanted = description.get("sha256") if isinstance(description, Mapping) else None
     if hashlib.sha256(content).hexdigest() != wanted:
-        raise UserError("is damaged: its hash is not the one in the manifest", f"{where}, {name}")
+        raise UserError("is damaged: its hash differs from the manifest", f"{where}, {name}")
     return content
 
 
 def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
-    """A part of the zip file, no larger than it may be whatever its header says."""
+    """A part of the zip file, at most as large as allowed, whatever its header says."""
     with archive.open(name) as stream:
         content = stream.read(most + 1)
     if len(content) > most:
@@ -220,8 +227,8 @@ def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
 
 
 def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
-    """A part as a table, its columns and types as they have to be."""
-    wanted = {column: sql(kind) for column, kind in TABLES[name].items()}
+    """A part as a table, with the columns and types of a profile."""
+    wanted = {column: sql_type(kind) for column, kind in TABLES[name].items()}
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         path = Path(folder) / "part.parquet"
         path.write_bytes(content)
@@ -230,49 +237,56 @@ def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
             found = dict(zip(relation.columns, map(str, relation.types), strict=True))
             if found != wanted:
                 differ = sorted(set(found.items()) ^ set(wanted.items()))
-                raise UserError(f"its columns are not those of a profile: {differ[0][0]!r}", where)
+                raise UserError(f"has other columns than a profile: {differ[0][0]!r}", where)
             [(rows,)] = relation.count("*").fetchall()
             if rows > _MOST_ROWS:
-                raise UserError(f"has {rows} rows, more than any profile", where)
-            return relation.df()[list(wanted)].astype(TABLES[name])
+                raise UserError(f"has {rows} rows; allowed: {_MOST_ROWS}", where)
+            table: pd.DataFrame = relation.df()[list(wanted)].astype(TABLES[name])
+            return table
         except duckdb.Error as error:
-            raise UserError(f"is no Parquet file: {str(error).splitlines()[0]}", where) from error
+            raise UserError(
+                f"is not a Parquet file: {str(error).splitlines()[0]}", where
+            ) from error
 
 
-def _check(parts: Parts, where: str) -> None:
-    """Whether rows belong together and hold what can be true."""
-    for name, rows in parts.by_name().items():
-        place = f"{where}, {name}.parquet"
+def _check_tables(tables: ProfileTables, where: str) -> None:
+    """Raise where rows do not belong together or have impossible values."""
+    for name, rows in tables.by_name().items():
         for column in rows.columns:
             if rows[column].dtype == "string":
                 longest = _TOPOLOGY_TEXT if column == "topology" else _LONGEST_TEXT
-                _check_texts(rows[column].dropna(), f"{place}, {column}", longest)
-    profiles = parts.profiles
+                _check_texts(rows[column].dropna(), f"{where}, {name}.parquet, {column}", longest)
+    profiles, place = tables.profiles, f"{where}, profiles.parquet"
     identities = set(profiles["id"])
-    if len(identities) != len(profiles) or not all(
-        isinstance(one, str) and _IDENTITY.fullmatch(one) for one in identities
-    ):
-        raise UserError("profiles have no names of their own", f"{where}, profiles.parquet")
+    if len(identities) != len(profiles):
+        raise UserError("two profiles have the same id", place)
+    if not all(isinstance(text, str) and _IDENTITY.fullmatch(text) for text in identities):
+        raise UserError("a profile has an id that is not 16 hexadecimal digits", place)
     if profiles[["host", "configuration"]].isna().any(axis=None):
-        raise UserError("a profile has no host or configuration", f"{where}, profiles.parquet")
+        raise UserError("a profile has no host or configuration", place)
     for name in ("components", "measurements"):
-        if not set(parts.by_name()[name]["profile"].dropna()) <= identities:
-            raise UserError("has rows of no profile", f"{where}, {name}.parquet")
-    _check_values(parts.measurements, f"{where}, measurements.parquet")
-    places = ["profile", "host", "configuration"]
+        unknown = set(tables.by_name()[name]["profile"].dropna()) - identities
+        if unknown:
+            raise UserError(
+                f"has rows with the unknown profile {min(unknown)!r}", f"{where}, {name}.parquet"
+            )
+    place = f"{where}, measurements.parquet"
+    _check_values(tables.measurements, place)
+    owner = ["profile", "host", "configuration"]
     owned = set(map(tuple, profiles[["id", "host", "configuration"]].to_numpy()))
-    if not set(map(tuple, parts.measurements[places].drop_duplicates().to_numpy())) <= owned:
-        raise UserError(
-            "has rows of another host than their profile", f"{where}, measurements.parquet"
-        )
+    if not set(map(tuple, tables.measurements[owner].drop_duplicates().to_numpy())) <= owned:
+        raise UserError("has rows of another host than their profile", place)
     for column in ("factors", "levels"):
-        _check_json(parts.measurements[column], f"{where}, measurements.parquet, {column}")
+        _check_json(tables.measurements[column], f"{place}, {column}")
     _check_json(profiles["topology"], f"{where}, profiles.parquet, topology")
 
 
 def _check_values(rows: pd.DataFrame, where: str) -> None:
-    needed = ("profile", "host", "configuration", "experiment", "point", "replicate", "status",
-              "load", "initiator", "target", "metric")  # fmt: skip
+    """Raise where a needed value is missing, or a value does not fit its status."""
+    needed = (
+        *("profile", "host", "configuration", "experiment", "point", "replicate"),
+        *("status", "load", "initiator", "target", "metric"),
+    )
     for column in needed:
         if rows[column].isna().any():
             raise UserError("a row has no value", f"{where}, {column}")
@@ -285,24 +299,25 @@ def _check_values(rows: pd.DataFrame, where: str) -> None:
         raise UserError(
             f"row {number + 1} has the value {values[number]:g}",
             where,
-            "valid values are finite and not below zero, others have none",
+            "a valid row has a finite value of at least zero, any other row has none",
         )
 
 
 def _check_texts(texts: pd.Series, where: str, longest: int) -> None:
-    """No text that is endless, and none that could steer a terminal."""
+    """Raise where a text is too long, or has characters that control a terminal."""
     for text in texts.unique():
         if len(text) > longest:
-            raise UserError(f"has a text of {len(text)} characters", where)
+            raise UserError(f"has a text of {len(text)} characters; allowed: {longest}", where)
         if _CONTROL.search(text):
             raise UserError("has a text with control characters", where)
 
 
 def _check_json(texts: pd.Series, where: str) -> None:
+    """Raise where a text is not a JSON object."""
     for text in texts.dropna().unique():
         try:
-            held = isinstance(json.loads(text), dict)
+            is_object = isinstance(json.loads(text), dict)
         except (ValueError, RecursionError):
-            held = False
-        if not held:
-            raise UserError("has a text that is no JSON object", where)
+            is_object = False
+        if not is_object:
+            raise UserError("has a text that is not a JSON object", where)

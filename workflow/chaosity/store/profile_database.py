@@ -1,24 +1,23 @@
-"""The profile database: what every host was found to do, in one DuckDB file.
+"""The profile database: facts and measurements of every host, in one DuckDB file.
 
-A profile is one host in one configuration: what it is, what of it was measured, and its drives and
-GPUs. Profiles of this site have the origin `local`, those from others' bundles `imported`. Values
+A profile is one host in one configuration: its facts, its measurements, its drives and GPUs.
+Profiles of this site have the origin `local`, profiles from bundles of others `imported`. Values
 are bound as parameters; no text of a table or a person becomes part of a statement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pandas as pd
 
 from chaosity.errors import UserError
 from chaosity.records import utc_now
-from chaosity.store.tidy_table import COLUMNS, sql
+from chaosity.store.tidy_table import COLUMNS, Row, sql_type
 
 SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"
@@ -54,7 +53,7 @@ COMPONENT_COLUMNS = {
     "link_bytes_per_second": "Float64",
     "serial": "string",
 }
-# Of the tidy table, without what belongs to derived metrics: a profile holds what was measured.
+# The columns of the tidy table without derived metrics: a profile holds measured values.
 MEASUREMENT_COLUMNS = {
     "profile": "string",
     **{name: kind for name, kind in COLUMNS.items() if name != "reference"},
@@ -64,7 +63,7 @@ TABLES = {
     "components": COMPONENT_COLUMNS,
     "measurements": MEASUREMENT_COLUMNS,
 }
-# What a person may ask for -> the condition; each takes one parameter.
+# Name of a query -> its condition; each has one parameter.
 QUERIES = {
     "id": "starts_with(p.id, ?)",
     "host": "p.host = ?",
@@ -74,12 +73,12 @@ QUERIES = {
     "AND contains(lower(c.model), lower(?)))",
     "origin": "p.origin = ?",
 }
-_MAGIC = b"DUCK"  # at byte 8 of every database file, behind a checksum
+_MAGIC = b"DUCK"  # from byte 8 of every database file, after a checksum
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Rows for the three tables: of one profile, or of all of a bundle."""
+class ProfileTables:
+    """Rows of the three tables: of one profile, or of all profiles in a bundle."""
 
     profiles: pd.DataFrame
     components: pd.DataFrame
@@ -100,20 +99,20 @@ def is_database(path: Path) -> bool:
 
 @contextmanager
 def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The database; what is written within becomes true as a whole or not at all.
+    """The open database; changes are committed together at the end, or not at all.
 
     Args:
         path: of the file.
-        write: whether it may be changed; a missing one is then made.
+        write: whether changes are allowed; a missing file is then created.
 
     Raises:
-        UserError: it is no profile database, of a newer chaosity, missing, or in use.
+        UserError: the file is missing, in use, not a profile database, or of a newer chaosity.
     """
     there = path.exists()
     if there and not is_database(path):
-        raise UserError("is no DuckDB database", str(path))
+        raise UserError("is not a DuckDB database", str(path))
     if not there and not write:
-        raise UserError("is not there", str(path), "chaosity profile collect makes it")
+        raise UserError("does not exist", str(path), "chaosity profile collect creates it")
     try:
         connection = duckdb.connect(str(path), read_only=not write)
     except duckdb.Error as error:
@@ -137,7 +136,7 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE about (schema_version BIGINT NOT NULL)")
     connection.execute("INSERT INTO about VALUES (?)", [SCHEMA_VERSION])
     for name, columns in TABLES.items():
-        listed = ", ".join(f'"{column}" {sql(kind)}' for column, kind in columns.items())
+        listed = ", ".join(f'"{column}" {sql_type(kind)}' for column, kind in columns.items())
         connection.execute(f"CREATE TABLE {name} ({listed})")
 
 
@@ -145,51 +144,46 @@ def _check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     try:
         [(version,)] = connection.execute("SELECT schema_version FROM about").fetchall()
     except (duckdb.Error, ValueError) as error:
-        raise UserError("is a database, but not one of profiles", str(path)) from error
+        raise UserError("is a database, but not a profile database", str(path)) from error
     if version > SCHEMA_VERSION:
         raise UserError(
-            f"was written by a newer chaosity (schema {version}, this one knows {SCHEMA_VERSION})",
-            str(path), "install a newer one",
-        )  # fmt: skip
+            f"was written by a newer chaosity (schema {version}; supported: {SCHEMA_VERSION})",
+            str(path),
+            "install that version",
+        )
 
 
-def frame(rows: list[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
-    """Rows as a table of these columns and types."""
-    return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))
-
-
-def insert(connection: duckdb.DuckDBPyConnection, parts: Parts) -> None:
+def insert_profiles(connection: duckdb.DuckDBPyConnection, tables: ProfileTables) -> None:
     """Add rows to the tables."""
     for name, columns in TABLES.items():
-        rows = parts.by_name()[name]
-        plain = rows.astype(object).where(rows.notna(), None)
-        connection.register("new_rows", plain)
-        casts = ", ".join(f'CAST("{key}" AS {sql(kind)})' for key, kind in columns.items())
+        rows = tables.by_name()[name]
+        connection.register("new_rows", rows.astype(object).where(rows.notna(), None))
+        casts = ", ".join(f'CAST("{key}" AS {sql_type(kind)})' for key, kind in columns.items())
         connection.execute(f"INSERT INTO {name} SELECT {casts} FROM new_rows")
         connection.unregister("new_rows")
 
 
-def remove(connection: duckdb.DuckDBPyConnection, profiles: Iterable[str]) -> None:
-    """Take profiles out of all tables."""
+def remove_profiles(connection: duckdb.DuckDBPyConnection, profiles: Iterable[str]) -> None:
+    """Remove profiles from all tables."""
     for identity in profiles:
         connection.execute("DELETE FROM profiles WHERE id = ?", [identity])
         connection.execute("DELETE FROM components WHERE profile = ?", [identity])
         connection.execute("DELETE FROM measurements WHERE profile = ?", [identity])
 
 
-def find_profiles(database: Path, **asked: str | None) -> list[dict[str, Any]]:
-    """Profiles that fit all that is asked for, by host and configuration.
+def find_profiles(database: Path, **query: str | None) -> list[Row]:
+    """The profiles that match a query, sorted by host and configuration.
 
     Args:
         database: the file.
-        asked: names of QUERIES; None is not asked for.
+        query: keys of QUERIES with the wanted values; None matches all.
 
     Returns:
-        The columns of a profile but for topology and fingerprint, and `drives` (model -> how many)
-        and `measured` (a row a category and metric: cells, median, lowest, highest, in the
+        The columns of each profile without topology and fingerprint, and `drives` (model -> number)
+        and `measured` (a row for each category and metric: cells, median, lowest, highest, in the
         metric's unit).
     """
-    given = {name: value for name, value in asked.items() if value is not None}
+    given = {name: value for name, value in query.items() if value is not None}
     conditions = " AND ".join(QUERIES[name] for name in given) or "true"
     columns = [name for name in PROFILE_COLUMNS if name not in ("topology", "fingerprint")]
     listed = ", ".join(f'p."{name}"' for name in columns)
@@ -200,11 +194,11 @@ def find_profiles(database: Path, **asked: str | None) -> list[dict[str, Any]]:
             list(given.values()),
         ).fetchall()
         found = [dict(zip(columns, row, strict=True)) for row in rows]
-        return [{**one, **_contents(connection, one["id"])} for one in found]
+        return [{**profile, **_contents(connection, profile["id"])} for profile in found]
 
 
-def _contents(connection: duckdb.DuckDBPyConnection, profile: str) -> dict[str, Any]:
-    """What a profile has beside its own columns."""
+def _contents(connection: duckdb.DuckDBPyConnection, profile: str) -> Row:
+    """The drives and the measured metrics of a profile."""
     drives = connection.execute(
         "SELECT model, count(*) FROM components WHERE profile = ? AND kind = 'drive' "
         "GROUP BY model ORDER BY model",
@@ -223,27 +217,26 @@ def _contents(connection: duckdb.DuckDBPyConnection, profile: str) -> dict[str, 
     }
 
 
-def table_of(database: Path, profile: str) -> pd.DataFrame:
+def read_profile_table(database: Path, profile: str) -> pd.DataFrame:
     """The tidy table of a profile."""
     with open_database(database) as connection:
         rows = connection.execute("FROM measurements WHERE profile = ?", [profile]).df()
     return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def parts_of(database: Path, profiles: Iterable[str]) -> Parts:
+def read_profiles(database: Path, profiles: Iterable[str]) -> ProfileTables:
     """All rows of some profiles, with every column."""
     wanted = list(profiles)
+    found = {}
     with open_database(database) as connection:
-        found = {
-            name: connection.execute(
-                f"FROM {name} WHERE list_contains(?, {'id' if name == 'profiles' else 'profile'})",
-                [wanted],
-            ).df()[list(columns)].astype(columns)
-            for name, columns in TABLES.items()
-        }  # fmt: skip
-    return Parts(**found)
+        for name, columns in TABLES.items():
+            key = "id" if name == "profiles" else "profile"
+            query = f"FROM {name} WHERE list_contains(?, {key})"
+            rows = connection.execute(query, [wanted]).df()
+            found[name] = rows[list(columns)].astype(columns)
+    return ProfileTables(**found)
 
 
-def now() -> str:
-    """The day, UTC; the time of day is nobody's business."""
+def today() -> str:
+    """The day, UTC, without the time of day, which is private."""
     return utc_now()[:10]

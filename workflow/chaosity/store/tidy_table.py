@@ -1,13 +1,13 @@
-"""Builds the tidy table from records, and keeps it as Parquet.
+"""Builds the tidy table from records, and writes and reads it as Parquet.
 
-A planned point without a record becomes a row too, with status ``missing``, so that what was not
-measured can be told from what was never asked for.
+A planned point without a record has rows too, with status ``missing``. So the table distinguishes
+between a point that was not measured and a point that was never planned.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,23 @@ from typing import Any
 import duckdb
 import pandas as pd
 
-from chaosity import records
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.runner import metric_values
+from chaosity.place_names import node_name
+from chaosity.records import (
+    FAILED,
+    VALID,
+    Load,
+    LoadRecord,
+    LoadReference,
+    Point,
+    Record,
+    load_record,
+)
+from chaosity.runner.metric_values import Reading, metric_readings
 from chaosity.runner.tool_output import ExtractionError
 
-# Columns and their types; what each means is said in docs/design.md, section 6.
+# Columns and their types; docs/design.md, section 6, explains them.
 COLUMNS = {
     "host": "string",
     "configuration": "string",
@@ -56,44 +66,50 @@ COLUMNS = {
     "levels": "string",
 }
 MISSING = "missing"
-# Stacks and library data of a load lie where they like; they are below this share of its pages, see
+# A node with a smaller share of a load's pages holds only stacks and data of libraries, see
 # MEMORY_SHARE of the runner's checks.
 STRAY_SHARE = 0.02
+# A row of the tidy table: values by the names of columns.
 Row = dict[str, Any]
 
 
-def point_files(points: Path) -> Iterator[Path]:
-    """The files of a plan, in a stable order."""
-    return iter(sorted(points.glob("*/*.json")))
+def read_points(folder: Path) -> Iterator[Point]:
+    """The points of a plan, in a stable order.
+
+    Args:
+        folder: with a file ``<experiment>/<point>.json`` for each point.
+    """
+    for path in sorted(folder.glob("*/*.json")):
+        yield json.loads(path.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one replicate of a point came to.
+    """The result of one replicate of a point.
 
     Attributes:
         status: valid, failed or missing.
         reason: why it is not valid.
         order: its place in the random order.
         measured_at: when it ended, UTC.
-        readings: of each metric of each load, by the loads' names; empty unless valid.
-        seen_nodes: where the kernel saw the pages of each load, as a list such as 0-1.
+        readings: name of the load -> metric -> value or reason; empty unless valid.
+        seen_nodes: name of the load -> nodes with its pages as the kernel saw them, such as 0-1.
     """
 
     status: str
     reason: str | None = None
     order: int | None = None
     measured_at: str | None = None
-    readings: Mapping[str, Mapping[str, metric_values.Reading]] = field(default_factory=dict)
+    readings: Mapping[str, Mapping[str, Reading]] = field(default_factory=dict)
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def outcomes_of(point: Mapping[str, Any], folder: Path) -> list[Outcome]:
-    """What every replicate of a planned point came to.
+def read_outcomes(point: Point, folder: Path) -> list[Outcome]:
+    """The outcome of every replicate of a planned point.
 
     Args:
         point: the point as planned.
-        folder: where its records are.
+        folder: of its records.
     """
     return [
         replace(read_outcome(folder / f"rep{replicate}.json", point), order=order)
@@ -101,25 +117,31 @@ def outcomes_of(point: Mapping[str, Any], folder: Path) -> list[Outcome]:
     ]
 
 
-def rows_of_outcome(point: Mapping[str, Any], replicate: int, outcome: Outcome) -> Iterator[Row]:
-    """A row for each load and metric of a replicate, and each node of a metric by node."""
-    for load, columns in columns_of_loads(point, replicate, outcome):
+def outcome_rows(point: Point, replicate: int, outcome: Outcome) -> Iterator[Row]:
+    """A row for each load and metric of a replicate, and for each node of a metric by node."""
+    for load, columns in load_columns_by_load(point, replicate, outcome):
+        readings = outcome.readings.get(load["name"], {})
         for metric, source in load["metrics"].items():
-            read = outcome.readings.get(load["name"], {})
-            value, reason = read.get(metric, (None, outcome.reason))
-            told = {**columns, "metric": metric, "reason": reason}
+            value, reason = readings.get(metric, (None, outcome.reason))
+            row = {**columns, "metric": metric, "reason": reason}
             if "by_node" not in source:
-                yield {**told, "value": value}
+                yield {**row, "value": value}
                 continue
-            for node, place in load["target"]["by_node"].items():
-                at = {"target": f"node{node}", "target_kind": "node", "target_nodes": node, **place}
-                yield {**told, **at, "value": value[node] if isinstance(value, dict) else None}
+            for node, relation in load["target"]["by_node"].items():
+                yield {
+                    **row,
+                    "target": node_name(int(node)),
+                    "target_kind": "node",
+                    "target_nodes": node,
+                    **relation,
+                    "value": value[node] if isinstance(value, dict) else None,
+                }
 
 
-def columns_of_loads(
-    point: Mapping[str, Any], replicate: int, outcome: Outcome
-) -> Iterator[tuple[Mapping[str, Any], Row]]:
-    """Each load of a replicate with the columns that all rows of its metrics have."""
+def load_columns_by_load(
+    point: Point, replicate: int, outcome: Outcome
+) -> Iterator[tuple[Load, Row]]:
+    """Each load of a replicate, with the columns that all rows of its metrics share."""
     common = {
         "host": point["host"],
         "configuration": point["configuration"],
@@ -141,91 +163,100 @@ def columns_of_loads(
         yield load, {**common, **own}
 
 
-def rows_of_ratios(
-    point: Mapping[str, Any], replicate: int, outcomes: Mapping[tuple[str, str], list[Outcome]]
+def ratio_rows(
+    point: Point, replicate: int, outcomes: Mapping[tuple[str, str], list[Outcome]]
 ) -> Iterator[Row]:
     """A row for each derived metric of each load of a replicate, see `design.metric_references`.
 
-    Value and reference are of one replicate, so they lie within one block of the random order.
+    Value and reference are of the same replicate, so they lie within one block of the random order.
 
     Args:
         point: the point as planned.
         replicate: from 1.
-        outcomes: of all replicates of all points, by experiment and point.
+        outcomes: (experiment, point) -> outcomes of all replicates.
     """
     derived = point.get("relative", [])
     if not derived:
         return
     outcome = outcomes[point["experiment"], point["point"]][replicate - 1]
-    columns = {load["name"]: own for load, own in columns_of_loads(point, replicate, outcome)}
-    for one in derived:
-        to = one.get("to")
-        value, reason = None, one.get("reason") or outcome.reason
-        if to and outcome.status == records.VALID:
+    columns = {load["name"]: own for load, own in load_columns_by_load(point, replicate, outcome)}
+    for metric in derived:
+        to = metric.get("to")
+        value, reason = None, metric.get("reason") or outcome.reason
+        if to and outcome.status == VALID:
             others = outcomes.get((point["experiment"], to["point"]), [])
             other = others[replicate - 1] if len(others) >= replicate else Outcome(MISSING)
-            own = outcome.readings[one["load"]][one["metric"]]
-            value, reason = ratio(own, other, to, one["metric"])
-        itself = to == {"point": point["point"], "load": one["load"]}
+            own = outcome.readings[metric["load"]][metric["metric"]]
+            value, reason = reference_ratio(own, other, to, metric["metric"])
         yield {
-            **columns[one["load"]],
-            "metric": one["name"], "value": value, "reason": reason, "reference": itself,
-        }  # fmt: skip
+            **columns[metric["load"]],
+            "metric": metric["name"],
+            "value": value,
+            "reason": reason,
+            "reference": to == {"point": point["point"], "load": metric["load"]},
+        }
 
 
-def ratio(
-    own: metric_values.Reading, other: Outcome, to: Mapping[str, str], metric: str
-) -> metric_values.Reading:
-    """A value over that of its reference, or the reason why there is none."""
-    value, reason = own
-    if value is None:
-        return None, reason
-    if other.status != records.VALID:
-        said = other.reason or "it is not in the plan"
-        return None, f"its reference {to['point']} is {other.status}: {said}"
+def reference_ratio(
+    own: Reading, other: Outcome, to: LoadReference, metric: str
+) -> tuple[float | None, str | None]:
+    """A value over the value of its reference, or the reason why there is none.
+
+    Raises:
+        TypeError: the metric has a value for each node.
+    """
+    if own[0] is None:
+        return None, own[1]
+    if other.status != VALID:
+        reason = other.reason or "it is not in the plan"
+        return None, f"its reference {to['point']} is {other.status}: {reason}"
     divisor, reason = other.readings[to["load"]][metric]
     if divisor is None:
         return None, f"its reference {to['point']} has no value: {reason}"
     if not divisor:
         return None, f"its reference {to['point']} is zero"
-    return value / divisor, None
+    if isinstance(own[0], dict) or isinstance(divisor, dict):
+        raise TypeError(f"{metric} has a value for each node, so it has no ratio")
+    return own[0] / divisor, None
 
 
-def read_outcome(path: Path, point: Mapping[str, Any]) -> Outcome:
-    """What the record of a replicate says; a broken one counts as failed."""
+def read_outcome(path: Path, point: Point) -> Outcome:
+    """The outcome in the record of a replicate; a broken record counts as failed."""
     if not path.exists():
         return Outcome(MISSING, "not measured yet")
     try:
-        record = records.load_record(path)
+        record = load_record(path)
     except ValueError as error:
-        return Outcome(records.FAILED, str(error))
+        return Outcome(FAILED, str(error))
     if record["point"]["definition"] != point["definition"]:
         return Outcome(MISSING, "measured under another definition")
-    return outcome_of(record)
+    return record_outcome(record)
 
 
-def outcome_of(record: Mapping[str, Any]) -> Outcome:
-    """What a record says, its values computed from the raw output."""
-    status, reason = record["verdict"]["status"], record["verdict"]["reason"]
-    found: dict[str, dict[str, metric_values.Reading]] = {}
-    if status == records.VALID:
+def record_outcome(record: Record) -> Outcome:
+    """The outcome in a record, with values computed from the raw output."""
+    status = record["verdict"]["status"]
+    reason = record["verdict"]["reason"]
+    readings: dict[str, dict[str, Reading]] = {}
+    if status == VALID:
         try:
-            found = metric_values.metric_readings(record)
+            readings = metric_readings(record)
         except ExtractionError as error:
-            status, reason = records.FAILED, str(error)
-    seen = {load["name"]: seen_nodes(load) for load in record["loads"]}
-    return Outcome(status, reason, record["order"], record["finished_at"], found, seen)
+            status, reason = FAILED, str(error)
+    nodes = {load["name"]: seen_nodes(load) for load in record["loads"]}
+    return Outcome(status, reason, record["order"], record["finished_at"], readings, nodes)
 
 
-def seen_nodes(load: Mapping[str, Any]) -> str | None:
-    """The nodes on which the kernel saw a load's pages, but for stray ones; None when unknown."""
-    by_node = (load["placement_seen"] or {}).get("memory_bytes_by_node") or {}
+def seen_nodes(load: LoadRecord) -> str | None:
+    """The nodes where the kernel saw a load's pages, without stray pages; None when unknown."""
+    seen = load["placement_seen"]
+    by_node = (seen["memory_bytes_by_node"] if seen else None) or {}
     least = STRAY_SHARE * sum(by_node.values())
     return format_cpu_list(sorted(int(n) for n, size in by_node.items() if size > least)) or None
 
 
-def load_columns(load: Mapping[str, Any]) -> Row:
-    """What a load was, in columns."""
+def load_columns(load: Load) -> Row:
+    """The columns that describe a load."""
     initiator, target = load["initiator"], load["target"]
     drives = target["drives"]
     backed = any(drive.get("file") for drive in drives)
@@ -250,16 +281,16 @@ def load_columns(load: Mapping[str, Any]) -> Row:
     }
 
 
-def tidy(points: Path, results: Path) -> pd.DataFrame:
+def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
     """The tidy table of one host and configuration.
 
     Args:
         points: the plan, ``<experiment>/<point>.json``.
         results: the records, ``<experiment>/<point>/rep<N>.json``.
     """
-    planned = [json.loads(path.read_text(encoding="utf-8")) for path in point_files(points)]
+    planned = list(read_points(points))
     outcomes = {
-        (point["experiment"], point["point"]): outcomes_of(
+        (point["experiment"], point["point"]): read_outcomes(
             point, results / point["experiment"] / point["point"]
         )
         for point in planned
@@ -268,24 +299,29 @@ def tidy(points: Path, results: Path) -> pd.DataFrame:
     for point in planned:
         own = outcomes[point["experiment"], point["point"]]
         for replicate, outcome in enumerate(own, start=1):
-            rows += rows_of_outcome(point, replicate, outcome)
-            rows += rows_of_ratios(point, replicate, outcomes)
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+            rows += outcome_rows(point, replicate, outcome)
+            rows += ratio_rows(point, replicate, outcomes)
+    return make_table(rows, COLUMNS)
+
+
+def make_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+    """Rows as a table with these columns and types."""
+    return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))
 
 
 def write_table(table: pd.DataFrame, path: Path, columns: Mapping[str, str] = COLUMNS) -> None:
-    """Keep a table as Parquet, whole or not at all.
+    """Write a table as Parquet; the file is replaced as a whole.
 
     Args:
-        table: with these columns.
+        table: has these columns.
         path: of the file.
-        columns: their types by their names.
+        columns: name -> type.
     """
     part = path.with_name(f".{path.name}.part")
     with duckdb.connect() as connection:
         connection.register("tidy_table", table.astype(object).where(table.notna(), None))
         casts = ", ".join(
-            f'CAST("{name}" AS {sql(kind)}) AS "{name}"' for name, kind in columns.items()
+            f'CAST("{name}" AS {sql_type(kind)}) AS "{name}"' for name, kind in columns.items()
         )
         relation = connection.sql(f"SELECT {casts} FROM tidy_table")
         relation.write_parquet(str(part), compression="zstd")
@@ -298,28 +334,29 @@ def valid(table: pd.DataFrame) -> pd.DataFrame:
     Args:
         table: a tidy table in numpy's types, see `statistics.plain`.
     """
-    return table[(table["status"] == records.VALID) & (table["value"] > 0.0)]
+    return table[(table["status"] == VALID) & (table["value"] > 0.0)]
 
 
-def sql(kind: str) -> str:
+def sql_type(kind: str) -> str:
     """DuckDB's name of a column type."""
     return {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}[kind]
 
 
 def read_table(path: Path, columns: Mapping[str, str] = COLUMNS) -> pd.DataFrame:
-    """Read a tidy table back.
+    """Read a tidy table from a Parquet file.
 
     Args:
         path: of the file.
-        columns: the types that it was written with.
+        columns: name -> type, as it was written.
 
     Raises:
-        UserError: it is no Parquet file.
+        UserError: the file is not a Parquet file.
     """
     try:
         with duckdb.connect() as connection:
-            found = connection.read_parquet(str(path)).df()
+            table: pd.DataFrame = connection.read_parquet(str(path)).df()
     except duckdb.Error as error:
-        raise UserError(f"is no tidy table: {error}", str(path)) from error
+        raise UserError(f"is not a measurements table: {error}", str(path)) from error
     # A table of an earlier version, such as another configuration's, may lack newer columns.
-    return found.reindex(columns=list(columns)).astype(dict(columns))
+    typed: pd.DataFrame = table.reindex(columns=list(columns)).astype(dict(columns))
+    return typed

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from chaosity import records
-from chaosity.store import HISTORY_COLUMNS, history, read_table, write_table
+from chaosity.store import HISTORY_COLUMNS, build_history, read_table, write_table
 
 NAME = "storage=node0+drive0"
 DAYS = [f"2026-01-0{day}T00:00:00.000Z" for day in range(1, 10)]
@@ -64,8 +64,8 @@ class Results:
         }  # fmt: skip
         records.save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
 
-    def history(self):
-        return history(self.folder / "points", self.folder, self.folder / "components")
+    def build_history(self):
+        return build_history(self.folder / "points", self.folder, self.folder / "components")
 
 
 @pytest.fixture

@@ -45,8 +45,8 @@ def test_the_unit_of_bandwidths(write, name, cell, unit, bytes_per_second):
 
 @pytest.mark.parametrize(
     ("name", "unit", "said"),
-    [("m_MBps.csv", None, "MB/s, by the file's name"), ("m.csv", "MB/s", "MB/s, as asked"),
-     ("m.csv", None, "GB/s, by the size of the numbers")],
+    [("m_MBps.csv", None, "MB/s, by the file name"), ("m.csv", "MB/s", "MB/s, as given"),
+     ("m.csv", None, "GB/s, by the magnitude of the numbers")],
 )  # fmt: skip
 def test_how_the_unit_is_known_is_said(write, name, unit, said):
     assert read_matrix(write(GOOD, name), "bandwidth", unit).unit == said
@@ -101,21 +101,21 @@ def test_dialects(write, text):
     [
         ("", "m.csv: is empty"),
         ("\n\n", "m.csv: is empty"),
-        ("from,0,1\n", "has a line of names but no row"),
-        ("from\n0\n", "row 1: names no target node"),
-        ("from,0,1\n0,40\n", "row 2: has 2 cells, but the first row names 3"),
-        ("from,0,1\n0,40,10\n\n1,20,40,50\n", "row 4: has 4 cells, but the first row names 3"),
+        ("from,0,1\n", "has column names but no row"),
+        ("from\n0\n", "row 1: has no target node"),
+        ("from,0,1\n0,40\n", "row 2: has 2 cells, but the first row has 3"),
+        ("from,0,1\n0,40,10\n\n1,20,40,50\n", "row 4: has 4 cells, but the first row has 3"),
         ("from,0,1\n0,40,fast\n", "row 2, column 1: 'fast' is not a number"),
-        ("from,0,mem_1\n0,40,-3\n", "row 2, column mem_1: -3 is no measurement"),
-        ("from,0\n0,0\n", "row 2, column 0: 0 is no measurement"),
-        ("from,0\n0,nan\n", "row 2, column 0: nan is no measurement"),
+        ("from,0,mem_1\n0,40,-3\n", "row 2, column mem_1: -3 is not a measurement"),
+        ("from,0\n0,0\n", "row 2, column 0: 0 is not a measurement"),
+        ("from,0\n0,nan\n", "row 2, column 0: nan is not a measurement"),
         ("from,0\n0,inf\n", "above any memory bus"),
         ("from,0,1,2\n0,40,40,40000\n", "row 2, column 2: 40000 GB/s is above any memory bus"),
         ("from,0,1\n0,40,1e-9\n", "below any memory"),
         ("from,0,node0\n0,40,10\n", "row 1: target node 0 has two columns"),
-        ("from,0,total\n0,40,10\n", "row 1: column 'total' names no node"),
-        ("from,0,1\nsum,40,10\n", "row 2: 'sum' in the first column is no node"),
-        ("from,0,1\n0,-,\n", "m.csv: holds no number"),
+        ("from,0,total\n0,40,10\n", "row 1: column 'total' is not a node"),
+        ("from,0,1\nsum,40,10\n", "row 2: 'sum' in the first column is not a node"),
+        ("from,0,1\n0,-,\n", "m.csv: has no number"),
         (b"from,0\n0,\xff\n", "m.csv: cannot be read"),
     ],
 )
@@ -126,7 +126,7 @@ def test_what_is_no_matrix_is_said_with_its_place(write, text, said):
 
 
 def test_a_unit_of_the_other_metric_is_refused(write):
-    with pytest.raises(UserError, match="ns is no unit of bandwidth"):
+    with pytest.raises(UserError, match="ns is not a unit of bandwidth"):
         read_matrix(write(GOOD), "bandwidth", "ns")
 
 
@@ -153,8 +153,8 @@ def test_distances_have_the_same_form(write):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("node,0,1\n0,10,0\n", "row 2, column 1: 0 is no distance"),
-     ("node,0\n0,10\n0,12\n", "initiator 0 stands there twice")],
+    [("node,0,1\n0,10,0\n", "row 2, column 1: 0 is not a distance"),
+     ("node,0\n0,10\n0,12\n", "initiator 0 has two rows")],
 )  # fmt: skip
 def test_what_is_no_distance_table(write, text, said):
     with pytest.raises(UserError) as error:
@@ -184,7 +184,7 @@ def test_what_was_written_is_read_back(tmp_path_factory, initiators, targets, ru
     path = tmp_path_factory.mktemp("matrix") / "m_GBps.csv"
     path.write_text("\n".join(lines) + "\n")
     if not expected:
-        with pytest.raises(UserError, match="holds no number"):
+        with pytest.raises(UserError, match="has no number"):
             read_matrix(path, "bandwidth")
         return
     found = read_matrix(path, "bandwidth")
