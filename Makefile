@@ -70,7 +70,7 @@ lint: .venv/requirements-test.installed ## every linter and format check
 format: .venv/requirements-test.installed ## bring Python and Snakemake files into form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/snakefmt Snakefile workflow/rules
+	$(BIN)/snakefmt workflow/Snakefile workflow/rules
 
 bench: .venv/requirements.installed ## compare kernels, overhead and planning with their bare counterparts; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
 	$(BIN)/python tests/bench/run.py $(BENCH_ARGUMENTS)

@@ -49,7 +49,7 @@ class Checkout:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.folder = folder
-        for name in ("Snakefile", "templates", "build"):
+        for name in ("templates", "build"):
             (folder / name).symlink_to(root / name)
         for name in ("workflow", "profiles"):
             shutil.copytree(root / name, folder / name)

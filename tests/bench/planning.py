@@ -41,7 +41,7 @@ def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
                   "experiments": ["memory_bandwidth"]}  # fmt: skip
         (Path(folder) / "bench.yaml").write_text(yaml.safe_dump(config))
         profile = ["--workflow-profile", str(ROOT / "profiles/default")]
-        ours = ["snakemake", "--snakefile", str(ROOT / "Snakefile"), *profile,
+        ours = ["snakemake", "--snakefile", str(ROOT / "workflow/Snakefile"), *profile,
                 "--configfile", "bench.yaml", "--dry-run", "--quiet"]  # fmt: skip
         shown = subprocess.run([*ours[:-1]], capture_output=True, text=True, cwd=folder, check=True)
         count = shown.stdout.count("rule measure:") + shown.stderr.count("rule measure:")

@@ -48,7 +48,7 @@ def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
         (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
         config = {**CONFIG, "inventory": str(folder / "hosts.yml"), "replicates": pairs + 1}
         (folder / "bench.yaml").write_text(yaml.safe_dump(config))
-        command = ["snakemake", "--snakefile", str(ROOT / "Snakefile"), "--workflow-profile",
+        command = ["snakemake", "--snakefile", str(ROOT / "workflow/Snakefile"), "--workflow-profile",
                    str(ROOT / "profiles/default"), "--directory", name,
                    "--configfile", "bench.yaml", "--quiet"]  # fmt: skip
         subprocess.run(command, check=True, capture_output=True, cwd=name)

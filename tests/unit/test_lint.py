@@ -15,7 +15,7 @@ BIN = Path(sys.executable).parent
 CHECKS = {
     "ruff": ["ruff", "check", "."],
     "ruff format": ["ruff", "format", "--check", "."],
-    "snakefmt": ["snakefmt", "--check", "Snakefile", "workflow/rules"],
+    "snakefmt": ["snakefmt", "--check", "workflow/Snakefile", "workflow/rules"],
     "ansible-lint": ["ansible-lint", "--nocolor"],
     "yamllint": ["yamllint", "--strict", "."],
 }

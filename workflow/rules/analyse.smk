@@ -1,16 +1,20 @@
-# What is wrong with the host, and what other programs can use of what was measured.
+# Finds anomalies of the host, and exports results for other programs.
 
 
 rule anomalies:
     input:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
     output:
-        f"{RESULTS}/{{host}}/{{configuration}}/findings.json",
+        report(
+            f"{RESULTS}/{{host}}/{{configuration}}/findings.json",
+            category="Findings",
+            labels={"host": "{host}", "configuration": "{configuration}", "content": "findings"},
+        ),
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/findings.log",
     shell:
-        # Topology and components beside the table say which nodes share a package and which drives
-        # are of one model; what changes in them changes the table too.
+        # The command also reads topology and components next to the table: which nodes share a
+        # package, which drives are of one model. If they change, the table changes too.
         "chaosity anomalies {input.table:q} --json > {output:q} 2> {log:q}"
 
 
@@ -19,7 +23,8 @@ rule export:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
         topology=f"{RESULTS}/{{host}}/{{configuration}}/topology.xml",
     output:
-        # Which of topology.xml, weights.json and placement.json lie beside it, and why others do not.
+        # Says which of topology.xml, weights.json and placement.json exist next to it, and why the
+        # others do not.
         f"{RESULTS}/{{host}}/{{configuration}}/exports/notes.txt",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/exports.log",

@@ -1,24 +1,29 @@
-# Helper functions of the rules, and what they all need to know: config, hosts, plans.
+# What all rules use: the config, hosts and plans of the run, and functions for inputs and parameters.
 from pathlib import Path
 
 from chaosity.campaign.campaign_plans import Campaign, checked_or_exit
 from chaosity.campaign.slurm_run import SlurmRun
 from chaosity.store import other_configuration_tables
 
-# Discovery belongs to the process that a person started; jobs that run elsewhere (Slurm) read what
-# it wrote down.
+# Only the process that a person starts discovers hosts. Jobs that run elsewhere (Slurm) read its
+# files.
 CAMPAIGN = checked_or_exit(
-    lambda: Campaign(config, root=Path(workflow.basedir), discover=workflow.is_main_process)
+    lambda: Campaign(
+        config,
+        root=ROOT,
+        discover=workflow.is_main_process and not LINTING,
+        with_hosts=not LINTING,
+    )
 )
 checked_or_exit(lambda: CAMPAIGN.limit(workflow.global_resources, workflow.register_resource))
-# The way through Slurm, where the config says so.
-CLUSTER = None
-if CAMPAIGN.config["transport"] == "slurm":
-    CLUSTER = checked_or_exit(lambda: SlurmRun(CAMPAIGN, workflow))
+# The Slurm jobs, if the config asks for them.
+SLURM = None
+if CAMPAIGN.config["transport"] == "slurm" and not LINTING:
+    SLURM = checked_or_exit(lambda: SlurmRun(CAMPAIGN, workflow))
 RESULTS = config["results"]
 
 
-# Seconds of work each, and of no host: they stay in the process that a person started.
+# These rules take seconds and measure nothing, so they run locally.
 localrules:
     all,
     anomalies,
@@ -30,7 +35,7 @@ localrules:
 
 
 wildcard_constraints:
-    host="|".join(map(re.escape, CAMPAIGN.hosts)),
+    host="|".join(map(re.escape, CAMPAIGN.hosts)) or "[^/]+",
     configuration="[A-Za-z0-9_-]+",
     experiment="[a-z][a-z0-9_]*",
     point="[A-Za-z0-9_,=+.-]+",
@@ -39,44 +44,44 @@ wildcard_constraints:
 
 onstart:
     checked_or_exit(CAMPAIGN.begin)
-    if CLUSTER:
-        CLUSTER.begin()
+    if SLURM:
+        SLURM.begin()
 
 
 onsuccess:
-    if CLUSTER:
-        CLUSTER.end()
+    if SLURM:
+        SLURM.end()
     checked_or_exit(CAMPAIGN.end)
 
 
-def point_of(wildcards):
-    """The planned point that a record is of."""
+def planned_point(wildcards):
+    """The planned point of a record."""
     return CAMPAIGN.point(wildcards.host, wildcards.experiment, wildcards.point)
 
 
-def components_of(wildcards):
-    """Files of the components that a point touches."""
+def component_files(wildcards):
+    """Files of the components that a point uses."""
     folder = f"{RESULTS}/{wildcards.host}/{wildcards.configuration}/components"
-    return [f"{folder}/{name}.json" for name in point_of(wildcards)["components"]]
+    return [f"{folder}/{name}.json" for name in planned_point(wildcards)["components"]]
 
 
-def order_of(wildcards):
+def measurement_priority(wildcards):
     """Priority of a measurement: the later in the random order, the lower."""
-    if CLUSTER:  # no function of a rule is called earlier in a Slurm job
-        CLUSTER.settle()
-    return -point_of(wildcards)["orders"][int(wildcards.replicate) - 1]
+    if SLURM:  # in a Slurm job, Snakemake calls this function of the rule first
+        SLURM.set_up_snakemake()
+    return -planned_point(wildcards)["orders"][int(wildcards.replicate) - 1]
 
 
-def identity_of(wildcards):
-    """What a measurement is: the point's definition, and how often it has failed so far."""
-    return [point_of(wildcards)["definition"], CAMPAIGN.failures(wildcards)]
+def measurement_identity(wildcards):
+    """The point's definition and the number of failures so far; a change asks for a measurement."""
+    return [planned_point(wildcards)["definition"], CAMPAIGN.failures(wildcards)]
 
 
-def records_of(wildcards):
+def host_records(wildcards):
     """All records of a host."""
     return CAMPAIGN.records(wildcards.host)
 
 
-def beside_of(wildcards):
-    """Tables of a host's other configurations, as far as they were measured."""
+def other_tables(wildcards):
+    """Measurements tables of a host's other configurations that exist."""
     return other_configuration_tables(Path(RESULTS), wildcards.host, wildcards.configuration)

@@ -1,28 +1,28 @@
-# One immutable record per point and replicate.
+# One record for each point and replicate. Records are never changed.
 
 
 rule measure:
     input:
-        components_of,
+        component_files,
     output:
         f"{RESULTS}/{{host}}/{{configuration}}/{{experiment}}/{{point}}/rep{{replicate}}.json",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/{{experiment}}/{{point}}/rep{{replicate}}.log",
-    priority: order_of
+    priority: measurement_priority
     group:
-        # Through Slurm, measurements of one host share a job.
-        CLUSTER.batch_of if CLUSTER else None
-    threads: CAMPAIGN.slots
+        # With Slurm, measurements of one host share a job.
+        SLURM.batch_name if SLURM else None
+    threads: CAMPAIGN.threads
     resources:
         **CAMPAIGN.resources,
-        **CLUSTER.resources if CLUSTER else {},
+        **SLURM.resources if SLURM else {},
     params:
-        # The point's file is no input: its content is the definition and its place in the order,
-        # and only the definition asks for a new measurement. So does one more failure than before.
-        identity=identity_of,
+        # The point's file is not an input, since it also has the place in the order. Only another
+        # definition asks for a new measurement, and so does another failed attempt.
+        identity=measurement_identity,
         point=f"{RESULTS}/{{host}}/{{configuration}}/points/{{experiment}}/{{point}}.json",
     shell:
-        # How the host is reached stands in its file, which is no input and no parameter: another way
-        # to the same host asks for no new measurement.
+        # host.json says how to reach the host. It is neither input nor parameter: another
+        # connection to the same host asks for no new measurement.
         f"chaosity-measure {RESULTS}/{{wildcards.host}}/host.json"
         " {params.point:q} --replicate {wildcards.replicate:q} --record {output:q} 2> {log:q}"

@@ -1,4 +1,4 @@
-# What a person looks at: the topology as hwloc draws it, figures, the report, all hosts on a page.
+# For people: a drawing of the topology, figures, the report, and an overview of all hosts.
 from chaosity.store import (
     modification_times,
     skipped_hosts,
@@ -13,11 +13,15 @@ rule draw_topology:
     input:
         f"{RESULTS}/{{host}}/{{configuration}}/topology.xml",
     output:
-        f"{RESULTS}/{{host}}/{{configuration}}/topology.svg",
+        report(
+            f"{RESULTS}/{{host}}/{{configuration}}/topology.svg",
+            category="Reports",
+            labels={"host": "{host}", "configuration": "{configuration}", "content": "topology"},
+        ),
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/topology.log",
     resources:
-        **CAMPAIGN.resources,  # drawing beside a measurement would disturb it
+        **CAMPAIGN.resources,  # drawing during a measurement would disturb it
     shell:
         "lstopo --input {input:q} --of svg --no-legend --force {output:q} 2> {log:q}"
 
@@ -30,19 +34,30 @@ rule report:
         findings=f"{RESULTS}/{{host}}/{{configuration}}/findings.json",
         drawing=f"{RESULTS}/{{host}}/{{configuration}}/topology.svg",
     output:
-        html=f"{RESULTS}/{{host}}/{{configuration}}/report.html",
+        html=report(
+            f"{RESULTS}/{{host}}/{{configuration}}/report.html",
+            category="Reports",
+            labels={"host": "{host}", "configuration": "{configuration}", "content": "report"},
+        ),
         terminal=f"{RESULTS}/{{host}}/{{configuration}}/summary.txt",
         summary=f"{RESULTS}/{{host}}/{{configuration}}/summary.json",
+        figures=report(
+            directory(f"{RESULTS}/{{host}}/{{configuration}}/figures"),
+            patterns=["{name}.svg"],
+            category="Figures",
+            labels={"host": "{host}", "configuration": "{configuration}", "figure": "{name}"},
+        ),
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/report.log",
     params:
-        # The host's other configurations, as far as they were measured. No inputs: Snakemake would
-        # then measure what is missing there, on a host that is in another configuration now.
-        beside=lambda wildcards: [f"--beside={table}" for table in beside_of(wildcards)],
-        # Asks for a new report when one of these changes.
-        beside_changed=lambda wildcards: modification_times(beside_of(wildcards)),
+        # Tables of the host's other configurations. As inputs, Snakemake would measure what is
+        # missing there, but the host is in another configuration now.
+        beside=lambda wildcards: [f"--beside={table}" for table in other_tables(wildcards)],
+        # A change of such a table asks for a new report.
+        beside_changed=lambda wildcards: modification_times(other_tables(wildcards)),
         left_out=lambda wildcards: str(read_skipped_host(Path(RESULTS) / wildcards.host)),
     shell:
+        "mkdir -p {output.figures:q}; "
         "chaosity report {input.plan:q} --table {input.table:q} --history {input.history:q}"
         " --findings {input.findings:q} --drawing {input.drawing:q} {params.beside:q} --output {output.html:q}"
         " > {output.terminal:q} 2> {log:q}"
@@ -52,11 +67,11 @@ rule overview:
     input:
         [f"{CAMPAIGN.folder(host)}/summary.json" for host in CAMPAIGN.hosts],
     output:
-        f"{RESULTS}/index.html",
+        report(f"{RESULTS}/index.html", category="Reports", labels={"content": "overview"}),
     log:
         f"{RESULTS}/index.log",
     params:
-        # Hosts and configurations that this run is not about; no inputs, as above.
+        # Hosts and configurations that are not part of this run; no inputs, as above.
         others=lambda wildcards, input: [
             str(path) for path in summary_files(Path(RESULTS)) if str(path) not in input
         ],
@@ -69,9 +84,9 @@ rule overview:
 
 
 onerror:
-    if CLUSTER:
-        CLUSTER.end()
-    # What was measured is shown even so; the reports say what is missing.
+    if SLURM:
+        SLURM.end()
+    # The reports show the finished measurements and say what is missing.
     for host in CAMPAIGN.hosts:
         plan = f"{CAMPAIGN.folder(host)}/plan.json"
         html = f"{CAMPAIGN.folder(host)}/report.html"

@@ -1,10 +1,10 @@
-# Records become one long table in SI units, and earlier ones a table of what a repair changed.
+# Turns records into one long table in SI units, and earlier records into a table of former values.
 
 
 rule tidy:
     input:
         plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
-        records=records_of,
+        records=host_records,
     output:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
         history=f"{RESULTS}/{{host}}/{{configuration}}/history.parquet",

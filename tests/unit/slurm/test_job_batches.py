@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.slurm.job_batches import JobBatch, Measurement, batches
+from chaosity.slurm.job_batches import JobBatch, Measurement, cut_into_batches
 
 
 def measurements(host, seconds):
@@ -21,7 +21,7 @@ def measurements(host, seconds):
 )
 def test_each_goes_once_in_order_with_its_own_host(a, b, minutes):
     wanted = measurements("a", a) + measurements("b", b)
-    found = batches(reversed(wanted), minutes)
+    found = cut_into_batches(reversed(wanted), minutes)
     assert [one for batch in found for one in batch.measurements] == wanted
     for batch in found:
         assert {one.host for one in batch.measurements} == {batch.host}
@@ -35,11 +35,11 @@ def test_each_goes_once_in_order_with_its_own_host(a, b, minutes):
 
 
 def test_crumbs_join_the_job_before():
-    found = batches(measurements("a", [60.0, 60.0, 1.0]), minutes=1)
+    found = cut_into_batches(measurements("a", [60.0, 60.0, 1.0]), minutes=1)
     assert [len(batch.measurements) for batch in found] == [1, 2]
 
 
 def test_the_time_limit_grows_with_each_try():
     batch = JobBatch("a", 1, tuple(measurements("a", [30.0] * 20)))
-    assert batch.minutes(factor=2, slack=5) == 25
-    assert batch.minutes(factor=2, slack=5, attempt=2) == 50
+    assert batch.time_limit_minutes(factor=2, slack=5) == 25
+    assert batch.time_limit_minutes(factor=2, slack=5, attempt=2) == 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.slurm.slurm_jobs import check_job_age, parse_jobs, queue_cost_text
+from chaosity.slurm.job_watch import check_job_age, parse_jobs, queue_cost_text
 
 # Recorded from Slurm 22.05.8 with SLURM_TIME_FORMAT=%s.
 QUEUE = """\
@@ -25,16 +25,16 @@ def jobs():
 def test_only_the_runs_own_jobs_are_seen():
     found = jobs()
     assert sorted(found) == ["5", "6", "7"]
-    assert (found["7"].started, found["7"].ended, found["7"].over) == (None, None, False)
+    assert (found["7"].started, found["7"].ended, found["7"].is_finished) == (None, None, False)
     assert (found["6"].state, found["6"].ended) == ("CANCELLED", 1044.0)
 
 
 def test_the_cost_is_split_into_waiting_and_starting():
     # On nodea 150 s from the first submission to the last end; jobs ran for 34 and 100 s.
     sentence = queue_cost_text(jobs().values(), {"nodea": (20, 114.0)})
-    assert "20 measurements went through Slurm in 2 jobs on 1 node: 150 s" in sentence
-    assert "114 s measuring" in sentence
-    assert "0.80 s a measurement in waiting and 1.00 s in the jobs' own" in sentence
+    assert "20 measurements in 2 Slurm jobs on 1 node: 150 s" in sentence
+    assert "114 s of it measuring" in sentence
+    assert "0.80 s of waiting in the queue and 1.00 s of start and end of the jobs" in sentence
 
 
 def test_without_a_job_there_is_no_cost():

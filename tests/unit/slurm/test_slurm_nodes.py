@@ -6,7 +6,7 @@ import pytest
 
 from chaosity.campaign.slurm_run import JOB_PREFIX
 from chaosity.slurm import srun_command
-from chaosity.slurm.slurm_nodes import parse_nodes, slurm_node_name, unusable_nodes
+from chaosity.slurm.slurm_commands import parse_nodes, slurm_node_name, unusable_nodes
 
 # Recorded from Slurm 22.05.8 with two nodes, one drained by hand; shortened in the middle.
 RECORDED = (

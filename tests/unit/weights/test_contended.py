@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from path_measurements import NODES, alone, measurements, table, together
 
-from chaosity.campaign.measured_weights import MeasuredWeights, same
+from chaosity.campaign.measured_weights import MeasuredWeights, shares_agree
 from chaosity.cli import chaosity
 from chaosity.cli.place import command_parser, shares
 from chaosity.errors import UserError
@@ -88,7 +88,7 @@ def test_weights_are_computed_written_and_read_elsewhere(folder):
     assert weights("canonical_contended", (0, 2)) is None
     weights.write()
     (folder / "measurements.parquet").unlink()
-    elsewhere = MeasuredWeights(folder, anew=False)
+    elsewhere = MeasuredWeights(folder, recalculate=False)
     assert elsewhere("canonical", (0,)) == found
     assert elsewhere("canonical", (1,)) is None
     kept = json.loads(weights.path.read_text())["weights"]
@@ -125,7 +125,7 @@ def test_what_was_not_asked_for_this_time_is_kept_too(folder):
 @pytest.mark.parametrize("text", ["", "[]", '{"other": 1}'])
 def test_a_file_that_holds_no_weights(folder, text):
     (folder / "weights.json").write_text(text)
-    with pytest.raises(UserError, match="holds no weights; delete it"):
+    with pytest.raises(UserError, match="has no weights; delete it"):
         MeasuredWeights(folder)
 
 
@@ -133,8 +133,8 @@ def test_a_file_that_holds_no_weights(folder, text):
 def test_shares_are_the_same_when_none_moved_by_more_than_allowed(shares, step):
     node = min(shares)
     moved = {**shares, node: shares[node] + step}
-    assert same(shares, moved) == (abs(moved[node] - shares[node]) <= 0.02)
-    assert not same(shares, {**shares, 99: 0.0})
+    assert shares_agree(shares, moved) == (abs(moved[node] - shares[node]) <= 0.02)
+    assert not shares_agree(shares, {**shares, 99: 0.0})
 
 
 def test_both_weights_stand_side_by_side():

@@ -1,7 +1,7 @@
-"""What a run of the workflow knows: hosts, their plans, and what was measured before.
+"""What a run of the workflow knows: hosts, their plans, and earlier measurements.
 
-Snakemake reads the workflow once in the process that a person started and again in jobs that run
-elsewhere. Only the first discovers and locks; the others read what it wrote down.
+Snakemake reads the workflow in the process that a person starts, and again in jobs that run
+elsewhere. Only the first process discovers hosts and takes locks; the others read its files.
 """
 
 from __future__ import annotations
@@ -12,20 +12,34 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from chaosity.campaign.measured_weights import MeasuredWeights
 from chaosity.config import check_config
 from chaosity.design import HostPlan, PlannedHost, plan_host, replicate_numbers
 from chaosity.errors import UserError
 from chaosity.hosts import discover_hosts, read_discovered_hosts
+from chaosity.records import Point
 from chaosity.topology import LIVE
 
 T = TypeVar("T")
 
 
+class MeasurementWildcards(Protocol):
+    """The wildcards of Snakemake's rule `measure`."""
+
+    host: str
+    configuration: str
+    experiment: str
+    point: str
+    replicate: str
+
+
+HostFunction = Callable[[MeasurementWildcards], int]
+
+
 def checked_or_exit(make: Callable[[], T]) -> T:
-    """What `make` gives; an error for the user becomes one sentence and exit status 2."""
+    """The result of `make`; a user error is printed in one sentence, with exit status 2."""
     try:
         return make()
     except UserError as error:
@@ -34,33 +48,34 @@ def checked_or_exit(make: Callable[[], T]) -> T:
 
 
 def resource_name(host: str) -> str:
-    """The Snakemake resource that keeps measurements of a host apart."""
+    """The Snakemake resource that allows one measurement at a time on a host."""
     return "measuring_" + re.sub(r"\W", "_", host)
 
 
 def use_own_programs(root: Path) -> None:
-    """Let this installation's programs come first, whatever else is on the search path.
+    """Put this installation's programs at the start of the search path.
 
-    Rules call `chaosity` and `snakemake`, and measurements the kernels that provisioning built.
+    Rules call `chaosity` and `snakemake`, and measurements call the kernels of provisioning.
     """
     own = [str(root / "build" / "kernels"), str(Path(sys.executable).parent)]
     given = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    os.environ["PATH"] = os.pathsep.join([*own, *(one for one in given if one not in own)])
+    os.environ["PATH"] = os.pathsep.join([*own, *(folder for folder in given if folder not in own)])
 
 
 class Campaign:
     """Hosts, plans and records of one run.
 
     Args:
-        config: the merged config, as Snakemake has it.
+        config: the merged config from Snakemake.
         root: the repository.
-        discover: whether this process may look at hosts; else the last discovery is read.
+        discover: whether this process discovers hosts; if not, it reads the last discovery.
+        with_hosts: False if Snakemake only reads the rules, for `snakemake --lint`.
 
     Raises:
-        UserError: config, inventory or a host is not as it should be.
+        UserError: config, inventory or a host is wrong.
     """
 
-    # The campaign of this process, for the progress line, which Snakemake makes by itself.
+    # The campaign of this process, for the progress messages: Snakemake creates their plugin.
     current: ClassVar[Campaign | None] = None
 
     def __init__(
@@ -69,31 +84,35 @@ class Campaign:
         *,
         root: Path,
         discover: bool = True,
+        with_hosts: bool = True,
     ) -> None:
         self.config = check_config(config)
         self.results = Path(self.config["results"])
         use_own_programs(root)
-        self.left_out: list[UserError] = []
+        self.skipped: list[UserError] = []
         if discover:
-            found, self.left_out = discover_hosts(self.config)
-            for error in self.left_out:
-                print(f"chaosity: {error} It is left out of this run.", file=sys.stderr)
+            found, self.skipped = discover_hosts(self.config)
+            for error in self.skipped:
+                print(f"chaosity: {error} This run skips the host.", file=sys.stderr)
         else:
-            found = read_discovered_hosts(self.config)
-        # Weights belong to the process that discovers, too; the others plan by what it kept.
+            found = read_discovered_hosts(self.config) if with_hosts else []
+        # Only the discovering process calculates weights; the others use its file.
         weights = {
-            host.name: MeasuredWeights(self.results / host.name / host.configuration, anew=discover)
+            host.name: MeasuredWeights(
+                self.results / host.name / host.configuration, recalculate=discover
+            )
             for host in found
         }
         self.plans: dict[str, HostPlan] = {
             host.name: plan_host(host, self.config, weights=weights[host.name]) for host in found
         }
-        self._index = {
+        self._points = {
             (plan.host.name, point["experiment"], point["point"]): point
             for plan in self.plans.values()
             for point in plan.points
         }
         self._failures: dict[str, list[str]] = {}
+        self._locks: list[int] = []
         Campaign.current = self
         if discover:
             for name, plan in self.plans.items():
@@ -101,33 +120,33 @@ class Campaign:
                 plan.write(self.folder(name), points=False)
 
     def begin(self) -> None:
-        """Get ready to measure, once it is known that this is no dry run.
+        """Take the locks and write the points, once it is known that this is not a dry run.
 
         Raises:
-            UserError: a host cannot be measured, or another run is at work.
+            UserError: a host cannot be measured, or another run is active.
         """
         for name, host in self.hosts.items():
             if host.topology.kind != LIVE:
                 raise UserError(
                     "its topology is a file, so it can be planned but not measured",
                     f"host {name}",
-                    "use snakemake --dry-run, or leave it out by `hosts` in the config",
+                    "use snakemake --dry-run, or exclude the host by `hosts` in the config",
                 )
-        self.locks = [alone(self.results / name) for name in self.plans]
+        self._locks = [lock_results(self.results / name) for name in self.plans]
         for name, plan in self.plans.items():
             plan.write(self.folder(name), points=True)
 
     def end(self) -> None:
-        """Say which hosts were left out, once all else has been done.
+        """Report the skipped hosts at the end of the run.
 
         Raises:
-            UserError: some were, so the run did not do all that it was asked to.
+            UserError: hosts were skipped, so the run is incomplete.
         """
-        if self.left_out:
+        if self.skipped:
             raise UserError(
-                f"{len(self.left_out)} of {len(self.left_out) + len(self.plans)} hosts were left"
-                f" out: {' '.join(str(error) for error in self.left_out)}",
-                remedy="their points are left for the next run",
+                f"{len(self.skipped)} of {len(self.skipped) + len(self.plans)} hosts were skipped:"
+                f" {' '.join(str(error) for error in self.skipped)}",
+                remedy="the next run measures their points",
             )
 
     @property
@@ -136,27 +155,27 @@ class Campaign:
         return {name: plan.host for name, plan in self.plans.items()}
 
     @property
-    def resources(self) -> dict[str, int | Callable[[Any], int]]:
-        """For each host a resource that its measurements take one of."""
+    def resources(self) -> dict[str, int | HostFunction]:
+        """The Snakemake resources of a measurement: 1 of its host's resource, see `limit`."""
         if len(self.hosts) == 1:  # a function costs time for each of ten thousand jobs
             return {resource_name(next(iter(self.hosts))): 1}
 
-        def taken(name: str) -> Callable[[Any], int]:
+        def used(name: str) -> HostFunction:
             return lambda wildcards: int(wildcards.host == name)
 
-        return {resource_name(name): taken(name) for name in self.hosts}
+        return {resource_name(name): used(name) for name in self.hosts}
 
     def limit(self, limits: Mapping[str, Any], register: Callable[[str, int], None]) -> None:
         """Let one measurement run at a time on each host.
 
-        Snakemake ignores a resource that has no limit, silently.
+        Snakemake ignores a resource without a limit and does not say so.
 
         Args:
             limits: limits of Snakemake's resources.
-            register: sets one.
+            register: sets a limit.
 
         Raises:
-            UserError: a person gave the resource of a host another limit.
+            UserError: a host's resource has another limit on the command line or in a profile.
         """
         for name in self.hosts:
             resource = resource_name(name)
@@ -166,27 +185,27 @@ class Campaign:
                 raise UserError(
                     f"measurements of {name} could run at the same time",
                     f"resources, {resource}",
-                    "leave it out or give it the limit 1",
+                    "remove it or set it to 1",
                 )
 
     @property
-    def slots(self) -> int | Callable[[Any], int]:
-        """Cores of this machine that a measurement takes: none on another host, it only waits."""
+    def threads(self) -> int | HostFunction:
+        """Cores of this machine for a measurement: 0 if it runs on another host, else 1."""
         if all(host.local for host in self.hosts.values()):  # no function, see `resources`
             return 1
         return lambda wildcards: int(self.plans[wildcards.host].host.local)
 
-    def point(self, host: str, experiment: str, name: str) -> dict[str, Any]:
+    def point(self, host: str, experiment: str, name: str) -> Point:
         """A planned point."""
-        return self._index[(host, experiment, name)]
+        return self._points[(host, experiment, name)]
 
     def folder(self, host: str) -> Path:
-        """Where a host's files for its present configuration are."""
+        """The folder of a host's files for its present configuration."""
         return self.results / host / self.hosts[host].configuration
 
-    def failures(self, wildcards: Any) -> int:
+    def failures(self, wildcards: MeasurementWildcards) -> int:
         """Number of failed attempts of a replicate so far."""
-        # Text instead of paths: this is asked for each of ten thousand jobs.
+        # Strings instead of paths: this runs for each of ten thousand jobs.
         folder = (
             f"{self.results}/{wildcards.host}/{wildcards.configuration}/{wildcards.experiment}"
             f"/{wildcards.point}/attempts"
@@ -198,7 +217,7 @@ class Campaign:
         return sum(1 for name in self._failures[folder] if name.startswith(prefix))
 
     def records(self, host: str) -> list[str]:
-        """Paths of all records that a host's plan asks for."""
+        """Paths of all records of a host's plan."""
         folder = self.folder(host)
         return [
             f"{folder}/{point['experiment']}/{point['point']}/rep{replicate}.json"
@@ -207,14 +226,14 @@ class Campaign:
         ]
 
 
-def alone(results: Path) -> int:
-    """Hold a lock on a host's results, so that two runs do not write the same records.
+def lock_results(results: Path) -> int:
+    """Lock a host's results, so that no two runs write the same records.
 
-    The kernel frees it when the process ends, however it ends, so that nothing must be unlocked
-    after a crash (Snakemake's own lock must; profiles/default turns it off).
+    The kernel frees the lock when the process ends, also after a crash. Snakemake's own lock stays
+    after a crash, so profiles/default turns it off.
 
     Raises:
-        UserError: another run is at work.
+        UserError: another run is active.
     """
     results.mkdir(parents=True, exist_ok=True)
     handle = os.open(results / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -1,7 +1,7 @@
-"""Hosts taken through several configurations, such as the NPS modes of their firmware.
+"""Measures hosts in several configurations, such as the NPS modes of their firmware.
 
-Each configuration of a host is a run of the workflow by itself, begun after the firmware was set
-and the host came back. A configuration whose records are all there is not booted into again.
+Each configuration of a host is a run of the workflow of its own, after the firmware was set and the
+host came back. A host is not booted into a configuration whose records are complete.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from chaosity.config import check_config
 from chaosity.design import plan_host, replicate_numbers
 from chaosity.errors import UserError
 from chaosity.hosts import InventoryHost, read_discovered_host, read_inventory
-from chaosity.records import VALID, load_record, utc_now, write_atomically
+from chaosity.records import VALID, Point, load_record, utc_now, write_atomically
 from chaosity.topology import LIVE
 from chaosity.transport import LOCAL
 
 
 class FirmwareModes:
-    """Which hosts are taken through which configurations, and what is missing of each.
+    """Which hosts are measured in which configurations, and how many records each lacks.
 
     Args:
-        config: the merged config, as Snakemake has it.
+        config: the merged config from Snakemake.
 
     Raises:
         UserError: config or inventory is wrong, or a host cannot be rebooted from here.
@@ -36,20 +36,20 @@ class FirmwareModes:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = check_config(config)
         self.results = Path(self.config["results"])
-        self.names: list[str] = self.config["configurations"]
+        self.names = self.config["configurations"]
         found = read_inventory(self.config["inventory"], self.config["hosts"])
         self._hosts = {host.name: host for host in found if host.topology_source == LIVE}
         for host in self._hosts.values():
             if host.connection == LOCAL:
                 raise UserError(
-                    "cannot be taken through configurations: its reboot would end this run",
+                    "cannot be rebooted into other configurations, since the reboot ends this run",
                     f"host {host.name}",
-                    "run this on another machine, or leave the host out by `hosts` in the config",
+                    "run this on another machine, or exclude the host by `hosts` in the config",
                 )
         self._missing = {
-            (host, name): self._count_missing(self._hosts[host], name)
-            for host in self._hosts
-            for name in self.names
+            (name, configuration): self._count_missing(host, configuration)
+            for name, host in self._hosts.items()
+            for configuration in self.names
         }
 
     @property
@@ -58,49 +58,36 @@ class FirmwareModes:
         return list(self._hosts)
 
     def folder(self, host: str, configuration: str) -> Path:
-        """Where a host's files for a configuration are."""
+        """The folder of a host's files for a configuration."""
         return self.results / host / configuration
 
-    def done(self, host: str, configuration: str) -> str:
-        """The file that says that all of a configuration has been measured."""
+    def finished_file(self, host: str, configuration: str) -> str:
+        """The file that exists if all of a configuration has been measured."""
         return str(self.folder(host, configuration) / "measured.txt")
 
-    def before(self, host: str, configuration: str) -> list[str]:
-        """The same of the configuration that a host is taken through before."""
-        place = self.names.index(configuration)
-        return [self.done(host, self.names[place - 1])] if place else []
+    def earlier_finished_files(self, host: str, configuration: str) -> list[str]:
+        """The same file of the configuration before this one; empty for the first."""
+        index = self.names.index(configuration)
+        return [self.finished_file(host, self.names[index - 1])] if index else []
 
     def _count_missing(self, host: InventoryHost, configuration: str) -> int | None:
-        """Records that are missing or failed; None when the host was never seen like that."""
-        if not (self.folder(host.name, configuration) / "topology.json").exists():
+        """Number of missing or failed records; None if the host was never in this configuration."""
+        folder = self.folder(host.name, configuration)
+        if not (folder / "topology.json").exists():
             return None
-        weights = MeasuredWeights(self.folder(host.name, configuration))
         found = read_discovered_host(host, configuration, self.config)
-        plan = plan_host(found, self.config, weights=weights)
+        plan = plan_host(found, self.config, weights=MeasuredWeights(folder))
         return sum(
-            not self._measured(host.name, configuration, point, replicate)
+            not _is_measured(folder, point, replicate)
             for point in plan.points
             for replicate in replicate_numbers(point)
         )
 
-    def _measured(
-        self, host: str, configuration: str, point: Mapping[str, Any], replicate: int
-    ) -> bool:
-        """Whether there is a good record of what the plan asks for."""
-        place = self.folder(host, configuration) / point["experiment"] / point["point"]
-        try:
-            record = load_record(place / f"rep{replicate}.json")
-        except ValueError:
-            return False
-        same = record["point"]["definition"] == point["definition"]
-        return same and record["verdict"]["status"] == VALID
-
     def write(self) -> None:
-        """Write for each configuration what its own run needs, and whether it is wanted.
+        """Write the config of each configuration's own run, and whether records are missing.
 
-        ``wanted.json`` is written anew, with the time, as long as something is missing, so that
-        Snakemake takes the host through the configuration; where nothing is, ``measured.txt``
-        stands.
+        ``wanted.json`` gets a new time as long as records are missing, so that Snakemake measures
+        the configuration. If no record is missing, ``measured.txt`` exists.
         """
         for (host, configuration), missing in self._missing.items():
             folder = self.folder(host, configuration)
@@ -111,9 +98,20 @@ class FirmwareModes:
                 "expected_configuration": configuration,
             }
             write_atomically(folder / "config.yaml", yaml.safe_dump(own, sort_keys=False))
-            wanted, done = folder / "wanted.json", Path(self.done(host, configuration))
+            wanted = folder / "wanted.json"
             if missing != 0 or not wanted.exists():
                 note = {"asked_at": utc_now(), "records_missing": missing}
                 write_atomically(wanted, json.dumps(note) + "\n")
             if missing == 0:
-                done.touch()
+                Path(self.finished_file(host, configuration)).touch()
+
+
+def _is_measured(folder: Path, point: Point, replicate: int) -> bool:
+    """Whether there is a valid record with the point's definition."""
+    path = folder / point["experiment"] / point["point"] / f"rep{replicate}.json"
+    try:
+        record = load_record(path)
+    except ValueError:
+        return False
+    same = record["point"]["definition"] == point["definition"]
+    return same and record["verdict"]["status"] == VALID

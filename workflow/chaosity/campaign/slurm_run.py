@@ -1,8 +1,8 @@
-"""What a run through Slurm knows beyond its campaign: nodes, batches, the watch, and the cost.
+"""What a run through Slurm knows in addition to its campaign: nodes, batches, the watch, the cost.
 
-Used by ``workflow/rules/common.smk`` alone, and only when the config says ``transport: slurm``.
-Snakemake starts itself again twice in each job: once to make a step of it, once to run the batch's
-measurements one after the other. Those processes ask Slurm nothing.
+Only ``workflow/rules/common.smk`` uses it, and only for ``transport: slurm`` in the config. In each
+job Snakemake starts itself twice: to run a step, and to run the batch's measurements one after the
+other. Those processes do not call Slurm.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaosity.campaign.campaign_plans import Campaign, resource_name
+from chaosity.campaign.campaign_plans import Campaign, MeasurementWildcards, resource_name
 from chaosity.records import RUN_BEGAN, load_record, utc_now
 from chaosity.slurm import (
     JobBatch,
     JobWatch,
     Measurement,
-    batches,
     check_job_age,
+    cut_into_batches,
     job_resources,
     list_slurm_nodes,
     queue_cost_text,
     remove_hint_variables,
     run_slurm_command,
+    slurm_node_name,
 )
-from chaosity.slurm.slurm_nodes import slurm_node_name
+from chaosity.slurm.job_batches import Key
 from chaosity.transport.skipped_hosts import skip_host
 
-# How Snakemake calls all groups of measurements together, see `SlurmRun.prepare`.
+# Common name of all groups of measurements in Snakemake, see `SlurmRun.set_up_snakemake`.
 BATCH = "batch"
-# Measurements in one group; Snakemake wants a number.
+# Number of measurements in one group; Snakemake needs a number.
 UNLIMITED = 10**9
-# How the names of this project's jobs begin; profiles/cluster says the same to the plugin.
+# Prefix of the names of this project's jobs; profiles/cluster tells it to the plugin.
 JOB_PREFIX = "chaosity_"
-# What `job_resources` may give for a node, and the time limit.
+# Keys of `job_resources`.
 RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm_account")
 
 
@@ -47,28 +48,33 @@ def seconds_between(begin: str, end: str) -> float:
     return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
+def measurement_key(wildcards: Any) -> Key:
+    """Snakemake's wildcards of a measurement as a tuple, which identifies it."""
+    return tuple(str(value) for value in wildcards)
+
+
 class SlurmRun:
-    """The way of a campaign through Slurm.
+    """The Slurm jobs of a campaign.
 
     Args:
         campaign: hosts, plans and records of the run.
         workflow: Snakemake's workflow.
 
     Raises:
-        UserError: Slurm does not answer, or forgets jobs before their end is seen.
+        UserError: Slurm does not answer, or removes jobs from its list before their end is seen.
     """
 
     def __init__(self, campaign: Campaign, workflow: Any) -> None:
         self.campaign, self.workflow = campaign, workflow
         self.slurm = campaign.config["slurm"]
-        self.first = workflow.is_main_process
-        self._batches: dict[tuple[str, ...], JobBatch] = {}
-        self._resources: dict[str, dict[str, Any]] = {}
+        self.is_main = bool(workflow.is_main_process)
+        self._batches: dict[Key, JobBatch] = {}
+        self._resources: dict[str, dict[str, str | int]] = {}
         self.watch: JobWatch | None = None
-        # All batches go into the queue at once, so that their waits overlap. One measurement at a
-        # time on a host is left to the exclusive node, and inside a job to the same resource.
+        # All batches go into the queue at once, so that their waiting times overlap. The exclusive
+        # node, and this resource within the job, keep the measurements of a host apart.
         workflow.resourcescope(**{resource_name(name): "local" for name in campaign.hosts})
-        if self.first:
+        if self.is_main:
             remove_hint_variables(os.environ)
             check_job_age(run_slurm_command("scontrol", "show", "config"))
             nodes = list_slurm_nodes()
@@ -76,102 +82,105 @@ class SlurmRun:
                 self._resources[name] = job_resources(nodes[self.node(name)], self.slurm)
         else:
             processors = int(os.environ.get("SLURM_CPUS_ON_NODE", 1))
-            own = {"cpus_per_task": processors, "mem_mb": 0}  # the step gets the job's memory
+            # With mem_mb 0 the step gets the job's memory.
+            own: dict[str, str | int] = {"cpus_per_task": processors, "mem_mb": 0}
             self._resources = dict.fromkeys(campaign.hosts, own)
 
-    def settle(self) -> None:
-        """Tell Snakemake (9.27) what it has no directive for, as soon as it has its settings.
+    def set_up_snakemake(self) -> None:
+        """Set what Snakemake (9.27) has no directive for, as soon as it has its settings.
 
-        Measurements in a group are not connected by files, and Snakemake puts unconnected jobs of a
-        group together only up to a number that is set for the group's name. The names of batches
-        are only known later, so they get a common parent, as names with wildcards have.
+        Files do not connect the measurements of a group. Snakemake puts unconnected jobs into one
+        group only up to a number that is set for the name of the group. The names of batches are
+        known only later, so they get a common parent, as names with wildcards have.
 
-        In a job, a measurement that crashes must not keep the rest of its batch from being tried;
-        Snakemake does not hand ``--keep-going`` on to the processes that it starts there.
+        In a job, a failed measurement must not stop the rest of its batch. Snakemake does not pass
+        ``--keep-going`` to the processes that it starts there.
         """
         self.workflow.group_settings.group_components = {BATCH: UNLIMITED}
-        if not self.first:
+        if not self.is_main:
             self.workflow.execution_settings.keep_going = True
 
     def node(self, host: str) -> str:
-        """The name that Slurm has for a host."""
+        """A host's name in Slurm."""
         return slurm_node_name(host, self.campaign.hosts[host].variables)
 
-    def batch_of(self, wildcards: Any) -> str:
-        """Name of the batch that a measurement belongs to."""
-        self.settle()
-        if not self.first:
+    def batch_name(self, wildcards: MeasurementWildcards) -> str:
+        """Name of a measurement's batch."""
+        self.set_up_snakemake()
+        if not self.is_main:
             return BATCH
-        key = tuple(wildcards)
+        key = measurement_key(wildcards)
         if key not in self._batches:
-            self.cut()
+            self._cut_into_batches()
         return self._batches[key].name
 
-    def cut(self) -> None:
-        """Cut all measurements that this run has to take into batches."""
+    def _cut_into_batches(self) -> None:
+        """Cut all measurements of this run into batches."""
         found = []
         for job in self.workflow.dag.needrun_jobs():
             if job.rule.name != "measure":
                 continue
-            its = job.wildcards
-            point = self.campaign.point(its.host, its.experiment, its.point)
-            order = point["orders"][int(its.replicate) - 1]
+            own = job.wildcards
+            point = self.campaign.point(own.host, own.experiment, own.point)
+            order = point["orders"][int(own.replicate) - 1]
             seconds = point["estimated_seconds"]
-            found.append(Measurement(tuple(its), its.host, order, seconds))
-        for batch in batches(found, self.slurm["minutes_per_job"]):
+            found.append(Measurement(measurement_key(own), own.host, order, seconds))
+        for batch in cut_into_batches(found, self.slurm["minutes_per_job"]):
             self.workflow.parent_groupids[batch.name] = BATCH
-            for one in batch.measurements:
-                self._batches[one.key] = batch
+            for measurement in batch.measurements:
+                self._batches[measurement.key] = batch
 
-    def minutes(self, wildcards: Any, attempt: int) -> int:
-        """A measurement's part of its job's time limit, in minutes.
+    def _minutes(self, wildcards: MeasurementWildcards, attempt: int) -> int:
+        """A measurement's part of the time limit of its job, in minutes.
 
-        Snakemake adds up the parts of a group. Whole minutes for each of a hundred points of two
-        seconds would be far too many, so the first one carries all.
+        Snakemake adds the parts of a group. Whole minutes for each of a hundred points of two
+        seconds would be far too long, so the first measurement has the whole limit.
         """
-        batch = self._batches.get(tuple(wildcards))
-        if batch is None or batch.measurements[0].key != tuple(wildcards):
+        key = measurement_key(wildcards)
+        batch = self._batches.get(key)
+        if batch is None or batch.measurements[0].key != key:
             return 0
-        return batch.minutes(self.slurm["time_factor"], self.slurm["slack_minutes"], attempt)
+        factor, slack = self.slurm["time_factor"], self.slurm["slack_minutes"]
+        return batch.time_limit_minutes(factor, slack, attempt)
 
     @property
-    def resources(self) -> dict[str, Callable[..., Any]]:
-        """What measurements ask of Slurm, as Snakemake's resources."""
+    def resources(self) -> dict[str, Callable[..., str | int | None]]:
+        """What a measurement requests from Slurm, as Snakemake's resources."""
 
-        def its(name: str) -> Callable[[Any], Any]:
+        def resource_of_host(name: str) -> Callable[[MeasurementWildcards], str | int | None]:
             return lambda wildcards: self._resources[wildcards.host].get(name)
 
         return {
-            **{name: its(name) for name in RESOURCES},
-            "runtime": lambda wildcards, attempt: self.minutes(wildcards, attempt),
+            **{name: resource_of_host(name) for name in RESOURCES},
+            "runtime": lambda wildcards, attempt: self._minutes(wildcards, attempt),
         }
 
     def begin(self) -> None:
-        """Begin to watch, once it is known that this is no dry run."""
+        """Start to watch, once it is known that this is not a dry run."""
         os.environ[RUN_BEGAN] = utc_now()
         self.watch = JobWatch({self.node(host): host for host in self.campaign.hosts}, JOB_PREFIX)
         self.watch.start()
 
     def end(self) -> None:
-        """Stop watching and say what the queue cost."""
+        """Stop to watch, and print what the queue cost."""
         if self.watch is None:
             return
         self.watch.stop()
-        for host, reason in self.watch.given_up.items():  # the report says so
+        for host, reason in self.watch.given_up.items():  # for the report
             skip_host(self.campaign.results / host, host, reason)
-        sentence = queue_cost_text(self.watch.jobs.values(), self.measured())
-        if sentence:
-            print(f"chaosity: {sentence}.", file=sys.stderr, flush=True)
+        text = queue_cost_text(self.watch.jobs.values(), self._measured())
+        if text:
+            print(f"chaosity: {text}.", file=sys.stderr, flush=True)
 
-    def measured(self) -> dict[str, tuple[int, float]]:
-        """How many records this run made, and the seconds they took, by node."""
+    def _measured(self) -> dict[str, tuple[int, float]]:
+        """Number of this run's records and their seconds, by node."""
         found = {}
         for host in self.campaign.hosts:
-            spent = []
+            seconds = []
             for path in self.campaign.records(host):
                 with contextlib.suppress(ValueError):
                     record = load_record(Path(path))
                     if record["began_at"] >= os.environ[RUN_BEGAN]:
-                        spent.append(seconds_between(record["began_at"], record["finished_at"]))
-            found[self.node(host)] = (len(spent), sum(spent))
+                        seconds.append(seconds_between(record["began_at"], record["finished_at"]))
+            found[self.node(host)] = (len(seconds), sum(seconds))
         return found

@@ -1,27 +1,28 @@
-"""Slurm: what it says of nodes and jobs, and how measurements become jobs.
+"""Slurm: its nodes, its queue, and measurements as jobs.
 
-This room reads and calls Slurm's programs and knows nothing of plans or records. Standard library
-and `chaosity.errors` alone.
+This room calls Slurm's programs and parses their output. It knows nothing of plans or records.
 """
 
-from chaosity.slurm.job_batches import JobBatch, Measurement, batches
-from chaosity.slurm.job_watch import JobWatch, list_slurm_nodes
+from chaosity.slurm.job_batches import JobBatch, Measurement, cut_into_batches
+from chaosity.slurm.job_watch import JobWatch, check_job_age, queue_cost_text
 from chaosity.slurm.slurm_commands import (
+    SlurmNode,
     job_resources,
+    list_slurm_nodes,
+    parse_nodes,
     remove_hint_variables,
     run_slurm_command,
+    slurm_node_name,
     srun_command,
 )
-from chaosity.slurm.slurm_jobs import check_job_age, queue_cost_text
-from chaosity.slurm.slurm_nodes import SlurmNode, parse_nodes, slurm_node_name
 
 __all__ = [
     "JobBatch",
     "JobWatch",
     "Measurement",
     "SlurmNode",
-    "batches",
     "check_job_age",
+    "cut_into_batches",
     "job_resources",
     "list_slurm_nodes",
     "parse_nodes",

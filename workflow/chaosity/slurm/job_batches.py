@@ -1,10 +1,13 @@
-"""Puts measurements of one host together into jobs that are long beside their wait in the queue."""
+"""Groups the measurements of a host into jobs that are long compared with their queue time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+# Snakemake's wildcards of a measurement, which identify it.
+Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -12,13 +15,13 @@ class Measurement:
     """One replicate of a point that has to be measured.
 
     Args:
-        key: what tells it from all others.
+        key: identifies the measurement.
         host: where it runs.
         order: its place in the host's random order.
-        seconds: how long the plan says that it takes.
+        seconds: how long it takes, by the plan.
     """
 
-    key: Hashable
+    key: Key
     host: str
     order: int
     seconds: float
@@ -34,45 +37,44 @@ class JobBatch:
 
     @property
     def name(self) -> str:
-        """A name for people, and for the names of log folders: the host and a number."""
+        """The host and a number; also the name of the log folder."""
         return f"{self.host}.{self.number}"
 
     @property
     def seconds(self) -> float:
-        """How long the plan says that it takes."""
-        return sum(one.seconds for one in self.measurements)
+        """How long all its measurements take, by the plan."""
+        return sum(measurement.seconds for measurement in self.measurements)
 
-    def minutes(self, factor: float, slack: float, attempt: int = 1) -> int:
-        """Time limit of the job.
+    def time_limit_minutes(self, factor: float, slack: float, attempt: int = 1) -> int:
+        """Time limit of the job in minutes.
 
         Args:
-            factor: of the planned time.
-            slack: minutes that come on top: for the start of the job, and for a point that waits
-                for its memory or for another measurement on the host.
-            attempt: 1, 2, ...: a job that ran out of time gets more the next time.
+            factor: multiplies the planned time.
+            slack: minutes in addition, for the start of the job, and for a point that waits for
+                its memory or for another measurement on the host.
+            attempt: 1, 2, ...: every retry gets the whole time once more, whatever ended the job.
         """
         return math.ceil(attempt * (self.seconds * factor / 60.0 + slack))
 
 
-def batches(measurements: Iterable[Measurement], minutes: float) -> list[JobBatch]:
+def cut_into_batches(measurements: Iterable[Measurement], minutes: float) -> list[JobBatch]:
     """Cut each host's measurements, in their random order, into jobs of about this length.
 
-    A job ends with the measurement that reaches the length, so all but the last of a host are at
-    least as long, and the last is not left with a single point's crumbs: what is shorter than a
-    tenth of the length joins the one before it.
+    A job ends with the measurement that reaches the length. The last job of a host may be shorter.
+    If it is shorter than a tenth of the length, its measurements join the job before.
     """
     by_host: dict[str, list[Measurement]] = {}
-    for one in sorted(measurements, key=lambda one: (one.host, one.order)):
-        by_host.setdefault(one.host, []).append(one)
+    for measurement in sorted(measurements, key=lambda one: (one.host, one.order)):
+        by_host.setdefault(measurement.host, []).append(measurement)
     found = []
-    for host, ones in by_host.items():
+    for host, own in by_host.items():
         parts: list[list[Measurement]] = [[]]
-        for one in ones:
+        for measurement in own:
             if sum(other.seconds for other in parts[-1]) >= 60.0 * minutes:
                 parts.append([])
-            parts[-1].append(one)
+            parts[-1].append(measurement)
         if len(parts) > 1 and sum(one.seconds for one in parts[-1]) < 6.0 * minutes:
-            crumbs = parts.pop()
-            parts[-1] += crumbs
+            remainder = parts.pop()
+            parts[-1] += remainder
         found += [JobBatch(host, number, tuple(part)) for number, part in enumerate(parts, start=1)]
     return found

@@ -1,41 +1,161 @@
-"""Watches a run's jobs and nodes while Snakemake waits for them.
+"""Watches a run's jobs and nodes in the queue, and says what the queue cost.
 
-A job for a node that was drained after the run began would stay in the queue until somebody resumes
-the node: perhaps for ever. Such jobs are cancelled, by number; Snakemake tries them again as often
-as the profile says, and then leaves their points for a later run. Everything else that ends a job
-before its time is said in one line with its number and host.
+If a node is drained after the run began, a job for it stays in the queue until the node is resumed,
+perhaps for ever. Such jobs are cancelled by number. Snakemake retries them as often as the profile
+says, and then leaves their points to a later run. Every other early end of a job is reported in one
+line with its number and host.
+
+Only ``squeue`` is used, so that it works with and without accounting. It lists finished jobs for
+``MinJobAge`` seconds, and `check_job_age` makes sure that this is long enough.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from chaosity.errors import UserError
-from chaosity.slurm.slurm_commands import run_slurm_command
-from chaosity.slurm.slurm_jobs import CUT_SHORT, FORMAT, SlurmJob, parse_jobs
-from chaosity.slurm.slurm_nodes import SlurmNode, parse_nodes, unusable_nodes
+from chaosity.slurm.slurm_commands import list_slurm_nodes, run_slurm_command, unusable_nodes
 
-# A look costs Slurm two cheap questions.
+# The fields of `SlurmJob` for squeue(1), and the job's name and folder; times are seconds since
+# 1970, see `run_slurm_command`.
+SQUEUE_FORMAT = "%i|%T|%n|%V|%S|%e|%r|%j|%Z"
+# The executor plugin looks at its jobs at least every 180 s. It would wait for ever for a job that
+# vanished in between.
+OLDEST_LOOK_SECONDS = 200
+# Ends that Slurm or a person caused, so they say nothing about a measurement.
+CUT_SHORT = (
+    "BOOT_FAIL",
+    "CANCELLED",
+    "DEADLINE",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "TIMEOUT",
+)
+FINISHED = (*CUT_SHORT, "COMPLETED", "FAILED")
+# Each look costs two short queries.
 LOOK_SECONDS = 15.0
-# A node has to be in trouble at so many looks in a row: one that answers late is no lost node.
-PATIENCE = 2
+# A node must be unusable at so many looks in a row, since a node may answer late.
+LOOKS_IN_TROUBLE = 2
 
 
-def list_slurm_nodes() -> dict[str, SlurmNode]:
-    """All nodes of Slurm's, by name.
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job. Times are seconds since 1970, None if they are in the future."""
+
+    number: str
+    state: str
+    node: str
+    submitted: float
+    started: float | None
+    ended: float | None
+    reason: str
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended, in any way."""
+        return self.state in FINISHED
+
+
+def parse_jobs(text: str, prefix: str, folder: str, since: float) -> dict[str, SlurmJob]:
+    """The jobs of a run by number, from ``squeue --format`` with `SQUEUE_FORMAT`.
+
+    Args:
+        text: output of squeue.
+        prefix: how the names of the run's jobs begin.
+        folder: the jobs' working directory.
+        since: begin of the run; older jobs belong to an earlier run.
+    """
+    found = {}
+    for line in text.splitlines():
+        fields = line.split("|", 8)
+        if len(fields) < 9 or not fields[7].startswith(prefix) or fields[8] != folder:
+            continue
+        job = SlurmJob(
+            number=fields[0],
+            state=fields[1],
+            node=fields[2],
+            submitted=_seconds(fields[3]) or 0.0,
+            started=_seconds(fields[4]) if fields[1] != "PENDING" else None,
+            ended=_seconds(fields[5]) if fields[1] in FINISHED else None,
+            reason=fields[6],
+        )
+        if job.submitted >= since:
+            found[job.number] = job
+    return found
+
+
+def _seconds(text: str) -> float | None:
+    """A time; None for ``N/A`` and the like."""
+    return float(text) if text.isdigit() else None
+
+
+def check_job_age(configuration: str) -> None:
+    """Make sure that a finished job stays visible until the executor plugin has looked at it.
+
+    Args:
+        configuration: output of ``scontrol show config``.
 
     Raises:
-        UserError: Slurm does not answer.
+        UserError: it may vanish before, and there is no accounting to ask instead.
     """
-    return parse_nodes(run_slurm_command("scontrol", "show", "node", "--oneliner"))
+    age = re.search(r"^MinJobAge\s*=\s*(\d+)", configuration, re.MULTILINE)
+    storage = re.search(r"^AccountingStorageType\s*=\s*(\S+)", configuration, re.MULTILINE)
+    if age is None or int(age[1]) >= OLDEST_LOOK_SECONDS:
+        return
+    if storage is None or storage[1].endswith("/none"):
+        raise UserError(
+            f"forgets finished jobs after {age[1]} s (MinJobAge) and has no accounting, so the end"
+            " of a job could be missed",
+            "Slurm",
+            f"set MinJobAge to {OLDEST_LOOK_SECONDS} or more, or set up accounting",
+        )
 
 
-def say(text: str) -> None:
-    """One line for a person, beside Snakemake's own."""
+def queue_cost_text(
+    jobs: Iterable[SlurmJob], measured: Mapping[str, tuple[int, float]]
+) -> str | None:
+    """What the queue cost, in one sentence; None if no job has run.
+
+    For each node, the time from the first submission to the last end has two parts: the run times
+    of its jobs, and waiting. The run times consist of measuring and overhead (Snakemake in the job,
+    the step, reading the last discovery).
+
+    Args:
+        jobs: the run's jobs that have started, in any order.
+        measured: number of measurements and their seconds by their records, by node.
+    """
+    by_node: dict[str, list[tuple[float, float, float]]] = {}
+    for job in jobs:
+        if job.started is not None and job.ended is not None:
+            by_node.setdefault(job.node, []).append((job.submitted, job.started, job.ended))
+    total = waited = ran = 0.0
+    for times in by_node.values():
+        span = max(ended for _, _, ended in times) - min(submitted for submitted, _, _ in times)
+        running = sum(ended - started for _, started, ended in times)
+        total, waited, ran = total + span, waited + span - running, ran + running
+    points = sum(number for number, _ in measured.values())
+    measuring = sum(seconds for _, seconds in measured.values())
+    if not by_node or not points:
+        return None
+    count = sum(map(len, by_node.values()))
+    return (
+        f"{points} measurements in {count} Slurm {'job' if count == 1 else 'jobs'} on"
+        f" {len(by_node)} {'node' if len(by_node) == 1 else 'nodes'}: {total:.0f} s from submission"
+        f" to end, summed over nodes, {measuring:.0f} s of it measuring. Per measurement,"
+        f" {waited / points:.2f} s of waiting in the queue and"
+        f" {(ran - measuring) / points:.2f} s of start and end of the jobs"
+    )
+
+
+def print_message(text: str) -> None:
+    """Print one line for the user, among Snakemake's lines."""
     print(f"chaosity: {text}", file=sys.stderr, flush=True)
 
 
@@ -45,29 +165,29 @@ class JobWatch:
     Args:
         hosts: host by the name of its node.
         prefix: how the names of the run's jobs begin.
-        say: prints a line for a person.
+        report: prints a line for the user.
     """
 
     def __init__(
-        self, hosts: Mapping[str, str], prefix: str, say: Callable[[str], None] = say
+        self, hosts: Mapping[str, str], prefix: str, report: Callable[[str], None] = print_message
     ) -> None:
-        self.hosts, self.prefix, self.say = dict(hosts), prefix, say
-        self.folder = os.getcwd()  # noqa: PTH109 - as Snakemake tells it to sbatch
+        self.hosts, self.prefix, self.report = dict(hosts), prefix, report
+        self.folder = os.getcwd()  # noqa: PTH109 - the same text that Snakemake gives to sbatch
         self.began = float(int(time.time()))  # Slurm counts whole seconds
         self.jobs: dict[str, SlurmJob] = {}
-        # Hosts whose jobs were cancelled, with why.
+        # Hosts whose jobs were cancelled, with the reason.
         self.given_up: dict[str, str] = {}
-        self._told: set[str] = set()
-        self._seen_in_trouble: dict[str, int] = {}
+        self._reported: set[str] = set()
+        self._looks_in_trouble: dict[str, int] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="slurm-watch")
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start to look at jobs and nodes."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look a last time, then no more."""
+        """Look a last time and stop."""
         self._ended.set()
         self._thread.join()
         self.look()
@@ -77,45 +197,47 @@ class JobWatch:
             self.look()
 
     def look(self) -> None:
-        """Look once; a Slurm that does not answer is asked again the next time."""
+        """Look once; if Slurm does not answer, the next look follows as usual."""
         try:
-            said = run_slurm_command("squeue", "--states=all", "--noheader", f"--format={FORMAT}")
-            self.jobs.update(parse_jobs(said, self.prefix, self.folder, self.began))
+            text = run_slurm_command(
+                "squeue", "--states=all", "--noheader", f"--format={SQUEUE_FORMAT}"
+            )
+            self.jobs.update(parse_jobs(text, self.prefix, self.folder, self.began))
             trouble = unusable_nodes(list_slurm_nodes().values())
         except UserError:
             return
         for job in self.jobs.values():
-            self.tell(job)
+            self._report_cut_short(job)
         for node in self.hosts:
-            count = self._seen_in_trouble.get(node, 0) + 1 if node in trouble else 0
-            self._seen_in_trouble[node] = count
-            if count >= PATIENCE:
-                self.give_up(node, trouble[node])
+            count = self._looks_in_trouble.get(node, 0) + 1 if node in trouble else 0
+            self._looks_in_trouble[node] = count
+            if count >= LOOKS_IN_TROUBLE:
+                self._give_up(node, trouble[node])
 
-    def tell(self, job: SlurmJob) -> None:
-        """Say once that a job was cut short, and that this is no verdict on its points."""
-        if job.state not in CUT_SHORT or job.number in self._told:
+    def _report_cut_short(self, job: SlurmJob) -> None:
+        """Report once that a job was cut short; it is no failure of its points."""
+        if job.state not in CUT_SHORT or job.number in self._reported:
             return
-        self._told.add(job.number)
+        self._reported.add(job.number)
         ran = f"after {job.ended - job.started:.0f} s" if job.started and job.ended else "unstarted"
-        self.say(
+        self.report(
             f"Slurm job {job.number} on host {self.hosts.get(job.node, job.node)} ended {ran} as"
-            f" {job.state}; what it had measured is kept"
+            f" {job.state}; its finished measurements are kept"
         )
 
-    def give_up(self, node: str, reason: str) -> None:
-        """Cancel what still waits for a node that will not take it."""
+    def _give_up(self, node: str, reason: str) -> None:
+        """Cancel the pending jobs of a node that cannot start them."""
         waiting = [
             job.number for job in self.jobs.values() if job.node == node and job.state == "PENDING"
         ]
         if not waiting:
             return
         self.given_up[self.hosts[node]] = reason
-        self.say(
+        self.report(
             f"host {self.hosts[node]}: {reason}; cancelling {', '.join(waiting)}, which would wait"
-            " for it; its points are left for later"
+            " for it; a later run measures its points"
         )
         try:
             run_slurm_command("scancel", "--state=PENDING", *waiting)
         except UserError as error:
-            self.say(str(error))
+            self.report(str(error))

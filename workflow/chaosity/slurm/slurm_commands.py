@@ -1,31 +1,129 @@
-"""Slurm's programs: how they are called, and what a job on a host asks for.
+"""Calls Slurm's programs: which nodes there are, and what a job requests.
 
-A measurement needs its node whole: every processor that Slurm gives away there, all of its memory,
-nobody beside it. It is said in plain numbers of the node and not by ``--hint`` or
-``--threads-per-core``, which would take half of the processing units away.
+A measurement needs a whole node: all processors that Slurm manages there, all memory, and no other
+job. The requests are plain numbers of the node. ``--hint`` or ``--threads-per-core`` would take
+half of the processing units away.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
+from chaosity.document_types import Config, SlurmConfig
 from chaosity.errors import UserError
-from chaosity.slurm.slurm_nodes import SlurmNode
 
-# Slurm's programs answer at once or not at all (slurmctld is down: they try for some minutes).
+# Slurm's programs answer at once, or try for minutes if slurmctld is down.
 ANSWER_SECONDS = 30
-# Time limit of the job in which a host describes itself: lstopo alone may take two minutes.
+# Time limit of the job in which a host describes itself; lstopo may take two minutes.
 DESCRIBE_MINUTES = 5
-# Sites set these; they would silently take hyper-threads away from jobs and steps (sbatch(1)).
+# Variables by which sites take hyper-threads away from jobs, without a message (sbatch(1)).
 HINTS = ("SLURM_HINT", "SBATCH_HINT", "SLURM_THREADS_PER_CORE", "SBATCH_THREADS_PER_CORE")
+# States and flags in which no new job starts (sinfo(1), NODE STATE CODES). POWERED_DOWN and
+# POWERING_UP are not among them: Slurm wakes such a node for a job.
+UNUSABLE = {
+    "DOWN": "down",
+    "DRAIN": "drained",
+    "DRAINED": "drained",
+    "DRAINING": "draining",
+    "ERROR": "in error",
+    "FAIL": "failing",
+    "FAILING": "failing",
+    "FUTURE": "not available yet",
+    "INVAL": "different from its configuration",
+    "INVALID_REG": "different from its configuration",
+    "MAINT": "under maintenance",
+    "NOT_RESPONDING": "not responding",
+    "REBOOT_ISSUED": "rebooting",
+    "UNKNOWN": "in an unknown state",
+}
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """A node in Slurm.
+
+    Args:
+        name: its name in Slurm.
+        states: its state and flags, such as ``("IDLE", "DRAIN")``.
+        reason: why it is drained or down, as an administrator or Slurm wrote it; may be empty.
+        processors: how many Slurm manages there, without those reserved for the system.
+        memory_mib: how much Slurm manages there; 0 if the site does not manage memory.
+    """
+
+    name: str
+    states: tuple[str, ...]
+    reason: str
+    processors: int
+    memory_mib: int
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no job can start there, as a clause; None if a job can start."""
+        words = [UNUSABLE[state] for state in self.states if state in UNUSABLE]
+        if not words:
+            return None
+        states = " and ".join(dict.fromkeys(words))
+        return f"node {self.name} is {states}: reason {self.reason or 'not given'}"
+
+
+def parse_nodes(text: str) -> dict[str, SlurmNode]:
+    """Nodes by name, from ``scontrol show node --oneliner``.
+
+    A ``*`` after the state means that the node does not respond. Other signs mean that it is
+    asleep, waking or under maintenance; newer releases have flags for most of them.
+    """
+    found = {}
+    for line in text.splitlines():
+        name = re.match(r"NodeName=(\S+)", line)
+        state = re.search(r"\bState=(\S+)", line)
+        if name is None or state is None:
+            continue
+        states = [word for word in re.split(r"[^A-Z_]+", state[1]) if word]
+        if "*" in state[1]:
+            states.append("NOT_RESPONDING")
+        # The reason is at the end, with its author and time in brackets.
+        reason = re.search(r"\bReason=(.*?)(?: \[[^\]]*\])?(?: Comment=.*)?$", line.rstrip())
+        memory = _whole_number(line, "RealMemory") - _whole_number(line, "MemSpecLimit")
+        found[name[1]] = SlurmNode(
+            name=name[1],
+            states=tuple(states),
+            reason=reason[1].strip() if reason else "",
+            processors=_whole_number(line, "CPUEfctv") or _whole_number(line, "CPUTot"),
+            # Slurm's default of 1 MiB means that the site did not configure the memory.
+            memory_mib=memory if memory > 1 else 0,
+        )
+    return found
+
+
+def _whole_number(text: str, name: str) -> int:
+    """A whole number in a node's description; 0 if it is missing."""
+    match = re.search(rf"\b{name}=(\d+)", text)
+    return int(match[1]) if match else 0
+
+
+def unusable_nodes(nodes: Iterable[SlurmNode]) -> dict[str, str]:
+    """The nodes on which no job can start, with the reason."""
+    return {node.name: node.trouble for node in nodes if node.trouble}
+
+
+def slurm_node_name(host: str, variables: Mapping[str, Any]) -> str:
+    """A host's name in Slurm.
+
+    Args:
+        host: its name in the inventory.
+        variables: its variables; ``chaosity_slurm_node`` if the names differ.
+    """
+    return str(variables.get("chaosity_slurm_node", host))
 
 
 def run_slurm_command(*command: str) -> str:
-    """What one of Slurm's programs prints.
+    """The output of one of Slurm's programs.
 
     Raises:
         UserError: it is not installed, failed, or gave no answer in time.
@@ -48,9 +146,18 @@ def run_slurm_command(*command: str) -> str:
     except subprocess.TimeoutExpired:
         raise UserError(f"{command[0]} gave no answer in {ANSWER_SECONDS} s", "Slurm") from None
     if answer.returncode:
-        said = (answer.stderr.strip() or "it said nothing").splitlines()[-1]
-        raise UserError(f"{command[0]} failed: {said}", "Slurm")
+        message = (answer.stderr.strip() or "without a message").splitlines()[-1]
+        raise UserError(f"{command[0]} failed: {message}", "Slurm")
     return answer.stdout
+
+
+def list_slurm_nodes() -> dict[str, SlurmNode]:
+    """All nodes of Slurm, by name.
+
+    Raises:
+        UserError: Slurm does not answer.
+    """
+    return parse_nodes(run_slurm_command("scontrol", "show", "node", "--oneliner"))
 
 
 def remove_hint_variables(environment: MutableMapping[str, str]) -> None:
@@ -59,57 +166,50 @@ def remove_hint_variables(environment: MutableMapping[str, str]) -> None:
         environment.pop(name, None)
 
 
-def whole_node(node: SlurmNode) -> list[str]:
-    """Options that give a job a node to itself, but for processors and memory."""
+def whole_node_options(node: SlurmNode) -> list[str]:
+    """Options that give a job a node to itself, without its processors and memory."""
     return [f"--nodelist={node.name}", "--exclusive"]
 
 
-def srun_command(
-    node: SlurmNode, config: Mapping[str, Any], minutes: int = DESCRIBE_MINUTES
-) -> list[str]:
-    """The command that runs a program on a node, as a job of its own, through the queue.
+def srun_command(node: SlurmNode, config: Config, minutes: int = DESCRIBE_MINUTES) -> list[str]:
+    """The command that runs a program on a node through the queue, as a job of its own.
 
-    Standard input and output are the program's. A node that is busy is waited for as long as the
-    config says, then ``srun`` gives up with a sentence.
+    Standard input and output are the program's. If the node is busy, ``srun`` waits as long as the
+    config says, then fails with a message.
 
     Args:
         node: the node, as Slurm describes it.
-        config: the checked config; `slurm` in it.
+        config: the checked config, for `slurm`.
         minutes: time limit of the job.
     """
     slurm = config["slurm"]
+    queue = {"partition": slurm["partition"], "account": slurm["account"]}
     return [
         "srun",
         "--quiet",
-        # Not with the prefix of the measurements' jobs, which are counted and watched.
+        # Without the prefix of the measurements' jobs, which are counted and watched.
         "--job-name=chaosity-describe",
         "--nodes=1",
         "--ntasks=1",
         f"--cpus-per-task={node.processors}",
         *([f"--mem={node.memory_mib}M"] if node.memory_mib else []),
-        *whole_node(node),
-        # No binding of its own: the program shall see what the job may use, no more and no less.
+        *whole_node_options(node),
+        # Without binding, so that the program sees exactly what the job may use.
         "--cpu-bind=none",
         f"--time={minutes}",
         f"--immediate={60 * slurm['wait_minutes']}",
-        *queue_options(slurm),
+        *(f"--{name}={value}" for name, value in queue.items() if value),
     ]
 
 
-def queue_options(slurm: Mapping[str, Any]) -> list[str]:
-    """Partition and account, where the config names them."""
-    names: Sequence[str] = ("partition", "account")
-    return [f"--{name}={slurm[name]}" for name in names if slurm[name]]
-
-
-def job_resources(node: SlurmNode, slurm: Mapping[str, Any]) -> dict[str, Any]:
-    """What the executor plugin turns into options of ``sbatch`` and of ``srun`` inside the job.
+def job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
+    """What the executor plugin turns into options of ``sbatch``, and of ``srun`` inside the job.
 
     Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).
     """
-    found = {
-        "slurm_extra": " ".join(whole_node(node)),
-        # Also given to the step inside, which otherwise gets one processor of the node.
+    found: dict[str, str | int | None] = {
+        "slurm_extra": " ".join(whole_node_options(node)),
+        # Also for the step inside the job, which otherwise gets one processor.
         "cpus_per_task": node.processors,
         "mem_mb": node.memory_mib,
         "slurm_partition": slurm["partition"],

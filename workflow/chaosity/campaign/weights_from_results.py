@@ -1,0 +1,55 @@
+"""Calculates weights for placements of pages from a host's measurements.
+
+This module loads pandas, which takes a second, so it is imported only when weights are needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from chaosity.errors import UserError
+from chaosity.export import MeasuredHost, read_measured_host, select_node_measurements
+from chaosity.place.policies import CONTENDED
+from chaosity.store import NodeMatrix
+from chaosity.store.node_matrix import BANDWIDTH
+from chaosity.weights import canonical_weights, contended_matrix
+
+
+class WeightsFromResults:
+    """The weights that a host's measurements give.
+
+    Args:
+        folder: ``results/<host>/<configuration>``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._host: MeasuredHost | None = None
+        with contextlib.suppress(UserError):  # nothing was measured yet
+            self._host = read_measured_host(folder)
+        found = select_node_measurements(self._host, BANDWIDTH) if self._host else None
+        self._matrix = found.matrix if found else None
+        # The source has the kernel: triad if several kernels were measured in as many places.
+        self._source = found.text if found else None
+
+    def weights(
+        self, name: str, workers: Sequence[int]
+    ) -> tuple[dict[int, float], str | None] | None:
+        """Share of each node and where the shares are from; None without the measurements.
+
+        Args:
+            name: CANONICAL (each path measured alone) or CONTENDED (all workers at once).
+            workers: their nodes.
+        """
+        if self._host is None:
+            return None
+        matrix: NodeMatrix | None = self._matrix
+        source = self._source
+        if name == CONTENDED:
+            matrix = contended_matrix(self._host.measurements, workers)
+            source = None if matrix is None else matrix.source
+        try:
+            return None if matrix is None else (canonical_weights(matrix, workers), source)
+        except UserError:  # a path of the workers was not measured
+            return None
