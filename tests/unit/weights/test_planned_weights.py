@@ -66,7 +66,7 @@ def test_the_second_run_adds_what_the_first_one_measured(campaign):
     assert set(shares(first)) == {"uniform_workers"}
     assert not (folder / "weights.json").exists()
     notes = json.loads((folder / "plan.json").read_text())["notes"]
-    assert any("memory_bandwidth of this run measures them" in note for note in notes)
+    assert any("memory_bandwidth measures them in this run" in note for note in notes)
     assert any("run contended_paths first" in note for note in notes)
     write_table(table(alone(), together([0, 1])), folder / "measurements.parquet")
     second = campaign()

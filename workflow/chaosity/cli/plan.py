@@ -1,32 +1,40 @@
-"""``chaosity plan``: how many points, and how long they take, before anything runs."""
+"""``chaosity plan``: how many points there are and how long they take, before anything runs."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from chaosity.cli.options import CONFIG_FILE
-from chaosity.units import format_duration
 
 if TYPE_CHECKING:
     from chaosity.design import HostPlan
+    from chaosity.records import Point
 
 
 @click.command()
-@click.option("--topology", "source", default="live", show_default=True,
-              help="live, an hwloc XML file, or a captured /sys.")  # fmt: skip
+@click.option(
+    "--topology",
+    "source",
+    default="live",
+    show_default=True,
+    help="live, an hwloc XML file, or a captured /sys.",
+)
 @click.option("--experiment", "experiments", multiple=True, help="Only this one; repeatable.")
-@click.option("--config", "config_file", default=CONFIG_FILE, show_default=True,
-              type=click.Path(exists=True, dir_okay=False, path_type=Path))  # fmt: skip
+@click.option(
+    "--config",
+    "config_file",
+    default=CONFIG_FILE,
+    show_default=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--list", "as_list", is_flag=True, help="Print every point's name, one a line.")
+@click.option("--list", "as_list", is_flag=True, help="Print the name of each point on a line.")
 @click.option("--commands", is_flag=True, help="Print every point with its commands.")
 def plan(
     source: str,
@@ -36,8 +44,8 @@ def plan(
     as_list: bool,
     commands: bool,
 ) -> None:
-    """Say what would be measured on a host, and for how long. Nothing runs."""
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    """Show what would be measured on a host, and for how long. Nothing is measured."""
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.campaign.measured_weights import MeasuredWeights
     from chaosity.config import read_config
     from chaosity.design import PlannedHost, plan_host
@@ -48,20 +56,20 @@ def plan(
     name = "localhost" if source == "live" else Path(source).name.split(".")[0]
     host = PlannedHost(name, configuration_name(topology), topology)
     weights = MeasuredWeights(Path(config["results"]) / host.name / host.configuration)
-    found = plan_host(host, config, experiments or None, weights)
+    host_plan = plan_host(host, config, experiments or None, weights)
     if as_json:
-        click.echo(json.dumps(found.summary(), indent=1))
+        click.echo(json.dumps(host_plan.summary(), indent=1))
     elif as_list:
-        for point in found.points:
+        for point in host_plan.points:
             click.echo(f"{point['experiment']}/{point['point']}")
     elif commands:
-        click.echo("\n".join(line for point in found.points for line in command_lines(point)))
+        click.echo("\n".join(line for point in host_plan.points for line in command_lines(point)))
     else:
-        show(found)
+        print_plan(host_plan)
 
 
-def command_lines(point: Mapping[str, Any]) -> Iterator[str]:
-    """What a point runs, as a person would type it: its loads' files and commands."""
+def command_lines(point: Point) -> Iterator[str]:
+    """The files and commands of a point's loads, as lines for a shell."""
     yield f"# {point['experiment']}/{point['point']}"
     for load in point["loads"]:
         for name, text in load["files"].items():
@@ -70,23 +78,23 @@ def command_lines(point: Mapping[str, Any]) -> Iterator[str]:
         yield shlex.join([*settings, *load["command"]])
 
 
-def show(found: HostPlan) -> None:
-    """A table for the terminal: one line an experiment."""
-    summary = found.summary()
+def print_plan(host_plan: HostPlan) -> None:
+    """Print a table with a line for each experiment, and the notes."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from chaosity.units import format_duration
+
+    summary = host_plan.summary()
     table = Table(title=f"{summary['host']} as {summary['configuration']}", title_justify="left")
     table.add_column("experiment")
     for column in ("points", "measurements", "about"):
         table.add_column(column, justify="right")
-    rows: list[tuple[str, dict[str, Any]]] = [*summary["experiments"].items(), ("in all", summary)]
-    for name, one in rows:
-        if name == "in all":
+    for name, counts in [*summary["experiments"].items(), ("total", summary)]:
+        if name == "total":
             table.add_section()
-        cells = (
-            str(one["points"]),
-            str(one["measurements"]),
-            format_duration(one["estimated_seconds"]),
-        )
-        table.add_row(name, *cells)
+        seconds = format_duration(counts["estimated_seconds"])
+        table.add_row(name, str(counts["points"]), str(counts["measurements"]), seconds)
     console = Console()
     console.print(table)
     for note in summary["notes"]:
