@@ -64,7 +64,7 @@ class Results:
         }  # fmt: skip
         records.save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
 
-    def build_history(self):
+    def history(self):
         return build_history(self.folder / "points", self.folder, self.folder / "components")
 
 
