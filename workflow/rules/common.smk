@@ -3,7 +3,7 @@ from pathlib import Path
 
 from chaosity.campaign.campaign_plans import Campaign, checked_or_exit
 from chaosity.campaign.slurm_run import SlurmRun
-from chaosity.store import other_configuration_tables
+from chaosity.result_folders import other_configuration_tables
 
 # Only the process that a person starts discovers hosts. Jobs that run elsewhere (Slurm) read its
 # files.

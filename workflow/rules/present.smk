@@ -1,12 +1,12 @@
 # For people: a drawing of the topology, figures, the report, and an overview of all hosts.
-from chaosity.store import (
+from chaosity.result_folders import (
     modification_times,
-    skipped_hosts,
-    read_skipped_host,
-    several_configurations,
-    summary_files,
     other_configuration_tables,
+    several_configurations,
+    skipped_hosts,
+    summary_files,
 )
+from chaosity.transport.skipped_hosts import read_skipped_host
 
 
 rule draw_topology:

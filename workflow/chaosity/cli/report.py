@@ -114,7 +114,7 @@ def reports(results: Path, hosts: tuple[str, ...]) -> None:
     """
     from chaosity.report import write_overview
     from chaosity.report.report_files import rewrite_reports
-    from chaosity.store import skipped_hosts, summary_files
+    from chaosity.result_folders import skipped_hosts, summary_files
 
     for path in sorted(results.glob("*/host.json")):
         folder = path.parent

@@ -10,10 +10,10 @@ import pandas as pd
 
 from chaosity.config import suggest_allowed
 from chaosity.errors import UserError
+from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.statistics import plain
 from chaosity.store import COLUMNS, HISTORY_COLUMNS, read_table
 from chaosity.store.profile_database import QUERIES, find_profiles, is_database, read_profile_table
-from chaosity.store.result_folders import MEASUREMENTS_FILE
 
 _HISTORY = "history.parquet"
 
@@ -62,7 +62,9 @@ def _read(text: str) -> list[Selection]:
     path = Path(name)
     if path.is_dir():
         if not (path / MEASUREMENTS_FILE).exists():
-            raise UserError(f"holds no {MEASUREMENTS_FILE}", str(path), "name results/HOST/CONFIGURATION")
+            raise UserError(
+                f"holds no {MEASUREMENTS_FILE}", str(path), "name results/HOST/CONFIGURATION"
+            )
         path = path / MEASUREMENTS_FILE
     if not path.exists():
         raise UserError("is not there", str(path))

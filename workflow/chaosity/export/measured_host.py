@@ -10,11 +10,11 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import UserError
+from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.statistics import summarise
 from chaosity.store import Measurements
 from chaosity.store.measurements import WORKING_SET, SliceKey
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY, NodeMatrix
-from chaosity.store.result_folders import MEASUREMENTS_FILE
 from chaosity.topology import Topology, read_topology
 
 # How the categories of memory benchmarks begin. Core-to-core transfers have a latency and a node

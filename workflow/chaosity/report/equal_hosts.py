@@ -18,8 +18,8 @@ from chaosity.compare.comparison_text import BETTER, WORSE
 from chaosity.components import read_components
 from chaosity.errors import UserError
 from chaosity.report.configurations import measured_configuration
+from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store import read_table
-from chaosity.store.result_folders import MEASUREMENTS_FILE
 from chaosity.units import format_count
 
 # Without these a value is of nothing; what else an older table lacks only parts cells.

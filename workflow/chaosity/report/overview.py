@@ -16,7 +16,8 @@ from chaosity.report.equal_hosts import EqualHosts, HostResults, compare_equal_h
 from chaosity.report.host_summary import FINDING
 from chaosity.report.html_pages import page
 from chaosity.report.result_checks import OK, PROBLEM, SEVERITIES
-from chaosity.store import SkippedHost, read_skipped_host, skipped_hosts
+from chaosity.result_folders import skipped_hosts
+from chaosity.store import SkippedHost, read_skipped_host
 
 _ORDER = (FINDING, *SEVERITIES)
 

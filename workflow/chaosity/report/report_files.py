@@ -16,11 +16,11 @@ from chaosity.records import write_atomically
 from chaosity.report.host_summary import summarise_report, terminal_line
 from chaosity.report.html_pages import render_report
 from chaosity.report.record_summaries import summarise_records
+from chaosity.result_folders import other_configuration_tables
 from chaosity.store import (
     HISTORY_COLUMNS,
     build_history,
     build_tidy_table,
-    other_configuration_tables,
     read_skipped_host,
     read_table,
 )

@@ -4,13 +4,6 @@ from chaosity.store.measurement_history import HISTORY_COLUMNS, build_history
 from chaosity.store.measurements import Measurements
 from chaosity.store.node_matrix import NodeMatrix, read_distances, read_matrix
 from chaosity.store.published_data import read_published
-from chaosity.store.result_folders import (
-    modification_times,
-    other_configuration_tables,
-    several_configurations,
-    skipped_hosts,
-    summary_files,
-)
 from chaosity.store.tidy_table import COLUMNS, build_tidy_table, read_table, write_table
 from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 
@@ -22,15 +15,10 @@ __all__ = [
     "SkippedHost",
     "build_history",
     "build_tidy_table",
-    "modification_times",
-    "other_configuration_tables",
     "read_distances",
     "read_matrix",
     "read_published",
     "read_skipped_host",
     "read_table",
-    "several_configurations",
-    "skipped_hosts",
-    "summary_files",
     "write_table",
 ]

@@ -14,6 +14,7 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records import VALID
+from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,
     LOCAL,
@@ -24,7 +25,6 @@ from chaosity.store.profile_database import (
     open_database,
     remove_profiles,
 )
-from chaosity.store.result_folders import MEASUREMENTS_FILE
 from chaosity.store.tidy_table import Row, make_table, read_table
 from chaosity.topology import Topology, topology_from_json
 

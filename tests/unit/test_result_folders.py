@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from chaosity.store import (
+from chaosity.result_folders import (
     other_configuration_tables,
-    read_skipped_host,
     several_configurations,
     skipped_hosts,
     summary_files,
 )
+from chaosity.store import read_skipped_host
 
 
 def touch(path):
