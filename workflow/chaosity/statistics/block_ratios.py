@@ -33,7 +33,7 @@ def paired_ratios(numerator: Table, denominator: Table, on: Sequence[str]) -> pd
     keys = [*on, "replicate"]
     partners = as_measurements(denominator).valid().rows[[*keys, "value"]]
     partners = partners.assign(_log=np.log(partners.pop("value").to_numpy(dtype=float)))
-    partners = partners.groupby(keys, dropna=False, as_index=False)["_log"].mean()
+    partners = partners.groupby(keys, dropna=False)["_log"].mean().reset_index()
     above = as_measurements(numerator).valid().rows
     # A key without any value (no load has a kernel) has lost its type in the grouping.
     partners = partners.astype({key: above.dtypes[key] for key in keys})

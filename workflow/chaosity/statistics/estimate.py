@@ -166,7 +166,7 @@ class Ratio(_HasInterval):
             low, high = test.confidence_interval(confidence)
         if not np.isfinite(low):  # without any scatter
             low = high = above.mean() - below.mean()
-        return cls(ratio, *_ends(low, high, ratio), n, m, p_or_certain(test.pvalue, ratio))
+        return cls(ratio, *_ends(low, high, ratio), n, m, p_or_certain(float(test.pvalue), ratio))
 
     @classmethod
     def paired(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
@@ -194,7 +194,7 @@ class Ratio(_HasInterval):
             return cls(ratio, None, None, n, n)
         half = stats.t.ppf(0.5 + CONFIDENCE / 2.0, n - 1) * stats.sem(logs)
         with equal_values_allowed():
-            p = p_or_certain(stats.ttest_1samp(logs, 0.0).pvalue, ratio)
+            p = p_or_certain(float(stats.ttest_1samp(logs, 0.0).pvalue), ratio)
         return cls(ratio, *_ends(logs.mean() - half, logs.mean() + half, ratio), n, n, p)
 
     @property

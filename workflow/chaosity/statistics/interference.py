@@ -104,17 +104,18 @@ def latency_divergence(measurements: Table, together: str, alone: str) -> Latenc
     """
     valid = as_measurements(measurements).valid().rows
     known = valid[valid["x"].notna()]
-    sides = [known[known["level"] == name] for name in (together, alone)]
-    ratios = _ratios(*sides)
+    both = known[known["level"] == together]
+    single = known[known["level"] == alone]
+    ratios = _ratios(both, single)
     start = _start(ratios)
-    slow, compared = _slow(*sides, start) if start is not None else ((), 0)
+    slow, compared = _slow(both, single, start) if start is not None else ((), 0)
     return LatencyDivergence(ratios, start, slow, compared)
 
 
 def _mean_logs(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Mean logarithm of one side of each pair, in a column of this name."""
     logs = rows.assign(**{name: np.log(rows["value"].to_numpy(dtype=float))})
-    return logs.groupby(_PAIR, as_index=False)[name].mean()
+    return logs.groupby(_PAIR)[name].mean().reset_index()
 
 
 def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate]:
@@ -122,8 +123,9 @@ def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate
     pairs = _mean_logs(together, "above").merge(_mean_logs(alone, "below"), on=_PAIR)
     pairs["log"] = pairs["above"] - pairs["below"]
     found = {}
-    for size, own in pairs.groupby("x", sort=True):
-        blocks = own.groupby(["host", "configuration", "replicate"])["log"].mean()
+    by_size = Measurements(pairs.sort_values("x", kind="stable")).groups(["x"])
+    for (size,), own in by_size:
+        blocks = own.rows.groupby(["host", "configuration", "replicate"])["log"].mean()
         found[float(size)] = Estimate.of(np.exp(blocks.to_numpy()))
     return found
 
@@ -164,12 +166,15 @@ def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]
     """
     place = ["host", "configuration", "initiator_nodes", "target", "x", "replicate"]
     logs = rows.assign(log=np.log(rows["value"].to_numpy(dtype=float)))
-    logs = logs.groupby([*place, "initiator"], as_index=False)["log"].mean()
+    logs = logs.groupby([*place, "initiator"])["log"].mean().reset_index()
     held = logs.groupby(place)["log"].transform("size")
     whole = logs.groupby("initiator_nodes")["initiator"].transform("nunique")
     logs = logs[(held == whole) & (whole > 1)].copy()
     sums, sizes = (logs.groupby(place)["log"].transform(name) for name in ("sum", "size"))
     logs["ratio"] = logs["log"] - (sums - logs["log"]) / (sizes - 1)
-    blocks = logs.groupby(["initiator", "initiator_nodes", "replicate"], sort=True)["ratio"].mean()
-    groups = blocks.groupby(level=["initiator", "initiator_nodes"], sort=True)
-    return {(str(name), str(nodes)): own.to_numpy(float) for (name, nodes), own in groups}
+    keys = ["initiator", "initiator_nodes"]
+    blocks = logs.groupby([*keys, "replicate"], sort=True)["ratio"].mean().reset_index()
+    return {
+        (initiator, nodes): own.rows["ratio"].to_numpy(float)
+        for (initiator, nodes), own in Measurements(blocks).groups(keys)
+    }

@@ -27,7 +27,8 @@ def before_and_after(history: Table) -> pd.DataFrame:
     for _, cell in as_measurements(history).performance().measured().groups(CELL):
         periods = [period for _, period in cell.rows.groupby("era", sort=True)]
         for before, after in pairwise(periods):
-            found.append({**after.iloc[0][[*CELL, "era"]].to_dict(), **_change(before, after)})
+            cell_columns = {name: after[name].iloc[0] for name in (*CELL, "era")}
+            found.append({**cell_columns, **_change(before, after)})
     columns = [
         *(*CELL, "era", "changed", "comparable"),
         *(f"{name}_{side}" for side in ("before", "after") for name in _ESTIMATE),

@@ -79,7 +79,7 @@ def _freedom(design: Design, term: Members) -> int:
 
 
 def _by_means(
-    design: Design, terms: Sequence[Members], centred: NDArray[np.float64], means: NDArray
+    design: Design, terms: Sequence[Members], centred: NDArray[np.float64], means: NDArray[np.float64]
 ) -> Model:
     fitted = np.zeros_like(centred)
     squares, freedom = [], []
@@ -111,7 +111,7 @@ def _means(design: Design, members: Members, responses: NDArray[np.float64]) -> 
 
 
 def _by_least_squares(
-    design: Design, terms: Sequence[Members], centred: NDArray[np.float64], means: NDArray
+    design: Design, terms: Sequence[Members], centred: NDArray[np.float64], means: NDArray[np.float64]
 ) -> Model:
     solved: dict[frozenset[Members], tuple[NDArray[np.float64], int]] = {}
 
@@ -163,7 +163,9 @@ def _predict(
     return cells + within @ solution, rank + more
 
 
-def _solve(columns: NDArray[np.float64], responses: NDArray[np.float64]) -> tuple[NDArray, int]:
+def _solve(
+    columns: NDArray[np.float64], responses: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], int]:
     solution, _, rank, _ = linalg.lstsq(
         columns, responses, cond=_DEPENDENT, lapack_driver="gelsy", check_finite=False
     )

@@ -235,8 +235,8 @@ def read_outcome(path: Path, point: Point) -> Outcome:
 
 def record_outcome(record: Record) -> Outcome:
     """The outcome in a record, with values computed from the raw output."""
-    status = record["verdict"]["status"]
-    reason = record["verdict"]["reason"]
+    verdict = record["verdict"]
+    status, reason = str(verdict["status"]), verdict["reason"]
     readings: dict[str, dict[str, Reading]] = {}
     if status == VALID:
         try:
