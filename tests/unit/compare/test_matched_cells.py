@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
-import pandas as pd
 import pytest
 
-from chaosity.compare.matched_cells import _context
+from chaosity.compare.matched_cells import factors_without_places
 
 PLACES = [
     "pu12",
@@ -28,5 +25,4 @@ PLACES = [
 @pytest.mark.parametrize("place", PLACES)
 def test_a_place_is_left_out_and_other_factors_are_kept(place):
     kept = {"mode": "serial", "drives": 4, "placement": "same_node", "policy": "uniform_machine"}
-    rows = pd.DataFrame({"factors": [json.dumps({"where": place, **kept})]})
-    assert json.loads(_context(rows)[0]) == kept
+    assert factors_without_places({"where": place, **kept}) == kept

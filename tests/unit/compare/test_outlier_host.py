@@ -9,7 +9,7 @@ import pytest
 from equal_hosts import host
 
 from chaosity.compare import find_outlier_hosts
-from chaosity.compare.variance_moderation import prior_of
+from chaosity.compare.host_deviations import fit_variance_prior
 from chaosity.errors import UserError
 
 
@@ -50,13 +50,13 @@ def test_the_host_with_a_slower_node_is_named(replicates):
     assert worst.worst_ratio == pytest.approx(0.9, abs=0.03)
     assert worst.p_adjusted < 1e-3
     assert set(found.cells["host"]) == {"h05"} and len(found.cells) == 4
-    assert found.sentences[0].startswith("h05 is not equal to the others: 4 of 16 cells differ")
+    assert found.sentences[0].startswith("h05 is an outlier: 4 of 16 cells differ")
 
 
 def test_of_three_the_odd_one_is_named_and_not_those_that_it_makes_look_odd():
     found = find_outlier_hosts(fleet(3, 2, odd={"h01": {"node2": 0.85}}))
     assert named(found) == ["h01"]
-    assert "cannot be said once one of three is out" in found.sentences[-1]
+    assert "too few to find another outlier" in found.sentences[-1]
 
 
 def test_two_odd_hosts_do_not_hide_each_other():
@@ -76,7 +76,7 @@ def test_where_none_differs_it_says_what_would_have_been_seen():
     found = find_outlier_hosts(fleet(5, 6, noise=0.03))
     assert named(found) == []
     assert 0.05 <= found.detectable < 0.3
-    words = "No host that is off by 5 % or more detected among 5 hosts in 16 cells; to be seen, it"
+    words = "No host that deviates by 5 % or more was detected among 5 hosts in 16 cells. Smallest"
     assert found.sentences[0].startswith(words)
 
 
@@ -91,7 +91,7 @@ def test_a_cell_that_a_host_lacks_is_counted():
         "h03": 4,
     }
     assert found.compared == 16
-    assert found.sentences[-1] == "Cells that others have and a host has not: h03 4."
+    assert found.sentences[-1] == "Missing cells that other hosts have: h03 4."
 
 
 def test_hosts_without_anything_in_common_are_no_equal_hosts():
@@ -131,12 +131,12 @@ def test_hosts_in_several_modes_need_not_be_equal():
     tables = fleet(3, 1, nodes=2)
     tables["h02"] = tables["h02"].assign(configuration="nps1")
     assert find_outlier_hosts(tables).sentences[-1] == (
-        "The hosts are in several configurations (nps1, nps4), which need not be equal."
+        "The hosts have several configurations (nps1, nps4), which can cause differences."
     )
 
 
 def test_two_hosts_are_too_few_and_a_hundred_too_many():
-    with pytest.raises(UserError, match="a third decides"):
+    with pytest.raises(UserError, match="add a third host"):
         find_outlier_hosts(fleet(2, 1, nodes=2))
     with pytest.raises(UserError, match="more than 64"):
         find_outlier_hosts({str(number): host("a", 1, nodes=1) for number in range(65)})
@@ -146,11 +146,11 @@ def test_variances_that_scatter_by_chance_alone_are_taken_for_equal():
     random = np.random.default_rng(1)
     freedom = np.full(400, 4.0)
     same = 0.04 * random.chisquare(4.0, 400) / 4.0
-    prior = prior_of(same, freedom)
+    prior = fit_variance_prior(same, freedom)
     assert prior.freedom > 30.0 and prior.variance == pytest.approx(0.04, rel=0.15)
     # Smyth's model: 1 / variance follows a chi-square of d0 degrees of freedom over d0 s0^2.
     true = 0.04 * 6.0 / random.chisquare(6.0, 4000)
     seen = true * random.chisquare(4.0, 4000) / 4.0
-    prior = prior_of(seen, np.full(4000, 4.0))
+    prior = fit_variance_prior(seen, np.full(4000, 4.0))
     assert prior.freedom == pytest.approx(6.0, rel=0.3)
     assert prior.variance == pytest.approx(0.04, rel=0.1)

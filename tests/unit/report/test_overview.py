@@ -184,7 +184,7 @@ def test_the_host_that_is_not_like_the_others_is_named_and_linked(tmp_path, said
     [group] = found.groups
     assert (group.configuration, group.processor, group.hosts) == ("default", EPYC, 5)
     assert group.accused == {"d"}
-    assert group.statements[0].text.startswith("d is not equal to the others: ")
+    assert group.statements[0].text.startswith("d is an outlier: ")
     assert "worst memory bandwidth of " in group.statements[0].text
     assert [row.host for row in found.rows if row.unlike] == ["d"]
     assert found.sentence.startswith("Worst: d default, ")
@@ -198,7 +198,7 @@ def test_without_such_a_host_it_is_said_what_could_have_been_seen(tmp_path, said
     [group] = found.groups
     assert group.accused == frozenset()
     assert "detected among 4 hosts" in group.statements[0].text
-    assert "to be seen, it has to be off by about" in html
+    assert "Smallest detectable deviation: about" in html
     assert not any(row.unlike for row in found.rows)
 
 
@@ -284,4 +284,4 @@ def test_the_command_says_who_is_not_equal(tmp_path, said):
     given = [str(path) for path in tmp_path.glob("*/*/summary.json")]
     done = CliRunner().invoke(overview_command, [*given, "--output", str(tmp_path / "index.html")])
     assert done.exit_code == 0, done.output
-    assert "\ndefault: c is not equal to the others: " in done.output
+    assert "\ndefault: c is an outlier: " in done.output

@@ -59,19 +59,14 @@ def compare_command(
     """
     # Imports of heavy libraries stand inside functions: --help must not wait for them.
     from chaosity.compare import (
-        Selection,
         SelectionComparison,
         compare_selections,
-        filter_rows,
         find_outlier_hosts,
         read_selections,
     )
 
     pinned = dict(_condition(text) for text in conditions)
-    selected = [
-        Selection(each.name, filter_rows(each.rows, pinned, each.name), each.pinned)
-        for each in read_selections(selections)
-    ]
+    selected = [selection.filtered(pinned) for selection in read_selections(selections)]
     if len(selected) < 2:
         raise UserError("a second selection is required", selected[0].name, "add one")
     result: SelectionComparison | OutlierHosts
@@ -80,9 +75,11 @@ def compare_command(
         both = left.pinned.keys() & right.pinned.keys()
         ignore = {column for column in both if left.pinned[column] != right.pinned[column]}
         names = (left.name, right.name)
-        result = compare_selections(left.rows, right.rows, names=names, by=by, ignore=ignore)
+        result = compare_selections(
+            left.measurements, right.measurements, names=names, by=by, ignore=ignore
+        )
     else:
-        result = find_outlier_hosts({each.name: each.rows for each in selected}, by=by)
+        result = find_outlier_hosts({each.name: each.measurements for each in selected}, by=by)
     if as_json:
         click.echo(json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
         return

@@ -1,8 +1,9 @@
-"""Two selections of the tidy table against each other; which of many equal hosts is not equal."""
+"""Comparison of two selections of the tidy table, and outlier hosts among equal hosts."""
 
-from chaosity.compare.comparison import GroupVerdict, SelectionComparison, compare_selections
+from chaosity.compare.comparison import SelectionComparison, compare_selections
+from chaosity.compare.comparison_text import GroupVerdict
 from chaosity.compare.outlier_host import HostVerdict, OutlierHosts, find_outlier_hosts
-from chaosity.compare.table_selections import Selection, filter_rows, read_selections
+from chaosity.compare.table_selections import Selection, read_selections
 
 __all__ = [
     "GroupVerdict",
@@ -11,7 +12,6 @@ __all__ = [
     "Selection",
     "SelectionComparison",
     "compare_selections",
-    "filter_rows",
     "find_outlier_hosts",
     "read_selections",
 ]

@@ -1,4 +1,4 @@
-"""Two selections of the tidy table, cell by cell, with intervals and an overall verdict."""
+"""Comparison of two selections of the tidy table, cell by cell, with an overall verdict."""
 
 from __future__ import annotations
 
@@ -10,91 +10,66 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.compare.cell_ratios import (
-    LEVEL,
-    matters,
-    paired_ratio_of,
-    ratio_of,
-)
 from chaosity.compare.comparison_text import (
     BETTER,
-    NOTHING,
-    UNSAID,
+    NO_DIFFERENCE,
+    NOT_TESTED,
     WORSE,
-    asked_words,
-    group_words,
-    kind_words,
-    place_words,
-    program_words,
+    GroupVerdict,
+    class_text,
+    group_text,
+    load_text,
+    place_text,
+    program_text,
     verdict_sentences,
 )
 from chaosity.compare.matched_cells import (
-    ALONE,
     CLASS,
+    CORUNNING,
+    LEVEL,
     PLACE,
     Cell,
     Key,
-    alike,
-    cells_of,
-    coarse,
+    group_cells,
+    has_unknown_relations,
+    have_equal_places,
+    is_large,
     key_columns,
-    largest_kind,
-    prepared,
-    relations_unknown,
+    prepare_side,
+    select_largest_group,
+    with_coarse_relations,
 )
 from chaosity.errors import UserError
-from chaosity.statistics import Ratio, false_discovery_adjusted, less_is_better, valid
+from chaosity.statistics import Ratio, false_discovery_adjusted
+from chaosity.store.measurements import Measurements, Table, less_is_better
 from chaosity.units import metric_words
 
-_PAIRS = "both sides are of one run: ratios are medians over pairs of one replicate block"
+_PAIRED_NOTE = "both sides are of one run: ratios are medians over pairs of one replicate block"
 # Columns that describe a cell in the table of cells, where it has them.
 _DESCRIBED = (
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
     *("initiator", "target", "initiator_kind", "part", "target_kind", "drives"),
 )
-
-
-@dataclass(frozen=True)
-class GroupVerdict:
-    """What all cells of one metric say together.
-
-    Attributes:
-        group: in words, such as "memory bandwidth".
-        metric: its full name.
-        ratio: the typical ratio, the median over the cells.
-        low, high: 95 % interval over the cells; None for a single one.
-        cells: how many were compared.
-        better, worse: how many differ clearly, as seen from the left side.
-        unsaid: how many have too few replicates to say.
-    """
-
-    group: str
-    metric: str
-    ratio: float
-    low: float | None
-    high: float | None
-    cells: int
-    better: int
-    worse: int
-    unsaid: int
+_Sides = tuple[Measurements, Measurements]
+_Group = tuple[object, object]  # category and metric
 
 
 @dataclass(frozen=True)
 class SelectionComparison:
-    """How the left side does against the right one, which is the reference.
+    """The left side compared with the right side, which is the reference.
 
     Attributes:
-        left, right: what the sides are called.
+        left, right: names of the sides.
         matched_by: PLACE or CLASS.
-        paired: whether replicates are paired, both sides being of one run.
-        cells: a row a cell, clear losses first: `group`, columns of the tidy table that describe
-            it, `company` (what ran beside it), `where` and `asked_words` (in words), `median_left`,
-            `median_right` (in the metric's unit), `ratio`, `low`, `high`, `n_left`, `n_right`,
-            `places_left`, `places_right`, `threads_left`, `threads_right`, `p`, `p_adjusted` and
-            `verdict` (better, worse, no difference detected, cannot be said).
-        groups: a verdict for each metric of each category, alone and beside other loads.
-        only_left, only_right: what one side has and the other has not: words -> number of cells.
-        notes: what must be known to read the ratios.
+        paired: whether replicates are paired, since both sides are of one run.
+        cells: a row for each cell, clear losses first: `group`, the columns of the tidy table that
+            describe it, `company` (the co-running loads), `where` and `asked_words` (text),
+            `median_left`, `median_right` (in the metric's unit), `ratio`, `low`, `high`, `n_left`,
+            `n_right`, `places_left`, `places_right`, `threads_left`, `threads_right`, `p`,
+            `p_adjusted` and `verdict` (better, worse, no difference detected, not tested).
+        groups: a verdict for each metric of each category, alone and with co-running loads.
+        only_left, only_right: cells of one side alone: description -> number.
+        notes: what to know to read the ratios.
         sentences: the overall verdict.
     """
 
@@ -109,8 +84,8 @@ class SelectionComparison:
     notes: tuple[str, ...]
     sentences: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, unknown as null."""
+    def to_json(self) -> dict[str, object]:
+        """JSON values; null for what is unknown."""
         cells = self.cells.astype(object).where(self.cells.notna(), None)
         return {
             "left": self.left,
@@ -127,8 +102,8 @@ class SelectionComparison:
 
 
 def compare_selections(
-    left: pd.DataFrame,
-    right: pd.DataFrame,
+    left: Table,
+    right: Table,
     *,
     names: tuple[str, str] = ("left", "right"),
     by: str | None = None,
@@ -137,33 +112,36 @@ def compare_selections(
     """Compare two selections of the tidy table, or of the history.
 
     Args:
-        left: what is judged.
-        right: the reference; ratios are left over right.
-        names: of the sides, for the sentences.
-        by: PLACE or CLASS; without it by place where both sides are built alike.
+        left: the judged side.
+        right: the reference; ratios are left divided by right.
+        names: names of the sides, for the sentences.
+        by: PLACE or CLASS. Default: PLACE where both sides are built alike.
         ignore: columns in which the sides differ on purpose, such as `kernel`.
 
     Raises:
-        UserError: the sides have no cell in common.
+        UserError: the sides have no comparable cell.
     """
-    sides = (prepared(left), prepared(right))
+    sides = (prepare_side(left), prepare_side(right))
     by = by or _matched_by(sides, ignore)
-    if by == CLASS and any(relations_unknown(valid(side)) for side in sides):
-        sides = (coarse(sides[0]), coarse(sides[1]))
-    paired = one_run(*sides)
+    if by == CLASS and any(has_unknown_relations(side.valid()) for side in sides):
+        sides = (with_coarse_relations(sides[0]), with_coarse_relations(sides[1]))
+    paired = of_one_run(*sides)
     keys = key_columns(by, ignore)
-    cells = (cells_of(sides[0], keys), cells_of(sides[1], keys))
+    cells = (group_cells(sides[0], keys), group_cells(sides[1], keys))
     rows = [_row(own, cells[1][key], paired) for key, own in cells[0].items() if key in cells[1]]
-    loose = _loosely(sides, {(row["category"], row["metric"]) for row in rows})
-    rows += [_row(own, other, False) for pair in loose.values() for own, other in pair.cells]
+    loose = _loose_matches(sides, {(row["category"], row["metric"]) for row in rows})
+    rows += [_row(own, other, False) for match in loose.values() for own, other in match.cells]
     if not rows:
         raise UserError(
-            f"there is no cell in common: {names[0]} has {_had(sides[0])}, {names[1]} has "
-            f"{_had(sides[1])}"
+            f"no comparable cell: {names[0]} has {_content_text(sides[0])}, {names[1]} has "
+            f"{_content_text(sides[1])}"
         )
-    table = _judged(pd.DataFrame(rows))
+    table = _with_verdicts(pd.DataFrame(rows))
     groups = tuple(_group(str(name), own) for name, own in table.groupby("group", sort=False))
-    only = tuple(_only(cells[a], cells[b], sides[b], keys, loose) for a, b in ((0, 1), (1, 0)))
+    unmatched = (
+        _unmatched(cells[0], cells[1], sides[1], keys, loose),
+        _unmatched(cells[1], cells[0], sides[0], keys, loose),
+    )
     return SelectionComparison(
         left=names[0],
         right=names[1],
@@ -171,90 +149,92 @@ def compare_selections(
         paired=paired,
         cells=table,
         groups=groups,
-        only_left=only[0],
-        only_right=only[1],
+        only_left=unmatched[0],
+        only_right=unmatched[1],
         notes=(
-            *(note for pair in loose.values() for note in pair.notes),
-            *_threads_differ(names, table),
-            *([_PAIRS] if paired else []),
-            *_which_is_at_fault(sides, table),
+            *(match.note for match in loose.values()),
+            *_different_threads(names, table),
+            *([_PAIRED_NOTE] if paired else []),
+            *_third_host_note(sides, table),
         ),
-        sentences=tuple(verdict_sentences(names, table, groups, only)),
+        sentences=tuple(verdict_sentences(names, table, groups, unmatched)),
     )
 
 
-def _matched_by(sides: tuple[pd.DataFrame, pd.DataFrame], ignore: Collection[str]) -> str:
-    """PLACE where a name means the same on both sides, else CLASS."""
-    known = [valid(side) for side in sides]
-    if {"initiator", "target"} & set(ignore):  # node1 against node2 of one host, as was asked
-        places = [set(zip(side["host"], side["configuration"], strict=True)) for side in known]
-        return PLACE if places[0] == places[1] else CLASS
-    return PLACE if alike(known) else CLASS
+def _matched_by(sides: _Sides, ignore: Collection[str]) -> str:
+    """PLACE where a name means the same place on both sides, else CLASS."""
+    valid = [side.valid() for side in sides]
+    if {"initiator", "target"} & set(ignore):  # node1 against node2 of one host, as requested
+        hosts = [set(zip(s.rows["host"], s.rows["configuration"], strict=True)) for s in valid]
+        return PLACE if hosts[0] == hosts[1] else CLASS
+    return PLACE if have_equal_places(valid) else CLASS
 
 
-def one_run(left: pd.DataFrame, right: pd.DataFrame) -> bool:
+def of_one_run(left: Measurements, right: Measurements) -> bool:
     """Whether replicate k of both sides was measured in the same hours, so that they are pairs.
 
-    That is so for one host in one configuration whose two selections were measured between each
-    other, as the random order of a run does it. Eras of a history lie one after the other.
+    This holds for one host in one configuration whose selections were measured alternately, as in
+    the random order of a run. Periods of a history follow each other.
     """
     spans = []
     for side in (left, right):
-        known = valid(side)
-        place = known[["host", "configuration"]].drop_duplicates()
-        times = known["measured_at"].dropna().astype(str)
-        if len(place) != 1 or times.empty or "era" in known:
+        valid = side.valid().rows
+        hosts = valid[["host", "configuration"]].drop_duplicates()
+        times = valid["measured_at"].dropna().astype(str)
+        if len(hosts) != 1 or times.empty or "era" in valid:
             return False
-        spans.append((tuple(place.iloc[0]), times.min(), times.max()))
-    (here, began, ended), (there, other_began, other_ended) = spans
-    return here == there and began <= other_ended and other_began <= ended
+        spans.append((tuple(hosts.iloc[0]), times.min(), times.max()))
+    (host, began, ended), (other_host, other_began, other_ended) = spans
+    return bool(host == other_host and began <= other_ended and other_began <= ended)
 
 
 @dataclass(frozen=True)
-class _Loose:
+class _LooseMatch:
     """Cells of one category and metric that were measured with different questions."""
 
     cells: tuple[tuple[Cell, Cell], ...]
-    notes: tuple[str, ...]
+    note: str
 
 
-def _loosely(
-    sides: tuple[pd.DataFrame, pd.DataFrame], strict: Collection[tuple[object, object]]
-) -> dict[tuple[object, object], _Loose]:
-    """Partners for categories and metrics that both sides have, but asked another question."""
-    known = [valid(side) for side in sides]
-    known = [side[side["company"] == ALONE] for side in known]
-    group = ["category", "metric"]
-    split = [dict(iter(side.groupby(group))) for side in known]
-    found = {}
-    for name in split[0].keys() & split[1].keys() - strict:
-        own, other = (side[name] for side in split)
-        kernels = set(own["kernel"].dropna()) & set(other["kernel"].dropna())
-        chosen = [coarse(largest_kind(side, kernels)) for side in (own, other)]
-        kinds = [set(side["initiator_kind"]) for side in chosen]
-        # A load waits for one line at a time: latency from a node is that from a unit on it.
-        any_kind = less_is_better(str(name[1])) and not kinds[0] & kinds[1]
+def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _LooseMatch]:
+    """Matches for categories and metrics that both sides have, with different questions."""
+    alone = [side.valid().where(**{CORUNNING[PLACE]: ""}) for side in sides]
+    split = [dict(side.groups(["category", "metric"])) for side in alone]
+    matches: dict[_Group, _LooseMatch] = {}
+    for category, metric in split[0]:
+        name = category, metric
+        if category is None or name in strict or name not in split[1]:
+            continue
+        own, other = (groups[name] for groups in split)
+        kernels = set(own.rows["kernel"].dropna()) & set(other.rows["kernel"].dropna())
+        chosen = [
+            with_coarse_relations(select_largest_group(side, kernels)) for side in (own, other)
+        ]
+        kinds = [set(side.rows["initiator_kind"]) for side in chosen]
+        # A load waits for one line at a time, so latency from a node is that from one of its units.
+        any_kind = less_is_better(str(metric)) and not kinds[0] & kinds[1]
         keys = key_columns(CLASS, ["initiator_kind"] if any_kind else (), question=False)
-        one, two = (cells_of(side, keys) for side in chosen)
-        pairs = tuple((one[key], two[key]) for key in one if key in two)
+        left, right = (group_cells(side, keys) for side in chosen)
+        pairs = tuple((left[key], right[key]) for key in left if key in right)
         if pairs:
-            asked_of = " against ".join(program_words(side.iloc[0]) for side in chosen)
-            note = f"{group_words(*name)} is of {asked_of}: a part of any difference may be theirs"
-            found[name] = _Loose(pairs, (note,))
-    return found
+            programs = " against ".join(program_text(dict(side.rows.iloc[0])) for side in chosen)
+            group = group_text(str(category), str(metric))
+            note = f"{group} is of {programs}: a part of any difference may be due to the programs"
+            matches[category, metric] = _LooseMatch(pairs, note)
+    return matches
 
 
-def _row(own: Cell, other: Cell, paired: bool) -> dict[str, object]:
-    """A row of the table of cells, without what depends on the others."""
-    ratio = (paired_ratio_of if paired else ratio_of)(own, other)
-    told = own.told
-    company = str(told.get("company", told.get("company_class", ALONE)))
+def _row(own: Cell, other: Cell, paired: bool) -> dict[str, Any]:
+    """A row of the table of cells, without the columns that depend on other cells."""
+    ratio = own.ratio_to(other, paired=paired)
+    description = own.description
+    corunning = own.corunning
     return {
-        "group": group_words(str(told["category"]), str(told["metric"]), bool(company)),
-        **{name: told[name] for name in _DESCRIBED if name in told},
-        "company": company,
-        "where": place_words(told),
-        "asked_words": asked_words(told),
+        "group": group_text(description["category"], description["metric"], bool(corunning)),
+        **{name: description[name] for name in _DESCRIBED if name in description},
+        "company": corunning,
+        "where": place_text(description),
+        "asked_words": load_text(description, corunning),
         "median_left": own.median,
         "median_right": other.median,
         "ratio": ratio.ratio,
@@ -264,32 +244,39 @@ def _row(own: Cell, other: Cell, paired: bool) -> dict[str, object]:
         "n_right": ratio.n_reference,
         "places_left": own.places,
         "places_right": other.places,
-        "threads_left": told["threads"],
-        "threads_right": other.told["threads"],
+        "threads_left": description["threads"],
+        "threads_right": other.description["threads"],
         "p": ratio.p,
     }
 
 
-def _judged(table: pd.DataFrame) -> pd.DataFrame:
+def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     """The table with verdicts: clear losses first, the largest first, clear gains last."""
-    chances = [None if pd.isna(p) else float(p) for p in table["p"]]
-    table = table.assign(p_adjusted=false_discovery_adjusted(chances))
-    worse = [-1.0 if less_is_better(metric) else 1.0 for metric in table["metric"]]
-    gain = np.log(table["ratio"].to_numpy(dtype=float)) * worse
+    p_values = [None if pd.isna(p) else float(p) for p in table["p"]]
+    p_adjusted = false_discovery_adjusted(p_values)
+    sign = [-1.0 if less_is_better(metric) else 1.0 for metric in table["metric"]]
+    gains = np.log(table["ratio"].to_numpy(dtype=float)) * sign
     verdicts = [
-        UNSAID
-        if p is None or pd.isna(p)
-        else NOTHING
-        if p >= LEVEL or not matters(ratio)
-        else BETTER
-        if more > 0.0
-        else WORSE
-        for p, ratio, more in zip(table["p_adjusted"], table["ratio"], gain, strict=True)
+        _verdict(p, ratio, gain)
+        for p, ratio, gain in zip(p_adjusted, table["ratio"], gains, strict=True)
     ]
-    rank = {WORSE: 0, UNSAID: 1, NOTHING: 1, BETTER: 2}
-    table = table.assign(verdict=verdicts, _gain=gain, _rank=[rank[one] for one in verdicts])
+    rank = {WORSE: 0, NOT_TESTED: 1, NO_DIFFERENCE: 1, BETTER: 2}
+    table = table.assign(
+        p_adjusted=pd.Series(p_adjusted, table.index, dtype=float),
+        verdict=verdicts,
+        _gain=gains,
+        _rank=[rank[verdict] for verdict in verdicts],
+    )
     table = table.sort_values(["_rank", "_gain"], kind="stable", ignore_index=True)
     return table.drop(columns=["_rank", "_gain"])
+
+
+def _verdict(p: float | None, ratio: float, gain: float) -> str:
+    if p is None:
+        return NOT_TESTED
+    if p >= LEVEL or not is_large(ratio):
+        return NO_DIFFERENCE
+    return BETTER if gain > 0.0 else WORSE
 
 
 def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:
@@ -304,55 +291,53 @@ def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:
         cells=len(cells),
         better=int(counts.get(BETTER, 0)),
         worse=int(counts.get(WORSE, 0)),
-        unsaid=int(counts.get(UNSAID, 0)),
+        unsaid=int(counts.get(NOT_TESTED, 0)),
     )
 
 
-def _only(
+def _unmatched(
     own: Mapping[Key, Cell],
     other: Mapping[Key, Cell],
-    others: pd.DataFrame,
+    other_side: Measurements,
     keys: Sequence[str],
-    loose: Mapping[tuple[object, object], _Loose],
+    loose: Mapping[_Group, _LooseMatch],
 ) -> dict[str, int]:
-    """What one side has and the other has not, in words, with numbers of cells."""
-    tried = others[list(keys)].astype(object)
-    tried = set(tried.where(tried.notna(), None).itertuples(index=False, name=None))
+    """The cells of one side alone: description -> number."""
+    planned = other_side.rows[list(keys)].astype(object)
+    attempted = set(planned.where(planned.notna(), None).itertuples(index=False, name=None))
     found: Counter[str] = Counter()
     for key, cell in own.items():
-        told = cell.told
-        if key in other or (told["category"], told["metric"]) in loose:
+        description = cell.description
+        if key in other or (description["category"], description["metric"]) in loose:
             continue
-        words = f"{told['experiment']}, {kind_words(told)}"
-        found[f"{words}, failed or missing on the other side" if key in tried else words] += 1
+        text = f"{description['experiment']}, {class_text(description)}"
+        failed = ", failed or missing on the other side" if key in attempted else ""
+        found[f"{text}{failed}"] += 1
     return dict(found.most_common())
 
 
-def _threads_differ(names: tuple[str, str], table: pd.DataFrame) -> Iterator[str]:
-    """Initiators of one kind that are of another size on the other side."""
+def _different_threads(names: tuple[str, str], table: pd.DataFrame) -> Iterator[str]:
+    """A note for each kind of initiator with different numbers of threads."""
     sizes = table[["initiator_kind", "threads_left", "threads_right"]].dropna().drop_duplicates()
-    for kind, one, other in sizes.itertuples(index=False):
-        if one != other:
-            yield f"initiator {kind} has {one} threads in {names[0]} and {other} in {names[1]}"
+    for kind, left, right in sizes.itertuples(index=False):
+        if left != right:
+            yield f"initiator {kind} has {left} threads in {names[0]} and {right} in {names[1]}"
 
 
-def _which_is_at_fault(
-    sides: tuple[pd.DataFrame, pd.DataFrame], table: pd.DataFrame
-) -> Iterator[str]:
-    """Of two equal hosts that differ nobody can say which one is not as it should be."""
+def _third_host_note(sides: _Sides, table: pd.DataFrame) -> Iterator[str]:
+    """A note for two hosts that differ: two hosts do not show which of them is at fault."""
     hosts, modes = (
-        [set(side[name].dropna()) for side in sides] for name in ("host", "configuration")
+        [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
     )
     if hosts[0] != hosts[1] and modes[0] == modes[1] and {BETTER, WORSE} & set(table["verdict"]):
-        yield "if the two should be equal, which is at fault cannot be said; a third decides"
+        yield "if the two hosts should be equal, a third host shows which of them is at fault"
 
 
-def _had(rows: pd.DataFrame) -> str:
-    """What a selection holds, for the error that nothing fits."""
-    known = valid(rows)
-    kinds = known[["experiment", "metric"]].drop_duplicates()
-    listed = [
+def _content_text(side: Measurements) -> str:
+    """The metrics and experiments of a side, for an error message."""
+    kinds = side.valid().rows[["experiment", "metric"]].drop_duplicates()
+    texts = [
         f"{metric_words(metric)} of {experiment}"
         for experiment, metric in kinds.itertuples(index=False)
     ]
-    return ", ".join(dict.fromkeys(listed)) or "no valid value"
+    return ", ".join(dict.fromkeys(texts)) or "no valid value"

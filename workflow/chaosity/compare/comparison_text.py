@@ -1,71 +1,118 @@
-"""Cells, groups and verdicts in words."""
+"""Cells, groups and verdicts of comparisons as text."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
+from chaosity.store.measurements import WORKING_SET, parse_levels
 from chaosity.units import format_binary_bytes, format_count, format_percent, metric_words
 
-if TYPE_CHECKING:
-    from chaosity.compare.comparison import GroupVerdict
-
-# What can be said of a cell.
+# Verdicts on a cell.
 BETTER, WORSE = "better", "worse"
-NOTHING, UNSAID = "no difference detected", "cannot be said"
+NO_DIFFERENCE, NOT_TESTED = "no difference detected", "not tested"
 _ARROW = "\N{RIGHTWARDS ARROW}"
+_MAX_LISTED = 3
 
 
-def group_words(category: str, metric: str, company: bool = False) -> str:
-    """Such as "memory bandwidth" or "memory latency beside other loads"."""
+@dataclass(frozen=True)
+class GroupVerdict:
+    """The verdict on all cells of one metric.
+
+    Attributes:
+        group: name of the group, such as "memory bandwidth".
+        metric: full name of the metric.
+        ratio: median ratio over the cells.
+        low, high: 95 % interval over the cells; None for fewer than three.
+        cells: number of compared cells.
+        better, worse: number of cells in which the left side is clearly better, or worse.
+        unsaid: number of cells with too few replicates for a test.
+    """
+
+    group: str
+    metric: str
+    ratio: float
+    low: float | None
+    high: float | None
+    cells: int
+    better: int
+    worse: int
+    unsaid: int
+
+    def sentence(self, cells: pd.DataFrame) -> str:
+        """The typical ratio of the group, and the intervals of its cells.
+
+        Args:
+            cells: the cells of the group.
+        """
+        name = self.group[:1].upper() + self.group[1:]
+        interval = ""
+        if self.low is not None:
+            number = format_count(self.cells, "cell")
+            interval = f" (95 % interval over {number} {self.low:.3f} to {self.high:.3f})"
+        parts = [f"{name}: typically {self.ratio:.3f} times{interval}"]
+        if self.cells == 1:
+            only = cells.iloc[0]
+            parts = [f"{name}: {ratio_text(only['ratio'], only['low'], only['high'])}, one cell"]
+        if self.better or self.worse:
+            parts.append(f"{self.better} better, {self.worse} worse")
+        known = cells[cells["low"].notna()]
+        if len(known) > 1:
+            half = float(((known["high"] / known["low"]) ** 0.5 - 1.0).median())
+            width = f"±{format_percent(half)}" if half < 1.0 else f"a factor of {1.0 + half:.1f}"
+            parts.append(f"the interval of a cell is typically {width}")
+        return "; ".join(parts) + "."
+
+
+def group_text(category: str, metric: str, corunning: bool = False) -> str:
+    """Name of a group: "memory bandwidth", "memory latency with co-running loads"."""
     words, measured = str(category).replace("_", " "), metric_words(str(metric))
     quantity, _, more = measured.partition(" ")  # latency p99 of memory latency
     words = words if words.endswith(quantity) else f"{words} {quantity}"
     words = f"{words} {more}".strip()
-    return f"{words} beside other loads" if company else words
+    return f"{words} with co-running loads" if corunning else words
 
 
-def place_words(told: Mapping[str, Any]) -> str:
-    """Where a cell is: "node2 -> node3", or of a class "one node -> own node"."""
-    ends = [str(told[end]) for end in ("initiator", "target") if told.get(end) is not None]
-    return f" {_ARROW} ".join(ends) or kind_words(told)
+def place_text(description: Mapping[str, Any]) -> str:
+    """Place of a cell: "node2 -> node3", or of a class "node -> own node"."""
+    ends = [description.get(end) for end in ("initiator", "target")]
+    known = [str(end) for end in ends if end is not None]
+    return f" {_ARROW} ".join(known) or class_text(description)
 
 
-def kind_words(told: Mapping[str, Any]) -> str:
-    """The class of a cell: "node -> same package, drive"."""
-    part = str(told["part"]).replace("_", " ")
-    kind = str(told["target_kind"]).replace("_", " ")
-    drives = told.get("drives")
-    several = drives is not None and not pd.isna(drives) and drives > 1
-    number = f"{int(drives)} x " if several else ""
+def class_text(description: Mapping[str, Any]) -> str:
+    """Class of a cell: "node -> same package, drive"."""
+    part = str(description["part"]).replace("_", " ")
+    kind = str(description["target_kind"]).replace("_", " ")
+    drives = description.get("drives")
+    several = drives is not None and drives > 1  # NaN is not above 1
+    number = f"{drives:.0f} x " if several else ""
     target = part if kind == "node" else f"{number}{kind}, {part}"
-    return f"{told['initiator_kind']} {_ARROW} {target}"
+    return f"{description['initiator_kind']} {_ARROW} {target}"
 
 
-def asked_words(told: Mapping[str, Any]) -> str:
-    """What was asked of a cell's load: "triad, 64 MiB, thp pages"."""
-    levels = json.loads(str(told["asked"]).partition("} ")[0].rstrip("} ") + "}")
-    words = [told.get("kernel")]
-    for name, level in levels.items():
-        shown = format_binary_bytes(float(level)) if name == "bytes" else f"{name} {level}"
-        words.append(shown)
-    company = told.get("company") or told.get("company_class")
-    words.append(f"beside {company}" if company else None)
-    return ", ".join(str(word) for word in words if word)
+def load_text(description: Mapping[str, Any], corunning: str) -> str:
+    """Kernel, levels and co-running loads of a cell: "triad, 64 MiB, pages thp"."""
+    parts = [description.get("kernel")]
+    for name, level in parse_levels(description["load_parameters"]).items():
+        is_size = name == WORKING_SET
+        parts.append(format_binary_bytes(float(level)) if is_size else f"{name} {level}")
+    parts.append(f"co-running with {corunning}" if corunning else None)
+    return ", ".join(str(part) for part in parts if part)
 
 
-def program_words(row: Mapping[str, Any]) -> str:
-    """Which program asked what: "chaosity bandwidth (read)"."""
+def program_text(row: Mapping[str, Any]) -> str:
+    """Benchmark and kernel: "chaosity bandwidth (read)"."""
     program = str(row["benchmark"]).replace("_", " ")
     program = "an unknown program" if program == "unknown" else program
     known = row["kernel"] and row["kernel"] != "unknown"
     return f"{program} ({row['kernel']})" if known else program
 
 
-def ratio_words(ratio: float, low: float | None, high: float | None) -> str:
+def ratio_text(ratio: float, low: float | None, high: float | None) -> str:
     """A ratio with its interval: "0.61 times (0.58 to 0.64)"."""
     interval = "no interval" if low is None or pd.isna(low) else f"{low:.2f} to {high:.2f}"
     return f"{ratio:.2f} times ({interval})"
@@ -75,54 +122,50 @@ def verdict_sentences(
     names: tuple[str, str],
     cells: pd.DataFrame,
     groups: Sequence[GroupVerdict],
-    only: Sequence[Mapping[str, int]],
+    unmatched: Sequence[Mapping[str, int]],
 ) -> Iterator[str]:
-    """The overall verdict, then a sentence a group, then what only one side has."""
-    yield f"{names[0]} against {names[1]}: {_clearly(cells)}."
+    """The overall verdict, then a sentence for each group, then the cells of one side alone."""
+    yield f"{names[0]} against {names[1]}: {_overall_text(cells)}."
     for group in groups:
-        yield _group_sentence(group, cells[cells["group"] == group.group])
-    for name, other, found in zip(names, names[::-1], only, strict=True):
-        if found:
-            number = sum(found.values())
-            listed = [f"{many} of {words}" for words, many in list(found.items())[:3]]
-            more = ", and others" if len(found) > len(listed) else ""
+        yield group.sentence(cells[cells["group"] == group.group])
+    for name, other, own in zip(names, names[::-1], unmatched, strict=True):
+        if own:
+            number = sum(own.values())
+            listed = [f"{many} of {text}" for text, many in list(own.items())[:_MAX_LISTED]]
+            more = ", and others" if len(own) > len(listed) else ""
+            has = "has" if number == 1 else "have"
             yield (
-                f"{format_count(number, 'cell')} of {name} {_has(number)} no partner in {other}: "
+                f"{format_count(number, 'cell')} of {name} {has} no comparable cell in {other}: "
                 f"{'; '.join(listed)}{more}."
             )
 
 
-def _has(number: int) -> str:
-    return "has" if number == 1 else "have"
-
-
-def _clearly(cells: pd.DataFrame) -> str:
-    """How many cells differ, and in which direction."""
+def _overall_text(cells: pd.DataFrame) -> str:
+    """Number and direction of the clear differences, and the worst."""
     counts = cells["verdict"].value_counts()
-    unsaid, better, worse = (int(counts.get(one, 0)) for one in (UNSAID, BETTER, WORSE))
-    judged = len(cells) - unsaid
-    rest = ""
-    if unsaid:
-        rest = (
-            f"whether {format_count(unsaid, 'cell')} {'differs' if unsaid == 1 else 'differ'} cannot "
-            "be said, for a side has one replicate"
-        )
-    if not judged:
-        return rest
-    if not better + worse:
-        said = f"no difference of 5 % or more detected in {format_count(judged, 'cell')} at n = {_n(cells)}"
-    else:
+    untested, better, worse = (int(counts.get(name, 0)) for name in (NOT_TESTED, BETTER, WORSE))
+    tested = format_count(len(cells) - untested, "cell")
+    parts = []
+    if untested < len(cells) and not better + worse:
+        parts.append(f"no difference of 5 % or more detected in {tested} at n = {_n_text(cells)}")
+    elif untested < len(cells):
         verb = "differs" if better + worse == 1 else "differ"
-        directions = [f"{worse} worse" if worse else None, f"{better} better" if better else None]
-        said = (
-            f"{better + worse} of {format_count(judged, 'cell')} {verb} clearly by 5 % or more, "
-            f"{' and '.join(filter(None, directions))}"
+        directions = [f"{worse} worse"] if worse else []
+        directions += [f"{better} better"] if better else []
+        extreme = _cell_text(cells.iloc[0 if worse else -1])
+        parts.append(
+            f"{better + worse} of {tested} {verb} clearly by 5 % or more, "
+            f"{' and '.join(directions)}; the {'worst' if worse else 'best'} is {extreme}"
         )
-        said += f"; the {'worst' if worse else 'best'} is {_cell(cells.iloc[0 if worse else -1])}"
-    return "; ".join(filter(None, (said, rest)))
+    if untested:
+        verb = "was" if untested == 1 else "were"
+        number = format_count(untested, "cell")
+        parts.append(f"{number} {verb} not tested, since a side has one replicate")
+    return "; ".join(parts)
 
 
-def _n(cells: pd.DataFrame) -> str:
+def _n_text(cells: pd.DataFrame) -> str:
+    """Number of replicates: "3", "2 to 3" or "3 and 5"."""
     sides = []
     for side in ("n_left", "n_right"):
         low, high = int(cells[side].min()), int(cells[side].max())
@@ -130,30 +173,7 @@ def _n(cells: pd.DataFrame) -> str:
     return sides[0] if sides[0] == sides[1] else " and ".join(sides)
 
 
-def _cell(cell: pd.Series) -> str:
-    asked = f", {cell['asked_words']}" if cell["asked_words"] else ""
-    ratio = ratio_words(cell["ratio"], cell["low"], cell["high"])
-    return f"{cell['group']} of {cell['where']}{asked}, {ratio}"
-
-
-def _group_sentence(group: GroupVerdict, cells: pd.DataFrame) -> str:
-    """The typical ratio of a group, and how the intervals of its cells are."""
-    name = group.group[:1].upper() + group.group[1:]
-    interval = ""
-    if group.low is not None:
-        interval = (
-            f" (95 % interval over {format_count(group.cells, 'cell')} "
-            f"{group.low:.3f} to {group.high:.3f})"
-        )
-    said = [f"{name}: typically {group.ratio:.3f} times{interval}"]
-    if group.cells == 1:
-        one = cells.iloc[0]
-        said = [f"{name}: {ratio_words(one['ratio'], one['low'], one['high'])}, one cell"]
-    if group.better or group.worse:
-        said.append(f"{group.better} better, {group.worse} worse")
-    known = cells[cells["low"].notna()]
-    if len(known) > 1:
-        half = ((known["high"] / known["low"]) ** 0.5 - 1.0).median()
-        width = f"±{format_percent(float(half))}" if half < 1.0 else f"a factor of {1.0 + half:.1f}"
-        said.append(f"a cell's own interval is typically {width}")
-    return "; ".join(said) + "."
+def _cell_text(cell: pd.Series) -> str:
+    load = f", {cell['asked_words']}" if cell["asked_words"] else ""
+    ratio = ratio_text(cell["ratio"], cell["low"], cell["high"])
+    return f"{cell['group']} of {cell['where']}{load}, {ratio}"

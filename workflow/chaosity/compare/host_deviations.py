@@ -1,241 +1,327 @@
-"""Hosts against hosts in all cells: how far off each is, and by what chance.
+"""How far each of several hosts deviates from the others in each cell, and how likely by chance.
 
-A host is compared with how much the *others* scatter, and not with how much its own replicates do.
-One host is named at a time, the clearest first, and the rest is looked at without it, since it
-moves the others' median and scatter.
+A host is compared with the scatter of the *other* hosts, not with that of its own replicates. One
+host is named at a time, the clearest first. The rest is tested without it, since it moves the
+median and the scatter of the others.
+
+With three hosts, only two others show how much equal hosts differ in a cell: a test with one degree
+of freedom finds nothing. The cells of a metric scatter similarly. So the variance of each cell is
+drawn towards the typical variance, by as much as the variances themselves differ by chance (Smyth,
+"Linear models and empirical Bayes methods for assessing differential expression", 2004, section
+6.2, there for thousands of genes with few arrays each).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
 
-from chaosity.compare.cell_ratios import LEVEL, MATTERS
-from chaosity.compare.comparison_text import group_words
+from chaosity.compare.comparison_text import group_text, load_text, place_text
 from chaosity.compare.matched_cells import (
-    ALONE,
     CLASS,
+    LEVEL,
+    MATTERS,
     PLACE,
     Cell,
     Key,
-    alike,
-    cells_of,
-    coarse,
+    group_cells,
+    has_unknown_relations,
+    have_equal_places,
     key_columns,
-    prepared,
-    relations_unknown,
+    prepare_side,
+    with_coarse_relations,
 )
-from chaosity.compare.variance_moderation import prior_of
-from chaosity.statistics import equal_values_allowed, holm_adjusted, less_is_better, valid
+from chaosity.statistics import equal_values_allowed, holm_adjusted
+from chaosity.store.measurements import Table, as_measurements, less_is_better
 
-FEWEST = 3
+MIN_HOSTS = 3
+# A standard deviation below 1e-4 is not one of measurements. Its logarithm would draw all others
+# down.
+_LEAST_VARIANCE = 1e-4**2
+# Fewer cells do not show how variances scatter.
+_MIN_CELLS = 5
 _Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Fleet:
-    """The values of all hosts.
+class VariancePrior:
+    """What the variances of many cells have in common.
 
     Attributes:
-        hosts: their names.
-        told: what describes each cell.
-        groups: what each cell is of, in words.
-        signs: 1 for each cell of which more is better, else -1.
-        logs: typical values as logarithms, cells x hosts; NaN where a host has none.
-        samples: of each cell the replicates' logarithms of each host; empty where it has none.
+        freedom: its weight in degrees of freedom; infinite when all cells scatter equally.
+        variance: the typical variance.
+    """
+
+    freedom: float
+    variance: float
+
+    def moderate(self, variance: _Values, freedom: _Values) -> tuple[_Values, _Values]:
+        """Variances drawn towards the typical one, and their degrees of freedom.
+
+        No cell gets more degrees of freedom than all cells have together.
+        """
+        variance = np.maximum(variance, _LEAST_VARIANCE)
+        most = float(freedom.sum())
+        if np.isinf(self.freedom):
+            return np.full_like(variance, self.variance), np.full_like(variance, most)
+        total = self.freedom + freedom
+        moderated = (self.freedom * self.variance + freedom * variance) / total
+        return moderated, np.minimum(total, most)
+
+
+def fit_variance_prior(variance: _Values, freedom: _Values) -> VariancePrior:
+    """The prior that fits the variances of many cells.
+
+    Args:
+        variance: of each cell.
+        freedom: degrees of freedom of each, above 0.
+    """
+    if len(variance) < _MIN_CELLS:
+        return VariancePrior(0.0, 0.0)
+    logs = np.log(np.maximum(variance, _LEAST_VARIANCE))
+    logs += np.log(freedom / 2) - digamma(freedom / 2)
+    excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
+    if excess <= 0.0:
+        return VariancePrior(float("inf"), float(np.exp(logs.mean())))
+    half = 1e8
+    if excess > 1e-8:
+        half = float(brentq(lambda x: float(polygamma(1, x)) - excess, 1e-6, 1e8))
+    centre = logs.mean() + digamma(half) - np.log(half)
+    return VariancePrior(2.0 * half, float(np.exp(centre)))
+
+
+@dataclass(frozen=True)
+class HostValues:
+    """The values of all hosts in the cells that at least three hosts have.
+
+    Attributes:
+        hosts: names of the hosts.
+        descriptions: columns that describe each cell.
+        groups: name of each cell's group.
+        signs: 1 for cells of which more is better, else -1.
+        logs: logarithms of the medians, cells x hosts; NaN where a host has no value.
+        samples: for each cell, the logarithms of each host's replicates.
     """
 
     hosts: tuple[str, ...]
-    told: tuple[Mapping[str, object], ...]
+    descriptions: tuple[Mapping[str, Any], ...]
     groups: tuple[str, ...]
     signs: _Values
     logs: _Values
     samples: tuple[tuple[_Values, ...], ...]
 
+    def where_text(self, cell: int) -> str:
+        """Place of a cell."""
+        return place_text(self.descriptions[cell])
+
+    def load_text(self, cell: int) -> str:
+        """Kernel, levels and co-running loads of a cell."""
+        description = self.descriptions[cell]
+        return load_text(description, _corunning(description))
+
+    def cell_text(self, cell: int) -> str:
+        """Group, place and load of a cell."""
+        load = self.load_text(cell)
+        return f"{self.groups[cell]} of {self.where_text(cell)}" + (f", {load}" if load else "")
+
+
+def _corunning(description: Mapping[str, Any]) -> str:
+    return Cell({}, description, 0).corunning
+
 
 @dataclass(frozen=True)
-class Look:
-    """What a look at some hosts gave, all of it cells x hosts; NaN where nothing can be said.
+class Deviations:
+    """Deviations of hosts, all cells x hosts; NaN where a host was not tested.
 
     Attributes:
-        off: logarithm of the host's value over the others' median.
-        p: chance of being as far off, adjusted for all cells of all hosts.
-        seen: how far off a host has to be to be seen, as a logarithm.
+        deviation: logarithm of the host's value divided by the median of the others.
+        p: probability of such a deviation by chance, adjusted for all cells of all hosts.
+        detectable: smallest detectable deviation, as a logarithm.
     """
 
-    off: _Values
+    deviation: _Values
     p: _Values
-    seen: _Values
+    detectable: _Values
 
     @property
     def clear(self) -> NDArray[np.bool_]:
-        """Where a host is far off, and not by chance."""
+        """Mask of the large and significant deviations."""
         with np.errstate(invalid="ignore"):
-            return (self.p < LEVEL) & (np.abs(self.off) >= np.log(MATTERS))
+            clear: NDArray[np.bool_] = (self.p < LEVEL) & (
+                np.abs(self.deviation) >= np.log(MATTERS)
+            )
+        return clear
 
 
-def fleet_of(tables: Mapping[str, pd.DataFrame], by: str | None) -> tuple[str, Fleet]:
-    """The hosts' values, cells that fewer than three hosts have left out."""
-    # One table of all: a host is known by its name here, should two tables be of one host.
-    rows = valid(prepared(pd.concat([table.assign(host=name) for name, table in tables.items()])))
+def collect_hosts(tables: Mapping[str, Table], by: str | None) -> tuple[str, HostValues]:
+    """PLACE or CLASS, and the values of all hosts in the cells of at least three hosts.
+
+    Args:
+        tables: name of each host -> its tidy table.
+        by: PLACE or CLASS. Default: PLACE where all hosts are built alike.
+    """
+    # The given names count, since two tables can be of one host.
+    added = ["load_count", "load_parameters"]
+    named = [
+        as_measurements(table).rows.drop(columns=added, errors="ignore").assign(host=name)
+        for name, table in tables.items()
+    ]
+    side = prepare_side(pd.concat(named, ignore_index=True)).valid()
     if by is None:
-        by = PLACE if alike([rows[rows["host"] == name] for name in tables]) else CLASS
-    if by == CLASS and relations_unknown(rows):
-        rows = coarse(rows)
+        alike = have_equal_places([side.where(host=name) for name in tables])
+        by = PLACE if alike else CLASS
+    if by == CLASS and has_unknown_relations(side):
+        side = with_coarse_relations(side)
     cells: dict[str, dict[Key, Cell]] = {name: {} for name in tables}
-    for (name, *key), cell in cells_of(rows, ["host", *key_columns(by)]).items():
-        cells[str(name)][tuple(key)] = cell
-    told: dict[Key, Mapping[str, object]] = {}
+    for key, cell in group_cells(side, ["host", *key_columns(by)]).items():
+        cells[str(key[0])][key[1:]] = cell
+    first: dict[Key, Cell] = {}
     for own in cells.values():
         for key, cell in own.items():
-            told.setdefault(key, cell.told)
-    logs = np.array(
-        [
-            [np.log(own[key].median) if key in own else np.nan for own in cells.values()]
-            for key in told
-        ]
-    ).reshape(len(told), len(cells))
-    kept = np.count_nonzero(~np.isnan(logs), axis=1) >= FEWEST
-    chosen = [told[key] for key, keep in zip(told, kept, strict=True) if keep]
+            first.setdefault(key, cell)
+    common = [key for key in first if sum(key in own for own in cells.values()) >= MIN_HOSTS]
+    descriptions = tuple(first[key].description for key in common)
     nothing = np.empty(0)
-    samples = [
-        tuple(np.log(own[key].values) if key in own else nothing for own in cells.values())
-        for key, keep in zip(told, kept, strict=True)
-        if keep
+    logs = [
+        [np.log(own[key].median) if key in own else np.nan for own in cells.values()]
+        for key in common
     ]
-    return by, Fleet(
+    return by, HostValues(
         hosts=tuple(cells),
-        told=tuple(chosen),
-        groups=tuple(_group(one) for one in chosen),
-        signs=np.array([-1.0 if less_is_better(str(one["metric"])) else 1.0 for one in chosen]),
-        logs=logs[kept],
-        samples=tuple(samples),
+        descriptions=descriptions,
+        groups=tuple(
+            group_text(one["category"], one["metric"], bool(_corunning(one)))
+            for one in descriptions
+        ),
+        signs=np.array([-1.0 if less_is_better(one["metric"]) else 1.0 for one in descriptions]),
+        logs=np.array(logs).reshape(len(common), len(cells)),
+        samples=tuple(
+            tuple(np.log(own[key].values) if key in own else nothing for own in cells.values())
+            for key in common
+        ),
     )
 
 
-def _group(told: Mapping[str, object]) -> str:
-    company = told.get("company", told.get("company_class", ALONE))
-    return group_words(str(told["category"]), str(told["metric"]), bool(company))
+def name_outliers(values: HostValues) -> tuple[set[int], Deviations]:
+    """The outlier hosts, named one after the other, and the deviations of all hosts.
 
-
-def settle(fleet: Fleet) -> tuple[set[int], Look]:
-    """Name one host after the other; the values of each are from the look that settled it."""
-    hosts = len(fleet.hosts)
-    left = list(range(hosts))
+    The deviations of a host are from the round in which it was named; those of the other hosts are
+    from the last round.
+    """
+    hosts = len(values.hosts)
+    remaining = list(range(hosts))
     named: set[int] = set()
-    found = _look(fleet, left)
-    settled = Look(found.off.copy(), found.p.copy(), found.seen.copy())
-    # The majority says what is right, so it cannot be at fault.
+    current = _deviations(values, remaining)
+    result = Deviations(current.deviation.copy(), current.p.copy(), current.detectable.copy())
+    # The majority defines what is right, so at most a minority is named.
     while len(named) < (hosts - 1) // 2:
-        chances = np.where(found.clear, found.p, np.inf).min(axis=0)
-        if not np.isfinite(chances).any():
+        p = np.where(current.clear, current.p, np.inf).min(axis=0)
+        if not np.isfinite(p).any():
             break
-        # Of chances that are all too small to be told apart, that of the larger deviation.
-        off = np.where(found.clear, np.abs(found.off), 0.0).max(axis=0)
-        worst = min(left, key=lambda host: (chances[host], -off[host]))
+        # Of p-values that are equally small, the host with the larger deviation comes first.
+        largest = np.where(current.clear, np.abs(current.deviation), 0.0).max(axis=0)
+        worst = min(remaining, key=lambda host: (p[host], -largest[host]))
         named.add(worst)
-        left.remove(worst)
-        found = _look(fleet, left)
-        for whole, part in zip(_parts(settled), _parts(found), strict=True):
-            whole[:, left] = part[:, left]
-    return named, settled
+        remaining.remove(worst)
+        current = _deviations(values, remaining)
+        for name in ("deviation", "p", "detectable"):
+            getattr(result, name)[:, remaining] = getattr(current, name)[:, remaining]
+    return named, result
 
 
-def _parts(one: Look) -> tuple[_Values, _Values, _Values]:
-    return one.off, one.p, one.seen
-
-
-def _look(fleet: Fleet, hosts: Sequence[int]) -> Look:
-    """Each of some hosts against the others of them; NaN for everybody else."""
-    shape = fleet.logs.shape
-    off, p, seen = (np.full(shape, np.nan) for _ in range(3))
-    own = fleet.logs[:, hosts]
-    within = np.array([_within([cell[host] for host in hosts]) for cell in fleet.samples])
+def _deviations(values: HostValues, hosts: Sequence[int]) -> Deviations:
+    """Each of these hosts against the others of them; NaN for all other hosts."""
+    deviation, p, detectable = (np.full(values.logs.shape, np.nan) for _ in range(3))
+    own = values.logs[:, hosts]
+    within = np.array([_variance_within([cell[host] for host in hosts]) for cell in values.samples])
     freedom, spread, expected = (np.full(own.shape, np.nan) for _ in range(3))
     for place, host in enumerate(hosts):
         others = np.delete(own, place, axis=1)
         number = np.count_nonzero(~np.isnan(others), axis=1)
-        some = number >= 1
+        known = number >= 1
         middle = np.full(len(own), np.nan)
-        middle[some] = np.nanmedian(others[some], axis=1)
-        off[:, host] = own[:, place] - middle
-        for group in dict.fromkeys(fleet.groups):
-            chosen = (number >= FEWEST - 1) & (np.array(fleet.groups) == group)
+        middle[known] = np.nanmedian(others[known], axis=1)
+        deviation[:, host] = own[:, place] - middle
+        for group in dict.fromkeys(values.groups):
+            chosen = (number >= MIN_HOSTS - 1) & (np.array(values.groups) == group)
             if not chosen.any():
                 continue
             part, n = others[chosen], number[chosen]
+            # The prior is of the others too, or an outlier would make its own deviation look usual.
             scatter = np.nanvar(part, axis=1, ddof=1)
-            # Of the others too, or a host that is off would make its own deviation look usual.
-            variance, total = prior_of(scatter, n - 1.0).shrunk(scatter, n - 1.0)
-            # Hosts that agree better than their replicates do it by chance.
+            prior = fit_variance_prior(scatter, n - 1.0)
+            variance, freedom[chosen, place] = prior.moderate(scatter, n - 1.0)
+            # Hosts that agree better than their replicates agree by chance.
             variance = np.maximum(variance, within[chosen])
-            freedom[chosen, place] = total
-            # A host's own value scatters as the others do, and so does their mean.
+            # The host's own value scatters as the others do, and so does their mean.
             spread[chosen, place] = np.sqrt(variance * (1.0 + 1.0 / n))
             expected[chosen, place] = np.nanmean(part, axis=1)
     with np.errstate(invalid="ignore"):
         t = np.abs(own - expected) / spread
-    chances = 2.0 * stats.t.sf(t, freedom)
-    held = np.isfinite(chances)
-    if held.any():
-        corrected = np.full(own.shape, np.nan)
-        corrected[held] = holm_adjusted(chances[held])
-        p[:, hosts] = corrected
-        needed = stats.t.isf(LEVEL / 2.0 / np.count_nonzero(held), freedom) * spread
-        seen[:, hosts] = needed
-    return Look(off, p, seen)
+    p_values = 2.0 * stats.t.sf(t, freedom)
+    tested = np.isfinite(p_values)
+    if tested.any():
+        adjusted = np.full(own.shape, np.nan)
+        adjusted[tested] = holm_adjusted(np.asarray(p_values)[tested])
+        p[:, hosts] = adjusted
+        level = LEVEL / 2.0 / np.count_nonzero(tested)
+        detectable[:, hosts] = stats.t.isf(level, freedom) * spread
+    return Deviations(deviation, p, detectable)
 
 
-def _within(cell: Sequence[_Values]) -> float:
-    """How much a host's typical value varies because its replicates do; 0 where that is unknown."""
-    known = [one for one in cell if len(one) > 1]
-    return float(np.mean([one.var(ddof=1) / len(one) for one in known])) if known else 0.0
+def _variance_within(samples: Sequence[_Values]) -> float:
+    """Variance of a host's median due to its replicates; 0 where it is unknown."""
+    known = [sample for sample in samples if len(sample) > 1]
+    return float(np.mean([sample.var(ddof=1) / len(sample) for sample in known])) if known else 0.0
 
 
 @dataclass(frozen=True)
-class Scattered:
-    """A cell in which hosts differ: its number, and the ends of their values over the median."""
+class ScatteredCell:
+    """A cell in which hosts differ: its number, and its extreme values divided by the median."""
 
     cell: int
     low: float
     high: float
 
 
-def scattered(fleet: Fleet, hosts: Sequence[int]) -> list[Scattered]:
-    """Cells in which some hosts differ beyond what their replicates scatter, the widest first.
+def find_scattered_cells(values: HostValues, hosts: Sequence[int]) -> list[ScatteredCell]:
+    """Cells in which hosts differ by more than their replicates scatter, the widest first.
 
-    Half of a fleet with other modules than the other half scatters so much that nobody stands out;
-    analysis of variance sees it. It needs two replicates of three hosts.
+    If half of the hosts have other modules than the other half, the scatter is so large that no
+    host is an outlier. The analysis of variance finds this. It needs two replicates of three hosts.
     """
-    # Cells of which all hosts have as many replicates are looked at together: one call is slow.
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for number, cell in enumerate(fleet.samples):
-        alike.setdefault(tuple(len(cell[host]) for host in hosts), []).append(number)
-    chances: list[float] = []
-    wide: list[Scattered] = []
-    for sizes, numbers in alike.items():
+    # Cells with equal numbers of replicates are tested together, since a call is slow.
+    by_sizes: dict[tuple[int, ...], list[int]] = {}
+    for number, cell in enumerate(values.samples):
+        by_sizes.setdefault(tuple(len(cell[host]) for host in hosts), []).append(number)
+    p_values: list[float] = []
+    tested: list[ScatteredCell] = []
+    for sizes, numbers in by_sizes.items():
         own = [host for host, size in zip(hosts, sizes, strict=True) if size > 1]
-        if len(own) < FEWEST:
+        if len(own) < MIN_HOSTS:
             continue
-        samples = [np.array([fleet.samples[number][host] for number in numbers]) for host in own]
-        off = np.stack([np.median(one, axis=1) for one in samples])
-        off -= np.median(off, axis=0)
+        samples = [np.array([values.samples[number][host] for number in numbers]) for host in own]
+        medians = np.stack([np.median(sample, axis=1) for sample in samples])
+        medians -= np.median(medians, axis=0)
         with equal_values_allowed():
             p = stats.f_oneway(*samples, axis=1).pvalue
-        chances.extend(np.where(np.isfinite(p), p, ~off.any(axis=0)))
-        low, high = np.exp(off.min(axis=0)), np.exp(off.max(axis=0))
-        wide.extend(map(Scattered, numbers, map(float, low), map(float, high)))
-    if not wide:
+        p_values.extend(np.where(np.isfinite(p), p, ~medians.any(axis=0)))
+        low, high = np.exp(medians.min(axis=0)), np.exp(medians.max(axis=0))
+        tested.extend(map(ScatteredCell, numbers, map(float, low), map(float, high)))
+    if not tested:
         return []
-    clear = holm_adjusted(chances) < LEVEL
+    clear = holm_adjusted(p_values) < LEVEL
     found = [
-        one
-        for one, differs in zip(wide, clear, strict=True)
-        if differs and max(one.high, 1.0 / one.low) >= MATTERS
+        cell
+        for cell, differs in zip(tested, clear, strict=True)
+        if differs and max(cell.high, 1.0 / cell.low) >= MATTERS
     ]
-    return sorted(found, key=lambda one: one.low / one.high)
+    return sorted(found, key=lambda cell: cell.low / cell.high)

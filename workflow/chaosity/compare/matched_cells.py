@@ -1,62 +1,54 @@
-"""What makes a cell of one selection the partner of a cell of another.
+"""Cells of two or more selections that can be compared with each other, and their ratio.
 
-A cell is matched by what was asked and not by whose it is: experiment, load and what ran beside
-it, benchmark, kernel, levels and metric, and then
+A cell is matched by its question: experiment, load and its co-running loads, benchmark, kernel,
+levels and metric. In addition it is matched
 
-- by **place** (initiator and target by name), where both sides are built alike: twins, the same
-  host before and after, two kernels of one run;
+- by **place** (initiator and target by name), where the hosts are built alike: equal hosts, the
+  same host before and after a repair, two kernels of one run;
 - by **class** (kind of initiator, relation, kind of target), where they are not: in another NPS
-  mode `node1` is another thing of the same name. The places of a class are one cell; its value in a
+  mode the name `node1` means another place. All places of a class are one cell; its value in a
   replicate block is their geometric mean.
 
-What others published was measured with other programs. Where two sides have a category and metric
-in common and no question, each side's largest group of like cells is taken instead, by class.
+Published data was measured with other programs. Where two sides have a category and metric in
+common but no question, the largest group of comparable cells of each side is matched, by class.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import statistics
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.statistics import (
-    LOAD,
-    POINT,
-    is_performance,
-    less_is_better,
-    load_parameters,
-    plain,
-    valid,
-)
+from chaosity.place_names import parse_place_name
+from chaosity.statistics import Ratio
+from chaosity.store.measurements import LOAD, POINT, Measurements, Table
 
 PLACE, CLASS = "place", "class"
-OWN, OTHER = "own node", "other nodes"
-ALONE = ""
+# A difference counts when it is at least this large and significant. Equal servers differ by 1 or
+# 2 % in the bandwidth of their memory; a wrong setting or a slow module takes at least 5 %.
+MATTERS = 1.05
+LEVEL = 0.05
+OWN_NODE, OTHER_NODES = "own node", "other nodes"
 _GROUP = ("category", "metric")
-_QUESTION = ("experiment", "load", "benchmark", "kernel", "asked", "file_backed")
-_WHERE = {
+_QUESTION = ("experiment", "load", "benchmark", "kernel", "asked")
+_PLACE_COLUMNS = {
     PLACE: ("initiator", "target"),
     CLASS: ("initiator_kind", "part", "target_kind", "drives", "context"),
 }
-# Names of places within factors: node3, l3_4, nodes0-1drives, drive-0000-41-00-0, and those that
-# lack some of their cores, such as machine_without_node0.
-_PLACE_NAME = re.compile(
-    r"(pu|core|l3_|nodes?|package|drive-?|file)\d.*|drive-.+|alldrives|machine(_.+)?"
-)
-# What of a cell's first row describes it, beside its key.
-_TOLD = (
-    *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
+# Columns of the co-running loads of a cell.
+CORUNNING = {PLACE: "corunning", CLASS: "corunning_kinds"}
+# Columns that describe a cell besides its key, taken from its first row.
+_DESCRIPTION = (
+    *(*_GROUP, *_QUESTION, "load_parameters"),
     *("initiator_kind", "target_kind", "part", "label"),
 )
-_A_PLACE = [*POINT, *LOAD]
 _OWN_RELATIONS = ("same_node", "same_nodes")
 Key = tuple[object, ...]
 
@@ -66,217 +58,201 @@ class Cell:
     """The values of one cell on one side.
 
     Attributes:
-        logs: replicate block -> logarithm of the value, of a class the mean over its places.
-        told: what describes it: the key's columns, and threads, label.
-        places: how many places it has.
+        logs: replicate block -> logarithm of the value; for a class, the mean over its places.
+        description: the columns of the key, and threads, label and others.
+        places: number of places.
     """
 
     logs: Mapping[int, float]
-    told: Mapping[str, object]
+    description: Mapping[str, Any]
     places: int
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """In the metric's unit, a value a block."""
-        return np.exp(np.fromiter(self.logs.values(), dtype=float))
+        """A value for each block, in the metric's unit."""
+        values: NDArray[np.float64] = np.exp(np.fromiter(self.logs.values(), dtype=float))
+        return values
 
     @property
     def median(self) -> float:
-        """Of the blocks; the middle of logarithms, so that a ratio has an exact reciprocal."""
+        """Median over the blocks, of the logarithms, so that a ratio has an exact reciprocal."""
         return math.exp(statistics.median(self.logs.values()))
 
+    @property
+    def corunning(self) -> str:
+        """Description of the co-running loads; empty when the load ran alone."""
+        return str(
+            next((self.description[c] for c in CORUNNING.values() if c in self.description), "")
+        )
 
-def prepared(tidy: pd.DataFrame) -> pd.DataFrame:
-    """What a selection says of hardware, with the columns that matching needs, in every status.
+    def ratio_to(self, reference: Cell, *, paired: bool) -> Ratio:
+        """The ratio of this cell to a reference cell.
 
-    Adds `asked` (what was varied; where it is there the history's fingerprint too), `company` and
-    `company_class` (what ran beside the load, "" where nothing did), `context` (factors that name
-    no place) and `part` (the relation).
+        Args:
+            reference: the other cell.
+            paired: whether both cells are of one run, so that equal blocks are pairs. Without a
+                common block (each side failed where the other did not) the cells are not paired.
+        """
+        blocks = [block for block in self.logs if block in reference.logs] if paired else []
+        if not blocks:
+            return Ratio.of_runs(self.values, reference.values)
+        own, other = (np.exp([side.logs[block] for block in blocks]) for side in (self, reference))
+        return Ratio.paired(own, other)
+
+
+def is_large(ratio: float) -> bool:
+    """Whether a ratio differs enough from 1, in either direction."""
+    return bool(abs(np.log(ratio)) >= np.log(MATTERS))
+
+
+def prepare_side(table: Table) -> Measurements:
+    """The performance rows of a selection, with the columns for matching.
+
+    Adds `asked` (the levels of the load; in a history also the fingerprint of the request),
+    `corunning` and `corunning_kinds` (the other loads of the point by place and by class, ""
+    without other loads), `context` (factors that do not name a place) and `part` (the relation).
     """
-    rows = plain(tidy)
-    rows = rows[rows["metric"].map(is_performance).astype(bool)]
-    kinds = load_parameters(rows)
+    side = Measurements.from_table(table).performance()
+    rows = side.rows
+    asked = rows["load_parameters"]
     if "asked" in rows:  # of the history
-        kinds = kinds + " " + rows["asked"].fillna("").astype(str)
-    rows = rows.assign(asked=kinds, part=rows["relation"].fillna("unknown"))
-    rows = rows.assign(file_backed=rows["file_backed"].fillna(False).astype(bool))
-    rows["context"] = _context(rows)
-    rows["company"], rows["company_class"] = _company(rows)
-    return rows
-
-
-def _context(rows: pd.DataFrame) -> pd.Series:
-    """Factors that say something wherever a load is, as JSON."""
-
-    def kept(text: object) -> str:
-        if not isinstance(text, str):
-            return "{}"
-        factors = json.loads(text).items()
-        named = {name: value for name, value in factors if not _PLACE_NAME.fullmatch(str(value))}
-        return json.dumps(named, sort_keys=True)
-
-    texts = rows["factors"].unique()
-    shown = {text: kept(text) for text in texts if isinstance(text, str)}
-    return pd.Series([shown.get(text, "{}") for text in rows["factors"]], rows.index, dtype=object)
-
-
-def _company(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """What ran beside each row's load, by place and by class."""
-    loads = rows.drop_duplicates([*POINT, *LOAD])
-    numbers = loads.groupby(list(POINT), dropna=False)["load"].transform("size")
-    loads = loads[numbers > 1]
-    empty = pd.Series(ALONE, rows.index, dtype=object)
-    if loads.empty:
-        return empty, empty.copy()
-    names = loads[[*POINT, *LOAD]].copy()
-    names["place"] = _joined(loads, ["load", "initiator", "target", "kernel", "asked"])
-    names["class"] = _joined(loads, ["load", "initiator_kind", "target_kind", "kernel", "drives"])
-    for kind in ("place", "class"):
-        own = names.groupby(list(POINT), dropna=False)[kind]
-        everyone = own.agg(lambda texts: Counter(texts)).rename("all")
-        joined = names.merge(everyone, left_on=list(POINT), right_index=True, how="left")
-        names[f"beside_{kind}"] = [
-            _listed(everybody - Counter([one]))
-            for one, everybody in zip(joined[kind], joined["all"], strict=True)
-        ]
-    found = rows[[*POINT, *LOAD]].merge(
-        names[[*POINT, *LOAD, "beside_place", "beside_class"]], on=[*POINT, *LOAD], how="left"
+        asked = asked + " " + rows["asked"].fillna("").astype(str)
+    side = side.with_columns(
+        asked=asked,
+        part=rows["relation"].fillna("unknown"),
+        file_backed=rows["file_backed"].fillna(False).astype(bool),
+        context=[
+            json.dumps(factors_without_places(factors), sort_keys=True) for factors in side.factors
+        ],
     )
-    found.index = rows.index
-    return found["beside_place"].fillna(ALONE), found["beside_class"].fillna(ALONE)
+    return side.with_columns(
+        corunning=side.corunning_text(["load", "initiator", "target", "kernel", "asked"]),
+        corunning_kinds=side.corunning_text(
+            ["load", "initiator_kind", "target_kind", "kernel", "drives"]
+        ),
+    )
 
 
-def _joined(rows: pd.DataFrame, columns: Iterable[str]) -> pd.Series:
-    parts = [rows[column].map(_part).replace("{}", "") for column in columns]
-    return pd.Series([" ".join(filter(None, row)) for row in zip(*parts, strict=True)], rows.index)
+def factors_without_places(factors: Mapping[str, Any]) -> dict[str, Any]:
+    """The factors that mean the same wherever a load runs."""
+    return {name: value for name, value in factors.items() if parse_place_name(str(value)) is None}
 
 
-def _part(value: object) -> str:
-    """A value in a description: nothing where it is unknown, whole numbers as such."""
-    if value is None or pd.isna(value):
-        return ""
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _listed(loads: Counter[str]) -> str:
-    return ", ".join(f"{n} x {text}" if n > 1 else text for text, n in sorted(loads.items()))
-
-
-def alike(sides: Sequence[pd.DataFrame]) -> bool:
+def have_equal_places(sides: Sequence[Measurements]) -> bool:
     """Whether a name means the same place on all sides.
 
-    Every initiator and target that several have must have as many threads, the same nodes and the
-    same relation. Where nobody said how many threads, as in what others published, all must have
-    the same initiators and targets throughout.
+    Each initiator and target that several sides have must have the same number of threads, nodes
+    and relation. Where the number of threads is unknown, as in published data, all sides must have
+    the same initiators and targets.
 
     Args:
-        sides: rows that count, as `prepared` gives them.
+        sides: valid rows of `prepare_side`.
     """
     pair, facts = ["initiator", "target"], ["threads", "initiator_nodes", "target_nodes", "part"]
-    places = [side[[*pair, *facts]].drop_duplicates() for side in sides]
+    places = [side.rows[[*pair, *facts]].drop_duplicates() for side in sides]
     known = pd.concat([place.astype(object).fillna("").astype(str) for place in places])
-    seen = known.groupby(pair).size()
-    if (seen < 2).all():
+    sides_with_place = known.groupby(pair).size()
+    if (sides_with_place < 2).all():
         return False
-    if (known["threads"] == "").any() and not (seen == len(sides)).all():
+    if (known["threads"] == "").any() and not (sides_with_place == len(sides)).all():
         return False
     return not known.drop_duplicates().duplicated(pair).any()
 
 
-def coarse(rows: pd.DataFrame) -> pd.DataFrame:
-    """Own node against other nodes: all that can be said where a side's relations are unknown."""
-    own = rows["relation"].isin(_OWN_RELATIONS).map({True: OWN, False: OTHER})
-    return rows.assign(part=own.where(rows["target_kind"] == "node", rows["part"]))
+def has_unknown_relations(side: Measurements) -> bool:
+    """Whether the relation of some memory to its initiator is unknown."""
+    return bool(len(side.where(part="unknown", target_kind="node")))
 
 
-def relations_unknown(rows: pd.DataFrame) -> bool:
-    """Whether some memory's relation to its initiator is not known."""
-    return bool(((rows["part"] == "unknown") & (rows["target_kind"] == "node")).any())
+def with_coarse_relations(side: Measurements) -> Measurements:
+    """The side with `part` own node or other nodes, for sides whose relations are unknown."""
+    rows = side.rows
+    own = rows["relation"].isin(_OWN_RELATIONS).map({True: OWN_NODE, False: OTHER_NODES})
+    return side.with_columns(part=own.where(rows["target_kind"] == "node", rows["part"]))
 
 
 def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True) -> list[str]:
-    """The columns that make two cells partners.
+    """The columns with equal values in comparable cells.
 
     Args:
         by: PLACE or CLASS.
-        ignore: columns in which the two sides differ on purpose.
-        question: whether the same has to be asked; otherwise category and metric will do.
+        ignore: columns in which the sides differ on purpose.
+        question: whether the question has to be the same, or only category and metric.
     """
-    company = "company" if by == PLACE else "company_class"
-    columns = [*_GROUP, company, *(_QUESTION if question else ()), *_WHERE[by]]
+    columns = [*_GROUP, CORUNNING[by]]
+    columns += [*_QUESTION, "file_backed"] if question else []
+    columns += _PLACE_COLUMNS[by]
     if not question:
         columns.remove("context")
     return [column for column in columns if column not in ignore]
 
 
-def cells_of(rows: pd.DataFrame, keys: Iterable[str]) -> dict[Key, Cell]:
+def group_cells(side: Measurements, keys: Iterable[str]) -> dict[Key, Cell]:
     """The cells of a side by their keys.
 
     Args:
-        rows: as `prepared` gives them.
-        keys: as `key_columns` gives them.
+        side: as `prepare_side` returns it.
+        keys: as `key_columns` returns them.
     """
     keys = list(keys)
-    known = valid(rows)
-    if known.empty:
+    valid = side.valid().rows
+    if valid.empty:
         return {}
-    known = known.assign(
-        _log=np.log(known["value"].to_numpy(dtype=float)),
-        _cell=known.groupby(keys, sort=False, dropna=False).ngroup(),
-        _place=known.groupby(_A_PLACE, sort=False, dropna=False).ngroup(),
+    place = [*POINT, *LOAD]
+    valid = valid.assign(
+        _log=np.log(valid["value"].to_numpy(dtype=float)),
+        _cell=valid.groupby(keys, sort=False, dropna=False).ngroup(),
+        _place=valid.groupby(place, sort=False, dropna=False).ngroup(),
     )
-    counted = known[_whole(known)]
+    counted = valid[_in_all_blocks(valid)]
     logs: dict[int, dict[int, float]] = {}
-    means = counted.groupby(["_cell", "replicate"])["_log"].mean()
-    for (cell, block), log in means.items():
-        logs.setdefault(int(cell), {})[int(block)] = float(log)
+    means = counted.groupby(["_cell", "replicate"])["_log"].mean().reset_index()
+    for number, block, log in means.itertuples(index=False):
+        logs.setdefault(int(number), {})[int(block)] = float(log)
     places = counted.groupby("_cell")["_place"].nunique()
-    threads = known.groupby("_cell")["threads"].agg(["min", "max"])
-    first = known.drop_duplicates("_cell")
-    sizes = threads.loc[first["_cell"]].to_numpy()
-    columns = list(dict.fromkeys([*keys, *_TOLD]))
-    told = first[columns].astype(object).where(first[columns].notna(), None).to_dict("records")
-    return {
-        tuple(one[key] for key in keys): Cell(
-            logs[cell], {**one, "threads": _range(*size)}, int(places[cell])
+    threads = valid.groupby("_cell")["threads"].agg(["min", "max"])
+    first = valid.drop_duplicates("_cell")
+    columns = list(dict.fromkeys([*keys, *_DESCRIPTION]))
+    described = first[columns].astype(object).where(first[columns].notna(), None)
+    cells: dict[Key, Cell] = {}
+    for number, description in zip(first["_cell"], described.to_dict("records"), strict=True):
+        low, high = threads.loc[number]
+        named = {str(name): value for name, value in description.items()}
+        key = tuple(named[name] for name in keys)
+        cells[key] = Cell(
+            logs[number], {**named, "threads": _range_text(low, high)}, int(places[number])
         )
-        for cell, one, size in zip(first["_cell"], told, sizes, strict=True)
-    }
+    return cells
 
 
-def _whole(known: pd.DataFrame) -> pd.Series:
-    """Rows of places that have every block of their cell; all rows of cells without such a place.
+def _in_all_blocks(valid: pd.DataFrame) -> pd.Series:
+    """Mask of the rows of places with every block of their cell; all rows if there is none.
 
-    A place that is missing in some block would shift that block's mean.
+    A place that is missing in some block would shift the mean of that block.
     """
-    of_cell = known.groupby("_cell")["replicate"].transform("nunique")
-    of_place = known.groupby(["_cell", "_place"])["replicate"].transform("nunique")
-    whole = of_cell == of_place
-    return whole | ~whole.groupby(known["_cell"]).transform("any")
+    of_cell = valid.groupby("_cell")["replicate"].transform("nunique")
+    of_place = valid.groupby(["_cell", "_place"])["replicate"].transform("nunique")
+    complete = of_cell == of_place
+    return complete | ~complete.groupby(valid["_cell"]).transform("any")
 
 
-def _range(low: float, high: float) -> str | None:
+def _range_text(low: float, high: float) -> str | None:
     if pd.isna(low):
         return None
     return f"{low:g}" if low == high else f"{low:g}-{high:g}"
 
 
-def largest_kind(rows: pd.DataFrame, kernels: Collection[object] = ()) -> pd.DataFrame:
-    """Of the rows of one category and metric, the largest group in which the same was asked.
+def select_largest_group(side: Measurements, kernels: Collection[object] = ()) -> Measurements:
+    """The largest group of rows with the same question.
 
     Args:
-        rows: valid ones of points with a single load.
-        kernels: preferred where there is a choice, since the other side has them too.
+        side: valid rows of loads alone, of one category and metric.
+        kernels: preferred kernels, which the other side has too.
     """
-    kind = ["experiment", "load", "benchmark", "kernel", "asked"]
-    better = -1.0 if less_is_better(str(rows["metric"].iloc[0])) else 1.0
 
-    def weight(own: pd.DataFrame) -> tuple[bool, int, float, float]:
-        size = float(json.loads(load_parameters(own).iloc[0]).get("bytes") or 0)
-        places = own[own["target_kind"] == "node"][["initiator", "target"]]
-        worth = better * float(own["value"].median())
-        known = own["kernel"].iloc[0] in kernels
-        return known, len(places.drop_duplicates()), size, worth
+    def rank(part: Measurements) -> tuple[bool, int, float, float]:
+        known = part.rows["kernel"].iloc[0] in kernels
+        places = part.where(target_kind="node").place_count
+        return known, places, part.working_set_bytes, part.median_goodness
 
-    groups = [own for _, own in rows.groupby(kind, sort=False, dropna=False)]
-    return max(groups, key=weight)
+    return side.largest_group(list(_QUESTION), rank)

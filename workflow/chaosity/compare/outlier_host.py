@@ -1,60 +1,59 @@
-"""Which of several hosts that should be equal is not.
+"""Outlier hosts: which of several hosts that should be equal differ from the others.
 
-The hosts themselves are the sample: equal servers differ by a percent or two, and a run differs
-from the next. So a host is compared with how much the *others* scatter, cell by cell, and not with
-how much its own replicates do (but hosts never agree better than their replicates allow). That
-works with one replicate, too.
+The hosts themselves are the sample: equal servers differ by 1 or 2 %, and so do two runs. So a host
+is compared with the scatter of the *others*, cell by cell, and not with that of its own replicates.
+(But hosts are not assumed to agree better than their replicates allow.) This works with one
+replicate too.
 
-A host stands accused when a cell of its is 5 % or more off the median of the others and by chance
-would be so in one of twenty comparisons of *all* hosts in *all* cells (Holm): naming a healthy host
-costs a person a day. One host is named at a time, the clearest first, and the rest is looked at
-without it, since it moves the others' median and scatter.
+A host is named when a cell of it deviates from the median of the others by 5 % or more, and when by
+chance this would happen in less than one of twenty comparisons of *all* hosts in *all* cells
+(Holm), since naming a healthy host costs a person a day.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from chaosity.compare.cell_ratios import MATTERS
-from chaosity.compare.comparison_text import asked_words, place_words
 from chaosity.compare.host_deviations import (
-    FEWEST,
-    Fleet,
-    Look,
-    Scattered,
-    fleet_of,
-    scattered,
-    settle,
+    MIN_HOSTS,
+    Deviations,
+    HostValues,
+    ScatteredCell,
+    collect_hosts,
+    find_scattered_cells,
+    name_outliers,
 )
+from chaosity.compare.matched_cells import MATTERS
 from chaosity.errors import UserError
 from chaosity.statistics import Ratio
+from chaosity.store.measurements import Table, as_measurements
 from chaosity.units import format_count, format_percent
 
-MOST = 64
+MAX_HOSTS = 64
 
 
 @dataclass(frozen=True)
 class HostVerdict:
-    """One host among the others.
+    """The verdict on one host.
 
     Attributes:
         host: its name.
-        speed: typical over its cells, as a share of the others' median; below 1 is slower, in
+        speed: median over its cells, as a share of the others' median; below 1 is slower, for
             latency too; None without a cell.
         low, high: 95 % interval over the cells.
-        cells: how many were compared.
-        missing: how many cells most others have and it has not.
-        clear: how many differ clearly.
-        worst: the cell that is farthest off, in words; of the clear ones where there are some.
-        worst_ratio: its value over the median of the others.
-        p_adjusted: the least chance of any cell that is far enough off, adjusted for all cells of
-            all hosts; None where that cannot be said.
-        differs: whether the host is named.
+        cells: number of compared cells.
+        missing: number of cells that most hosts have and this host lacks.
+        clear: number of clear deviations.
+        worst: description of the cell with the largest deviation, of the clear ones if there are
+            any.
+        worst_ratio: its value divided by the median of the others.
+        p_adjusted: smallest p-value of its large deviations, adjusted for all cells of all hosts;
+            None where there was no test.
+        differs: whether it is an outlier host.
     """
 
     host: str
@@ -72,17 +71,17 @@ class HostVerdict:
 
 @dataclass(frozen=True)
 class OutlierHosts:
-    """All hosts, those that differ first and then the slowest first.
+    """The verdicts on all hosts.
 
     Attributes:
-        hosts: verdicts.
+        hosts: verdicts; outlier hosts first, then the slowest first.
         matched_by: PLACE or CLASS.
-        compared: number of cells that three hosts or more have.
-        detectable: how far off a host has to be in a typical cell to be seen, as a share; None when
-            the hosts do not tell.
+        compared: number of cells that at least three hosts have.
+        detectable: smallest detectable deviation of a host in a typical cell, as a share; None when
+            unknown.
         detectable_at_worst: the same in the cell in which the hosts scatter most.
-        cells: a row a host and clear cell: `host`, `group`, `where`, `asked_words`, `ratio`,
-            `p_adjusted`.
+        cells: a row for each clear deviation of an outlier host: `host`, `group`, `where`,
+            `asked_words`, `ratio`, `p_adjusted`.
         sentences: the verdict.
     """
 
@@ -94,8 +93,8 @@ class OutlierHosts:
     cells: pd.DataFrame
     sentences: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, unknown as null."""
+    def to_json(self) -> dict[str, object]:
+        """JSON values; null for what is unknown."""
         return {
             "matched_by": self.matched_by,
             "verdict": list(self.sentences),
@@ -107,166 +106,171 @@ class OutlierHosts:
         }
 
 
-def find_outlier_hosts(
-    tables: Mapping[str, pd.DataFrame], *, by: str | None = None
-) -> OutlierHosts:
+def find_outlier_hosts(tables: Mapping[str, Table], *, by: str | None = None) -> OutlierHosts:
     """Compare hosts that should be equal.
 
     Args:
-        tables: the tidy table of each host by the name that it shall have here.
-        by: PLACE or CLASS; without it by place where all hosts are built alike.
+        tables: name of each host -> its tidy table.
+        by: PLACE or CLASS. Default: PLACE where all hosts are built alike.
 
     Raises:
-        UserError: there are fewer than three hosts or more than 64, or no cell that three have.
+        UserError: there are fewer than 3 or more than 64 hosts, or no cell that three hosts have.
     """
-    if len(tables) < FEWEST:
+    if len(tables) < MIN_HOSTS:
         raise UserError(
-            f"of {len(tables)} hosts it cannot be said which is at fault",
+            f"{len(tables)} hosts are too few to find the outlier",
             None,
-            "two can be compared, a third decides",
+            "compare two with each other, or add a third host",
         )
-    if len(tables) > MOST:
-        raise UserError(f"{len(tables)} are more than {MOST} hosts", None, "compare fewer at once")
-    by, fleet = fleet_of(tables, by)
-    if not len(fleet.told):
+    if len(tables) > MAX_HOSTS:
+        raise UserError(
+            f"{len(tables)} hosts are more than {MAX_HOSTS}", None, "compare fewer at once"
+        )
+    by, values = collect_hosts(tables, by)
+    cells = len(values.descriptions)
+    if not cells:
         raise UserError("there is no cell that three hosts have", None, "compare two of them")
-    named, look = settle(fleet)
+    named, deviations = name_outliers(values)
     verdicts = [
-        _verdict(fleet, look, number, number in named) for number in range(len(fleet.hosts))
+        _verdict(values, deviations, number, differs=number in named)
+        for number in range(len(values.hosts))
     ]
-    ordered = tuple(sorted(verdicts, key=lambda one: (not one.differs, one.speed or 0.0)))
-    others = [number for number in range(len(fleet.hosts)) if number not in named]
-    detectable = _detectable(look)
-    sentences = [
-        *_sentences(ordered, len(fleet.told), detectable),
-        *_scatter(fleet, scattered(fleet, others)),
-        *_lacking(ordered),
-        *_several_modes(tables),
-    ]
+    ordered = tuple(sorted(verdicts, key=lambda host: (not host.differs, host.speed or 0.0)))
+    others = [number for number in range(len(values.hosts)) if number not in named]
+    typical, at_worst = _detectable(deviations)
     return OutlierHosts(
         hosts=ordered,
         matched_by=by,
-        compared=len(fleet.told),
-        detectable=detectable[0],
-        detectable_at_worst=detectable[1],
-        cells=_clear_cells(fleet, look, named),
-        sentences=tuple(sentences),
+        compared=cells,
+        detectable=typical,
+        detectable_at_worst=at_worst,
+        cells=_clear_cells(values, deviations, named),
+        sentences=(
+            *_verdict_sentences(ordered, cells, typical, at_worst),
+            *_scatter_sentence(values, find_scattered_cells(values, others)),
+            *_missing_sentence(ordered),
+            *_configurations_sentence(tables),
+        ),
     )
 
 
-def _detectable(look: Look) -> tuple[float | None, float | None]:
-    """How far off a host has to be to be seen, in a typical cell and in that of most scatter."""
-    known = look.seen[np.isfinite(look.seen)]
+def _detectable(deviations: Deviations) -> tuple[float | None, float | None]:
+    """Smallest detectable deviation in a typical cell and in the cell with the largest scatter."""
+    known = deviations.detectable[np.isfinite(deviations.detectable)]
     if not len(known):
         return None, None
     least = MATTERS - 1.0
-    typical_cell, worst_cell = (float(-np.expm1(-off)) for off in (np.median(known), known.max()))
-    return max(typical_cell, least), max(worst_cell, least)
+    typical, at_worst = (float(-np.expm1(-value)) for value in (np.median(known), known.max()))
+    return max(typical, least), max(at_worst, least)
 
 
-def _verdict(fleet: Fleet, found: Look, host: int, differs: bool) -> HostVerdict:
-    off, clear = found.off[:, host], found.clear[:, host] & differs
-    known = ~np.isnan(off)
+def _verdict(
+    values: HostValues, deviations: Deviations, host: int, *, differs: bool
+) -> HostVerdict:
+    deviation, clear = deviations.deviation[:, host], deviations.clear[:, host] & differs
+    known = ~np.isnan(deviation)
     if not known.any():
         nothing = "no cell in common"
         return HostVerdict(
-            fleet.hosts[host], None, None, None, 0, len(off), 0, nothing, None, None, differs=False
+            values.hosts[host], None, None, None, 0, len(known), 0, nothing, None, None, False
         )
-    typical = Ratio.typical(np.exp(fleet.signs[known] * off[known]))
-    ranked = np.where(clear if clear.any() else known, np.abs(off), -1.0)
+    typical = Ratio.typical(np.exp(values.signs[known] * deviation[known]))
+    ranked = np.where(clear if clear.any() else known, np.abs(deviation), -1.0)
     worst = int(np.argmax(ranked))
-    p = found.p[:, host]
-    large = known & ~np.isnan(p) & (np.abs(off) >= np.log(MATTERS))
+    p = deviations.p[:, host]
+    large = known & ~np.isnan(p) & (np.abs(deviation) >= np.log(MATTERS))
     return HostVerdict(
-        host=fleet.hosts[host],
+        host=values.hosts[host],
         speed=typical.ratio,
         low=typical.low,
         high=typical.high,
         cells=int(known.sum()),
         missing=int((~known).sum()),
         clear=int(clear.sum()),
-        worst=_cell(fleet, worst),
-        worst_ratio=float(np.exp(off[worst])),
+        worst=values.cell_text(worst),
+        worst_ratio=float(np.exp(deviation[worst])),
         p_adjusted=float(p[large].min()) if large.any() else None,
         differs=differs,
     )
 
 
-def _cell(fleet: Fleet, number: int) -> str:
-    asked = asked_words(fleet.told[number])
-    where = place_words(fleet.told[number])
-    return f"{fleet.groups[number]} of {where}" + (f", {asked}" if asked else "")
-
-
-def _clear_cells(fleet: Fleet, found: Look, named: set[int]) -> pd.DataFrame:
+def _clear_cells(values: HostValues, deviations: Deviations, named: set[int]) -> pd.DataFrame:
     rows = [
         {
-            "host": fleet.hosts[host],
-            "group": fleet.groups[number],
-            "where": place_words(fleet.told[number]),
-            "asked_words": asked_words(fleet.told[number]),
-            "ratio": float(np.exp(found.off[number, host])),
-            "p_adjusted": float(found.p[number, host]),
+            "host": values.hosts[host],
+            "group": values.groups[cell],
+            "where": values.where_text(cell),
+            "asked_words": values.load_text(cell),
+            "ratio": float(np.exp(deviations.deviation[cell, host])),
+            "p_adjusted": float(deviations.p[cell, host]),
         }
         for host in sorted(named)
-        for number in np.flatnonzero(found.clear[:, host])
+        for cell in map(int, np.flatnonzero(deviations.clear[:, host]))
     ]
     columns = ["host", "group", "where", "asked_words", "ratio", "p_adjusted"]
     return pd.DataFrame(rows, columns=columns)
 
 
-def _sentences(
-    hosts: Sequence[HostVerdict], cells: int, detectable: tuple[float | None, float | None]
+def _verdict_sentences(
+    hosts: Sequence[HostVerdict], cells: int, typical: float | None, at_worst: float | None
 ) -> list[str]:
-    """Who differs, and what could have been seen of the others."""
-    odd = [host for host in hosts if host.differs]
+    """The outlier hosts, and the smallest detectable deviation of the others."""
+    outliers = [host for host in hosts if host.differs]
     number = sum(1 for host in hosts if host.cells)
-    known = ""
-    if detectable[0] is not None and detectable[1] is not None:
-        known = f"; to be seen, it has to be off by about {format_percent(detectable[0])} in a cell"
-        if detectable[1] >= 2.0 * detectable[0]:
-            known += f", by {format_percent(detectable[1])} in the cell in which hosts scatter most"
-    if not odd:
+    detectable = ""
+    if typical is not None and at_worst is not None:
+        detectable = f" Smallest detectable deviation: about {format_percent(typical)} in a cell"
+        if at_worst >= 2.0 * typical:
+            detectable += f", {format_percent(at_worst)} in the cell in which hosts scatter most"
+        detectable += "."
+    if not outliers:
         among = f"{format_count(number, 'host')} in {format_count(cells, 'cell')}"
-        return [f"No host that is off by 5 % or more detected among {among}{known}."]
-    said = [
-        f"{host.host} is not equal to the others: {host.clear} of {format_count(host.cells, 'cell')} "
+        return [f"No host that deviates by 5 % or more was detected among {among}.{detectable}"]
+    sentences = [
+        f"{host.host} is an outlier: {host.clear} of {format_count(host.cells, 'cell')} "
         f"{'differs' if host.clear == 1 else 'differ'} clearly, worst {host.worst}, "
         f"{host.worst_ratio:.2f} times the others' median."
-        for host in odd
+        for host in outliers
     ]
-    if len(odd) >= (len(hosts) - 1) // 2 and len(odd) > 1:
-        said.append("So many differ that it is not sure which are right.")
-    if number == FEWEST:
-        return [*said, "Whether the other two are equal cannot be said once one of three is out."]
-    return [*said, f"No other host that is off detected among the {number - len(odd)}{known}."]
+    if len(outliers) >= (len(hosts) - 1) // 2 and len(outliers) > 1:
+        sentences.append("So many hosts differ that it is uncertain which of them are right.")
+    if number == MIN_HOSTS:
+        return [*sentences, "Two hosts remain, which are too few to find another outlier."]
+    remaining = number - len(outliers)
+    return [
+        *sentences,
+        f"No other host that deviates was detected among the remaining {remaining}.{detectable}",
+    ]
 
 
-def _scatter(fleet: Fleet, found: Sequence[Scattered]) -> list[str]:
-    """That hosts differ from one another, though none stands alone."""
+def _scatter_sentence(values: HostValues, found: Sequence[ScatteredCell]) -> list[str]:
+    """A sentence on hosts that differ from each other though none of them is an outlier."""
     if not found:
         return []
     widest = found[0]
     return [
-        f"In {len(found)} of {format_count(len(fleet.told), 'cell')} hosts differ by 5 % or more beyond "
-        "the scatter of their replicates, and none of them stands alone; most in "
-        f"{_cell(fleet, widest.cell)}, {widest.low:.2f} to {widest.high:.2f} times the median."
+        f"In {len(found)} of {format_count(len(values.descriptions), 'cell')} hosts differ by 5 % "
+        "or more beyond the scatter of their replicates, and none of them is an outlier; most in "
+        f"{values.cell_text(widest.cell)}, {widest.low:.2f} to {widest.high:.2f} times the median."
     ]
 
 
-def _lacking(hosts: Sequence[HostVerdict]) -> list[str]:
-    """Which hosts have not been looked at as a whole."""
-    lacks = [f"{host.host} {host.missing}" for host in hosts if host.missing]
-    return [f"Cells that others have and a host has not: {', '.join(lacks)}."] if lacks else []
+def _missing_sentence(hosts: Sequence[HostVerdict]) -> list[str]:
+    """A sentence on hosts without some of the cells."""
+    missing = [f"{host.host} {host.missing}" for host in hosts if host.missing]
+    return [f"Missing cells that other hosts have: {', '.join(missing)}."] if missing else []
 
 
-def _several_modes(tables: Mapping[str, pd.DataFrame]) -> list[str]:
-    """That hosts which are set differently need not be equal."""
-    modes = sorted(
-        {str(one) for table in tables.values() for one in table["configuration"].unique()}
+def _configurations_sentence(tables: Mapping[str, Table]) -> list[str]:
+    """A sentence on hosts in different configurations."""
+    configurations = sorted(
+        {
+            str(configuration)
+            for table in tables.values()
+            for configuration in as_measurements(table).rows["configuration"].unique()
+        }
     )
-    if len(modes) < 2:
+    if len(configurations) < 2:
         return []
-    return [
-        f"The hosts are in several configurations ({', '.join(modes)}), which need not be equal."
-    ]
+    listed = ", ".join(configurations)
+    return [f"The hosts have several configurations ({listed}), which can cause differences."]

@@ -1,21 +1,23 @@
-"""What a person names to compare: a table, a folder of results, or profiles of a database."""
+"""Selections to compare: a table, a folder of results, or profiles of a database."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from chaosity.config import suggest_allowed
 from chaosity.errors import UserError
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.statistics import plain
-from chaosity.store import COLUMNS, HISTORY_COLUMNS, read_table
+from chaosity.store import COLUMNS, HISTORY_COLUMNS
+from chaosity.store.measurements import Measurements
 from chaosity.store.profile_database import QUERIES, find_profiles, is_database, read_profile_table
 
 _HISTORY = "history.parquet"
+_MAX_SUGGESTED = 40
 
 
 @dataclass(frozen=True)
@@ -24,119 +26,122 @@ class Selection:
 
     Attributes:
         name: for sentences, such as "epyc1 nps4".
-        rows: of the tidy table.
-        pinned: columns that were asked for, with their values.
+        measurements: its rows.
+        pinned: the requested columns with their values.
     """
 
     name: str
-    rows: pd.DataFrame
+    measurements: Measurements
     pinned: Mapping[str, str]
+
+    def filtered(self, conditions: Mapping[str, str]) -> Selection:
+        """The rows in which columns have these values.
+
+        Raises:
+            UserError: a column is unknown, or no row has these values.
+        """
+        return replace(self, measurements=_filter(self.measurements, conditions, self.name))
 
 
 def read_selections(texts: Iterable[str]) -> list[Selection]:
-    """Every selection that is named; a database may give several for one text.
+    """Every requested selection; a database can have several for one text.
 
     Args:
         texts: each a tidy table (measurements.parquet, history.parquet), a folder with one, or a
-            database of profiles; behind a ``#`` may stand ``column=value&column=value``, which is
-            a query for a database.
+            database of profiles. After a ``#`` conditions can follow:
+            ``column=value&column=value``; for a database they are a query.
 
     Raises:
-        UserError: a file is missing or another thing, a column is not known, nothing is left.
+        UserError: a file is missing or is not a measurements table, a column is unknown, or no row
+            is left.
     """
-    found = [one for text in texts for one in _read(text)]
-    names = [one.name for one in found]
+    found = [selection for text in texts for selection in _read(text)]
+    names = [selection.name for selection in found]
     return [
-        Selection(
-            f"{one.name} ({number})" if names.count(one.name) > 1 else one.name,
-            one.rows,
-            one.pinned,
-        )
-        for number, one in enumerate(found, start=1)
+        replace(selection, name=f"{selection.name} ({number})")
+        if names.count(selection.name) > 1
+        else selection
+        for number, selection in enumerate(found, start=1)
     ]
 
 
 def _read(text: str) -> list[Selection]:
-    name, _, asked = text.partition("#")
-    pinned = _pairs(asked.split("&") if asked else [], text)
+    name, _, query = text.partition("#")
+    conditions = _parse_conditions(query.split("&") if query else [], text)
     path = Path(name)
     if path.is_dir():
         if not (path / MEASUREMENTS_FILE).exists():
             raise UserError(
-                f"holds no {MEASUREMENTS_FILE}", str(path), "name results/HOST/CONFIGURATION"
+                f"{MEASUREMENTS_FILE} is missing", str(path), "name results/HOST/CONFIGURATION"
             )
         path = path / MEASUREMENTS_FILE
     if not path.exists():
-        raise UserError("is not there", str(path))
+        raise UserError("file or folder not found", str(path))
     if is_database(path):
-        return _profiles(path, pinned)
+        return _read_profiles(path, conditions)
     columns = HISTORY_COLUMNS if path.name == _HISTORY else COLUMNS
-    rows = filter_rows(plain(read_table(path, columns)), pinned, str(path))
-    if "host" in rows and rows["host"].isna().all():
-        raise UserError("is no tidy table: it names no host", str(path))
-    return [Selection(_name(rows, pinned), rows, pinned)]
+    measurements = _filter(Measurements.read(path, columns), conditions, str(path))
+    if "host" in measurements.rows and measurements.rows["host"].isna().all():
+        raise UserError("is not a measurements table: the column host is empty", str(path))
+    return [Selection(_name(measurements, conditions), measurements, conditions)]
 
 
-def _profiles(path: Path, pinned: Mapping[str, str]) -> list[Selection]:
-    """A selection of each profile that a query finds, parts of their tables included."""
-    query = {key: value for key, value in pinned.items() if key in QUERIES}
-    rest = {key: value for key, value in pinned.items() if key not in QUERIES}
+def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]:
+    """A selection for each profile that the query finds."""
+    query = {key: value for key, value in conditions.items() if key in QUERIES}
+    rest = {key: value for key, value in conditions.items() if key not in QUERIES}
     profiles = find_profiles(path, **query)
     if not profiles:
         listed = ", ".join(f"{key} {value}" for key, value in query.items())
-        raise UserError(f"has no profile of {listed}" if listed else "has no profile", str(path))
+        raise UserError(f"has no profile with {listed}" if listed else "has no profile", str(path))
     found = []
     for profile in profiles:
-        rows = filter_rows(plain(read_profile_table(path, profile["id"])), rest, str(path))
-        found.append(Selection(_name(rows, rest), rows, rest))
+        table = Measurements.from_table(read_profile_table(path, profile["id"]))
+        measurements = _filter(table, rest, str(path))
+        found.append(Selection(_name(measurements, rest), measurements, rest))
     return found
 
 
-def _name(rows: pd.DataFrame, pinned: Mapping[str, str]) -> str:
-    """Host and configuration, and what was asked for beside."""
-    hosts = rows[["host", "configuration"]].drop_duplicates()
+def _name(measurements: Measurements, conditions: Mapping[str, str]) -> str:
+    """Host, configuration and the other conditions."""
+    hosts = measurements.rows[["host", "configuration"]].drop_duplicates()
     listed = [f"{host} {configuration}" for host, configuration in hosts.itertuples(index=False)]
     name = ", ".join(listed[:2]) + (" and others" if len(listed) > 2 else "")
-    said = [
+    others = [
         f"{column} {value}"
-        for column, value in pinned.items()
+        for column, value in conditions.items()
         if column not in ("host", "configuration")
     ]
-    return f"{name}, {', '.join(said)}" if said else name
+    return f"{name}, {', '.join(others)}" if others else name
 
 
-def _pairs(texts: Iterable[str], place: str) -> dict[str, str]:
-    found = {}
+def _parse_conditions(texts: Iterable[str], place: str) -> dict[str, str]:
+    conditions = {}
     for text in texts:
         column, equals, value = text.partition("=")
         if not equals or not column:
-            raise UserError(f"{text!r} is no COLUMN=VALUE", place)
-        found[column] = value
-    return found
+            raise UserError(f"{text!r} is not COLUMN=VALUE", place)
+        conditions[column] = value
+    return conditions
 
 
-def filter_rows(rows: pd.DataFrame, conditions: Mapping[str, str], place: str) -> pd.DataFrame:
-    """The rows in which columns have these values, compared as texts.
-
-    Raises:
-        UserError: there is no such column, or no row has these values.
-    """
+def _filter(measurements: Measurements, conditions: Mapping[str, str], place: str) -> Measurements:
+    """The rows in which columns have these values, compared as texts."""
     for column, value in conditions.items():
+        rows = measurements.rows
         if column not in rows:
-            raise UserError(
-                f"there is no column {column!r}", place, suggest_allowed(column, rows.columns)
-            )
+            remedy = suggest_allowed(column, rows.columns)
+            raise UserError(f"unknown column {column!r}", place, remedy)
         texts = rows[column].map(_text)
         if not (texts == value).any():
             known = [text for text in texts.unique() if text is not None]
-            raise UserError(
-                f"no row has {column} {value!r}", place, suggest_allowed(value, known[:40])
-            )
-        rows = rows[texts == value]
-    return rows
+            remedy = suggest_allowed(value, known[:_MAX_SUGGESTED])
+            raise UserError(f"no row has {column} {value!r}", place, remedy)
+        measurements = measurements.select(texts == value)
+    return measurements
 
 
-def _text(value: object) -> str | None:
+def _text(value: Any) -> str | None:
     """A value as a person writes it: 2 and not 2.0."""
     if value is None or pd.isna(value):
         return None

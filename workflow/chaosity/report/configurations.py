@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.compare import compare_selections
-from chaosity.compare.comparison_text import BETTER, NOTHING, WORSE, ratio_words
+from chaosity.compare.comparison_text import BETTER, NO_DIFFERENCE, WORSE, ratio_text
 from chaosity.compare.matched_cells import PLACE
 from chaosity.errors import UserError
 from chaosity.figures import FigureFile, write_bars
@@ -287,7 +287,7 @@ def times(cell: Mapping[str, Any]) -> RatioText:
     low, high, verdict = cell["low"], cell["high"], str(cell["verdict"])
     if pd.isna(low):
         return RatioText(f"{cell['ratio']:.2f} times, no interval: one replicate", verdict)
-    words = ratio_words(cell["ratio"], low, high)
+    words = ratio_text(cell["ratio"], low, high)
     if low <= 1.0 <= high:
         n = " and ".join(dict.fromkeys(str(int(cell[side])) for side in ("n_left", "n_right")))
         return RatioText(f"no difference detected at n = {n}: {words}", verdict)
@@ -325,7 +325,7 @@ def _sentence(lines: Sequence[_Line], ratios: Sequence[_Ratios], names: Sequence
     for name, own in list(zip(names, ratios, strict=True))[1:]:
         keys = {line.words: (line.level.name, _BEST) for line in lines}
         held = [(words, own[key]) for words, key in keys.items() if key in own]
-        told = sorted((one for one in held if one[1]["verdict"] != NOTHING),
+        told = sorted((one for one in held if one[1]["verdict"] != NO_DIFFERENCE),
                       key=lambda one: one[1]["ratio"])  # fmt: skip
         said = [f"{told[end][0]} {times(told[end][1]).words}"
                 for end in dict.fromkeys((0, len(told) - 1)) if told]  # fmt: skip
