@@ -1,8 +1,7 @@
-"""What a person sees while the workflow runs: one line a measurement, with how long is left.
+"""Progress messages of the workflow: one line for each measurement, with the time left.
 
-Snakemake finds this package by its name and uses it when the profile says ``logger: chaosity``
-(https://snakemake.readthedocs.io, logger plugins). Errors and warnings are passed on unchanged, and
-a dry run looks as Snakemake always prints it.
+Snakemake finds this package by its name and uses it for ``logger: chaosity`` in a profile
+(https://snakemake.readthedocs.io, logger plugins). Errors, warnings and dry runs look as usual.
 """
 
 from __future__ import annotations
@@ -12,17 +11,18 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from snakemake.logging import DefaultFilter, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from chaosity import records
 from chaosity.campaign.campaign_plans import Campaign
+from chaosity.records import VALID, load_record
 from chaosity.transport.skipped_hosts import read_skipped_host
 from chaosity.units import format_duration
 
-# Events that the line of progress replaces.
+# Events that the progress messages replace.
 REPLACED = {
     LogEvent.JOB_STARTED,
     LogEvent.SHELLCMD,
@@ -32,16 +32,16 @@ REPLACED = {
 MEASURE = "measure"
 
 
-def expected_seconds(wildcards: Mapping[str, str]) -> float:
-    """How long the plan says that a measurement takes."""
+def planned_seconds(wildcards: Mapping[str, str]) -> float:
+    """How long a measurement takes, by the plan."""
     if Campaign.current is None:
         return 0.0
-    names = (wildcards[name] for name in ("host", "experiment", "point"))
-    return Campaign.current.point(*names)["estimated_seconds"]
+    host, experiment, point = (wildcards[name] for name in ("host", "experiment", "point"))
+    return Campaign.current.point(host, experiment, point)["estimated_seconds"]
 
 
 class LogHandler(LogHandlerBase):
-    """Prints progress to standard error, a line a measurement."""
+    """Prints progress to standard error, one line for each measurement."""
 
     def __post_init__(self) -> None:
         settings = self.common_settings
@@ -53,117 +53,122 @@ class LogHandler(LogHandlerBase):
             settings.dryrun,
             settings.printshellcmds,
         )
-        self.total = self.begun = 0
-        # Measurements that went to Slurm in batches and came back, and those told of so far.
-        self.back = self.back_told = 0
-        self.expected: list[float] = []
-        self.records: dict[int, Path] = {}
-        self.lost: set[str] = set()
+        self.total = self.started = 0
+        # Measurements that came back from Slurm, and how many of them were reported so far.
+        self.finished = self.finished_reported = 0
+        self.planned: list[float] = []
+        self.record_paths: dict[int, Path] = {}
+        self.skipped_hosts: set[str] = set()
         self.began = time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show one event of Snakemake's."""
+        """Show one event of Snakemake."""
         event = getattr(record, "event", None)
+        # Snakemake adds attributes to the record, which differ between events.
+        details: Any = record
         if self.common_settings.dryrun:
             if self.usual_filter.filter(record):
-                self.say(self.usual_format.format(record))
+                self.print_line(self.usual_format.format(record))
         elif event == LogEvent.RUN_INFO:
-            self.total = record.stats.get(MEASURE, 0)
-            others = sum(n for name, n in record.stats.items() if name not in (MEASURE, "total"))
-            self.say(f"{self.total} measurements to take, {others} other steps")
+            self.total = details.stats.get(MEASURE, 0)
+            rules = details.stats.items()
+            others = sum(count for rule, count in rules if rule not in (MEASURE, "total"))
+            self.print_line(f"{self.total} measurements and {others} other steps to do")
         elif event == LogEvent.GROUP_INFO:
-            self.batch(record)
+            self.report_batch(details)
         elif event == LogEvent.GROUP_ERROR:
-            self.batch_error(record)
+            self.report_batch_error(details)
         elif event == LogEvent.JOB_INFO:
-            self.job(record)
+            self.report_start(details)
         elif event == LogEvent.JOB_FINISHED:
-            self.failure(record.job_id)
+            self.report_failure(details.job_id)
         elif event == LogEvent.PROGRESS:
-            self.batches_back()
-        elif event == LogEvent.JOB_ERROR and record.indent:
-            return  # one of a batch, of which enough was said
-        elif event in REPLACED or self.is_of_lost_host(record):
+            self.report_finished()
+        elif event == LogEvent.JOB_ERROR and details.indent:
+            return  # a measurement of a batch, whose error was reported
+        elif event in REPLACED or self.is_of_skipped_host(record):
             return
         elif record.levelno >= logging.WARNING or event in (LogEvent.JOB_ERROR, LogEvent.ERROR):
-            self.say(self.usual_format.format(record))
+            self.print_line(self.usual_format.format(record))
 
-    def job(self, record: logging.LogRecord) -> None:
-        """A job begins: what it is, which it is of how many, and how long the rest takes."""
-        if record.rule_name != MEASURE:
-            self.say(record.rule_msg or record.rule_name)
+    def report_start(self, details: Any) -> None:
+        """Report the start of a job: its number, the time left, and what it measures."""
+        if details.rule_name != MEASURE:
+            self.print_line(details.rule_msg or details.rule_name)
             return
-        self.records[record.jobid] = Path(record.output[0])
-        if record.indent:  # one of a batch; it has not begun, it goes into the queue
+        self.record_paths[details.jobid] = Path(details.output[0])
+        if details.indent:  # part of a batch: it goes into the queue
             return
-        self.begun += 1
-        if self.begun == 1:
+        self.started += 1
+        if self.started == 1:
             self.began = time.monotonic()
-        wildcards = record.wildcards
-        self.expected.append(expected_seconds(wildcards))
+        wildcards = details.wildcards
+        self.planned.append(planned_seconds(wildcards))
         name = f"{wildcards['experiment']} {wildcards['point']}"
-        place = f"{self.begun:{len(str(self.total))}}/{self.total}"
+        number = f"{self.started:{len(str(self.total))}}/{self.total}"
         left = format_duration(self.seconds_left())
-        self.say(f"{place} about {left} left  {wildcards['host']} {name} #{wildcards['replicate']}")
+        line = f"{number} about {left} left  {wildcards['host']} {name} #{wildcards['replicate']}"
+        self.print_line(line)
 
-    def batch(self, record: logging.LogRecord) -> None:
-        """Some measurements of a host go into Slurm's queue together."""
-        wildcards = [job.wildcards_dict for job in record.jobs]
-        host, number = wildcards[0]["host"], len(wildcards)
-        length = format_duration(sum(map(expected_seconds, wildcards)))
-        self.say(f"{number} of {self.total} go to Slurm as one job of about {length} on {host}")
+    def report_batch(self, details: Any) -> None:
+        """Report that some measurements of a host go into Slurm's queue as one job."""
+        wildcards = [job.wildcards_dict for job in details.jobs]
+        host, count = wildcards[0]["host"], len(wildcards)
+        length = format_duration(sum(map(planned_seconds, wildcards)))
+        self.print_line(
+            f"{count} of {self.total} go to Slurm as one job of about {length} on {host}"
+        )
 
-    def batch_error(self, record: logging.LogRecord) -> None:
-        """A Slurm job ended without having done all of its measurements."""
-        logs = ", ".join(str(log) for log in record.aux_logs) or "none"
-        number = getattr(record, "external_jobid", None) or "that was not accepted"
-        self.say(
-            f"    Slurm job {number} did not do all of its {len(record.job_error_info)}"
+    def report_batch_error(self, details: Any) -> None:
+        """Report that a Slurm job ended before all of its measurements were done."""
+        logs = ", ".join(str(log) for log in details.aux_logs) or "none"
+        number = getattr(details, "external_jobid", None) or "that was not accepted"
+        self.print_line(
+            f"    Slurm job {number} did not do all of its {len(details.job_error_info)}"
             f" measurements; its log: {logs}"
         )
 
-    def batches_back(self) -> None:
-        """Say how many measurements are back from Slurm, once after each job."""
-        if self.back > self.back_told:
-            self.back_told = self.back
-            self.say(f"{self.back} of {self.total} measured")
+    def report_finished(self) -> None:
+        """Report how many measurements came back from Slurm, once after each job."""
+        if self.finished > self.finished_reported:
+            self.finished_reported = self.finished
+            self.print_line(f"{self.finished} of {self.total} measured")
 
-    def failure(self, jobid: int) -> None:
-        """Say at once when the measurement that has just ended failed, and why."""
-        path = self.records.pop(jobid, None)
+    def report_failure(self, job: int) -> None:
+        """Report a failed measurement and the reason as soon as it has ended."""
+        path = self.record_paths.pop(job, None)
         if path is None:
             return
-        self.back += int(self.begun == 0)  # through Slurm, none begins here
+        self.finished += int(self.started == 0)  # with Slurm, no measurement starts here
         try:
-            verdict = records.load_record(path)["verdict"]
+            verdict = load_record(path)["verdict"]
         except ValueError as error:
-            self.say(f"    failed: {error}")
+            self.print_line(f"    failed: {error}")
             return
-        if verdict["status"] != records.VALID:
-            self.say(f"    failed: {path.parent.name}: {verdict['reason']}")
+        if verdict["status"] != VALID:
+            self.print_line(f"    failed: {path.parent.name}: {verdict['reason']}")
 
-    def is_of_lost_host(self, record: logging.LogRecord) -> bool:
-        """Whether a measurement failed because its host is lost; that is said once a host."""
-        path = self.records.get(getattr(record, "jobid", None))
+    def is_of_skipped_host(self, record: logging.LogRecord) -> bool:
+        """Whether a measurement failed because its host was lost; reports each host once."""
+        path = self.record_paths.get(getattr(record, "jobid", -1))
         if path is None or getattr(record, "event", None) != LogEvent.JOB_ERROR:
             return False
         folder = path.parents[3]  # <results>/<host>/<configuration>/<experiment>/<point>/rep1.json
         note = read_skipped_host(folder)
-        if note and folder.name not in self.lost:
-            self.lost.add(folder.name)
-            self.say(f"    host {folder.name} is left out: {note.reason}")
+        if note and folder.name not in self.skipped_hosts:
+            self.skipped_hosts.add(folder.name)
+            self.print_line(f"    host {folder.name} is skipped: {note.reason}")
         return note is not None
 
     def seconds_left(self) -> float:
-        """Time for the jobs to come: as the plan says, corrected by how the past ones went."""
-        done = self.begun - 1
-        mean_expected = sum(self.expected) / len(self.expected)
-        left = (self.total - done) * mean_expected
-        planned = sum(self.expected[:done])
+        """Time for the remaining jobs: by the plan, corrected by the speed of the finished jobs."""
+        done = self.started - 1
+        left = (self.total - done) * sum(self.planned) / len(self.planned)
+        planned = sum(self.planned[:done])
         spent = time.monotonic() - self.began
         return left * (spent / planned) if done and planned else left
 
-    def say(self, text: str | None) -> None:
+    def print_line(self, text: str | None) -> None:
         """Print one message."""
         if text:
             print(text, file=sys.stderr, flush=True)
@@ -180,15 +185,15 @@ class LogHandler(LogHandlerBase):
 
     @property
     def has_filter(self) -> bool:
-        """It chooses by itself what to show."""
+        """It selects the events itself."""
         return True
 
     @property
     def has_formatter(self) -> bool:
-        """It formats by itself."""
+        """It formats the events itself."""
         return True
 
     @property
     def needs_rulegraph(self) -> bool:
-        """It draws nothing."""
+        """It does not draw the rules."""
         return False
