@@ -157,7 +157,7 @@ def test_two_factors_without_replicates_as_jain_has_it():
     assert (effects["two caches"], effects["one cache"], effects["no cache"]) == (
         -21.2, -20.2, 41.4,
     )  # fmt: skip
-    assert any("Nothing was measured twice" in note for note in found.notes)
+    assert any("There are no replicates" in note for note in found.notes)
     assert table(found)["workload"].important is False
 
 

@@ -81,7 +81,7 @@ def test_residuals_are_drawn(file, tmp_path):
         ([*ROWS, "1,copy,3,"], "stream.csv, row 10, column MBps: is empty"),
         (["node,node,run,MBps", *ROWS[1:]], "stream.csv, row 1: two columns are called 'node'"),
         (["node,,run,MBps", *ROWS[1:]], "stream.csv, row 1: column 2 has no name"),
-        (["node,kern,run,MBps", *ROWS[1:]], "stream.csv, kernel: is no column of the table"),
+        (["node,kern,run,MBps", *ROWS[1:]], "stream.csv, kernel: is not a column of the table"),
         ([ROWS[0], *(row for row in ROWS[1:] if "copy" in row)],
          "stream.csv, column kernel: has a single level, copy"),
     ],

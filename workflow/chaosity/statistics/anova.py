@@ -2,8 +2,8 @@
 
 The order is that of document 004 and of Jain, "The Art of Computer Systems Performance Analysis"
 (1991): effects, allocation of variation, F tests, contrasts, visual tests of the residuals, and a
-log transform where these ask for it. A factor is *significant* when its F test says that noise
-alone would hardly do it, and *important* when much of the variation goes with it.
+log transform where these need it. A factor is *significant* when its F test finds more than noise,
+and *important* when it explains much of the variation.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from chaosity.statistics.anova_terms import Term, allocate, conclude
 from chaosity.statistics.contrasts import Contrast, Error, InteractionEffect, LevelEffect
 
 TRANSFORMS = ("auto", "better", "none", "log")
-# An interaction of four factors has hundreds of effects, and nobody can say what it means.
+# An interaction of four factors has hundreds of effects, which nobody can interpret.
 MOST_FACTORS_INTERACTING = 3
-# Values differ from what a double can hold by this share; less is rounding and no residual.
+# Relative rounding error of a value; a smaller residual is rounding.
 _ROUNDING = 8.0 * float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What an analysis of variance says; keys of its JSON are those names.
+    """The result of an analysis of variance; the keys of its JSON are the names of the attributes.
 
     Attributes:
         response: column that was analysed.
@@ -49,7 +49,7 @@ class Analysis:
         contrasts: pairs of levels.
         fitted, residuals: of each value, on the scale that is analysed.
         normal_quantiles: of the residuals, in standard deviations.
-        notes: what a reader has to know of the data, a sentence each.
+        notes: what a reader must know about the data, as sentences.
         conclusion: one sentence.
         design, values, error: for further contrasts; not in the JSON.
     """
@@ -99,7 +99,7 @@ class Analysis:
 
 
 def _flat(part: dict[str, Any]) -> dict[str, Any]:
-    """An effect or difference beside its interval, rather than around it."""
+    """An effect or difference with the columns of its interval at the same level."""
     name = "difference" if "difference" in part else "effect"
     interval = part.pop(name)
     return {**part, name: interval.pop("value"), **interval}
@@ -115,20 +115,21 @@ def analyse(
     """Analyse a table.
 
     Args:
-        frame: one row a value; its index is what errors call the rows.
+        frame: one row for each value; errors name rows by its index.
         response: column of the values.
         factors: columns of the factors, which are all taken as categories.
-        block: column of the blocks that each hold everything once, such as replicates; what
-            differs between them is taken out of the error. None for none.
-        transform: "log" to analyse logarithms, "none" not to; "auto" takes them when the residuals
-            call for it, which is when their likelihood is clearly larger; "better" as soon as it is
-            larger at all.
+        block: blocking column (for example replicate), removed from the error; None for none.
+        transform: "log" analyses logarithms, "none" the values. "better" takes the scale with the
+            larger likelihood of the residuals; "auto" takes logarithms only when they are clearly
+            better.
 
     Raises:
         UserError: the table cannot be analysed; the sentence names row and column.
     """
     if transform not in TRANSFORMS:
-        raise UserError(f"no transform {transform!r}", None, f"one of {', '.join(TRANSFORMS)}")
+        raise UserError(
+            f"unknown transform {transform!r}", None, f"allowed: {', '.join(TRANSFORMS)}"
+        )
     design, values = read_design(frame, response, factors, block)
     positive = bool((values > 0.0).all())
     if transform == "log" and not positive:
@@ -156,7 +157,7 @@ def analyse(
 
 
 def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
-    """The largest model that leaves an error, and what had to be left out of it."""
+    """The terms of the largest model that leaves an error, and notes on the omitted terms."""
     order = min(design.factors, MOST_FACTORS_INTERACTING)
     notes = []
     if order < design.factors:
@@ -173,8 +174,8 @@ def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
             )
         elif sums_of_squares.error_freedom(design, terms) < 1:
             notes.append(
-                f"Nothing was measured twice, so the interaction of {order} factors serves as "
-                "error: if there is one, tests and intervals are too cautious."
+                f"There are no replicates, so the interaction of {order} factors serves as "
+                "error: if it exists, tests and intervals are too cautious."
             )
         else:
             break
@@ -185,9 +186,9 @@ def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
 def _fit_separable(
     design: Design, terms: Sequence[Members], responses: NDArray[np.float64]
 ) -> tuple[sums_of_squares.Model, list[Members]]:
-    """The model of those terms that the data can tell from the others, and the terms lost.
+    """The model of the terms that the data can separate, and the terms that are lost.
 
-    Of two that mean the same the one that is named last goes, interactions before factors.
+    Of two terms that cannot be separated the last is lost, and interactions before factors.
     """
     lost: list[Members] = []
     while True:
@@ -201,13 +202,13 @@ def _fit_separable(
 def _without_rounding(
     model: sums_of_squares.Model, responses: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Residual sums of squares; what is mere rounding becomes zero."""
+    """Residual sums of squares; sums that are only rounding become zero."""
     rounding = len(responses) * (_ROUNDING * np.abs(responses).max(axis=0)) ** 2
     return np.where(model.error <= rounding, 0.0, model.error)
 
 
 def _choose_transform(
-    asked: str,
+    transform: str,
     values: NDArray[np.float64],
     positive: bool,
     errors: NDArray[np.float64],
@@ -215,20 +216,20 @@ def _choose_transform(
 ) -> tuple[str, str]:
     """The scale to analyse, and the reason in a sentence.
 
-    Whoever gives a table of his own expects it to be analysed as it is unless that is wrong. Of
-    rates and times that were measured it is known beforehand that disturbances multiply: there, to
-    wait until logarithms are clearly better would keep many small tables on a scale on which their
-    noise is not equal, and intervals would suffer.
+    A foreign table is analysed as it is, unless logarithms are clearly better. Disturbances of
+    measured rates and times are known to multiply: many small tables never show clearly that
+    logarithms are better, and on the scale of the values their noise would be unequal and their
+    intervals wrong.
     """
-    if asked in ("log", "none"):
-        what = "Logarithms are analysed" if asked == "log" else "Values are analysed as they are"
-        return asked, f"{what}, as asked."
+    if transform in ("log", "none"):
+        scale = "Logarithms" if transform == "log" else "Values"
+        return transform, f"{scale} are analysed, as requested."
     if not positive:
-        return "none", "Values are analysed as they are: some are not above zero."
+        return "none", "Values are analysed: some are not above zero."
     gain = residual_checks.gain_of_logarithms(values, float(errors[0]), float(errors[1]), freedom)
     if gain is None:
-        return "none", "Values are analysed as they are: no residual tells of another scale."
-    if gain > (residual_checks.CLEARLY_BETTER if asked == "auto" else 0.0):
+        return "none", "Values are analysed: the residuals do not favour another scale."
+    if gain > (residual_checks.CLEARLY_BETTER if transform == "auto" else 0.0):
         sure = "clearly better" if gain > residual_checks.CLEARLY_BETTER else "somewhat better"
         return "log", (
             f"Logarithms are analysed, since their residuals are {sure} (log likelihood "
@@ -236,39 +237,41 @@ def _choose_transform(
         )
     if gain > 0.0:
         return "none", (
-            "Values are analysed as they are: residuals of logarithms are better, but not clearly "
+            "Values are analysed: the residuals of logarithms are better, but not clearly "
             f"(log likelihood {gain:.1f} above, Box and Cox)."
         )
     sure = "clearly better" if -gain > residual_checks.CLEARLY_BETTER else "no worse"
     return "none", (
-        f"Values are analysed as they are, since their residuals are {sure} than those of "
+        f"Values are analysed, since their residuals are {sure} than those of "
         f"logarithms (log likelihood {-gain:.1f} above, Box and Cox)."
     )
 
 
 def _notes(design: Design, model: sums_of_squares.Model, lost: Sequence[Members]) -> list[str]:
-    """What a reader has to know of incomplete and unbalanced data."""
+    """Notes on incomplete and unbalanced data."""
     notes = []
     if lost:
         names = ", ".join(map(design.name, lost))
-        notes.append(f"Left out, since these data cannot tell it from the other terms: {names}.")
+        notes.append(
+            f"Left out, since these data cannot separate it from the other terms: {names}."
+        )
     cells = design.counts(design.everything)
     missing = int((cells == 0).sum())
     if missing:
         notes.append(
-            f"{missing} of {len(cells)} combinations of levels have no value: interactions stand "
-            "on the others alone, with fewer degrees of freedom."
+            f"{missing} of {len(cells)} combinations of levels have no value: interactions use "
+            "the others alone, with fewer degrees of freedom."
         )
     if not model.balanced:
         notes.append(
-            "The data are unbalanced: sums of squares are of type II (each term beside all that "
-            "do not contain it), so the shares need not add up to 100 %, and effects of levels "
-            "are those of the model without interactions."
+            "The data are unbalanced: sums of squares are of type II (each term after all terms "
+            "that do not contain it), so the shares need not add up to 100 %, and effects of "
+            "levels are those of the model without interactions."
         )
     if model.error_freedom < 1:
         notes.append(
-            "No value is left to tell noise from effects: there are no tests and no intervals. "
-            "Measure at least twice."
+            "Effects cannot be separated from noise (no replicates): there are no tests and no "
+            "intervals. Measure at least twice."
         )
     return notes
 
@@ -338,7 +341,7 @@ def _assemble(
 
 
 def _trend(fitted: NDArray[np.float64], left: NDArray[np.float64]) -> list[str]:
-    """A note when the noise hangs on the value even on the chosen scale."""
+    """A note when the noise depends on the value, even on the chosen scale."""
     trend = residual_checks.spread_follows_fit(fitted, left)
     if (
         trend is None

@@ -1,6 +1,6 @@
-"""A table as an analysis of variance sees it: a response, crossed factors, perhaps blocks.
+"""The design of an analysis of variance: a response, crossed factors, and possibly blocks.
 
-Everything that can be wrong with such a table is found here, with row and column.
+`read_design` checks the table and names row and column of every error.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Design:
-    """What was varied, row by row.
+    """The levels of the factors in each row.
 
     Attributes:
         names: of the factors, then of the block where there is one.
-        levels: of each of them, in the order in which a person would put them.
+        levels: of each name, in natural order (node9 before node10).
         codes: number of the level, rows x names.
-        factors: how many of the names are factors; the rest, none or one, is the block.
+        factors: number of names that are factors; a further name is the block.
     """
 
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ class Design:
 
     @property
     def rows(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return len(self.codes)
 
     @property
@@ -57,16 +57,16 @@ class Design:
         return tuple(range(self.factors))
 
     def terms(self, order: int) -> list[Members]:
-        """Factors, interactions of at most so many of them, and the block, which crosses none."""
+        """Factors, interactions of at most `order` factors, and the block without interactions."""
         found = [m for size in range(1, order + 1) for m in combinations(self.everything, size)]
         return found + ([self.block] if self.block else [])
 
     def name(self, members: Members) -> str:
-        """A term as people write it: "node x kernel"."""
+        """The name of a term: "node x kernel"."""
         return " x ".join(self.names[member] for member in members)
 
     def cells(self, members: Members) -> tuple[NDArray[np.intp], int]:
-        """Number of each row's combination of levels, and how many combinations there could be."""
+        """The number of each row's combination of levels, and the number of combinations."""
         shape = [self.sizes[member] for member in members]
         if not shape:
             return np.zeros(self.rows, dtype=np.intp), 1
@@ -89,10 +89,10 @@ class Design:
 def read_design(
     frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None = None
 ) -> tuple[Design, NDArray[np.float64]]:
-    """Check a table and take it apart.
+    """The design and the values of a table.
 
     Args:
-        frame: one row a value; its index is what errors call the rows.
+        frame: one row for each value; errors name rows by its index.
         response: column of the values.
         factors: columns of the factors.
         block: column of the blocks (replicates), or None.
@@ -101,8 +101,8 @@ def read_design(
         The design, and the values.
 
     Raises:
-        UserError: a column is missing or asked for twice, a cell is empty or no number, a factor
-            has one level only, or the response never varies.
+        UserError: a column is missing or named twice, a cell is empty or not a number, a factor
+            has a single level, or the response never varies.
     """
     _check_columns(frame, response, factors, block)
     values = _numbers(frame[response], response)
@@ -112,7 +112,7 @@ def read_design(
         if len(found) < 2:
             raise UserError(
                 f"has a single level, {found[0]}", f"column {name}",
-                "leave it out: what never varies explains nothing",
+                "omit it: a column that never varies explains nothing",
             )  # fmt: skip
     if np.ptp(values) == 0.0:
         raise UserError(
@@ -126,42 +126,44 @@ def _check_columns(
     frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None
 ) -> None:
     if not factors:
-        raise UserError("no factor is given", None, "name the columns that were varied")
-    asked = [response, *factors, *([block] if block is not None else [])]
+        raise UserError("there is no factor", None, "give the columns that were varied")
+    wanted = [response, *factors, *([block] if block is not None else [])]
     columns = list(frame.columns)
-    for name in asked:
+    for name in wanted:
         if name not in columns:
             raise UserError(
-                "is no column of the table", name,
-                f"it has {', '.join(map(str, columns)) or 'none'}",
+                "is not a column of the table", name,
+                f"columns: {', '.join(map(str, columns)) or 'none'}",
             )  # fmt: skip
         if columns.count(name) > 1:
             raise UserError("two columns have this name", name, "rename one of them")
-        if asked.count(name) > 1:
+        if wanted.count(name) > 1:
             raise UserError(
-                "the same column is asked for twice", name,
-                "response, factors and block are columns of their own",
+                "the same column is used twice", name,
+                "response, factors and block are different columns",
             )  # fmt: skip
     if len(frame) < 2:
-        raise UserError(f"the table has {len(frame)} rows of values", None, "two are the least")
+        raise UserError(
+            f"the table has {len(frame)} rows of values", None, "at least two are needed"
+        )
 
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
     values = np.empty(len(column))
     for place, (row, given) in enumerate(column.items()):
         if is_empty(given):
-            raise UserError("is empty", _where(row, name), "a value has to stand there, or no row")
+            raise UserError("is empty", _where(row, name), "give a value, or remove the row")
         try:
             values[place] = float(given)
         except (TypeError, ValueError):
             raise UserError(f"{given!r} is not a number", _where(row, name)) from None
         if not math.isfinite(values[place]):
-            raise UserError(f"{given!r} is no measurement", _where(row, name))
+            raise UserError(f"{given!r} is not a measurement", _where(row, name))
     return values
 
 
 def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.intp]]:
-    """Levels as text, and each row's number among them; numbers are put in numeric order."""
+    """The levels as text in natural order, and the number of each row's level."""
     for row, given in column.items():
         if is_empty(given):
             raise UserError("is empty", _where(row, name), "every row needs a level")
@@ -172,7 +174,7 @@ def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.i
 
 
 def level_order(level: str) -> tuple[int, float, list[tuple[int, int, str]]]:
-    """Key that puts numbers first and in numeric order, and node10 after node9."""
+    """A sort key: numbers first in numeric order, and node10 after node9."""
     try:
         number = float(level)
     except ValueError:
@@ -186,14 +188,14 @@ def level_order(level: str) -> tuple[int, float, list[tuple[int, int, str]]]:
 
 
 def _text(level: object) -> str:
-    """A level as text: 8 and 8.0 are the same one."""
+    """A level as text; 8 and 8.0 are equal."""
     if isinstance(level, float) and level.is_integer():
         return str(int(level))
     return str(level).strip()
 
 
 def is_empty(cell: object) -> bool:
-    """Whether nothing stands in a cell of a table."""
+    """Whether a cell of a table is empty."""
     return cell is None or cell is pd.NA or cell != cell or str(cell).strip() == ""
 
 

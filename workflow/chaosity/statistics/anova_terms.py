@@ -1,8 +1,7 @@
-"""Allocation of variation: the lines of the table, and what to think of them in sentences.
+"""Allocation of variation: the lines of the table, and their meaning in sentences.
 
-A term is *significant* when its F test says that noise alone would hardly do it, and *important*
-when much of the variation goes with it. Both are needed: with enough values everything is
-significant.
+A term is *significant* when its F test finds more than noise, and *important* when it explains much
+of the variation. Both matter: with enough values everything is significant.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ class Term:
     """A line of the table of variation.
 
     Attributes:
-        name: of the factors, or "error", or "total".
+        name: names of the factors, "error" or "total".
         kind: factor, interaction, block, error or total.
         degrees_of_freedom: of its sum of squares.
         sum_of_squares: in the square of the unit that is analysed.
-        mean_square: None for the total, and without degrees of freedom.
-        f: mean square over that of the error; None when there is no error to compare with.
-        p_value: chance of such an F without any effect.
+        mean_square: None for the total, or without degrees of freedom.
+        f: mean square over the mean square of the error; None without an error.
+        p_value: chance of such an F where there is no effect.
         variation_percent: share of the total sum of squares.
-        significant: None when it cannot be said.
+        significant: None without a test.
         important: whether the share reaches `IMPORTANT_FROM_PERCENT`.
-        sentence: what follows, for factors, interactions and blocks.
+        sentence: the conclusion, for factors, interactions and blocks.
     """
 
     name: str
@@ -65,12 +64,12 @@ def allocate(
     """The table of variation.
 
     Args:
-        design: what was varied.
-        model: as it was fitted.
-        place: number of the response in it.
-        values: that response.
+        design: the levels of the factors.
+        model: the fitted model.
+        place: number of the response in the model.
+        values: of this response.
         error: of the model.
-        error_squares: its sum of squares.
+        error_squares: sum of squares of the error.
     """
     total = float(((values - values.mean()) ** 2).sum())
     terms = []
@@ -109,16 +108,16 @@ def _sentence(name: str, share: float, p: float | None, n: int) -> str:
     part = f"{percent_text(share)} of the variation"
     important = share >= IMPORTANT_FROM_PERCENT
     if p is None:
-        return f"{name}: {part}; whether that is more than noise cannot be said."
+        return f"{name}: {part}; effects cannot be separated from noise (no replicates)."
     if p < SIGNIFICANT_BELOW:
         words = "and important" if important else "but unimportant"
         return f"{name}: significant ({p_text(p)}) {words}, {part}."
-    unsaid = f"{name}: no difference detected at n = {n} ({p_text(p)})"
-    return f"{unsaid}, though {part} goes with it." if important else f"{unsaid}, {part}."
+    undetected = f"{name}: no difference detected at n = {n} ({p_text(p)})"
+    return f"{undetected}, although it has {part}." if important else f"{undetected}, {part}."
 
 
 def conclude(terms: Sequence[Term]) -> str:
-    """What explains the differences, in one sentence."""
+    """The terms that explain the differences, in one sentence."""
     own = sorted(
         (term for term in terms if term.kind in ("factor", "interaction", "block")),
         key=lambda term: -term.variation_percent,
@@ -127,8 +126,11 @@ def conclude(terms: Sequence[Term]) -> str:
     error = next(term for term in terms if term.kind == "error")
     if not strong:
         if any(term.significant is None for term in own):
-            said = ", ".join(map(_with_share, own[:3]))
-            return f"Noise cannot be told from effects; most of the variation goes with {said}."
+            largest = ", ".join(map(_with_share, own[:3]))
+            return (
+                "Effects cannot be separated from noise (no replicates); most of the variation is "
+                f"in {largest}."
+            )
         weak = [term.name for term in own if term.significant]
         if not weak:
             n = terms[-1].degrees_of_freedom + 1
@@ -139,15 +141,15 @@ def conclude(terms: Sequence[Term]) -> str:
             f"No factor explains much: {percent_text(error.variation_percent)} of the variation "
             f"is noise; detected, but unimportant: {', '.join(weak)}."
         )
-    said = ", ".join(map(_with_share, strong))
+    causes = ", ".join(map(_with_share, strong))
     return (
-        f"The differences come from {said}; {percent_text(error.variation_percent)} of the "
+        f"The differences come from {causes}; {percent_text(error.variation_percent)} of the "
         "variation is noise."
     )
 
 
 def _with_share(term: Term) -> str:
-    """A term and its share, an interaction in words that need no explanation."""
+    """A term with its share; an interaction is called a combination."""
     name = term.name
     if term.kind == "interaction":
         *first, last = name.split(" x ")
@@ -156,7 +158,7 @@ def _with_share(term: Term) -> str:
 
 
 def percent_text(share: float) -> str:
-    """A share of the variation as people read it."""
+    """A share of the variation as text."""
     if 0.0 < share < 0.05:
         return "< 0.1 %"
     if 99.95 <= share < 100.0 - 1e-9:
@@ -165,5 +167,5 @@ def percent_text(share: float) -> str:
 
 
 def p_text(p: float) -> str:
-    """A chance as people write it."""
+    """A p-value as text."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.0995 else f"p = {p:.2f}"

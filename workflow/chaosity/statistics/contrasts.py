@@ -1,7 +1,7 @@
 """Effects of levels, differences between levels, and between groups of cells, with intervals.
 
 All are on the scale that is analysed. On logarithms a difference is the logarithm of a ratio, and
-the ratio is given beside it.
+the ratio is given too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from chaosity.statistics.anova_design import Design, Members
 from chaosity.statistics.estimate import CONFIDENCE
 from chaosity.statistics.sums_of_squares import design_columns
 
-# All pairs of twelve levels are 66 lines; of more levels only the extremes are told.
+# All pairs of twelve levels are 66 lines; of more levels only the extremes are reported.
 MOST_LEVELS_IN_PAIRS = 12
-# Beyond, the studentized range takes seconds to compute and its interval says little.
+# For more levels the studentized range takes seconds to compute and its interval is too wide.
 _MOST_LEVELS = 128
 # Inverting the normal equations of a larger model takes seconds.
 _MOST_COLUMNS = 1000
@@ -30,18 +30,18 @@ _MOST_COLUMNS = 1000
 
 @lru_cache(maxsize=256)
 def student_quantile(freedom: float) -> float:
-    """By how many standard errors an interval of one estimate reaches to either side."""
+    """Half the width of a 95 % interval of one estimate, in standard errors."""
     return float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, freedom))
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A number with its 95 % interval; None where it cannot be said.
+    """A difference with its 95 % interval; None where the interval is unknown.
 
     Attributes:
         value: a difference, on the scale that is analysed.
         low, high: its interval.
-        ratio, ratio_low, ratio_high: the same as a ratio; None unless logarithms are analysed.
+        ratio, ratio_low, ratio_high: the same as a ratio; None where values are analysed.
     """
 
     value: float
@@ -53,13 +53,13 @@ class Interval:
 
     @property
     def differs(self) -> bool | None:
-        """Whether the interval excludes zero; None without one."""
+        """Whether the interval excludes zero; None without an interval."""
         return None if self.low is None or self.high is None else not self.low <= 0.0 <= self.high
 
 
 @dataclass(frozen=True)
 class Error:
-    """What the intervals are made of.
+    """The error of a model, from which intervals are computed.
 
     Attributes:
         variance: mean square of the error; None when there is none.
@@ -77,7 +77,7 @@ class Error:
         Args:
             value: the estimate.
             weight: its variance as a multiple of the error's.
-            multiple: of its standard error; Student's t without it.
+            multiple: half the width in standard errors. Default: Student's t.
         """
         low = high = None
         if self.variance is not None:
@@ -87,18 +87,18 @@ class Error:
             low, high = value - half, value + half
         if not self.logs:
             return Interval(value, low, high)
-        ratios = [None if one is None else math.exp(one) for one in (value, low, high)]
+        ratios = [None if number is None else math.exp(number) for number in (value, low, high)]
         return Interval(value, low, high, *ratios)
 
 
 @dataclass(frozen=True)
 class LevelEffect:
-    """How far a level lies from the grand mean.
+    """The departure of a level from the grand mean.
 
     Attributes:
-        factor, level: which.
-        n: values at it.
-        mean: of them, in the response's unit; the geometric mean where logarithms are analysed.
+        factor, level: their names.
+        n: number of values at this level.
+        mean: of these values, in the response's unit; the geometric mean of analysed logarithms.
         effect: departure from the grand mean, other factors held equal.
     """
 
@@ -111,12 +111,12 @@ class LevelEffect:
 
 @dataclass(frozen=True)
 class InteractionEffect:
-    """What two levels do together beyond the sum of what each does.
+    """The effect of two levels together beyond the sum of their single effects.
 
     Attributes:
         term: name of the interaction.
-        levels: of its two factors.
-        n: values of the pair.
+        levels: one of each of its two factors.
+        n: number of values with both levels.
         effect: without an interval in unbalanced data.
     """
 
@@ -128,13 +128,13 @@ class InteractionEffect:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A level, or group of cells, less another one.
+    """The difference of two levels or of two groups of cells.
 
     Attributes:
         factor: the levels' factor, or the column that makes the groups.
         level, against: the difference is that of the first less the second.
         difference: with its interval.
-        adjusted: for how many comparisons the interval allows: "Tukey", or None for a single one.
+        adjusted: "Tukey" for an interval that holds for all pairs, None for a single comparison.
     """
 
     factor: str
@@ -152,18 +152,18 @@ def estimate_levels(
 ) -> Estimates | None:
     """Effects of a factor's levels in the model without interactions, and their covariance.
 
-    That is what the factor's sum of squares tests, in balanced data and by type II in others. In
-    balanced data the effects are those of the means.
+    The factor's sum of squares tests these effects, in balanced data and by type II in unbalanced
+    data. In balanced data they are the departures of the means.
 
     Args:
-        design: what was varied.
+        design: the levels of the factors.
         values: on the scale that is analysed.
         factor: its number.
         terms: of the model without interactions.
 
     Returns:
         The effects, which sum to zero, and their covariance as a multiple of the error's variance;
-        None when the data cannot tell the levels from those of another factor, or for very many
+        None when the data cannot separate the levels from those of another factor, or for very many
         levels.
     """
     size = design.sizes[factor]
@@ -190,7 +190,7 @@ def estimate_levels(
 def level_effects(
     design: Design, values: NDArray[np.float64], factor: int, found: Estimates, error: Error
 ) -> list[LevelEffect]:
-    """Every level of a factor."""
+    """The effect of every level of a factor."""
     effects, covariance = found
     codes, n = design.codes[:, factor], design.counts((factor,))
     means = np.bincount(codes, values) / n
@@ -207,7 +207,7 @@ def level_effects(
 
 
 def pairs_of_levels(design: Design, factor: int, found: Estimates, error: Error) -> list[Contrast]:
-    """Every pair of a factor's levels; of many levels only the largest less the smallest.
+    """The differences of all pairs of a factor's levels; of many levels only largest to smallest.
 
     The intervals hold together for all pairs (Tukey; Kramer's form where counts differ).
     """
@@ -246,7 +246,7 @@ def _range_quantile(levels: int, freedom: int) -> float:
 def interactions(
     design: Design, values: NDArray[np.float64], pair: tuple[int, int], error: Error
 ) -> list[InteractionEffect]:
-    """Effects of an interaction of two factors; none when a pair of levels was never measured."""
+    """Effects of an interaction of two factors; empty when a pair of levels has no value."""
     a, b = (design.sizes[member] for member in pair)
     counts = design.counts(pair).reshape(a, b)
     if not counts.all():
@@ -278,19 +278,19 @@ def between_groups(
     error: Error,
     name: str,
 ) -> Contrast | None:
-    """Mean over the cells of one group less that over the cells of another.
+    """The mean over the cells of one group minus the mean over the cells of another.
 
-    Cells count alike, however often each was measured; what differs between blocks is taken out.
-    Each group brings the noise of its own cells, as in Welch's test: remote memory may be far
-    steadier than local memory, and then the noise of all cells together is right for neither. In
-    simulations that alone made an interval of 95 % hold in 82 to 99 %, see tests/bench/coverage.py.
+    Cells have equal weights, whatever their number of replicates; differences between blocks are
+    removed. Each group has the noise of its own cells, as in Welch's test: remote memory may be far
+    steadier than local memory, and then the noise of all cells together is wrong for both. With
+    pooled noise an interval of 95 % held in 82 to 99 % of simulations, see tests/bench/coverage.py.
 
     Args:
-        design: what was varied.
+        design: the levels of the factors.
         values: on the scale that is analysed.
         residuals: of the model.
         groups: the group of each row's cell.
-        chosen: names of the two groups; one planned comparison, so the interval allows for no more.
+        chosen: names of the two groups; the interval is that of a single planned comparison.
         error: of the analysis.
         name: of the contrast.
 
@@ -317,7 +317,7 @@ def between_groups(
         sums = np.column_stack([np.bincount(codes, column, number) for column in columns.T])
         within = columns - sums[codes] / counts[codes, None]
         inverse = linalg.pinvh(within.T @ within)
-        uneven = rows @ columns  # by how much the groups' blocks differ; nil in balanced data
+        uneven = rows @ columns  # how much the groups' blocks differ; zero in balanced data
         value -= float(uneven @ inverse @ (within.T @ values))
         parts.append((float(uneven @ inverse @ uneven), error.variance or 0.0, error.freedom))
     if error.variance is None:
@@ -341,11 +341,11 @@ def _own_noise(
 ) -> tuple[float, float]:
     """Variance of the noise of some rows, and its share of the error's degrees of freedom.
 
-    A cell that was measured once says nothing of its noise. Without any replicates residuals are
-    those of an interaction, and count alike.
+    A cell with a single replicate contributes no noise. Without any replicates the residuals are
+    those of an interaction, and all count alike.
 
     Returns:
-        Those of all rows together when these rows cannot tell their own.
+        Variance and degrees of freedom; those of all rows together when these rows have too few.
     """
     tells = 1.0 - 1.0 / counts
     if not tells.any():

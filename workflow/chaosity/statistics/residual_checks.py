@@ -1,4 +1,4 @@
-"""What residuals say: whether logarithms should be analysed, and how normal they are."""
+"""Checks of residuals: whether logarithms are the better scale, and normal quantiles."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from scipy import stats
 # log likelihoods differ by more cannot both lie in the 95 % interval (Box and Cox, "An Analysis of
 # Transformations", Journal of the Royal Statistical Society B 26, 1964).
 CLEARLY_BETTER = float(stats.chi2.ppf(0.95, 1)) / 2.0
-# A trend that chance gives once in a hundred tables is worth a word; one in twenty would be said
-# of healthy tables all the time.
+# A trend is noted at this level, which chance reaches once in a hundred tables. At 5 % every
+# twentieth healthy table would have a note.
 TREND_LEVEL = 0.01
-# Of thousands of values even a faint trend is beyond chance; below Cohen's "medium" (Statistical
-# Power Analysis, 1988) it does the tests no harm.
+# With thousands of values even a faint trend is significant; below Cohen's "medium" (Statistical
+# Power Analysis, 1988) it does not harm the tests.
 TREND_LEAST = 0.3
 
 
 def gain_of_logarithms(
     values: NDArray[np.float64], error: float, error_of_logs: float, freedom: int
 ) -> float | None:
-    """Log likelihood of a model of the logarithms beyond that of the values themselves.
+    """The log likelihood of a model of the logarithms minus that of the same model of the values.
 
     Box and Cox compare the residual sums of squares of y and of G ln y, where G is the geometric
-    mean, which puts both into the same unit. Their likelihood is taken with the degrees of freedom
-    of the error, since a model with a mean for each cell leaves far fewer than there are rows.
+    mean, so both have the same unit. The likelihood uses the degrees of freedom of the error, since
+    a model with a mean for each cell leaves far fewer of them than there are rows.
 
     Args:
         values: of the response, all positive.
         error: residual sum of squares of a model of the values.
-        error_of_logs: that of the same model of their logarithms.
+        error_of_logs: residual sum of squares of the same model of their logarithms.
         freedom: degrees of freedom of the error.
 
     Returns:
-        Above zero logarithms fit better, above `CLEARLY_BETTER` clearly so; None when there is no
+        Above zero: logarithms fit better. Above `CLEARLY_BETTER`: clearly better. None without a
         residual.
     """
     if freedom < 1 or error <= 0.0 or error_of_logs <= 0.0:
@@ -46,7 +46,7 @@ def gain_of_logarithms(
 
 
 def normal_quantiles(residuals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where each residual would lie if they were normal, in standard deviations."""
+    """The normal quantile of each residual's rank, in standard deviations."""
     positions = stats.probplot(residuals, fit=False)[0]
     quantiles = np.empty(len(residuals))
     quantiles[np.argsort(residuals, kind="stable")] = positions
@@ -56,7 +56,10 @@ def normal_quantiles(residuals: NDArray[np.float64]) -> NDArray[np.float64]:
 def spread_follows_fit(
     fitted: NDArray[np.float64], residuals: NDArray[np.float64]
 ) -> tuple[float, float] | None:
-    """Rank correlation of fitted values and size of the residuals, and its p; None without any."""
+    """Rank correlation of fitted values and absolute residuals, and its p-value.
+
+    None for fewer than three values, or where either side is constant.
+    """
     if len(fitted) < 3 or np.ptp(fitted) == 0.0 or np.ptp(np.abs(residuals)) == 0.0:
         return None
     found = stats.spearmanr(fitted, np.abs(residuals))

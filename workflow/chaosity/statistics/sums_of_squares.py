@@ -1,12 +1,12 @@
 """Sums of squares and fitted values of a linear model with factors, interactions and blocks.
 
-Balanced data need means only: there the terms are orthogonal, and each sum of squares is that of
-the term's effects (Jain, "The Art of Computer Systems Performance Analysis", 1991, chapters 20 to
-23). That also serves designs whose interaction alone has thousands of effects.
+Balanced data need means only: their terms are orthogonal, and each sum of squares is that of the
+term's effects (Jain, "The Art of Computer Systems Performance Analysis", 1991, chapters 20 to
+23). Means are also fast enough for an interaction with thousands of effects.
 
-Otherwise a term's sum of squares is how much the residual grows when the term is taken out of the
-model with all terms that do not contain it: type II. Of the usual types it is the one that does
-not hang on how levels are coded, that empty cells leave defined, and that sees most where there is
+Otherwise a term's sum of squares is the growth of the residual when the term is removed from the
+model with all terms that do not contain it: type II. Of the usual types only this one is
+independent of the coding of levels, defined with empty cells, and the most powerful where there is
 no interaction (Langsrud, "ANOVA for unbalanced data: Use Type II instead of Type III sums of
 squares", Statistics and Computing 13, 2003).
 """
@@ -35,7 +35,7 @@ class Model:
     """A fitted model.
 
     Attributes:
-        terms: that it consists of, beside the grand mean.
+        terms: all terms of the model, without the grand mean.
         squares: sum of squares of each term, for each response.
         freedom: degrees of freedom of each term.
         fitted: rows x responses.
@@ -54,15 +54,15 @@ class Model:
 
 
 def fit(design: Design, terms: Sequence[Members], responses: NDArray[np.float64]) -> Model:
-    """Fit a model.
+    """The fitted model of some terms.
 
     Args:
-        design: what was varied.
-        terms: with every term also those that it contains; the block is one.
-        responses: rows x responses, each of them analysed by itself.
+        design: the levels of the factors.
+        terms: with every term also the terms that it contains; the block is a term too.
+        responses: rows x responses; each is analysed separately.
     """
     means = responses.mean(axis=0)
-    centred = responses - means  # so that a large common part costs no digits
+    centred = responses - means  # a large common part would cost digits
     return (_by_means if design.balanced else _by_least_squares)(design, terms, centred, means)
 
 
@@ -74,12 +74,15 @@ def error_freedom(design: Design, terms: Sequence[Members]) -> int:
 
 
 def _freedom(design: Design, term: Members) -> int:
-    """Degrees of freedom of a term whose combinations are all there."""
+    """Degrees of freedom of a term with a value for each combination of levels."""
     return math.prod(design.sizes[member] - 1 for member in term)
 
 
 def _by_means(
-    design: Design, terms: Sequence[Members], centred: NDArray[np.float64], means: NDArray[np.float64]
+    design: Design,
+    terms: Sequence[Members],
+    centred: NDArray[np.float64],
+    means: NDArray[np.float64],
 ) -> Model:
     fitted = np.zeros_like(centred)
     squares, freedom = [], []
@@ -111,7 +114,10 @@ def _means(design: Design, members: Members, responses: NDArray[np.float64]) -> 
 
 
 def _by_least_squares(
-    design: Design, terms: Sequence[Members], centred: NDArray[np.float64], means: NDArray[np.float64]
+    design: Design,
+    terms: Sequence[Members],
+    centred: NDArray[np.float64],
+    means: NDArray[np.float64],
 ) -> Model:
     solved: dict[frozenset[Members], tuple[NDArray[np.float64], int]] = {}
 
@@ -146,8 +152,8 @@ def _predict(
 ) -> tuple[NDArray[np.float64], int]:
     """Fitted values of a model with a grand mean, and its number of independent columns.
 
-    When the term of all factors is in it, the model has a mean for each cell: only the block is
-    left to solve, within cells (the theorem of Frisch, Waugh and Lovell).
+    A model with the term of all factors has a mean for each cell. Then only the block remains to be
+    solved, within cells (the theorem of Frisch, Waugh and Lovell).
     """
     if design.everything not in terms:
         columns = design_columns(design, terms)
@@ -173,17 +179,17 @@ def _solve(
 
 
 def columns_needed(design: Design, terms: Sequence[Members]) -> int:
-    """Columns of the largest model that least squares would have to solve for these terms."""
+    """The number of columns of the largest least-squares model for these terms."""
     return 1 + sum(
         _freedom(design, term) for term in terms if term != design.everything or len(term) == 1
     )
 
 
 def design_columns(design: Design, terms: Sequence[Members]) -> NDArray[np.float64]:
-    """Indicator columns of terms after a column of ones, each without its first level.
+    """A column of ones and the indicator columns of the terms, without each first level.
 
     Returns:
-        Rows x columns; the columns of a term count its last factor fastest.
+        Rows x columns; in the columns of a term the last factor varies fastest.
     """
     indicators = {
         member: (design.codes[:, [member]] == np.arange(1, design.sizes[member])).astype(float)
