@@ -17,7 +17,7 @@ from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
 from chaosity.runner import metric_values
 from chaosity.runner.point_measurement import measure_point
-from chaosity.statistics import Estimate, estimate
+from chaosity.statistics import Estimate
 from chaosity.topology import discover
 
 REPEATS = 3
@@ -62,7 +62,7 @@ def measure(config: dict, repeat: int) -> dict[str, Estimate]:
         if record["verdict"]["status"] == "valid":
             value = metric_values.values_of_record(record)["chase"]["latency_ns"]
             seen.setdefault(chosen[number]["point"], []).append(value)
-    return {name: estimate(found) for name, found in seen.items()}
+    return {name: Estimate.of(found) for name, found in seen.items()}
 
 
 def compare(_pairs: int) -> Iterator[tuple[str, list[float], str, str]]:

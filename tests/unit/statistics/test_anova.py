@@ -385,7 +385,7 @@ def test_one_value_a_level_gives_shares_and_no_test():
     node = table(found)["node"]
     assert (node.f, node.p_value, node.significant) == (None, None, None)
     assert node.variation_percent == pytest.approx(100.0)
-    assert "cannot be said" in node.sentence
+    assert "effects cannot be separated from noise" in node.sentence
     assert found.effects[0].effect.low is None
     assert found.contrasts[0].difference.high is None
     assert any("Measure at least twice" in note for note in found.notes)

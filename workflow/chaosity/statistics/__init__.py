@@ -30,9 +30,6 @@ from chaosity.store.measurements import (
     load_parameters,
     plain,
 )
-from chaosity.store.tidy_table import valid
-
-estimate, run_ratio = Estimate.of, Ratio.of_runs  # superseded names
 
 __all__ = [
     "CELL",
@@ -55,7 +52,6 @@ __all__ = [
     "corun_slowdown",
     "curve_quantities",
     "equal_values_allowed",
-    "estimate",
     "false_discovery_adjusted",
     "holm_adjusted",
     "is_performance",
@@ -66,9 +62,7 @@ __all__ = [
     "mark_outliers",
     "paired_ratios",
     "plain",
-    "run_ratio",
     "studies",
     "summarise",
-    "valid",
     "with_unloaded",
 ]

@@ -135,9 +135,10 @@ def analyse(
     if transform == "log" and not positive:
         row = frame.index[int(np.argmin(values))]
         raise UserError(
-            f"{values.min():g} has no logarithm", f"row {row}, column {response}",
+            f"{values.min():g} has no logarithm",
+            f"row {row}, column {response}",
             "logarithms need values above zero",
-        )  # fmt: skip
+        )
     responses = np.column_stack([values, np.log(values)] if positive else [values])
     terms, notes = _choose_terms(design)
     model, lost = _fit_separable(design, terms, responses)

@@ -111,14 +111,16 @@ def read_design(
     for name, found in zip(names, levels, strict=True):
         if len(found) < 2:
             raise UserError(
-                f"has a single level, {found[0]}", f"column {name}",
+                f"has a single level, {found[0]}",
+                f"column {name}",
                 "omit it: a column that never varies explains nothing",
-            )  # fmt: skip
+            )
     if np.ptp(values) == 0.0:
         raise UserError(
-            f"is {values[0]:g} in every row", f"column {response}",
+            f"is {values[0]:g} in every row",
+            f"column {response}",
             "there is no variation to explain",
-        )  # fmt: skip
+        )
     return Design(names, levels, np.column_stack(codes), len(factors)), values
 
 
@@ -132,16 +134,18 @@ def _check_columns(
     for name in wanted:
         if name not in columns:
             raise UserError(
-                "is not a column of the table", name,
+                "is not a column of the table",
+                name,
                 f"columns: {', '.join(map(str, columns)) or 'none'}",
-            )  # fmt: skip
+            )
         if columns.count(name) > 1:
             raise UserError("two columns have this name", name, "rename one of them")
         if wanted.count(name) > 1:
             raise UserError(
-                "the same column is used twice", name,
+                "the same column is used twice",
+                name,
                 "response, factors and block are different columns",
-            )  # fmt: skip
+            )
     if len(frame) < 2:
         raise UserError(
             f"the table has {len(frame)} rows of values", None, "at least two are needed"

@@ -236,9 +236,18 @@ def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.D
     }
     rows = rows[rows["metric"].isin(shipped["metric"])]
     columns: dict[str, Any] = {
-        name: rows[name] for name in ("replicate", "order", "threads", "drives", "file_backed",
-                                      "distance", "metric", "value")
-    }  # fmt: skip
+        name: rows[name]
+        for name in (
+            "replicate",
+            "order",
+            "threads",
+            "drives",
+            "file_backed",
+            "distance",
+            "metric",
+            "value",
+        )
+    }
     for name, rule in rules.items():
         texts = list(rows[name].dropna().unique())
         columns[name] = rows[name].map({text: rule(text) for text in texts})

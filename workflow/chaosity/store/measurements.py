@@ -374,11 +374,6 @@ def _listed(texts: Counter[str]) -> str:
     return ", ".join(f"{n} x {text}" if n > 1 else text for text, n in sorted(texts.items()))
 
 
-def node_matrices(tidy: pd.DataFrame) -> Iterator[tuple[SliceKey, NodeMatrix]]:
-    """Superseded by `Measurements.node_matrices`."""
-    return Measurements.from_table(tidy).node_matrices()
-
-
 plain = _in_numpy_types  # superseded by `Measurements.from_table`
 Table = Measurements | pd.DataFrame  # what callers pass until all pass `Measurements`
 

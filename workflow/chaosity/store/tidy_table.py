@@ -208,8 +208,8 @@ def reference_ratio(
     if own[0] is None:
         return None, own[1]
     if other.status != VALID:
-        reason = other.reason or "it is not in the plan"
-        return None, f"its reference {to['point']} is {other.status}: {reason}"
+        why = other.reason or "it is not in the plan"
+        return None, f"its reference {to['point']} is {other.status}: {why}"
     divisor, reason = other.readings[to["load"]][metric]
     if divisor is None:
         return None, f"its reference {to['point']} has no value: {reason}"
@@ -326,15 +326,6 @@ def write_table(table: pd.DataFrame, path: Path, columns: Mapping[str, str] = CO
         relation = connection.sql(f"SELECT {casts} FROM tidy_table")
         relation.write_parquet(str(part), compression="zstd")
     part.replace(path)
-
-
-def valid(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows with a positive value that counts; ratios and logarithms need nothing else.
-
-    Args:
-        table: a tidy table in numpy's types, see `statistics.plain`.
-    """
-    return table[(table["status"] == VALID) & (table["value"] > 0.0)]
 
 
 def sql_type(kind: str) -> str:
