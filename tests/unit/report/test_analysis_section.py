@@ -113,5 +113,5 @@ def test_a_single_replicate_gives_no_test_where_nothing_is_left(tmp_path):
     found = analysis_sections(machine.tidy())
     kernels = next(one for one in found["memory_bandwidth"] if "kernel" in one.title)
     assert kernels.svg is None
-    assert "Noise cannot be told" in kernels.sentence
+    assert "Effects cannot be separated from noise" in kernels.sentence
     assert {term.p for term in kernels.terms} == {""}

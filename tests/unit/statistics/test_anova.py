@@ -161,7 +161,7 @@ def test_two_factors_without_replicates_as_jain_has_it():
     assert table(found)["workload"].important is False
 
 
-def test_confounded_interaction_is_left_out_and_said():
+def test_a_confounded_interaction_is_left_out_with_a_note():
     frame = pd.DataFrame(NPK, columns=["block", "N", "P", "K", "yield"])
     found = analyse(frame, "yield", ["N", "P", "K"], block="block", transform="none")
     # As R's summary(aov(yield ~ block + N*P*K, npk)) prints them.
@@ -363,7 +363,7 @@ def test_a_design_with_an_empty_cell_keeps_the_rest_of_the_interaction():
     assert found.interactions == ()
 
 
-def test_a_factor_that_another_one_tells_is_named():
+def test_a_factor_that_follows_from_another_is_named():
     frame, _ = crossed((3,), 4, 1)
     frame["again"] = frame["f0"].map({0: "x", 1: "y", 2: "z"})
     found = analyse(frame, "y", ["f0", "again"])
@@ -379,7 +379,7 @@ def test_three_factors_of_four_interact_at_most():
     assert any("more than 3 factors" in note for note in found.notes)
 
 
-def test_one_value_a_level_gives_shares_and_no_test():
+def test_one_value_for_each_level_gives_shares_without_tests():
     frame = pd.DataFrame({"node": ["a", "b", "c"], "v": [1.0, 2.0, 4.0]})
     found = analyse(frame, "v", ["node"])
     node = table(found)["node"]
@@ -392,7 +392,7 @@ def test_one_value_a_level_gives_shares_and_no_test():
     json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_values_without_noise_are_not_called_infinitely_sure():
+def test_values_without_noise_have_no_test():
     frame = pd.DataFrame({"n": ["a", "a", "b", "b"], "v": [0.1 + 0.2, 0.3, 0.7, 0.1 * 7]})
     found = analyse(frame, "v", ["n"], transform="none")
     assert table(found)["n"].f is None
@@ -410,7 +410,7 @@ def test_sentences_follow_the_rule():
     assert "no difference detected" in found["far x pages"].sentence
 
 
-def test_without_a_difference_none_is_claimed_and_equality_neither():
+def test_without_a_difference_neither_difference_nor_equality_is_claimed():
     frame, names = crossed((2, 3), 2, 1)
     frame["y"] = 100.0 + np.random.default_rng(3).normal(0.0, 1.0, len(frame))
     found = analyse(frame, "y", names, "replicate")
@@ -428,7 +428,7 @@ def noisy(multiply, seed=2):
     return pd.DataFrame(rows, columns=["place", "v"])
 
 
-def test_noise_that_multiplies_calls_for_logarithms():
+def test_multiplicative_noise_selects_logarithms():
     found = analyse(noisy(True), "v", ["place"])
     assert found.transform == "log"
     assert "clearly better" in found.transform_reason
@@ -437,13 +437,13 @@ def test_noise_that_multiplies_calls_for_logarithms():
     assert pair.difference.ratio_low < pair.difference.ratio < pair.difference.ratio_high
 
 
-def test_noise_that_adds_does_not():
+def test_additive_noise_selects_values():
     found = analyse(noisy(False), "v", ["place"])
     assert (found.transform, found.contrasts[0].difference.ratio) == ("none", None)
     assert analyse(noisy(False), "v", ["place"], transform="log").transform == "log"
 
 
-def test_the_decision_is_that_of_box_and_cox():
+def test_the_transform_is_chosen_as_box_and_cox_do():
     for multiply in (True, False):
         frame = noisy(multiply)
         y = frame["v"].to_numpy()
@@ -490,7 +490,7 @@ def test_many_levels_list_the_extremes_only():
     assert (pair.level, pair.against, pair.adjusted) == ("19", "0", "Tukey")
 
 
-def test_levels_stand_in_the_order_of_people():
+def test_levels_are_in_natural_order():
     frame = pd.DataFrame({"node": ["node10", "node9", "node2"] * 2, "v": [1.0, 2, 3, 1.1, 2.1, 3]})
     assert analyse(frame, "v", ["node"]).levels["node"] == ("node2", "node9", "node10")
     frame["node"] = [128, 64.0, 8] * 2

@@ -30,7 +30,7 @@ def file(tmp_path):
     return path
 
 
-def test_people_get_tables_and_sentences(file):
+def test_the_terminal_shows_tables_and_sentences(file):
     found = run(file, *GIVEN, "--block", "run")
     assert found.exit_code == 0
     for said in ("Variation of MBps, n = 8", "Student", "kernel: significant (p < 0.001) and imp",
@@ -38,7 +38,7 @@ def test_people_get_tables_and_sentences(file):
         assert said in found.output
 
 
-def test_programs_get_json(file):
+def test_json_has_all_numbers(file):
     found = json.loads(run(file, *GIVEN, "--block", "run", "--json").output)
     assert [term["name"] for term in found["terms"]] == [
         "node", "kernel", "node x kernel", "run", "error", "total",
@@ -86,7 +86,7 @@ def test_residuals_are_drawn(file, tmp_path):
          "stream.csv, column kernel: has a single level, copy"),
     ],
 )  # fmt: skip
-def test_a_bad_table_is_told_with_its_place(file, lines, said):
+def test_a_bad_table_is_reported_with_row_and_column(file, lines, said):
     file.write_text("\n".join(lines) + ("\n" if lines else ""))
     found = run(file, *GIVEN)
     assert isinstance(found.exception, UserError)
@@ -94,12 +94,12 @@ def test_a_bad_table_is_told_with_its_place(file, lines, said):
     assert "\n" not in str(found.exception)
 
 
-def test_a_file_that_is_no_text_is_refused(file):
+def test_a_binary_file_is_refused(file):
     file.write_bytes(b"\xff\xfe\x00\x81node")
     assert "is not a CSV file" in str(run(file, *GIVEN).exception)
 
 
-def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(file):
+def test_a_byte_order_mark_and_windows_line_ends_are_accepted(file):
     file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(ROWS).encode())
     assert run(file, *GIVEN).exit_code == 0
 

@@ -54,7 +54,7 @@ def test_pairs_by_hand():
     assert (found["low"], found["high"]) == pytest.approx((0.36726, 1.00727), abs=1e-5)
 
 
-def test_a_load_in_company_is_compared_with_the_same_load_alone():
+def test_a_corunning_load_is_compared_with_the_same_load_alone():
     machine = synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, noise=0.0)
     found = corun_slowdown(machine.tidy())
     memory = found[found["load"] == "memory"].set_index("point")["median"]
@@ -66,12 +66,12 @@ def test_a_load_in_company_is_compared_with_the_same_load_alone():
     assert "memory=node1+node1+triad.storage=node1+none" not in memory
 
 
-def test_without_company_there_is_no_cost():
+def test_without_corunning_loads_there_is_no_slowdown():
     assert corun_slowdown(rows([1.0], benchmark="b", kernel=None)).empty
     assert corun_slowdown(synthetic.small().tidy().iloc[:0]).empty
 
 
-def test_whether_cells_differ_is_told_from_their_noise():
+def test_cells_differ_by_more_than_their_noise():
     random = np.random.default_rng(3)
     equal = pd.concat(
         rows(100.0 * np.exp(random.normal(0.0, 0.02, 3)), str(number)) for number in range(64)
@@ -80,7 +80,7 @@ def test_whether_cells_differ_is_told_from_their_noise():
     assert cells_differ(pd.concat([equal, rows([60.0, 61.0, 60.0], "slow")])) is True
 
 
-def test_whether_cells_differ_is_not_said_without_replicates():
+def test_without_replicates_cells_differ_is_unknown():
     assert cells_differ(pd.concat([rows([1.0], "a"), rows([9.0], "b")])) is None
     assert cells_differ(rows([1.0, 2.0])) is None
     assert cells_differ(rows([None])) is None

@@ -30,7 +30,7 @@ def test_a_cell_with_one_replicate_has_no_interval_and_no_spread():
     assert math.isnan(cell["precision"])
 
 
-def test_the_interval_covers_the_truth_as_often_as_it_says():
+def test_the_interval_of_a_median_holds_the_truth_in_95_percent():
     random = np.random.default_rng(7)
     cells, n = 4000, 3
     values = 40e9 * np.exp(random.normal(0.0, 0.02, (cells, n)))
@@ -77,7 +77,7 @@ def test_a_label_and_a_stand_in_file_of_any_replicate_are_not_lost():
     assert cell["file_backed"]
 
 
-def test_cells_without_a_kernel_are_cells_and_stand_in_the_order_of_the_table():
+def test_cells_without_a_kernel_keep_the_order_of_the_table():
     rows = pd.concat([table([2.0], point="z", kernel=None), table([1.0], point="a", kernel="add")])
     assert summarise(rows)["point"].tolist() == ["z", "a"]
     assert summarise(rows, by=["kernel"])["kernel"].tolist() == [None, "add"]

@@ -83,7 +83,7 @@ def test_values_that_are_not_all_positive_get_an_interval_on_their_own_scale():
     assert (found.low, found.high) == pytest.approx((-3.968275, 5.968275), abs=1e-5)
 
 
-def test_nothing_measured_is_not_a_number():
+def test_the_median_of_no_values_is_nan():
     assert math.isnan(Estimate.of([]).median)
     assert Estimate.of([]).n == 0
 

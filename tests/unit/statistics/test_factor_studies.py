@@ -45,7 +45,7 @@ def test_two_designs_of_one_experiment_are_cut_apart(found):
     assert kernels.left_out == ("target",)
 
 
-def test_what_follows_from_others_is_no_factor(found):
+def test_a_column_that_follows_from_others_is_not_a_factor(found):
     [memory] = of(found, "interference")
     assert set(memory.factors) == {"drives", "placement", "storage_node"}
     assert set(memory.left_out) == {"initiator", "target"}
@@ -53,7 +53,7 @@ def test_what_follows_from_others_is_no_factor(found):
     assert set(sizes.factors) == {"bytes", "mode", "initiator"}
 
 
-def test_what_ran_beside_a_load_is_a_factor_where_nothing_else_tells_points_apart(found):
+def test_corunning_loads_are_factors_where_nothing_else_separates_points(found):
     chases = {one.where["loads"]: one for one in of(found, "loaded_latency", "chase")}
     assert chases["alone"].factors == ("initiator",)
     assert set(chases["co-running"].factors) == {"initiator", "load.kernel", "load.share"}
@@ -67,7 +67,7 @@ def test_the_other_side_of_a_core_pair_is_a_factor_without_a_diagonal(found):
     assert any("8 of 64 combinations" in note for note in pairs.analysis().notes)
 
 
-def test_local_against_remote_is_what_the_machine_was_made_with(found):
+def test_local_against_remote_finds_the_ratio_of_the_synthetic_machine(found):
     [nodes] = [one for one in of(found, "memory_bandwidth") if one.where.get("kernel") == "triad"
                and one.where["initiator_kind"] == "node"]  # fmt: skip
     analysis = nodes.analysis("log")
@@ -118,7 +118,7 @@ def test_a_failed_replicate_does_not_shift_the_contrast():
     assert contrast.low < -20.0 < contrast.high
 
 
-def test_the_interval_of_local_against_remote_holds_as_often_as_it_says():
+def test_the_interval_of_local_against_remote_holds_the_truth_in_95_percent():
     # Local cells are 2.5 times as fast and, since noise multiplies, have 2.5 times the noise.
     random = np.random.default_rng(11)
     plan = matrix({(i, j): [100.0 if i == j else 40.0] * 3 for i in range(4) for j in range(4)})
@@ -152,13 +152,13 @@ def matrix(values):
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def test_points_that_differ_in_nothing_known_are_no_replicates_of_each_other():
+def test_points_that_differ_in_nothing_known_are_not_replicates():
     rows = matrix({(0, 0): [1.0, 2.0], (0, 1): [3.0, 4.0]})
     twin = rows.assign(point="another " + rows["point"])
     assert studies(pd.concat([rows, twin], ignore_index=True)) == []
 
 
-def test_failed_and_missing_values_are_none():
+def test_failed_and_missing_values_are_skipped():
     rows = matrix({(0, 0): [1.0, 2.0], (0, 1): [3.0, 4.0]})
     assert len(studies(rows)) == 1
     assert studies(rows.assign(status="failed")) == []

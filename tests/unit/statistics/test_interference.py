@@ -61,7 +61,7 @@ def test_the_ratio_of_a_size_is_the_geometric_mean_over_pairs():
     assert result.ratios[8 * MIB].median == pytest.approx(1.0)
 
 
-def test_they_part_where_all_larger_sizes_differ():
+def test_latencies_diverge_where_all_larger_sizes_differ():
     grown = {1: 1.5, 4: 1.2, 8: 1.3}
     result = found(dict.fromkeys(CORES, grown))
     assert result.start == 4 * MIB  # 1 MiB differs, 2 MiB does not
@@ -70,7 +70,7 @@ def test_they_part_where_all_larger_sizes_differ():
     assert found({}).start is None
 
 
-def test_who_is_slower_than_others_of_its_node_is_named():
+def test_an_initiator_that_is_slower_than_others_of_its_node_is_named():
     grown = {4: 1.6, 8: 1.6}
     result = found({"a0": grown, "a1": {4: 1.02, 8: 1.02}}, replicates=3)
     assert [one.initiator for one in result.slow] == ["a0"]
@@ -80,13 +80,13 @@ def test_who_is_slower_than_others_of_its_node_is_named():
     assert (slow.together.n, slow.alone, slow.nodes) == (3, pytest.approx(1.0), "0")
 
 
-def test_without_pairs_there_is_nothing_to_say():
+def test_without_pairs_there_is_no_divergence():
     result = latency_divergence(rows(ALONE, "serial"), "concurrent", "serial")
     assert (result.ratios, result.start, result.slow) == ({}, None, ())
 
 
 @pytest.mark.skipif(not SWEEP.exists(), reason="../shared is not here")
-def test_the_published_sweep_parts_at_128_mb_and_its_even_ranks_are_slow():
+def test_the_published_sweep_diverges_at_128_mb_with_slow_even_ranks():
     table = pd.read_csv(SWEEP)
     sweep = pd.DataFrame(
         {
@@ -111,7 +111,7 @@ def tidy():
     return plain(synthetic_latency.tidy(synthetic.Machine("h", ((0, 1),), {}, 4, 3)))
 
 
-def test_loads_of_one_name_are_counted_each(tidy):
+def test_loads_with_one_name_are_counted_separately(tidy):
     counts = load_counts(tidy)
     chases = tidy["point"].str.startswith("together")
     assert set(counts[chases]) == {4.0}
@@ -119,13 +119,13 @@ def test_loads_of_one_name_are_counted_each(tidy):
     assert set(counts[tidy["load"] == "load"]) == {2.0}
 
 
-def test_each_of_them_is_a_cell(tidy):
+def test_loads_with_one_name_are_separate_cells(tidy):
     cells = summarise(tidy[tidy["point"] == "together+4096"])
     assert cells["initiator"].tolist() == ["pu0", "pu2", "pu4", "pu6"]
     assert (cells["n"] == 3).all()
 
 
-def test_company_is_compared_with_the_same_core_and_size_alone(tidy):
+def test_corunning_is_compared_with_the_same_core_and_size_alone(tidy):
     cost = corun_slowdown(tidy[tidy["experiment"] == "latency_by_size"])
     largest = cost[cost["point"] == f"together+{2**30}"].set_index("initiator")["median"]
     assert largest.to_dict() == pytest.approx(
@@ -135,7 +135,7 @@ def test_company_is_compared_with_the_same_core_and_size_alone(tidy):
     assert smallest.tolist() == pytest.approx([1.0] * 4, rel=0.08)
 
 
-def test_what_was_asked_of_a_load(tidy):
+def test_load_parameters_are_the_levels_of_a_load(tidy):
     texts = load_parameters(tidy[tidy["load"] == "load"])
     assert '{"share": 100}' in set(texts)
     assert set(load_parameters(tidy.drop(columns="levels"))) == {"{}"}

@@ -35,7 +35,7 @@ def numbers(table, by=()):
 CURVE = [(0.0, 80.0), (40.0, 100.0), (80.0, 140.0), (100.0, 240.0)]
 
 
-def test_the_numbers_of_a_curve_by_hand():
+def test_the_quantities_of_a_curve_by_hand():
     found = numbers(rows(CURVE))
     # 160 is a fifth of the way from 140 to 240; 50 is a quarter of the way from 40 to 80.
     wanted = {"unloaded": 80.0, "peak": 100.0, "knee": 84.0,
@@ -55,7 +55,7 @@ def test_each_block_has_a_curve_of_its_own_and_the_interval_is_of_their_numbers(
     assert (found["low"] < found["median"]).all()
 
 
-def test_behind_saturation_what_is_to_be_had_counts():
+def test_behind_saturation_the_lower_latency_counts():
     waves = [*CURVE, (70.0, 300.0), (60.0, 400.0)]
     found = numbers(rows(waves))["median"].to_dict()
     assert found == pytest.approx(numbers(rows(CURVE))["median"].to_dict())
@@ -66,7 +66,7 @@ def test_the_order_of_the_points_does_not_matter():
     assert forwards["median"].tolist() == pytest.approx(backwards["median"].tolist())
 
 
-def test_a_latency_that_does_not_double_is_said():
+def test_a_latency_that_does_not_double_has_a_note():
     found = numbers(rows(CURVE[:3]))
     assert (found.loc["knee", "median"], found.loc["knee", "note"]) == (
         80.0, "latency did not double",
@@ -77,7 +77,7 @@ def test_a_latency_that_does_not_double_is_said():
     assert found.loc["knee", "note"] is None or math.isnan(found.loc["knee", "note"])
 
 
-def test_what_cannot_be_said_has_a_reason():
+def test_an_unknown_quantity_has_a_reason():
     found = numbers(rows([(60.0, 90.0), (100.0, 150.0)]))
     assert found["median"].isna().to_dict() == {
         "unloaded": True, "peak": False, "knee": True, "latency_at_50": True,
@@ -98,14 +98,14 @@ def test_a_block_with_a_failed_point_does_not_count():
     assert found.loc["peak", "reason"] == "no replicate is complete"
 
 
-def test_a_point_that_always_failed_is_told_beside_the_peak():
+def test_a_point_that_always_failed_is_noted_at_the_peak():
     broken = [*CURVE[:3], (100.0, None)]
     found = numbers(rows(broken, broken))
     assert found.loc["peak", "median"] == 80.0
     assert found.loc["peak", "note"] == "1 of the curve's points have no value"
 
 
-def test_what_runs_alone_belongs_to_every_line():
+def test_points_without_other_loads_belong_to_every_line():
     table = pd.concat([
         rows(CURVE[:1], series=None), rows(CURVE[1:], series="read").replace("p0", "q0"),
         rows(CURVE[1:3], series="copy").replace("p0", "r0"),

@@ -91,7 +91,7 @@ def test_runtime_and_program_are_the_factors(metric: str):
     assert any("runtime" in name and "kernel" in name and " x " in name for name in terms)
 
 
-def test_one_core_is_no_third_factor():
+def test_a_single_core_count_is_not_a_factor():
     tidy = measured(0.04)
     one = study_of(tidy, "runs_per_second", "pu")
     assert set(one.factors) == {"runtime", "kernel"}

@@ -25,7 +25,7 @@ def test_benjamini_and_hochbergs_method_equals_that_of_statsmodels(chances):
     assert false_discovery_adjusted(chances) == pytest.approx(list(expected), rel=1e-12)
 
 
-def test_cells_without_a_test_stay_without():
+def test_cells_without_a_p_value_stay_without():
     assert false_discovery_adjusted([None, 0.01, None, 0.04]) == [None, 0.02, None, 0.04]
     assert false_discovery_adjusted([None]) == [None] and false_discovery_adjusted([]) == []
     assert holm_adjusted([]).size == 0

@@ -96,7 +96,7 @@ def test_a_ratio_pairs_values_of_one_replicate(tmp_path_factory, pairs):
     assert table.loc[table["metric"] == RATE, "reference"].isna().all()
 
 
-def test_what_has_no_reference_value_has_no_ratio_but_the_reason(tmp_path):
+def test_a_row_without_a_reference_value_has_a_reason_instead_of_a_ratio(tmp_path):
     values = {(1, "sort"): [2.0, "it died", None, 2.0], (4, "sort"): [6.0, 6.0, 6.0, "it broke"]}
     rows = derived(study(tmp_path, values), "sort4")
     assert rows.loc[1, "value"] == 3.0
@@ -107,7 +107,7 @@ def test_what_has_no_reference_value_has_no_ratio_but_the_reason(tmp_path):
     assert rows.loc[4, "reason"] == "it broke"
 
 
-def test_a_reference_that_is_not_planned_is_said(tmp_path):
+def test_a_reference_that_is_not_planned_is_the_reason(tmp_path):
     without = [{"name": SPEEDUP, "load": "work", "metric": RATE, "reason": "there is none"}]
     points = {(4, "sort"): {"relative": without}}
     rows = derived(study(tmp_path, {(4, "sort"): [6.0]}, points), "sort4")
@@ -126,7 +126,7 @@ def table(tmp_path):
     })  # fmt: skip
 
 
-def test_the_analysis_leaves_the_references_out(table):
+def test_the_analysis_of_variance_skips_references(table):
     by_metric = {found.metric: found for found in studies(table)}
     speedup = by_metric[SPEEDUP]
     assert set(speedup.factors) == {"initiator", "program"}
@@ -137,7 +137,7 @@ def test_the_analysis_leaves_the_references_out(table):
     assert share["initiator"] > 90.0  # the programs differ in speed and not in speedup
 
 
-def test_a_ratio_is_no_second_measurement_of_hardware(table):
+def test_a_ratio_is_not_analysed_as_performance(table):
     assert analyse_host(table).checked == analyse_host(table[table["metric"] == RATE]).checked
     both = [table.assign(configuration=name) for name in ("nps1", "nps4")]
     assert {cell["metric"] for cell in compare_selections(*both).cells.to_dict("records")} == {RATE}
@@ -148,12 +148,12 @@ def test_a_ratio_has_no_unit():
     assert metric_words(SPEEDUP) == "speedup"
 
 
-def test_the_table_gives_back_what_was_written(table, tmp_path):
+def test_a_written_table_is_read_back(table, tmp_path):
     write_table(table, tmp_path / "table.parquet")
     pd.testing.assert_frame_equal(read_table(tmp_path / "table.parquet"), table)
 
 
-def test_an_optional_metric_without_a_value_is_no_failure_and_no_zero(tmp_path):
+def test_an_optional_metric_without_a_value_is_neither_failed_nor_zero(tmp_path):
     planned = point(1, "sort", 2)
     folder = tmp_path / "e/sort1"
     folder.mkdir(parents=True)

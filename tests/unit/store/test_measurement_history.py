@@ -89,7 +89,7 @@ def test_before_and_after_a_replaced_drive(results):
     assert components[2] == {"drive0": DAYS[3], "system": DAYS[0]}
 
 
-def test_of_several_attempts_in_one_era_the_last_counts(results):
+def test_the_last_attempt_of_a_period_counts(results):
     results.attempt(DAYS[1], 1000.0)
     results.attempt(DAYS[2], 1400.0)
     results.attempt(DAYS[5], 5000.0)
@@ -103,20 +103,20 @@ def test_failed_attempts_have_no_value(results):
     assert list(results.history()["value"]) == [500.0, 2500.0]
 
 
-def test_a_point_that_was_not_measured_since_has_no_before(results):
+def test_a_point_without_a_later_attempt_has_no_history(results):
     results.attempt(DAYS[1], 1000.0)
     results.attempt(DAYS[2], 1000.0)
     assert results.history().empty
 
 
-def test_a_repeated_measurement_of_the_same_is_no_change(results):
+def test_a_repeated_measurement_of_the_same_state_is_not_a_change(results):
     results.component("drive0", (DAYS[0], {"serial": "A"}))
     results.attempt(DAYS[1], 1000.0)
     results.attempt(DAYS[5], 5000.0)
     assert results.history().empty
 
 
-def test_a_drive_that_was_out_and_back_again_makes_one_era(results):
+def test_a_drive_that_is_removed_and_put_back_stays_in_one_period(results):
     states = [(DAYS[0], {"serial": "A"}), (DAYS[2], None), (DAYS[3], {"serial": "A"})]
     results.component("drive0", *states)
     results.attempt(DAYS[1], 1000.0)
@@ -124,7 +124,7 @@ def test_a_drive_that_was_out_and_back_again_makes_one_era(results):
     assert results.history().empty
 
 
-def test_swapped_and_swapped_back_are_three_eras(results):
+def test_swapping_a_drive_twice_makes_three_periods(results):
     states = [(DAYS[0], {"serial": "A"}), (DAYS[2], {"serial": "B"}), (DAYS[4], {"serial": "A"})]
     results.component("drive0", *states)
     for day in (1, 3, 5):
@@ -138,13 +138,13 @@ def test_attempts_from_before_the_history_belong_to_its_first_state(results):
     assert list(results.history()["era"]) == [1, 2]
 
 
-def test_another_question_is_told_apart(results):
+def test_different_requests_have_different_fingerprints(results):
     results.attempt(DAYS[1], 1000.0)
     results.attempt(DAYS[5], 5000.0, command=["fio", "--iodepth=64"])
     assert results.history()["asked"].nunique() == 2
 
 
-def test_a_broken_attempt_is_left_out(results):
+def test_a_broken_attempt_is_skipped(results):
     results.attempt(DAYS[1], 1000.0)
     results.attempt(DAYS[5], 5000.0)
     [path] = (results.folder / f"e/{NAME}/attempts").glob("rep1.20260102*")
@@ -158,7 +158,7 @@ def test_without_any_history_nothing_is_read(tmp_path):
     assert results.history().empty
 
 
-def test_parquet_gives_back_what_was_written(results, tmp_path):
+def test_a_table_written_as_parquet_is_read_back(results, tmp_path):
     results.attempt(DAYS[1], 1000.0)
     results.attempt(DAYS[5], 5000.0)
     written = results.history()

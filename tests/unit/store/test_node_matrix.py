@@ -48,7 +48,7 @@ def test_the_unit_of_bandwidths(write, name, cell, unit, bytes_per_second):
     [("m_MBps.csv", None, "MB/s, by the file name"), ("m.csv", "MB/s", "MB/s, as given"),
      ("m.csv", None, "GB/s, by the magnitude of the numbers")],
 )  # fmt: skip
-def test_how_the_unit_is_known_is_said(write, name, unit, said):
+def test_the_origin_of_the_unit_is_reported(write, name, unit, said):
     assert read_matrix(write(GOOD, name), "bandwidth", unit).unit == said
 
 
@@ -62,7 +62,7 @@ def test_the_unit_of_latencies(write, name, unit, ns):
     assert (found.metric, found.samples) == ("latency_ns", {(0, 0): pytest.approx((ns,))})
 
 
-def test_rows_that_name_an_initiator_again_are_replicates(write):
+def test_rows_that_repeat_an_initiator_are_replicates(write):
     found = read_matrix(write("from,0,1\n0,40,10\n1,20,40\n0,41,11\n1,21,\n"), "bandwidth")
     assert (found.initiators, found.targets) == ((0, 1), (0, 1))
     assert found.samples[0, 1] == pytest.approx((10e9, 11e9))
@@ -89,7 +89,7 @@ def test_cells_may_be_missing(write):
     ],
     ids=["semicolons", "tabs", "byte order mark", "CR LF", "comments", "names", "quotes"],
 )
-def test_dialects(write, text):
+def test_delimiters_comments_and_encodings_are_recognised(write, text):
     found = read_matrix(write(text), "bandwidth")
     assert (found.initiators, found.targets) == ((0, 1), (0, 1))
     assert found.samples[0, 1] == pytest.approx((10e9,))
@@ -119,7 +119,7 @@ def test_dialects(write, text):
         (b"from,0\n0,\xff\n", "m.csv: cannot be read"),
     ],
 )
-def test_what_is_no_matrix_is_said_with_its_place(write, text, said):
+def test_errors_in_a_matrix_name_row_and_column(write, text, said):
     with pytest.raises(UserError) as error:
         read_matrix(write(text), "bandwidth")
     assert said in str(error.value)
@@ -156,7 +156,7 @@ def test_distances_have_the_same_form(write):
     [("node,0,1\n0,10,0\n", "row 2, column 1: 0 is not a distance"),
      ("node,0\n0,10\n0,12\n", "initiator 0 has two rows")],
 )  # fmt: skip
-def test_what_is_no_distance_table(write, text, said):
+def test_errors_in_a_distance_table_name_row_and_column(write, text, said):
     with pytest.raises(UserError) as error:
         read_distances(write(text))
     assert said in str(error.value)
@@ -168,7 +168,7 @@ nodes = st.lists(st.integers(0, 300), min_size=1, max_size=5, unique=True)
 
 @settings(deadline=None, max_examples=40)
 @given(nodes, nodes, st.integers(1, 3), st.data())
-def test_what_was_written_is_read_back(tmp_path_factory, initiators, targets, runs, data):
+def test_a_written_matrix_is_read_back(tmp_path_factory, initiators, targets, runs, data):
     row = st.lists(st.none() | cells, min_size=len(targets), max_size=len(targets))
     written = [(node, data.draw(row)) for _ in range(runs) for node in initiators]
     expected = {}
@@ -194,7 +194,7 @@ def test_what_was_written_is_read_back(tmp_path_factory, initiators, targets, ru
         assert found.samples[pair] == pytest.approx(values)
 
 
-def test_the_share_of_measured_cells_counts_those_left_empty(tmp_path):
+def test_empty_cells_lower_the_share_of_measured_cells(tmp_path):
     path = tmp_path / "some.csv"
     path.write_text("node,0,1\n0,100,-\n1,40,100\n")
     assert read_matrix(path, "bandwidth").measured_share == 0.75

@@ -103,7 +103,7 @@ def test_every_host_and_configuration_is_collected(results, tmp_path):
     )
 
 
-def test_derived_metrics_and_optional_ones_without_a_value_stay_out(results, tmp_path):
+def test_profiles_hold_no_derived_metrics_and_no_missing_values(results, tmp_path):
     folder = shutil.copytree(results / "epyc1/nps4", tmp_path / "r/epyc1/nps4")
     path = folder / "measurements.parquet"
     table = read_table(path)
@@ -126,7 +126,7 @@ def test_collecting_twice_changes_nothing(results, database):
         pd.testing.assert_frame_equal(rows, before[name])
 
 
-def test_a_newer_run_replaces_and_an_older_one_does_not(results, database, tmp_path):
+def test_a_newer_run_replaces_a_profile_and_an_older_run_does_not(results, database, tmp_path):
     newer = machine(seed=9, day="2026-12-01")
     write_results(tmp_path / "later", newer)
     assert collect_profiles([tmp_path / "later"], database).replaced == ("epyc1 nps4",)
@@ -139,7 +139,7 @@ def test_a_newer_run_replaces_and_an_older_one_does_not(results, database, tmp_p
     assert found["measured_to"].startswith("2026-12-01")
 
 
-def test_a_folder_of_one_configuration_will_do_and_an_empty_one_is_an_error(results, tmp_path):
+def test_one_configuration_can_be_collected_and_an_empty_folder_is_an_error(results, tmp_path):
     own, all_of_host = results / "epyc1/nps4", results / "epyc1"
     assert collect_profiles([own], tmp_path / "a.duckdb").added == ("epyc1 nps4",)
     both = ("epyc1 nps1", "epyc1 nps4")
@@ -156,11 +156,11 @@ def test_a_folder_of_one_configuration_will_do_and_an_empty_one_is_an_error(resu
         ({"cpu": "epyc", "configuration": "nps1"}, 1), ({"host": "' OR true --"}, 0),
     ],
 )  # fmt: skip
-def test_profiles_are_found_by_what_they_are(database, asked, number):
+def test_profiles_are_found_by_queries(database, asked, number):
     assert len(find_profiles(database, **asked)) == number
 
 
-def test_another_file_is_not_taken_for_a_database(tmp_path):
+def test_a_file_that_is_not_a_profile_database_is_refused(tmp_path):
     other = tmp_path / "other.duckdb"
     other.write_text("hello, this is a text")
     with pytest.raises(UserError, match="is not a DuckDB database"):
@@ -241,7 +241,7 @@ def everything_in(bundle, folder):
     return b"\n".join(found).lower()
 
 
-def test_a_bundle_gives_away_no_name_serial_address_or_path(tmp_path):
+def test_a_bundle_contains_no_name_serial_address_or_path(tmp_path):
     secret_host(tmp_path / "results")
     database, bundle = tmp_path / "p.duckdb", tmp_path / "b.zip"
     collect_profiles([tmp_path / "results"], database)
@@ -256,7 +256,7 @@ def test_a_bundle_gives_away_no_name_serial_address_or_path(tmp_path):
         assert wanted in text, wanted
 
 
-def test_names_are_left_in_when_that_is_asked_for_but_no_reasons_and_paths(tmp_path):
+def test_names_are_kept_on_request_but_reasons_and_paths_never(tmp_path):
     secret_host(tmp_path / "results")
     database, bundle = tmp_path / "p.duckdb", tmp_path / "b.zip"
     collect_profiles([tmp_path / "results"], database)
@@ -268,7 +268,7 @@ def test_names_are_left_in_when_that_is_asked_for_but_no_reasons_and_paths(tmp_p
         assert SECRETS[what].lower().encode() not in text, what
 
 
-def test_names_are_other_ones_in_every_bundle(database, tmp_path):
+def test_aliases_differ_between_bundles(database, tmp_path):
     names = []
     for name in ("one.zip", "two.zip"):
         publish_bundle(database, tmp_path / name)
@@ -279,7 +279,7 @@ def test_names_are_other_ones_in_every_bundle(database, tmp_path):
     assert not names[0] & names[1]
 
 
-def test_every_name_in_a_topology_is_let_through_by_its_own_name():
+def test_a_topology_keeps_only_listed_keys():
     topology = {
         "packages": 2,
         "nodes": [{"os_index": 0, "cpus": "0-3", "serial": "X1"}],
@@ -292,7 +292,7 @@ def test_every_name_in_a_topology_is_let_through_by_its_own_name():
     assert "secret" not in found and "name" not in found["host"]
 
 
-def test_what_is_imported_gives_the_same_values(database, tmp_path):
+def test_an_imported_profile_has_the_same_values(database, tmp_path):
     bundle, theirs = tmp_path / "b.zip", tmp_path / "theirs.duckdb"
     publish_bundle(database, bundle, configuration="nps4")
     assert import_bundle(bundle, theirs) == 2
@@ -320,7 +320,7 @@ def test_importing_twice_changes_nothing(database, tmp_path):
     assert publish_bundle(database, tmp_path / "again.zip")["profiles"] == 3
 
 
-def test_nothing_that_fits_is_an_error(database, tmp_path):
+def test_publishing_without_a_match_is_an_error(database, tmp_path):
     with pytest.raises(UserError, match="no local profile that matches"):
         publish_bundle(database, tmp_path / "b.zip", host="nobody")
     assert not (tmp_path / "b.zip").exists()
@@ -363,7 +363,7 @@ def refused(path, tmp_path, words):
     assert not theirs.exists()
 
 
-def test_what_is_no_bundle_is_refused(bundle, tmp_path):
+def test_a_file_that_is_not_a_bundle_is_refused(bundle, tmp_path):
     text = tmp_path / "text.zip"
     text.write_text("hello")
     refused(text, tmp_path, "is not a bundle of profiles")
@@ -387,13 +387,13 @@ def test_a_newer_schema_is_refused_in_plain_words(bundle, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "extra.parquet"])
-def test_names_that_do_not_belong_into_a_bundle_are_refused(bundle, tmp_path, name):
+def test_unexpected_parts_of_a_bundle_are_refused(bundle, tmp_path, name):
     bent = forge(bundle, tmp_path / "f.zip", names={name: b"x"})
     refused(bent, tmp_path, "does not have the parts of a bundle")
     assert not (tmp_path.parent.parent / "evil").exists()
 
 
-def test_a_part_that_was_changed_is_refused(bundle, tmp_path):
+def test_a_changed_part_is_refused(bundle, tmp_path):
     part = parquet(tmp_path, bundle, "measurements", lambda rows: rows.assign(value=1.0))
     bent = forge(bundle, tmp_path / "f.zip", parts=part, keep_hashes=True)
     refused(bent, tmp_path, "damaged: its hash differs from the manifest")
@@ -430,12 +430,12 @@ def broken(column, value, where=0):
         ("profiles", broken("topology", "{"), "not a JSON object"),
     ],
 )  # fmt: skip
-def test_rows_that_no_profile_has_are_refused(bundle, tmp_path, part, change, words):
+def test_impossible_rows_are_refused(bundle, tmp_path, part, change, words):
     changed = parquet(tmp_path, bundle, part, change)
     refused(forge(bundle, tmp_path / "f.zip", parts=changed), tmp_path, words)
 
 
-def test_a_part_that_is_no_parquet_file_is_refused(bundle, tmp_path):
+def test_a_part_that_is_not_a_parquet_file_is_refused(bundle, tmp_path):
     bent = forge(bundle, tmp_path / "f.zip", parts={"components.parquet": b"PAR1 and no more"})
     refused(bent, tmp_path, "is not a Parquet file")
 

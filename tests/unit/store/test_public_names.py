@@ -59,7 +59,7 @@ def _value(load, source):
 
 
 @pytest.mark.parametrize("experiment", yaml_names(EXPERIMENTS))
-def test_every_name_of_the_own_experiments_survives_but_those_of_drives(server, experiment):
+def test_all_names_of_shipped_experiments_survive_except_drives(server, experiment):
     own, public = published(server, experiment)
     assert len(own) == len(public)
     left = own[list(COMPARED)].astype(object).where(own[list(COMPARED)].notna(), None)
@@ -84,7 +84,7 @@ def test_kinds_of_cores_without_a_rank_keep_their_numbers(server):
 
 @pytest.mark.parametrize("name", ["db_cores", "machine_without_db-prod-17", "kind", "opencl0x",
                                   "uniform_all_of_acme", "node0_acme_without_pu0"])  # fmt: skip
-def test_names_that_only_look_like_it_are_replaced(server, name):
+def test_names_that_only_resemble_places_are_replaced(server, name):
     own, _ = published(server, "unlike_cores")
     rows = own.head(4).assign(profile="p", initiator=name, target=name,
                               factors=json.dumps({"policy": name}))  # fmt: skip

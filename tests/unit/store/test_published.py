@@ -46,13 +46,13 @@ def test_a_row_becomes_a_row_of_the_tidy_table(sweep):
         ("serial,0,0,0,0,1,", "row 3"),
     ],
 )
-def test_what_is_no_measurement_is_named_with_its_row(sweep, line, words):
+def test_a_value_that_is_not_a_measurement_is_reported_with_its_row(sweep, line, words):
     sweep.write_text(f"{HEAD}{ROWS[0]}\n{line}\n")
     with pytest.raises(UserError, match=words):
         read_published(sweep, "numa_bench", "theirs")
 
 
-def test_a_column_that_is_missing_is_named(sweep):
+def test_a_missing_column_is_named(sweep):
     sweep.write_text("mode,core\nserial,1\n")
     with pytest.raises(UserError, match="'mem_node' is undefined"):
         read_published(sweep, "numa_bench", "theirs")

@@ -24,7 +24,7 @@ def run(*arguments):
     return done.output
 
 
-def test_cpu_and_gpu_lose_what_the_paper_says(published, tmp_path):
+def test_cpu_and_gpu_slow_down_as_the_paper_reports(published, tmp_path):
     file = published / "chaosity_table1_m1pro_GBps.csv"
     output = run(file, "--form", "table_1", "--host", "m1pro", "--output", tmp_path)
     assert "8P loses 54 % with 16GPU co-running" in output
@@ -78,7 +78,7 @@ def test_published_machines_are_compared_with_each_other(published):
     assert find_outlier_hosts(tables).compared in (2, 4)
 
 
-def test_rows_of_a_matrix_that_are_there_again_are_replicates(tmp_path):
+def test_repeated_rows_of_a_matrix_are_replicates(tmp_path):
     file = tmp_path / "twice_ns.csv"
     file.write_text("node,0,1\n0,80,130\n1,131,81\n0,82,-\n1,129,83\n")
     table = read_published(file, "latency_matrix", "theirs")
@@ -88,7 +88,7 @@ def test_rows_of_a_matrix_that_are_there_again_are_replicates(tmp_path):
     assert own["point"].nunique() == 1
 
 
-def test_a_unit_may_be_said_where_the_file_does_not(tmp_path):
+def test_a_unit_can_be_given_where_the_file_has_none(tmp_path):
     file = tmp_path / "matrix.csv"
     file.write_text("node,0,1\n0,30,10\n1,10,30\n")
     table = read_published(file, "bandwidth_matrix", "theirs", "GiB/s")
@@ -108,7 +108,7 @@ def test_numbers_with_a_prefix(text, value):
     assert parse_prefixed(text) == value
 
 
-def test_what_is_no_number_is_named_with_its_row(tmp_path):
+def test_text_in_place_of_a_number_is_reported_with_its_row(tmp_path):
     file = tmp_path / "drives.csv"
     file.write_text("cpu_node,nvme_node,bandwidth_Bps_label\n0,1,189M\n1,1,fast\n")
     with pytest.raises(UserError, match="row 3: 'fast' is not a number"):

@@ -77,7 +77,7 @@ def test_a_valid_record_gives_its_value(folder):
     assert json.loads(rows.loc[1, "factors"]) == {"a": 1}
 
 
-def test_what_was_not_measured_is_missing_and_not_failed(folder):
+def test_an_unmeasured_point_is_missing_and_not_failed(folder):
     rows = table(folder)
     assert list(rows["status"]) == ["missing"] * 3
     assert rows["value"].isna().all()
@@ -91,7 +91,7 @@ def test_a_failed_record_keeps_its_reason_and_has_no_value(folder):
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"schema_version": 1}'])
-def test_half_a_record_is_failed(folder, text):
+def test_a_truncated_record_is_failed(folder, text):
     put(folder, 1, text)
     assert table(folder).loc[1, "status"] == "failed"
 
@@ -101,14 +101,14 @@ def test_a_record_of_another_definition_does_not_count(folder):
     assert table(folder).loc[1, "status"] == "missing"
 
 
-def test_a_record_whose_output_is_rubbish_is_failed(folder):
+def test_a_record_with_unreadable_output_is_failed(folder):
     broken = record()
     broken["loads"][0]["outputs"]["stdout"] = "rubbish"
     put(folder, 1, broken)
     assert table(folder).loc[1, "status"] == "failed"
 
 
-def test_parquet_gives_back_what_was_written(folder, tmp_path):
+def test_a_table_written_as_parquet_is_read_back(folder, tmp_path):
     put(folder, 1, record())
     put(folder, 2, record(2, "failed", "no"))
     written = build_tidy_table(folder / "points", folder)
@@ -124,7 +124,7 @@ def test_an_empty_table_is_a_table(tmp_path):
     assert len(read_table(path)) == 0
 
 
-def test_no_parquet_is_said(tmp_path):
+def test_a_file_that_is_not_parquet_is_reported(tmp_path):
     path = tmp_path / "table.parquet"
     path.write_text("no")
     with pytest.raises(UserError, match="is not a measurements table"):
@@ -135,7 +135,7 @@ def test_the_records_of_these_tests_fit_the_schema():
     assert list(schema_validator("record").iter_errors(record())) == []
 
 
-def test_a_table_of_an_earlier_version_lacks_only_what_it_lacks(folder, tmp_path):
+def test_a_table_of_an_earlier_version_is_read_with_null_columns(folder, tmp_path):
     put(folder, 1, record())
     path = tmp_path / "table.parquet"
     former = {name: kind for name, kind in COLUMNS.items() if name not in ("levels", "distance")}
@@ -145,7 +145,7 @@ def test_a_table_of_an_earlier_version_lacks_only_what_it_lacks(folder, tmp_path
     assert found["levels"].isna().all()
 
 
-def test_a_load_of_several_is_told_by_its_role_and_levels(folder):
+def test_a_load_has_its_role_and_levels_in_columns(folder):
     planned = point(1)
     names = ("chase-pu0", "chase-pu8")
     planned["loads"] = [
@@ -158,7 +158,7 @@ def test_a_load_of_several_is_told_by_its_role_and_levels(folder):
     assert json.loads(rows["factors"].iloc[0]) == {"a": 1, "bytes": 4096, "pages": "thp"}
 
 
-def test_where_the_kernel_saw_the_pages_is_told_without_stray_ones(folder):
+def test_seen_nodes_exclude_stray_pages(folder):
     seen = record()
     by_node = {"0": 1_000_000, "1": 990_000_000, "3": 500_000_000}
     seen["loads"][0]["placement_seen"] = {"threads": [], "memory_bytes_by_node": by_node}
