@@ -23,7 +23,7 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 run: .venv/requirements.installed ## set up, measure this machine and report; the last line is the report's path
-	@$(BIN)/ansible-playbook -i $(INVENTORY) provision.yml
+	@$(BIN)/python provision.py $(INVENTORY)
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS)
 	@$(BIN)/chaosity reports
 
@@ -43,7 +43,7 @@ test-thorough: test-tools ## run the tests that `make test` leaves out
 test-all: test test-thorough ## run everything that CI runs: below 30 minutes on two cores
 
 test-tools: .venv/requirements-test.installed
-	@$(BIN)/ansible-playbook -i $(INVENTORY) provision.yml -e @tests/provision.yml
+	@$(BIN)/python provision.py $(INVENTORY) -e @tests/provision.yml
 
 lab: .venv/requirements-test.installed ## boot the virtual machines of inventories/lab; LAB_ARGUMENTS='--limit small' for one alone
 	@$(BIN)/ansible-playbook -i inventories/lab lab.yml $(LAB_ARGUMENTS)
@@ -62,7 +62,7 @@ environment: .venv/requirements-test.installed ## make the virtual environment, 
 redfish: .venv/requirements-firmware.installed ## add to it what firmware.yml needs; half a gigabyte
 
 provision: .venv/requirements.installed ## install the tools, kernels and runner on the inventory's hosts
-	@$(BIN)/ansible-playbook -i $(INVENTORY) provision.yml
+	@$(BIN)/python provision.py --force $(INVENTORY)
 
 lint: .venv/requirements-test.installed ## every linter and format check
 	$(BIN)/pytest tests/unit/test_lint.py

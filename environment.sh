@@ -65,7 +65,7 @@ if ! "$environment/bin/python" -m pip --version >/dev/null 2>&1; then
     "$python" -m venv --clear "$environment"
 fi
 echo "Installing the packages of $lock (about a minute the first time)"
-# Bytecode is left to the first import: most modules are never imported, and it takes a third of the time.
+# Bytecode is written below, in parallel.
 pip() {
     "$environment/bin/python" -m pip --disable-pip-version-check --quiet \
         install --progress-bar off --no-compile --no-build-isolation "$@"
@@ -75,3 +75,6 @@ sed -n '/^setuptools==/,/[^\\]$/p' "$lock" >"$environment/back-end.txt"
 pip --require-hashes --requirement "$environment/back-end.txt"
 pip --require-hashes --use-pep517 --requirement "$lock"
 pip --no-deps --editable .
+# Without bytecode the first start of each program would compile all modules that it imports. -q hides
+# the names of files; some packages contain files for other versions of Python, which do not compile.
+"$environment/bin/python" -m compileall -q -q -j 0 "$environment"/lib/python3.*/site-packages workflow/chaosity || true

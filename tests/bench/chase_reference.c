@@ -14,12 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "latency/timed_blocks.h"
-#include "latency/pointer_chase.h"
-#include "common/process.h"
 #include "common/cpu_lists.h"
+#include "common/errors.h"
+#include "common/parse_numbers.h"
 #include "common/placed_memory.h"
-#include "common/command_line.h"
+#include "common/run_options.h"
+#include "common/start_and_stop.h"
+#include "latency/pointer_chase.h"
+#include "latency/timed_blocks.h"
 
 /* Long enough that the clock's 20 or 30 ns do not count, short enough that most pieces are not
  * interrupted: of pieces of 1 ms nearly all have their share of what else happens on the CPU, and
@@ -41,7 +43,7 @@ static double timed(void ***p, size_t steps) {
     return (double)(monotonic_ns() - begin);
 }
 
-static int compare(const void *one, const void *other) {
+static int compare_times(const void *one, const void *other) {
     double a = *(const double *)one, b = *(const double *)other;
     return (a > b) - (a < b);
 }
@@ -66,7 +68,7 @@ static void naive_turn(struct state *state) {
     while (pieces < state->most && (double)(monotonic_ns() - begin) < state->seconds * 1e9)
         state->each[pieces++] = timed(&state->position, state->steps) / (double)state->steps;
     double all = (double)(monotonic_ns() - begin) / ((double)pieces * (double)state->steps);
-    qsort(state->each, pieces, sizeof *state->each, compare);
+    qsort(state->each, pieces, sizeof *state->each, compare_times);
     printf("{\"event\":\"naive\",\"mean_ns\":%.9g,\"median_ns\":%.9g,\"pieces\":%zu}\n", all,
            state->each[(pieces - 1) / 2], pieces);
 }
@@ -83,12 +85,12 @@ int main(int argc, char *argv[]) {
     size_t warmup_bytes = parse_count("WARMUP_BYTES", argv[6], SIZE_MAX);
     uint64_t turns = parse_count("TURNS", argv[7], 1000);
     struct state state = {.seconds = parse_seconds("SECONDS", argv[8], 3600), .steps = 1024};
-    struct course course = {.sample_seconds = state.seconds, .max_seconds = state.seconds};
+    struct run_options run_options = {.sample_seconds = state.seconds, .max_seconds = state.seconds};
 
     pin_to_cpu(cpu);
     struct mapping mapping = map_memory(bytes, placement);
     struct chase chase = {mapping.start, bytes / line_bytes, line_bytes};
-    chase_lay(&chase, 0, chase.lines);
+    chase_link_to_self(&chase, 0, chase.lines);
     chase_shuffle(&chase, seed);
     huge_page_bytes(&mapping); /* refuses a mixture of pages */
 
@@ -100,18 +102,18 @@ int main(int argc, char *argv[]) {
                             (warmup_bytes < bytes ? warmup_bytes : bytes) / line_bytes);
     while (timed(&state.position, state.steps) < piece_ns)
         state.steps *= 2;
-    struct work work = {chase_on, &state, CHASE_UNROLL};
-    struct timing *timing = new_timing(&work);
-    choose_block(timing);
+    struct timed_work work = {chase_on, &state, CHASE_UNROLL};
+    struct block_timing *timing = new_block_timing(&work);
+    choose_block_length(timing);
 
     for (uint64_t turn = 0; turn < turns; turn++) {
         if (turn % 2 == 1)
             naive_turn(&state);
-        take_samples(timing, &course);
+        take_samples(timing, &run_options);
         if (turn % 2 == 0)
             naive_turn(&state);
     }
-    int code = print_done(timing, true, NULL, "time");
+    int code = print_done_line(timing, true, NULL, "time");
     free(timing);
     free(state.each);
     return code;

@@ -17,9 +17,9 @@ static void print_line(const struct chase *chase, void **line) {
 static void print_chain(const struct chase *chase, uint64_t seed) {
     void **begin = (void **)(void *)chase->start, **at = begin;
     for (size_t from = 0; from < chase->lines; from += 7) /* in pieces, as the program does */
-        chase_lay(chase, from, chase->lines - from < 7 ? chase->lines - from : 7);
+        chase_link_to_self(chase, from, chase->lines - from < 7 ? chase->lines - from : 7);
     chase_shuffle(chase, seed);
-    printf("%" PRIu64 " %d :", chase_return(begin, 2 * chase->lines), chase_intact(chase));
+    printf("%" PRIu64 " %d :", chase_steps_to_return(begin, 2 * chase->lines), chase_is_permutation(chase));
     for (size_t i = 0; i < chase->lines; i++, at = *at)
         print_line(chase, at);
     printf(" :");

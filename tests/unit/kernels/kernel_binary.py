@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from compiler_cache import path_with_cache
 
 SOURCES = Path(__file__).resolve().parents[3] / "roles" / "kernels" / "files"
 
@@ -31,8 +34,9 @@ def build(folder: Path, program: str, *variables: str) -> Path:
 
 
 def build_all(folder: Path, *variables: str) -> Path:
-    """Builds every program into a folder, which is returned."""
-    make("make", "-s", "-j2", "-C", SOURCES, f"BUILD={folder}", *variables)
+    """Builds every program into a folder, which is returned; unchanged objects are kept."""
+    path = path_with_cache(folder / "compilers", os.environ["PATH"])
+    make("make", "-s", "-j2", "-C", SOURCES, f"BUILD={folder}", *variables, path=path)
     return folder
 
 
@@ -49,9 +53,10 @@ def build_driver(folder: Path, driver: Path, *sources: str) -> Path:
     return program
 
 
-def make(*command: str | Path) -> None:
-    """Runs a compiler, or make, which has to be content."""
-    made = subprocess.run(command, capture_output=True, text=True, timeout=300)
+def make(*command: str | Path, path: str = os.environ["PATH"]) -> None:
+    """Runs a compiler, or make, which has to succeed without a warning."""
+    environment = {**os.environ, "PATH": path}
+    made = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert made.returncode == 0, made.stderr
 
 

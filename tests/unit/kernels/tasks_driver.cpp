@@ -22,7 +22,7 @@ static thread_local size_t here = 0;
 static std::atomic<uint64_t> noted{0}, near{0};
 
 /* In place of the one that asks the kernel. */
-void ledger::note(const void *start, size_t bytes) const {
+void page_access_counter::record_access(const void *start, size_t bytes) const {
     const size_t offset = (size_t)(static_cast<const char *>(start) - memory);
     if (bytes > 0 && offset + bytes > first.back())
         refuse("%zu bytes at %zu are outside the data", bytes, offset);
@@ -34,7 +34,7 @@ void ledger::note(const void *start, size_t bytes) const {
     }
 }
 
-static std::unique_ptr<workload> make(const char *name, const setting &where) {
+static std::unique_ptr<task_program> make(const char *name, const program_context &where) {
     if (strcmp(name, "stencil") == 0)
         return new_stencil(where);
     if (strcmp(name, "matmul") == 0)
@@ -51,26 +51,26 @@ int main(int argc, char *argv[]) {
     }
     const uint64_t runs = strtoull(argv[3], nullptr, 10);
     spread = strtoull(argv[4], nullptr, 10);
-    teams crew(members);
-    const ledger book;
-    auto work = make(argv[1], {crew, book, strtoull(argv[2], nullptr, 10)});
+    thread_arenas arenas(members);
+    const page_access_counter counter;
+    auto work = make(argv[1], {arenas, counter, strtoull(argv[2], nullptr, 10)});
     size_t bytes = 0;
-    for (int i = 0; i < crew.count(); i++) {
+    for (int i = 0; i < arenas.count(); i++) {
         first.push_back(bytes);
         bytes += (work->part_bytes(i) + page - 1) / page * page;
     }
     first.push_back(bytes);
     memory = static_cast<char *>(aligned_alloc(page, bytes));
-    for (int i = 0; i < crew.count(); i++)
-        work->lay(i, memory + first[(size_t)i]);
-    crew.run([&](int team) {
+    for (int i = 0; i < arenas.count(); i++)
+        work->place_part(i, memory + first[(size_t)i]);
+    arenas.run([&](int team) {
         here = spread > 0 ? 0 : (size_t)team;
         work->fill(team);
-        crew.meet();
+        arenas.wait_for_all();
         for (uint64_t number = 0; number < runs; number++)
             work->run(team, number);
     });
-    printf("%llu %llu %llu\n", (unsigned long long)work->wrong(runs),
+    printf("%llu %llu %llu\n", (unsigned long long)work->count_wrong_values(runs),
            (unsigned long long)noted.load(), (unsigned long long)near.load());
     free(memory);
     return 0;

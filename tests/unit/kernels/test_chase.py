@@ -24,7 +24,7 @@ KIB = 1024
 def chains(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The driver that prints chains."""
     folder = tmp_path_factory.mktemp("chains")
-    sources = ("latency/pointer_chase.c", "common/process.c")
+    sources = ("latency/pointer_chase.c", "common/start_and_stop.c", "common/errors.c")
     return build_driver(folder, HERE / "chase_driver.c", *sources)
 
 
@@ -32,9 +32,8 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The driver that prints bins of durations."""
     folder = tmp_path_factory.mktemp("bins")
-    names = ("command_line", "cpu_lists", "placed_memory", "process", "version")
-    shared = [f"common/{name}.c" for name in names]
-    return build_driver(folder, HERE / "blocks_driver.c", "latency/timed_blocks.c", *shared)
+    sources = ("latency/timed_blocks.c", "common/start_and_stop.c", "common/errors.c")
+    return build_driver(folder, HERE / "blocks_driver.c", *sources)
 
 
 def chains_of(driver: Path, lines: int, line_bytes: int, seed: int, seeds: int = 1) -> list[tuple]:

@@ -126,7 +126,7 @@ WRONG = [
     ({"--bytes": "100"}, "--bytes must be a multiple of 64"),
     ({"--bytes": str(1 << 50)}, "can give"),
     ({"--turn-seconds": "0"}, "--turn-seconds takes a number of seconds"),
-    ({"--kernel": "read"}, "'--kernel=read' is no option"),
+    ({"--kernel": "read"}, "'--kernel=read' is not an option"),
 ]
 
 

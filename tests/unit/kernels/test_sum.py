@@ -183,7 +183,7 @@ def test_a_kernel_that_is_wrong_is_found_out(built: Built, drives: list[Path], c
 def test_every_chunk_once_a_round_whatever_drives_threads_and_depth(tmp_path: Path):
     """The driver tries many stripes, each with several threads, and says what it saw."""
     driver = Path(__file__).with_name("stripes_driver.c")
-    sources = ("drives/drive_stripes.c", "common/process.c")
+    sources = ("drives/drive_stripes.c", "common/errors.c")
     program = build_driver(tmp_path, driver, *sources)
     ended = subprocess.run([program], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -211,8 +211,8 @@ def test_bad_input_is_one_sentence(summing: Path, cpu: str, options: list[str], 
 
 
 TOO_SMALL = {
-    "array": (["--array-bytes", str(100 * CHUNK)], "a drive set too small for the array"),
-    "chunk": (["--chunk-bytes", str(64 * MIB)], "a drive set too small for the array"),
+    "array": (["--array-bytes", str(100 * CHUNK)], "the drive set is too small for the array"),
+    "chunk": (["--chunk-bytes", str(64 * MIB)], "the drive set is too small for the array"),
     "odd array": (["--array-bytes", str(CHUNK + 4096)], "multiple of --chunk-bytes"),
     "odd chunk": (["--chunk-bytes", "192"], "logical blocks"),
     "memory nodes": (["--memory-nodes", "0"], "--buffer-nodes"),

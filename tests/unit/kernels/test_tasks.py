@@ -128,7 +128,7 @@ def test_wrong_results_are_found_out(built: Built, cpu: str):
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs with nodes that are made up, under the sanitizers."""
     sources = ["thread_arenas", "task_stencil", "task_matmul", "task_mergesort", "task_spmv"]
-    shared = ["common/process.c", "common/cpu_lists.c"]
+    shared = ["common/cpu_lists.c", "common/errors.c", "common/start_and_stop.c"]
     folder = tmp_path_factory.mktemp("tasks")
     names = [*(f"tasks/{source}.cpp" for source in sources), *shared]
     return build_driver(folder, HERE / "tasks_driver.cpp", *names)
@@ -188,7 +188,7 @@ def test_a_cpu_outside_the_affinity_is_refused(tasks: Path, usable_cpus: list[in
         pytest.skip("this machine gives the tests one CPU only")
     first, second = usable_cpus[:2]
     command = ["taskset", "-c", str(second), tasks, *arguments("spmv", "vanilla", str(first))]
-    assert f"CPU {first} is not one that this process may run on" in refusal(command)
+    assert f"this process may not run on CPU {first}" in refusal(command)
 
 
 WRONG = [
@@ -200,9 +200,9 @@ WRONG = [
     ({"--bytes": str(1 << 50)}, "can give"),
     ({"--cpus": "0,0"}, "--cpus names 0 twice"),
     ({"--data": "somewhere"}, "--data takes spread or one_node"),
-    ({"--runtime": "locality", "--data": "spread"}, "--data is of the vanilla runtime"),
+    ({"--runtime": "locality", "--data": "spread"}, "--data is for the vanilla runtime"),
     ({"--memory-nodes": "1023"}, "--memory-nodes"),
-    ({"--steal": "all"}, "'--steal=all' is no option"),
+    ({"--steal": "all"}, "'--steal=all' is not an option"),
 ]
 
 

@@ -170,7 +170,7 @@ def test_threads_and_pages_are_where_they_were_asked_to_be(
 
 
 WRONG = [
-    ({"--kernel": "triad"}, "there is no kernel 'triad'"),
+    ({"--kernel": "triad"}, "unknown kernel 'triad'"),
     ({"--cpus": "0,0"}, "--cpus names 0 twice"),
     ({"--array-bytes": "0"}, "are needed"),
     ({"--array-bytes": "100"}, "multiple of 64"),
@@ -182,7 +182,7 @@ WRONG = [
     ({"--peak-seconds": "0"}, "--peak-seconds takes a number of seconds"),
     ({"--sample-seconds": "-1"}, "--sample-seconds takes a number of seconds"),
     ({"--max-seconds": "nan"}, "--max-seconds takes a number of seconds"),
-    ({"--threads": "2"}, "'--threads=2' is no option"),
+    ({"--threads": "2"}, "'--threads=2' is not an option"),
 ]
 
 

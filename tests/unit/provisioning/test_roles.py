@@ -73,6 +73,15 @@ def test_the_role_knows_the_programs_that_the_makefile_builds_and_leaves_out() -
     assert listed["OPTIONAL"].split() == list(variables["__kernels_libraries"])
 
 
+def test_the_role_knows_every_folder_with_sources() -> None:
+    files = ROLES / "kernels/files"
+    sources = [path for ending in ("c", "h", "cpp", "hpp") for path in files.rglob(f"*.{ending}")]
+    folders = {
+        f"{path.parent.relative_to(files)}/" for path in sources if "build" not in path.parts
+    }
+    assert {"", *folders} == set(read("kernels", "vars/main.yml")["__kernels_source_folders"])
+
+
 def test_a_benchmark_whose_program_may_be_left_out_does_not_stop_a_host() -> None:
     left_out = set(read("kernels", "vars/main.yml")["__kernels_libraries"])
     files = (ROLES.parent / "templates/benchmarks").glob("*.yaml")

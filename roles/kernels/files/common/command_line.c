@@ -2,93 +2,134 @@
 #define _GNU_SOURCE
 #include "common/command_line.h"
 
+#include <getopt.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "common/process.h"
 #include "common/cpu_lists.h"
+#include "common/errors.h"
+#include "common/parse_numbers.h"
+#include "common/placed_memory.h"
+#include "common/start_and_stop.h"
 
-/* Room for an address in each line, with something beside it. */
-static const size_t least_line_bytes = 16;
+enum { HELP_WIDTH = 92, HELP_COLUMN = 24, MOST_OPTIONS = 32 };
 
-static size_t parse_line_bytes(const char *text) {
-    size_t bytes = parse_count("--line-bytes", text, MOST_BYTES);
-    if (bytes < least_line_bytes || (bytes & (bytes - 1)) != 0)
-        refuse("--line-bytes must be a power of two and at least %zu, not %zu", least_line_bytes,
-               bytes);
-    return bytes;
+uint64_t program_started_ns;
+
+void set_flag(void *target, const char *option, const char *text) {
+    (void)option, (void)text;
+    *(bool *)target = true;
 }
 
-/* Returns whether the option was one of the common ones. */
-static bool set_common(struct course *course, int option, const char *text) {
-    switch (option) {
-    case LINE_BYTES_OPTION: course->line_bytes = parse_line_bytes(text); return true;
-    case MEMORY_NODES:
-        course->placement.nodes = parse_index_list("--memory-nodes", text, MOST_NODES);
-        return true;
-    case PAGES: course->placement.pages = parse_page_kind("--pages", text); return true;
-    case SAMPLE_SECONDS:
-        course->sample_seconds = parse_seconds("--sample-seconds", text, MOST_SECONDS);
-        return true;
-    case MAX_SECONDS:
-        course->max_seconds = parse_seconds("--max-seconds", text, MOST_SECONDS);
-        return true;
-    case BARRIER: course->wait_for_start = true; return true;
-    default: return false;
-    }
+void set_seconds(void *target, const char *option, const char *text) {
+    *(double *)target = parse_seconds(option, text, MOST_SECONDS);
 }
 
-static _Noreturn void print_version(const struct program *program) {
-    printf("%s %s (%s", program->name, program_version, compiler_version);
-    if (program->isa != NULL)
-        printf(", %s", program->isa);
+void set_bytes(void *target, const char *option, const char *text) {
+    *(size_t *)target = parse_count(option, text, MOST_BYTES);
+}
+
+void set_count(void *target, const char *option, const char *text) {
+    *(uint64_t *)target = parse_count(option, text, UINT64_MAX);
+}
+
+void set_cpus(void *target, const char *option, const char *text) {
+    *(struct index_list *)target = parse_index_list(option, text, MOST_CPUS);
+}
+
+void set_nodes(void *target, const char *option, const char *text) {
+    *(struct index_list *)target = parse_index_list(option, text, MOST_NODES);
+}
+
+void set_pages(void *target, const char *option, const char *text) {
+    *(enum page_kind *)target = parse_page_kind(option, text);
+}
+
+_Noreturn void print_version_and_exit(void *target, const char *option, const char *text) {
+    (void)target, (void)option, (void)text;
+    printf("%s %s (%s", program.name, program_version, compiler_version);
+    if (program.instruction_set != NULL)
+        printf(", %s", program.instruction_set);
     printf(")\n");
     exit(EXIT_VALID);
 }
 
-static _Noreturn void print_help(const struct program *program) {
-    fputs(program->help, stdout);
+/* Prints text in lines of HELP_WIDTH at most. The cursor stands at `column`; further lines begin at
+ * `indent`. A line break in the text begins a new line. */
+static void print_wrapped(const char *text, int column, int indent) {
+    bool first = true;
+    while (*text != '\0') {
+        int length = (int)strcspn(text, " \n");
+        if (!first && column + 1 + length > HELP_WIDTH) {
+            printf("\n%*s", indent, "");
+            column = indent;
+        } else if (!first) {
+            putchar(' ');
+            column++;
+        }
+        column += printf("%.*s", length, text);
+        first = text[length] == '\n';
+        if (first) {
+            printf("\n%*s", indent, "");
+            column = indent;
+        }
+        text += length + (text[length] != '\0');
+    }
+    putchar('\n');
+}
+
+static void print_option(const struct command_option *option) {
+    const char *space = option->value != NULL ? " " : "";
+    const char *value = option->value != NULL ? option->value : "";
+    int column = printf("  %s%s%s", option->name, space, value);
+    if (column > HELP_COLUMN - 2) {
+        printf("\n");
+        column = 0;
+    }
+    printf("%*s", HELP_COLUMN - column, "");
+    print_wrapped(option->help, HELP_COLUMN, HELP_COLUMN);
+}
+
+_Noreturn void print_help_and_exit(void *target, const char *option, const char *text) {
+    (void)target, (void)option, (void)text;
+    const char *before = "Usage:";
+    for (const char *line = program.usage; *line != '\0'; before = "      ") {
+        int length = (int)strcspn(line, "\n");
+        printf("%s %s %.*s\n", before, program.name, length, line);
+        line += length + (line[length] != '\0');
+    }
+    print_wrapped(program.summary, 0, 0);
+    printf("\n");
+    for (const struct command_option *row = program.options; row->name != NULL; row++)
+        print_option(row);
+    printf("\n");
+    print_wrapped(program.notes, 0, 0);
+    printf("\nExample: %s\n", program.example);
     exit(EXIT_VALID);
 }
 
-void begin_program(int argc, char *argv[], const struct program *program, struct course *course,
-                   void *request) {
-    course->started_ns = monotonic_ns();
-    set_program_name(program->name);
+void parse_command_line(int argc, char *argv[]) {
+    program_started_ns = monotonic_ns();
+    set_program_name(program.name);
     install_signal_handlers();
-    setvbuf(stdout, NULL, _IOLBF, 1 << 16); /* a line is seen as soon as it is there */
+    setvbuf(stdout, NULL, _IOLBF, 1 << 16); /* a reader sees each line at once */
 
-    opterr = 0; /* one sentence, this program's own */
-    for (int option; (option = getopt_long(argc, argv, "", program->options, NULL)) != -1;) {
-        if (option == '?')
-            refuse("'%s' is no option or lacks its value, see --help", argv[optind - 1]);
-        if (option == VERSION_OPTION)
-            print_version(program);
-        if (option == HELP)
-            print_help(program);
-        if (!set_common(course, option, optarg))
-            program->set(request, option, optarg);
+    struct option names[MOST_OPTIONS + 1] = {{0}};
+    for (int i = 0; program.options[i].name != NULL && i < MOST_OPTIONS; i++)
+        names[i] = (struct option){
+            .name = program.options[i].name + strlen("--"),
+            .has_arg = program.options[i].value != NULL ? required_argument : no_argument,
+            .val = i,
+        };
+    opterr = 0; /* errors are printed here, as one sentence */
+    for (int i; (i = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        if (i == '?')
+            refuse("'%s' is not an option or lacks its value, see --help", argv[optind - 1]);
+        const struct command_option *row = &program.options[i];
+        row->set(row->target, row->name, optarg);
     }
     if (optind < argc)
-        refuse("'%s' belongs to no option, see --help", argv[optind]);
-}
-
-void print_course(const struct course *course) {
-    printf("\"sample_seconds\":%g,\"max_seconds\":%g,", course->sample_seconds,
-           course->max_seconds);
-}
-
-void print_build(const struct course *course, const char *isa) {
-    printf("\"setup_seconds\":%.6f,\"version\":\"%s\",\"compiler\":\"%s\"",
-           (double)(monotonic_ns() - course->started_ns) * 1e-9, program_version,
-           compiler_version);
-    if (isa != NULL)
-        printf(",\"isa\":\"%s\"", isa);
-    printf("}\n");
-}
-
-const char *stopped_by_start(enum start start) {
-    if (start == START_GO)
-        return NULL;
-    return start == START_END_OF_INPUT ? "end_of_input" : "signal";
+        refuse("'%s' does not belong to an option, see --help", argv[optind]);
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/process.h"
+#include "common/errors.h"
 
 /* glibc's cpu_set_t ends at CPU 1023; the _S macros and the calls take larger ones. */
 typedef struct {
@@ -23,7 +23,7 @@ static int parse_index(const char **text) {
     char *end;
     unsigned long value = strtoul(*text, &end, 10);
     *text = end;
-    return value < 1000000 ? (int)value : 1000000; /* any number above all limits */
+    return value < 1000000 ? (int)value : 1000000; /* a number above all limits */
 }
 
 struct index_list parse_index_list(const char *option, const char *text, int limit) {
@@ -41,7 +41,7 @@ struct index_list parse_index_list(const char *option, const char *text, int lim
         if (first < 0 || last < first || (*rest != ',' && *rest != '\0'))
             refuse("%s takes a list such as 0-3,8, not '%s'", option, text);
         if (last >= limit)
-            refuse("%s: '%s' goes beyond %d, the highest there can be", option, text, limit - 1);
+            refuse("%s: '%s' is above %d, the highest possible index", option, text, limit - 1);
         for (int index = first; index <= last; index++) {
             if (seen[index])
                 refuse("%s names %d twice: '%s'", option, index, text);
@@ -91,7 +91,7 @@ void require_allowed_cpus(struct index_list cpus) {
                 indexes[usable.count++] = cpu;
         char text[256];
         format_index_list(usable, text, sizeof text);
-        refuse("CPU %d is not one that this process may run on; those are %s", cpus.index[i], text);
+        refuse("this process may not run on CPU %d; allowed CPUs: %s", cpus.index[i], text);
     }
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Linux lists ("0-3,8") and the pinning of threads to processing units (PUs, which Linux calls
- * CPUs).
+ * Lists of indexes as Linux writes them ("0-3,8"), and pinning threads to CPUs (Linux's word for
+ * processing units).
  */
-#ifndef CHAOSITY_CPUS_H
-#define CHAOSITY_CPUS_H
+#ifndef CHAOSITY_CPU_LISTS_H
+#define CHAOSITY_CPU_LISTS_H
 
 #include <stddef.h>
 
@@ -13,23 +13,23 @@
 enum { MOST_CPUS = 8192, MOST_NODES = 1024 };
 
 struct index_list {
-    int *index; /* in the order of the command line; the first CPU runs the first thread */
+    int *index; /* in the order of the text; the first CPU runs the first thread */
     int count;
 };
 
-/* Refuses (naming the option) what is no Linux list, is empty, names an index twice or one that is
- * not below `limit`. */
+/* Reads a list such as "0-3,8". Refuses, and names the option, when the text is not such a list or
+ * is empty, or when an index occurs twice or is not below `limit`. */
 struct index_list parse_index_list(const char *option, const char *text, int limit);
 void free_index_list(struct index_list list);
 
-/* Writes the list as it would be typed, for error messages; cut short when it does not fit. */
+/* Writes the list in the same form into `text`, cut off when it does not fit into `bytes`. */
 void format_index_list(struct index_list list, char *text, size_t bytes);
 
-/* Refuses a CPU that the affinity of this process leaves out (taskset, a cpuset, offline). */
+/* Refuses a CPU on which this process may not run (taskset, a cpuset, or the CPU is offline). */
 void require_allowed_cpus(struct index_list cpus);
 
-/* Pins the calling thread to one CPU and reads back from the kernel where it is: returns that CPU.
- * Refuses when the kernel did not do it. */
+/* Pins the calling thread to one CPU, reads back from the kernel where the thread is, and returns
+ * that CPU. Refuses when the thread is elsewhere. */
 int pin_to_cpu(int cpu);
 
 #endif

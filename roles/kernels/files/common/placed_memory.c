@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The NUMA calls are made directly: libnuma would be one more library to install, and it prints its
- * own warnings and goes on where a benchmark must stop.
+ * The NUMA system calls are used directly. libnuma would be one more library to install, and it
+ * prints warnings and continues where a benchmark must stop.
  */
 #define _GNU_SOURCE
 #include "common/placed_memory.h"
@@ -15,7 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/process.h"
+#include "common/errors.h"
+#include "common/parse_numbers.h"
+#include "common/start_and_stop.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older C libraries do not have the name */
@@ -24,11 +26,11 @@
 #define MAP_HUGE_SHIFT 26
 #endif
 
-/* Pieces in which pages are made and filled: small enough that what the kernel zeroed is still in
- * the L2 when the contents are written. */
+/* Pages are created and filled in pieces of this size, so small that what the kernel zeroed is
+ * still in the L2 cache when the contents are written. */
 enum { SETUP_PIECE_BYTES = 256 * 1024 };
 
-#if defined WITHOUT_BINDING /* for the tests: as on a machine that has every node */
+#if defined WITHOUT_BINDING /* for tests: behaves as if every node existed */
 #define BINDS false
 #else
 #define BINDS true
@@ -79,7 +81,7 @@ size_t page_bytes_of(enum page_kind pages) {
     return (size_t)bytes;
 }
 
-/* How much memory these nodes can give at most, in KiB; -1 when that is not known. */
+/* Upper limit of the memory that these nodes can give, in KiB; -1 when it is unknown. */
 static int64_t free_kib_of(struct index_list nodes, const char *list) {
     char all[256] = "";
     FILE *file = fopen("/sys/devices/system/node/has_memory", "re");
@@ -88,8 +90,8 @@ static int64_t free_kib_of(struct index_list nodes, const char *list) {
             all[strcspn(all, "\n")] = '\0';
         fclose(file);
     }
-    /* The machine's number also when all nodes are meant: a kernel that initialises its memory when
-     * it is first needed does not count the rest in the nodes' numbers, but does in this one. */
+    /* For all nodes the machine's number is used: a kernel that initialises memory when it is first
+     * needed counts the rest only there, not in the nodes' numbers. */
     if (nodes.count == 0 || strcmp(all, list) == 0)
         return kernel_number("/proc/meminfo", "MemAvailable:");
     int64_t free_kib = 0;
@@ -99,15 +101,14 @@ static int64_t free_kib_of(struct index_list nodes, const char *list) {
         int64_t unused = kernel_number(path, "MemFree:");
         int64_t cached = kernel_number(path, "FilePages:");
         if (unused < 0 || cached < 0)
-            return -1; /* no such node, or no such file here: mbind() judges */
-
-        free_kib += unused + cached; /* file caches make room */
+            return -1;               /* no such node or file; mbind() will report it */
+        free_kib += unused + cached; /* the kernel drops file caches when memory is needed */
     }
     return free_kib;
 }
 
-/* Refuses what surely does not fit, since the kernel would find out only when the pages are touched
- * and would then kill processes, not necessarily this one. */
+/* Refuses what certainly does not fit. The kernel would notice only when the pages are touched, and
+ * would then kill processes, not necessarily this one. */
 static void require_free_memory(size_t bytes, struct index_list nodes) {
     char list[256];
     format_index_list(nodes, list, sizeof list);
@@ -118,7 +119,7 @@ static void require_free_memory(size_t bytes, struct index_list nodes) {
            nodes.count > 0 ? "memory nodes " : "this machine", list, free_kib >> 10);
 }
 
-/* The pool's pages, of one node or (node -1) of the machine. */
+/* A number of the pool of huge pages, of one node or (node -1) of the machine. */
 static int64_t pool_pages(size_t page_bytes, int node, const char *which) {
     char path[160], folder[64] = "/sys/kernel/mm";
     if (node >= 0)
@@ -165,7 +166,7 @@ static void bind(struct mapping mapping, struct placement placement) {
                    list);
         refuse("--memory-nodes: memory cannot be bound to nodes %s: %s", list, strerror(errno));
     }
-    /* The kernel silently leaves out nodes that are not there, if one of them is. */
+    /* The kernel silently ignores nodes that do not exist, if at least one does. */
     if (syscall(SYS_get_mempolicy, &got_mode, got.part, bits, mapping.start, MPOL_F_ADDR) != 0)
         refuse("--memory-nodes: the policy cannot be read back: %s", strerror(errno));
     if (got_mode != mode || memcmp(&got, &wanted, sizeof got) != 0)
@@ -184,8 +185,8 @@ static char *map_reserved(size_t bytes, enum page_kind pages) {
     return start;
 }
 
-/* Anonymous memory, aligned to the page size, between two guards: without them the kernel may join
- * it with a neighbouring mapping, and /proc/PID/numa_maps would show both as one. */
+/* Anonymous memory, aligned to the page size, between two guard regions. Without them the kernel
+ * may join it with a neighbouring mapping, and /proc/PID/numa_maps would show both as one. */
 static char *map_anonymous(size_t bytes, size_t page_bytes) {
     size_t guarded = bytes + 2 * page_bytes;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -211,7 +212,7 @@ struct mapping map_memory(size_t bytes, struct placement placement) {
         int advice = placement.pages == PAGES_THP ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
         if (madvise(mapping.start, mapping.bytes, advice) != 0 && placement.pages == PAGES_THP)
             refuse("--pages thp: the kernel refused: %s", strerror(errno));
-        /* NOHUGEPAGE fails only where there are none anyway */
+        /* MADV_NOHUGEPAGE fails only where there are no huge pages anyway */
     }
     if (placement.nodes.count > 0 && BINDS)
         bind(mapping, placement);
@@ -220,9 +221,9 @@ struct mapping map_memory(size_t bytes, struct placement placement) {
 
 size_t whole_pages(size_t bytes) { return round_up(bytes, (size_t)sysconf(_SC_PAGESIZE)); }
 
-/* Makes the pages of a piece exist (zeroed) with one call instead of a fault a page. Only for base
- * pages, whose faults are what setting up takes; does nothing for others or on Linux before 5.14,
- * where the first touch does it. */
+/* Creates the zeroed pages of a piece with one system call instead of one fault per page. Only for
+ * base pages, whose faults take most of the set-up. Other pages, and all pages on Linux
+ * before 5.14, are created by the first touch. */
 static void populate(const struct mapping *mapping, char *start, size_t bytes) {
     if (mapping->pages != PAGES_BASE)
         return;
@@ -232,21 +233,21 @@ static void populate(const struct mapping *mapping, char *start, size_t bytes) {
     (void)madvise(first, (size_t)(last - first), MADV_POPULATE_WRITE);
 }
 
-void fill_stretch(const struct mapping *mapping, struct stretch stretch, fill_function *fill,
-                  void *context) {
-    size_t piece = SETUP_PIECE_BYTES / stretch.element_bytes, end = stretch.from + stretch.count;
+void fill_slice(const struct mapping *mapping, struct array_slice slice, fill_function *fill,
+                void *context) {
+    size_t piece = SETUP_PIECE_BYTES / slice.element_bytes, end = slice.from + slice.count;
     if (piece == 0)
         piece = 1;
-    for (size_t from = stretch.from; from < end && !stop_requested(); from += piece) {
+    for (size_t from = slice.from; from < end && !stop_requested(); from += piece) {
         size_t count = end - from < piece ? end - from : piece;
-        populate(mapping, (char *)stretch.array + from * stretch.element_bytes,
-                 count * stretch.element_bytes);
+        populate(mapping, (char *)slice.array + from * slice.element_bytes,
+                 count * slice.element_bytes);
         fill(context, from, count);
     }
 }
 
-/* AnonHugePages of the mapping in /proc/self/smaps, in bytes; smaps has a line "START-END ..." for
- * each mapping, its fields follow. */
+/* AnonHugePages of the mapping in /proc/self/smaps, in bytes. For each mapping smaps has a line
+ * "START-END ...", followed by its fields. */
 static uint64_t transparent_bytes(const struct mapping *mapping) {
     FILE *smaps = fopen("/proc/self/smaps", "re");
     if (smaps == NULL)
@@ -269,7 +270,7 @@ uint64_t huge_page_bytes(const struct mapping *mapping) {
     if (mapping->pages == PAGES_BASE)
         return 0;
     if (mapping->pages != PAGES_THP)
-        return mapping->bytes; /* a reserved page that is not there ends the process (SIGBUS) */
+        return mapping->bytes; /* a missing reserved page ends the process (SIGBUS) */
     uint64_t bytes = transparent_bytes(mapping);
     if (bytes < mapping->bytes)
         refuse("--pages thp: the kernel gave transparent huge pages for %" PRIu64 " of %zu bytes "

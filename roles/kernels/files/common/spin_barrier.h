@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A barrier that only spins. The barrier of OpenMP may put a thread to sleep (libgomp does after a
- * while, and at once when it believes that the machine is oversubscribed), and waking it takes tens
- * of microseconds that would be counted as memory time. Each thread here has a PU of its own.
+ * A barrier that only spins. OpenMP's barrier may put a thread to sleep (libgomp does so after a
+ * while, and at once when it believes that the machine is oversubscribed). Waking the thread takes
+ * tens of microseconds, which would count as memory time. Here each thread has a PU of its own.
  */
-#ifndef CHAOSITY_BARRIER_H
-#define CHAOSITY_BARRIER_H
+#ifndef CHAOSITY_SPIN_BARRIER_H
+#define CHAOSITY_SPIN_BARRIER_H
 
 #include <stdatomic.h>
 
-/* 128 bytes: x86 fetches lines in pairs, and some arm64 and POWER lines are that long. */
-enum { APART_BYTES = 128 };
+/* Distance between data of different threads: x86 fetches cache lines of 64 bytes in pairs, and
+ * some arm64 and POWER lines are 128 bytes long. */
+enum { PADDING_BYTES = 128 };
 
 struct spin_barrier {
-    _Alignas(APART_BYTES) atomic_uint waiting;
-    _Alignas(APART_BYTES) atomic_uint round; /* what the waiting threads watch */
+    _Alignas(PADDING_BYTES) atomic_uint waiting;
+    _Alignas(PADDING_BYTES) atomic_uint round; /* the waiting threads watch this */
     unsigned threads;
 };
 
@@ -29,7 +30,7 @@ static inline void spin_pause(void) {
 static inline void spin_barrier_wait(struct spin_barrier *barrier) {
     unsigned round = atomic_load_explicit(&barrier->round, memory_order_relaxed);
     unsigned before = atomic_fetch_add_explicit(&barrier->waiting, 1, memory_order_acq_rel);
-    if (before + 1 == barrier->threads) { /* the last one opens the barrier for all */
+    if (before + 1 == barrier->threads) { /* the last thread opens the barrier */
         atomic_store_explicit(&barrier->waiting, 0, memory_order_relaxed);
         atomic_store_explicit(&barrier->round, round + 1, memory_order_release);
         return;

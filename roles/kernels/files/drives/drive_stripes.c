@@ -13,16 +13,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/process.h"
+#include "common/errors.h"
 
-/* What files are read in where the kernel does not tell (before Linux 6.1). */
+/* Block size of files where the kernel does not report it (before Linux 6.1). */
 enum { USUAL_BLOCK_BYTES = 4096 };
 
 void add_drive(struct stripes *stripes, const char *path) {
     if (stripes->count == MOST_DRIVES)
         refuse("--drive: more than %d drives", MOST_DRIVES);
     size_t bytes = ((size_t)stripes->count + 1) * sizeof(struct drive);
-    struct drive *drives = aligned_alloc(APART_BYTES, bytes);
+    struct drive *drives = aligned_alloc(PADDING_BYTES, bytes);
     char *name = strdup(path);
     if (drives == NULL || name == NULL)
         refuse("out of memory");
@@ -51,19 +51,20 @@ void add_drives_from(struct stripes *stripes, const char *list) {
 }
 
 static _Noreturn void refuse_direct(const char *path) {
-    refuse("%s cannot be read past the page cache (O_DIRECT): its file system does not offer it",
-           path);
+    refuse(
+        "%s cannot be read without the page cache (O_DIRECT): its file system does not support it",
+        path);
 }
 
-/* What offsets on a file must be a multiple of. */
+/* Offsets in a file must be a multiple of this. */
 static unsigned file_block_bytes(const struct drive *drive) {
 #ifdef STATX_DIOALIGN
-    struct statx told;
-    if (statx(drive->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &told) == 0 &&
-        (told.stx_mask & STATX_DIOALIGN) != 0) {
-        if (told.stx_dio_offset_align == 0)
+    struct statx status;
+    if (statx(drive->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 &&
+        (status.stx_mask & STATX_DIOALIGN) != 0) {
+        if (status.stx_dio_offset_align == 0)
             refuse_direct(drive->path);
-        return told.stx_dio_offset_align;
+        return status.stx_dio_offset_align;
     }
 #else
     (void)drive;
@@ -71,30 +72,31 @@ static unsigned file_block_bytes(const struct drive *drive) {
     return USUAL_BLOCK_BYTES;
 }
 
-/* Opens one drive and returns the size of its logical blocks. */
+/* Opens a drive and returns the size of its logical blocks. */
 static unsigned open_drive(struct drive *drive) {
-    struct stat told;
-    if (stat(drive->path, &told) != 0)
+    struct stat status;
+    if (stat(drive->path, &status) != 0)
         refuse("%s cannot be used: %s", drive->path, strerror(errno));
-    if (!S_ISBLK(told.st_mode) && !S_ISREG(told.st_mode))
+    if (!S_ISBLK(status.st_mode) && !S_ISREG(status.st_mode))
         refuse("%s is neither a block device nor a regular file", drive->path);
     drive->fd = open(drive->path, O_RDONLY | O_DIRECT | O_CLOEXEC);
     if (drive->fd < 0 && errno == EINVAL)
         refuse_direct(drive->path);
     if (drive->fd < 0)
         refuse("%s cannot be opened for reading: %s", drive->path, strerror(errno));
-    if (S_ISREG(told.st_mode)) {
-        drive->bytes = (uint64_t)told.st_size;
+    if (S_ISREG(status.st_mode)) {
+        drive->bytes = (uint64_t)status.st_size;
         return file_block_bytes(drive);
     }
     int block_bytes = 0;
     if (ioctl(drive->fd, BLKGETSIZE64, &drive->bytes) != 0 ||
         ioctl(drive->fd, BLKSSZGET, &block_bytes) != 0)
-        refuse("%s does not tell its size: %s", drive->path, strerror(errno));
+        refuse("%s does not report its size: %s", drive->path, strerror(errno));
     return (unsigned)block_bytes;
 }
 
-/* The whole array: as asked for, or what fits on the smallest drive, times their number. */
+/* Number of chunks of the whole array: as requested, or the capacity of the smallest drive times
+ * the number of drives. */
 static uint64_t chunks_of(const struct stripes *stripes, uint64_t array_bytes) {
     size_t chunk = stripes->chunk_bytes;
     if (array_bytes % chunk != 0)
@@ -118,15 +120,16 @@ void open_stripes(struct stripes *stripes, uint64_t array_bytes) {
     stripes->chunks = chunks_of(stripes, array_bytes);
     uint64_t count = (uint64_t)stripes->count;
     if (stripes->chunks < count)
-        refuse("a drive set too small for the array, or an array too small for it: each of %d "
-               "drives needs a chunk of %zu bytes",
+        refuse("the drive set is too small for the array, or the array for the drive set: each of "
+               "%d drives needs a chunk of %zu bytes",
                stripes->count, chunk);
     for (int d = 0; d < stripes->count; d++) {
         struct drive *drive = &stripes->drives[d];
         drive->rows = (stripes->chunks - (uint64_t)d + count - 1) / count;
         if (drive->rows > drive->bytes / chunk)
-            refuse("a drive set too small for the array: %s holds %" PRIu64 " bytes, and the part "
-                   "of %" PRIu64 " on it is %" PRIu64 "; take more drives or less --array-bytes",
+            refuse("the drive set is too small for the array: %s holds %" PRIu64
+                   " bytes, and its part "
+                   "of %" PRIu64 " is %" PRIu64 "; use more drives or less --array-bytes",
                    drive->path, drive->bytes, array_bytes, drive->rows * chunk);
     }
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of its own, without link-time optimisation, for the reason given in stream_kernels.c.
+ * In a file of its own, without link-time optimisation; stream_kernels.c gives the reason.
  */
 #include "drives/integer_sum.h"
 
 #include "streams/stream_kernels.h"
 #include "streams/vector_types.h"
 
-/* A mistake that the checks must find, for the tests: make EXTRA=-DMUTANT=1 (see validation.c) */
+/* A defect that the checks must find, for tests: make EXTRA=-DMUTANT=1. */
 #ifndef MUTANT
 #define MUTANT 0
 #endif
@@ -17,7 +17,7 @@ enum { VECTOR_WORDS = VECTOR_BYTES / 8, LINE_WORDS = LINE_BYTES / 8 };
 
 static inline words_vector load_words(const uint64_t *from) { return *(const words_vector *)from; }
 
-/* Sums and loads as in read_sum() of stream_kernels.c. */
+/* Numbers of sums and loads as in read_sum() of stream_kernels.c. */
 uint64_t sum_words(const uint64_t *words, size_t count) {
     enum { SUMS = 8, LOADS = 16 };
     words_vector sum[SUMS] = {{0}};
@@ -38,7 +38,7 @@ uint64_t sum_words(const uint64_t *words, size_t count) {
     return total;
 }
 
-uint64_t sum_words_plainly(const uint64_t *words, size_t count) {
+uint64_t sum_words_one_by_one(const uint64_t *words, size_t count) {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++)
         sum += words[i];

@@ -8,24 +8,26 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/process.h"
+#include "common/errors.h"
+#include "common/parse_numbers.h"
+#include "common/start_and_stop.h"
 #include "drives/integer_sum.h"
 
-/* So soon a stop is seen when no chunk arrives. */
+/* Longest wait for a chunk, after which a stop signal is noticed. */
 static const long longest_wait_ns = 5 * 1000 * 1000;
 
 static _Noreturn void refuse_ring(int error) {
     if (error == ENOSYS)
-        refuse("this kernel has no io_uring (Linux 5.1 and later have)");
+        refuse("this kernel has no io_uring; it needs Linux 5.1 or later");
     if (error == EPERM && kernel_number("/proc/sys/kernel/io_uring_disabled", "") > 0)
         refuse("io_uring is not permitted: kernel.io_uring_disabled is %" PRId64
                "; set it to 0, or run as root if it is 1",
                kernel_number("/proc/sys/kernel/io_uring_disabled", ""));
     if (error == EPERM || error == EACCES)
-        refuse("io_uring is not permitted: a system call filter (seccomp), as containers have, "
+        refuse("io_uring is not permitted: a system call filter (seccomp), as in containers, "
                "forbids it");
     if (error == ENOMEM)
-        refuse("the kernel gave no memory for io_uring's rings; raise the limit of locked memory "
+        refuse("the kernel has no memory for io_uring; raise the limit of locked memory "
                "(ulimit -l)");
     refuse("io_uring cannot be used: %s", strerror(error));
 }
@@ -38,7 +40,8 @@ void require_io_uring(void) {
     io_uring_queue_exit(&ring);
 }
 
-int flights_of(const struct stripes *stripes, int queue_depth, int threads, int thread) {
+int pending_reads_of_thread(const struct stripes *stripes, int queue_depth, int threads,
+                            int thread) {
     int all = stripes->count * queue_depth;
     return all / threads + (thread < all % threads ? 1 : 0);
 }
@@ -57,7 +60,7 @@ static void register_buffers(struct reader *reader) {
     int error = -io_uring_register_buffers(&reader->ring, pieces, (unsigned)buffers);
     free(pieces);
     if (error == ENOMEM)
-        refuse("--registered-buffers: %zu bytes a thread may not be locked in memory; raise the "
+        refuse("--registered-buffers: %zu bytes per thread may not be locked in memory; raise the "
                "limit (ulimit -l) or run as root",
                (size_t)buffers * reader->stripes->chunk_bytes);
     if (error != 0)
@@ -71,19 +74,19 @@ void open_reader(struct reader *reader, const struct stripes *stripes, char *buf
         .stripes = stripes,
         .buffers = buffers,
         .registered = registered,
-        .count = flights_of(stripes, queue_depth, threads, thread),
-        .random = monotonic_ns() | 1, /* xorshift knows no way out of 0 */
+        .count = pending_reads_of_thread(stripes, queue_depth, threads, thread),
+        .random = monotonic_ns() | 1, /* not 0, which xorshift would never leave */
     };
     reader->spare = reader->count;
     if (reader->count == 0)
         return;
-    reader->flights = calloc((size_t)reader->count, sizeof *reader->flights);
-    if (reader->flights == NULL)
+    reader->pending_reads = calloc((size_t)reader->count, sizeof *reader->pending_reads);
+    if (reader->pending_reads == NULL)
         refuse("out of memory");
-    /* The flights of all threads are numbered through; neighbours belong to different drives. */
+    /* The reads of all threads are numbered; neighbours belong to different drives. */
     for (int i = 0; i < reader->count; i++) {
-        reader->flights[i].chunk.drive = (i * threads + thread) % stripes->count;
-        reader->flights[i].buffer = i;
+        reader->pending_reads[i].chunk.drive = (i * threads + thread) % stripes->count;
+        reader->pending_reads[i].buffer = i;
     }
     int error = -io_uring_queue_init((unsigned)reader->count, &reader->ring, 0);
     if (error != 0)
@@ -95,39 +98,40 @@ void open_reader(struct reader *reader, const struct stripes *stripes, char *buf
 void close_reader(struct reader *reader) {
     if (reader->count > 0)
         io_uring_queue_exit(&reader->ring);
-    free(reader->flights);
+    free(reader->pending_reads);
 }
 
-/* Asks for the next chunk of a flight's drive. */
-static void take_off(struct reader *reader, struct flight *flight) {
+/* Requests the next chunk of the same drive. */
+static void request_next_chunk(struct reader *reader, struct pending_read *pending) {
     size_t bytes = reader->stripes->chunk_bytes;
-    flight->chunk = take_chunk(reader->stripes, flight->chunk.drive);
-    struct io_uring_sqe *entry = io_uring_get_sqe(&reader->ring); /* there is one a flight */
-    int fd = reader->stripes->drives[flight->chunk.drive].fd;
-    char *to = buffer_at(reader, flight->buffer);
+    pending->chunk = take_chunk(reader->stripes, pending->chunk.drive);
+    struct io_uring_sqe *entry =
+        io_uring_get_sqe(&reader->ring); /* the ring has an entry for each read */
+    int fd = reader->stripes->drives[pending->chunk.drive].fd;
+    char *to = buffer_at(reader, pending->buffer);
     if (reader->registered)
-        io_uring_prep_read_fixed(entry, fd, to, (unsigned)bytes, flight->chunk.offset,
-                                 flight->buffer);
+        io_uring_prep_read_fixed(entry, fd, to, (unsigned)bytes, pending->chunk.offset,
+                                 pending->buffer);
     else
-        io_uring_prep_read(entry, fd, to, (unsigned)bytes, flight->chunk.offset);
-    io_uring_sqe_set_data(entry, flight);
-    reader->on_their_way++;
+        io_uring_prep_read(entry, fd, to, (unsigned)bytes, pending->chunk.offset);
+    io_uring_sqe_set_data(entry, pending);
+    reader->pending_count++;
 }
 
 static void submit(struct reader *reader) {
-    int told = io_uring_submit(&reader->ring);
-    if (told < 0)
-        refuse("io_uring takes no more reads: %s", strerror(-told));
+    int result = io_uring_submit(&reader->ring);
+    if (result < 0)
+        refuse("io_uring accepts no more reads: %s", strerror(-result));
 }
 
 void start_reading(struct reader *reader) {
     for (int i = 0; i < reader->count; i++)
-        take_off(reader, &reader->flights[i]);
+        request_next_chunk(reader, &reader->pending_reads[i]);
     submit(reader);
 }
 
-/* The flight that came in, and what its read said; NULL when none did in time. */
-static struct flight *next_arrival(struct reader *reader, int *result) {
+/* The read that has completed, and its result; NULL when none completes in time. */
+static struct pending_read *next_arrival(struct reader *reader, int *result) {
     struct __kernel_timespec longest = {.tv_nsec = longest_wait_ns};
     struct io_uring_cqe *event;
     int error = -io_uring_wait_cqe_timeout(&reader->ring, &event, &longest);
@@ -135,11 +139,11 @@ static struct flight *next_arrival(struct reader *reader, int *result) {
         return NULL;
     if (error != 0)
         refuse("io_uring cannot be waited for: %s", strerror(error));
-    struct flight *flight = io_uring_cqe_get_data(event);
+    struct pending_read *pending = io_uring_cqe_get_data(event);
     *result = event->res;
     io_uring_cqe_seen(&reader->ring, event);
-    reader->on_their_way--;
-    return flight;
+    reader->pending_count--;
+    return pending;
 }
 
 /* Marsaglia, Xorshift RNGs (2003). */
@@ -149,7 +153,7 @@ static uint64_t next_random(struct reader *reader) {
     return reader->random ^= reader->random << 17;
 }
 
-/* Keeps the first ones, then each with the chance that all have (Vitter's algorithm R). */
+/* Keeps a random sample in which all chunks are equally likely (Vitter's algorithm R). */
 static void keep(struct reader *reader, struct chunk chunk, uint64_t sum) {
     uint64_t place = reader->summed;
     if (place >= KEPT_CHUNKS)
@@ -159,21 +163,21 @@ static void keep(struct reader *reader, struct chunk chunk, uint64_t sum) {
     reader->summed++;
 }
 
-enum arrival sum_next(struct reader *reader) {
+enum arrival sum_next_chunk(struct reader *reader) {
     int result;
-    struct flight *flight = next_arrival(reader, &result);
-    if (flight == NULL)
+    struct pending_read *pending = next_arrival(reader, &result);
+    if (pending == NULL)
         return NOTHING_YET;
-    struct chunk chunk = flight->chunk;
+    struct chunk chunk = pending->chunk;
     if (result < 0 || (size_t)result != reader->stripes->chunk_bytes) {
         reader->failed = chunk;
         reader->result = result;
         return READ_FAILED;
     }
-    int arrived = flight->buffer;
-    flight->buffer = reader->spare;
+    int arrived = pending->buffer;
+    pending->buffer = reader->spare;
     reader->spare = arrived;
-    take_off(reader, flight);
+    request_next_chunk(reader, pending);
     submit(reader);
     const uint64_t *words = (const uint64_t *)(const void *)buffer_at(reader, arrived);
     keep(reader, chunk, sum_words(words, reader->stripes->chunk_bytes / sizeof *words));
@@ -182,7 +186,7 @@ enum arrival sum_next(struct reader *reader) {
 
 void stop_reading(struct reader *reader) {
     int ignored;
-    while (reader->on_their_way > 0)
+    while (reader->pending_count > 0)
         next_arrival(reader, &ignored);
 }
 
@@ -190,7 +194,7 @@ int kept_count(const struct reader *reader) {
     return reader->summed < KEPT_CHUNKS ? (int)reader->summed : KEPT_CHUNKS;
 }
 
-uint64_t compare_kept(struct reader *reader) {
+uint64_t count_changed_chunks(struct reader *reader) {
     size_t bytes = reader->stripes->chunk_bytes;
     char *to = buffer_at(reader, 0);
     const uint64_t *words = (const uint64_t *)(const void *)to;
@@ -198,20 +202,22 @@ uint64_t compare_kept(struct reader *reader) {
     for (int i = 0; i < kept_count(reader); i++) {
         const struct kept *kept = &reader->kept[i];
         int fd = reader->stripes->drives[kept->chunk.drive].fd;
-        memset(to, 0, bytes); /* or a read that gives nothing would find what lay there */
+        memset(to, 0,
+               bytes); /* otherwise a read that returns nothing would leave the old contents */
         ssize_t got = pread(fd, to, bytes, (off_t)kept->chunk.offset);
-        if (got != (ssize_t)bytes || sum_words_plainly(words, bytes / sizeof *words) != kept->sum)
+        if (got != (ssize_t)bytes ||
+            sum_words_one_by_one(words, bytes / sizeof *words) != kept->sum)
             wrong++;
     }
     return wrong;
 }
 
-void complain_of_read(const struct reader *reader) {
+void report_failed_read(const struct reader *reader) {
     const char *path = reader->stripes->drives[reader->failed.drive].path;
     if (reader->result < 0)
         complain("%s cannot be read at %" PRIu64 ": %s", path, reader->failed.offset,
                  strerror(-reader->result));
     else
-        complain("%s gave %d of %zu bytes at %" PRIu64, path, reader->result,
+        complain("%s returned %d of %zu bytes at %" PRIu64, path, reader->result,
                  reader->stripes->chunk_bytes, reader->failed.offset);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A thread that reads chunks of a striped array and sums each as soon as it has arrived, while
- * others are on their way.
+ * Reads chunks of a striped array with io_uring, several at a time, and sums each chunk as soon as
+ * it has arrived. Each thread has a reader of its own.
  *
- * liburing, of io_uring's own author, has the memory barriers and the ways around older kernels.
+ * liburing, written by io_uring's author, has the memory barriers and workarounds for older
+ * kernels.
  */
-#ifndef CHAOSITY_RING_H
-#define CHAOSITY_RING_H
+#ifndef CHAOSITY_IO_URING_READS_H
+#define CHAOSITY_IO_URING_READS_H
 
 #include <liburing.h>
 #include <stdbool.h>
@@ -15,10 +16,10 @@
 
 #include "drives/drive_stripes.h"
 
-/* Of how many chunks a thread keeps the sum, to be compared at the end. */
+/* Number of chunks whose sums a thread keeps, to compare them at the end. */
 enum { KEPT_CHUNKS = 16 };
 
-struct flight { /* one read on its way */
+struct pending_read { /* a read in flight */
     struct chunk chunk;
     int buffer;
 };
@@ -32,48 +33,50 @@ struct reader {
     const struct stripes *stripes;
     struct io_uring ring;
     bool registered;
-    char *buffers;          /* flights + 1 of them: one is summed while all reads are on their way */
-    int spare;              /* the one into which nothing is read */
-    struct flight *flights; /* each always from the same drive */
-    int count, on_their_way;
-    uint64_t summed; /* chunks */
-    uint64_t random; /* the state of the choice of what is kept */
+    char *buffers; /* count + 1 of them: one is summed while all reads are in flight */
+    int spare;     /* the buffer into which no read writes */
+    struct pending_read *pending_reads; /* each always reads from the same drive */
+    int count, pending_count;           /* reads of this thread; those in flight now */
+    uint64_t summed;                    /* number of chunks */
+    uint64_t random;                    /* state of the random choice of kept chunks */
     struct kept kept[KEPT_CHUNKS];
-    struct chunk failed; /* the read that did not give a whole chunk, and what it said */
+    struct chunk failed; /* the read that did not return a whole chunk, and its result */
     int result;
 };
 
-/* Refuses when this process may not use io_uring, and says what forbids it. */
+/* Refuses when this process may not use io_uring, and names the reason. */
 void require_io_uring(void);
 
-/* How many chunks of all drives thread `thread` of `threads` has on their way at once: so many a
- * drive in all, dealt out in turn. */
-int flights_of(const struct stripes *stripes, int queue_depth, int threads, int thread);
+/* Number of reads that thread `thread` of `threads` has in flight. All threads together have
+ * `queue_depth` reads per drive, distributed evenly. */
+int pending_reads_of_thread(const struct stripes *stripes, int queue_depth, int threads,
+                            int thread);
 
-/* Makes the ring of a thread; its buffers begin at `buffers`. Refuses what the kernel refuses. */
+/* Opens the io_uring of a thread, whose buffers begin at `buffers`. Refuses when the kernel does.
+ */
 void open_reader(struct reader *reader, const struct stripes *stripes, char *buffers,
                  int queue_depth, int threads, int thread, bool registered);
 void close_reader(struct reader *reader);
 
 enum arrival { NOTHING_YET, CHUNK_SUMMED, READ_FAILED };
 
-/* Asks for as many chunks as may be on their way. */
+/* Starts as many reads as may be in flight. */
 void start_reading(struct reader *reader);
 
-/* Waits a few milliseconds at most for a chunk; asks for the next one and sums it. */
-enum arrival sum_next(struct reader *reader);
+/* Waits a few milliseconds at most for a chunk; requests the next chunk and sums it. */
+enum arrival sum_next_chunk(struct reader *reader);
 
-/* Waits for what is still on its way, without summing it. */
+/* Waits for all reads in flight, without summing them. */
 void stop_reading(struct reader *reader);
 
-/* Reads the chunks that were kept once more, by plain reads, and returns how many have another sum
- * now. */
-uint64_t compare_kept(struct reader *reader);
+/* Reads the kept chunks again with ordinary reads; returns how many of them have another sum now.
+ */
+uint64_t count_changed_chunks(struct reader *reader);
 
-/* How many chunks were kept. */
+/* Number of kept chunks. */
 int kept_count(const struct reader *reader);
 
-/* Complains of the read that failed. */
-void complain_of_read(const struct reader *reader);
+/* Prints an error about the read that failed. */
+void report_failed_read(const struct reader *reader);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each thread of the team goes round and round, through its own part of an array in memory or
- * through what its ring gives it of the drives, and never waits for another. The first thread
- * leads: it also reads from time to time what all have summed, and prints it.
+ * Each thread sums again and again: its own part of an array in memory, or the chunks of drives
+ * that its io_uring returns. It never waits for another thread. The first thread leads: it also
+ * reads how many bytes all threads have summed, and prints samples.
  *
- * In memory the array starts as that of the kernel `read`, whole numbers whose sum is known, which
- * are made integers before anything is summed. Before each pass every thread adds a number that
- * belongs to the pass to one of its integers, so a pass that is left out or reads stale data has
- * the wrong sum.
+ * An array in memory starts with the contents of the kernel `read`, whole numbers with a known sum,
+ * which are converted to integers first. Before each pass every thread adds a number that depends
+ * on the pass to one of its integers, so a pass that is skipped or reads stale data has a wrong
+ * sum.
  */
 #define _GNU_SOURCE
 #include "drives/sum_run.h"
@@ -19,40 +19,41 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "streams/stream_arrays.h"
+#include "common/run_options.h"
 #include "common/spin_barrier.h"
-#include "common/process.h"
-#include "drives/io_uring_reads.h"
-#include "streams/thread_team.h"
+#include "common/start_and_stop.h"
 #include "drives/integer_sum.h"
+#include "drives/io_uring_reads.h"
+#include "streams/stream_arrays.h"
+#include "streams/thread_team.h"
 
-/* After so much each thread of an array in memory says how far it is: some ten microseconds, so
- * that the samples are smooth, and long enough that saying so costs nothing. */
+/* Words that a thread sums in memory before it updates its count: some ten microseconds, short
+ * enough for smooth samples and so long that the update costs nothing. */
 enum { PIECE_WORDS = 256 * 1024 / 8 };
 
-/* How long a thread sleeps for which no read is left, as there are more threads than reads. */
+/* Time that a thread sleeps which has no reads, as there are more threads than reads. */
 static const struct timespec idle_time = {.tv_nsec = 1000 * 1000};
 
 struct thread {
-    _Alignas(APART_BYTES) atomic_uint_fast64_t bytes; /* summed since the start */
+    _Alignas(PADDING_BYTES) atomic_uint_fast64_t bytes; /* number of bytes summed since the start */
     struct member *member;
-    struct reader reader; /* of an array on drives */
-    uint64_t *words;      /* of an array in memory: its part, ... */
-    size_t count, at;     /* ... how much that is, and where the pass is */
+    struct reader reader; /* for an array on drives */
+    uint64_t *words;      /* for an array in memory: its part, ... */
+    size_t count, at;     /* ... its length, and the position of the pass */
     uint64_t pass, sum, wanted;
 };
 
 struct state {
-    const struct summing *summing;
+    const struct sum_options *options;
     struct arrays arrays; /* the array in memory, or the buffers */
     struct team team;
     struct thread *threads;
-    pthread_barrier_t ready; /* sleeps: when all have their first integers */
+    pthread_barrier_t ready; /* threads sleep here until all have converted their integers */
     atomic_bool stop;
     _Atomic(struct thread *) failed;
 };
 
-static bool on_drives(const struct state *state) { return state->summing->stripes.count > 0; }
+static bool on_drives(const struct state *state) { return state->options->stripes.count > 0; }
 
 static void make_integers(struct thread *thread, const struct part *part) {
     thread->words = (uint64_t *)(void *)part->array[0];
@@ -71,9 +72,9 @@ static void begin_pass(struct thread *thread) {
     thread->at = thread->sum = 0;
 }
 
-/* The last pass ended anywhere: what it has seen is compared with a second look. */
+/* The last pass can end anywhere: its sum is compared with a second sum of the same words. */
 static void end_passes(struct thread *thread) {
-    thread->member->verdict.wrong += thread->sum != sum_words_plainly(thread->words, thread->at);
+    thread->member->verdict.wrong += thread->sum != sum_words_one_by_one(thread->words, thread->at);
 }
 
 static void sum_piece(struct thread *thread) {
@@ -95,9 +96,9 @@ static void sum_chunk(struct state *state, struct thread *thread) {
         nanosleep(&idle_time, NULL);
         return;
     }
-    enum arrival arrival = sum_next(&thread->reader);
+    enum arrival arrival = sum_next_chunk(&thread->reader);
     if (arrival == CHUNK_SUMMED)
-        atomic_fetch_add_explicit(&thread->bytes, state->summing->stripes.chunk_bytes,
+        atomic_fetch_add_explicit(&thread->bytes, state->options->stripes.chunk_bytes,
                                   memory_order_relaxed);
     if (arrival != READ_FAILED)
         return;
@@ -107,7 +108,7 @@ static void sum_chunk(struct state *state, struct thread *thread) {
     atomic_store(&state->stop, true);
 }
 
-/* A little work of a thread: a piece of its part, or a chunk if one arrives. */
+/* One step of a thread: sums a piece of its part, or a chunk if one has arrived. */
 static void go_on(struct state *state, struct thread *thread) {
     if (on_drives(state))
         sum_chunk(state, thread);
@@ -134,19 +135,19 @@ static struct mark mark_now(const struct state *state) {
     return (struct mark){monotonic_ns(), bytes_of_all(state)};
 }
 
-/* Warm-up, samples, and the end of all. A sample without anything in it is none: a slow drive may
- * take longer for a chunk. */
+/* Warm-up, samples and the end of the measurement. A sample without bytes is not printed, since a
+ * slow drive may need longer for a chunk. */
 static void lead(struct state *state) {
-    const struct course *course = state->team.course;
-    uint64_t sample_ns = (uint64_t)(course->sample_seconds * 1e9);
+    const struct run_options *run_options = state->team.run_options;
+    uint64_t sample_ns = (uint64_t)(run_options->sample_seconds * 1e9);
     struct mark from = mark_now(state), now = from;
-    uint64_t begin_ns = from.ns + (uint64_t)(state->summing->warmup_seconds * 1e9);
+    uint64_t begin_ns = from.ns + (uint64_t)(state->options->warmup_seconds * 1e9);
     while ((now.ns < begin_ns || now.bytes == 0) && !is_over(state)) {
         go_on(state, &state->threads[0]);
         now = mark_now(state);
     }
     from = now;
-    uint64_t limit_ns = now.ns + (uint64_t)(course->max_seconds * 1e9);
+    uint64_t limit_ns = now.ns + (uint64_t)(run_options->max_seconds * 1e9);
     bool over = is_over(state);
     while (!over) {
         go_on(state, &state->threads[0]);
@@ -191,49 +192,49 @@ static void run_thread(void *self, int index) {
         return;
     }
     stop_reading(&thread->reader);
-    thread->member->verdict.wrong += compare_kept(&thread->reader);
+    thread->member->verdict.wrong += count_changed_chunks(&thread->reader);
 }
 
-/* The rings of all threads, once their buffers are there: what cannot be is said before the ready
- * line. */
+/* Opens the io_urings of all threads when their buffers exist, so that errors are reported before
+ * the ready line. */
 static void open_readers(const struct state *state) {
-    const struct summing *summing = state->summing;
+    const struct sum_options *options = state->options;
     int threads = state->team.cpus.count;
     for (int i = 0; i < threads; i++) {
         char *buffers = (char *)(void *)state->arrays.parts[i].array[0];
-        open_reader(&state->threads[i].reader, &summing->stripes, buffers, summing->queue_depth,
-                    threads, i, summing->registered);
+        open_reader(&state->threads[i].reader, &options->stripes, buffers, options->queue_depth,
+                    threads, i, options->registered);
     }
 }
 
-static void print_drives(const struct summing *summing) {
-    const struct stripes *stripes = &summing->stripes;
+static void print_drives(const struct sum_options *options) {
+    const struct stripes *stripes = &options->stripes;
     printf("\"drives\":%d,\"chunk_bytes\":%zu,\"queue_depth\":%d,\"registered_buffers\":%s,",
-           stripes->count, stripes->chunk_bytes, summing->queue_depth,
-           summing->registered ? "true" : "false");
+           stripes->count, stripes->chunk_bytes, options->queue_depth,
+           options->registered ? "true" : "false");
 }
 
 static void print_ready(const void *self) {
     const struct state *state = self;
-    const struct summing *summing = state->summing;
+    const struct sum_options *options = state->options;
     if (on_drives(state))
         open_readers(state);
     printf("{\"event\":\"ready\",\"kernel\":\"%s\",\"array_bytes\":%" PRIu64 ",",
            state->arrays.stream->name,
-           on_drives(state) ? summing->stripes.chunks * summing->stripes.chunk_bytes
-                            : (uint64_t)summing->job.array_bytes);
-    print_drives(summing);
+           on_drives(state) ? options->stripes.chunks * options->stripes.chunk_bytes
+                            : (uint64_t)options->stream_options.array_bytes);
+    print_drives(options);
     print_team(&state->team);
-    print_course(state->team.course);
-    printf("\"warmup_seconds\":%g,", summing->warmup_seconds);
-    print_build(state->team.course, stream_isa);
+    print_run_options(state->team.run_options);
+    printf("\"warmup_seconds\":%g,", options->warmup_seconds);
+    print_build();
 }
 
-/* As many bytes of buffers as the thread with the most reads needs, for each of them. */
-static size_t buffer_bytes(const struct summing *summing) {
-    int threads = summing->job.cpus.count;
-    int most = flights_of(&summing->stripes, summing->queue_depth, threads, 0) + 1;
-    return (size_t)threads * (size_t)most * summing->stripes.chunk_bytes;
+/* Bytes of all buffers: each thread gets as many as the thread with the most reads needs. */
+static size_t buffer_bytes(const struct sum_options *options) {
+    int threads = options->stream_options.cpus.count;
+    int most = pending_reads_of_thread(&options->stripes, options->queue_depth, threads, 0) + 1;
+    return (size_t)threads * (size_t)most * options->stripes.chunk_bytes;
 }
 
 static int end_readers(struct state *state) {
@@ -243,35 +244,37 @@ static int end_readers(struct state *state) {
         struct reader *reader = &state->threads[i].reader;
         kept += kept_count(reader);
         if (&state->threads[i] == failed)
-            complain_of_read(reader);
+            report_failed_read(reader);
         close_reader(reader);
     }
     return kept;
 }
 
-int sum_array(const struct summing *summing) {
-    const struct job *job = &summing->job;
-    int threads = job->cpus.count;
+int run_sum(const struct sum_options *options) {
+    const struct stream_options *stream_options = &options->stream_options;
+    int threads = stream_options->cpus.count;
     struct state state = {
-        .summing = summing,
-        .threads = new_apart(threads, sizeof(struct thread)),
-        .arrays = {.stream = job->stream, .bytes = job->array_bytes, .threads = threads},
+        .options = options,
+        .threads = allocate_padded(threads, sizeof(struct thread)),
+        .arrays = {.stream = stream_options->stream,
+                   .bytes = stream_options->array_bytes,
+                   .threads = threads},
     };
     if (on_drives(&state))
-        state.arrays.bytes = buffer_bytes(summing);
-    map_arrays(&state.arrays, job->course.placement);
+        state.arrays.bytes = buffer_bytes(options);
+    map_arrays(&state.arrays, stream_options->run_options.placement);
     state.team = (struct team){
-        .cpus = job->cpus,
-        .course = &job->course,
+        .cpus = stream_options->cpus,
+        .run_options = &stream_options->run_options,
         .mappings = &state.arrays.mapping,
         .mapping_count = 1,
     };
     pthread_barrier_init(&state.ready, NULL, (unsigned)threads);
-    run_team(&state.team, &(struct work_plan){set_up, print_ready, run_thread, &state});
+    run_team(&state.team, &(struct team_work){set_up, print_ready, run_thread, &state});
     printf("{\"event\":\"done\",\"bytes\":%" PRIu64 ",\"compared_chunks\":%d,",
            bytes_of_all(&state), end_readers(&state));
     free(state.threads);
-    int exit_code = end_team(&state.team, job->stream->name, "gave");
+    int exit_code = end_team(&state.team, stream_options->stream->name, "gave");
     free_arrays(&state.arrays);
     return exit_code;
 }

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One run of chaosity-sum: set-up, start, samples, validation, each told as a line of JSON.
+ * The sequence of a run of chaosity-sum: set-up, start, samples, validation.
  */
-#ifndef CHAOSITY_SUMMING_H
-#define CHAOSITY_SUMMING_H
+#ifndef CHAOSITY_SUM_RUN_H
+#define CHAOSITY_SUM_RUN_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "streams/stream_options.h"
 #include "drives/drive_stripes.h"
+#include "streams/stream_options.h"
 
-struct summing {
-    struct job job;         /* its array_bytes: of the array, wherever it is */
+struct sum_options {
+    struct stream_options
+        stream_options;     /* array_bytes: size of the array, in memory or on drives */
     struct stripes stripes; /* count 0: the array is in memory */
     int queue_depth;
-    bool registered;
+    bool registered; /* buffers, see --registered-buffers */
     double warmup_seconds;
 };
 
-/* Runs it and prints the lines. Returns the exit code. */
-int sum_array(const struct summing *summing);
+/* Runs the sum and prints the ready, sample and done lines. Returns the exit code. */
+int run_sum(const struct sum_options *options);
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "common/process.h"
+#include "common/parse_numbers.h"
 
-/* A number of the CPU's cache with this index; -1 when there is none. */
+/* A number that describes the CPU's cache with this index; -1 when there is no such cache. */
 static int64_t cache_number(int cpu, int index, const char *name) {
     char path[96];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index, name);
@@ -21,7 +21,7 @@ size_t cache_line_bytes(int cpu) {
     if (bytes <= 0)
         bytes = sysconf(_SC_LEVEL1_DCACHE_LINESIZE);
 #endif
-    return bytes > 0 ? (size_t)bytes : 64; /* what nearly all x86-64 and arm64 cores have */
+    return bytes > 0 ? (size_t)bytes : 64; /* the size on nearly all x86-64 and arm64 cores */
 }
 
 size_t largest_cache_bytes(int cpu) {

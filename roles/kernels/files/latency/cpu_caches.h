@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the kernel says of a CPU's caches.
+ * Sizes of a CPU's caches, as the Linux kernel reports them.
  */
-#ifndef CHAOSITY_CACHES_H
-#define CHAOSITY_CACHES_H
+#ifndef CHAOSITY_CPU_CACHES_H
+#define CHAOSITY_CPU_CACHES_H
 
 #include <stddef.h>
 
 /* Bytes of a cache line of this CPU. */
 size_t cache_line_bytes(int cpu);
 
-/* Bytes of the largest cache that this CPU uses, shared or not; 0 when the kernel knows of none, as
- * in some virtual machines. */
+/* Bytes of the largest cache that this CPU uses, shared or not; 0 when the kernel reports no
+ * caches, as in some virtual machines. */
 size_t largest_cache_bytes(int cpu);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "latency/pointer_chase.h"
 
-#include "common/process.h"
+#include "common/start_and_stop.h"
 
-/* Mistakes that the checks must find, for the tests: make EXTRA=-DMUTANT=1, ... */
+/* Defects that the checks must find, for tests: make EXTRA=-DMUTANT=1, ... */
 #ifndef MUTANT
 #define MUTANT NO_MUTANT
 #endif
@@ -13,13 +13,13 @@ static void **line_at(const struct chase *chase, size_t index) {
     return (void **)(void *)(chase->start + index * chase->line_bytes);
 }
 
-void chase_lay(const struct chase *chase, size_t from, size_t count) {
+void chase_link_to_self(const struct chase *chase, size_t from, size_t count) {
     for (size_t i = from; i < from + count; i++)
         *line_at(chase, i) = line_at(chase, i);
 }
 
 /* splitmix64 (Sebastiano Vigna, https://prng.di.unimi.it/splitmix64.c, public domain): passes
- * BigCrush, takes any seed, and costs a few instructions. */
+ * BigCrush, accepts any seed and costs a few instructions. */
 static uint64_t next_random(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -27,9 +27,9 @@ static uint64_t next_random(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* A number below `bound`, all equally likely: the high half of a product, after those products are
- * left out that would make some numbers likelier (Daniel Lemire, "Fast Random Integer Generation in
- * an Interval", 2019, algorithm 5). */
+/* A random number below `bound`, all equally likely: the high half of a product. Products that
+ * would make some numbers more likely are rejected (Daniel Lemire, "Fast Random Integer Generation
+ * in an Interval", 2019, algorithm 5). */
 static uint64_t random_below(uint64_t *state, uint64_t bound) {
     unsigned __int128 product = (unsigned __int128)next_random(state) * bound;
     if ((uint64_t)product < bound)
@@ -44,10 +44,10 @@ static void swap_links(void **one, void **other) {
     *other = link;
 }
 
-/* Sattolo's algorithm: like Fisher and Yates's, except that a line never changes with itself, which
- * is what makes one cycle. Nearly every exchange misses all caches and, with small pages, the TLB.
- * So the partners of a batch are drawn and fetched first, and their misses overlap; 64 of them are
- * as many as a core of today can have under way. */
+/* Sattolo's algorithm: like that of Fisher and Yates, but a line is never exchanged with itself,
+ * which gives a single cycle. Nearly every exchange misses all caches and, with small pages, the
+ * TLB. So the partners of a batch are drawn and prefetched first, and their misses overlap; current
+ * cores can have about 64 in flight. */
 void chase_shuffle(const struct chase *chase, uint64_t seed) {
     enum { BATCH = 64 };
     void **partner[BATCH];
@@ -76,10 +76,10 @@ void chase_shuffle(const struct chase *chase, uint64_t seed) {
 #define STEPS_64 STEPS_16 STEPS_16 STEPS_16 STEPS_16
 /* clang-format on */
 
-/* A step is one load whose address is what the load before it returned, at least 3 cycles on any
- * core of today. Counter and branch depend on no load: a core that executes out of order does them
- * while it waits. One that executes in order does them in about one cycle, which, after 64 loads,
- * is below 1 % even if all of them hit the L1. */
+/* A step is one load from the address that the previous load returned, at least 3 cycles on current
+ * cores. Counter and branch do not depend on a load: an out-of-order core executes them while it
+ * waits. An in-order core needs about one cycle per iteration of 64 loads, below 1 % even if all
+ * loads hit the L1. */
 void **chase_walk(void **line, uint64_t steps) {
     for (uint64_t i = 0; i < steps / CHASE_UNROLL; i++) {
         STEPS_64
@@ -90,8 +90,8 @@ void **chase_walk(void **line, uint64_t steps) {
     return line;
 }
 
-uint64_t chase_return(void **line, uint64_t limit) {
-    enum { LOOK = 1 << 16 }; /* for a stop, every few milliseconds */
+uint64_t chase_steps_to_return(void **line, uint64_t limit) {
+    enum { LOOK = 1 << 16 }; /* steps between two looks for a stop signal: a few milliseconds */
     void **at = line;
     for (uint64_t steps = 1; steps <= limit; steps++) {
         at = *at;
@@ -104,18 +104,19 @@ uint64_t chase_return(void **line, uint64_t limit) {
 }
 
 bool chase_has_line(const struct chase *chase, const void *line) {
-    size_t offset = (size_t)line - (size_t)chase->start; /* huge when it lies before the start */
+    size_t offset =
+        (size_t)line - (size_t)chase->start; /* huge when `line` lies before the start */
     return offset < chase->lines * chase->line_bytes && offset % chase->line_bytes == 0;
 }
 
-bool chase_intact(const struct chase *chase) {
+bool chase_is_permutation(const struct chase *chase) {
     uint64_t sum = 0, exclusive_or = 0;
     for (size_t i = 0; i < chase->lines; i++) {
         void **link = *line_at(chase, i);
         if (!chase_has_line(chase, link) || link == line_at(chase, i))
             return false;
         uint64_t index = ((size_t)link - (size_t)chase->start) / chase->line_bytes;
-        sum += i - index; /* modulo 2^64, back at 0 in the end */
+        sum += i - index; /* modulo 2^64; 0 at the end */
         exclusive_or ^= i ^ index;
     }
     return sum == 0 && exclusive_or == 0;

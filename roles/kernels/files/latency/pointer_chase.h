@@ -3,13 +3,12 @@
  * A chain of dependent loads through all lines of a piece of memory, in random order.
  *
  * The first bytes of each line hold the address of the next line, so a load cannot start before the
- * one before it has come back, and the order leaves a prefetcher nothing to guess. The chain is one
- * cycle over all lines: every line is loaded once in each turn, from wherever it starts. A random
- * permutation that is not one cycle would leave most of its lines out, and the part that is chased
- * could fit a cache.
+ * previous load has returned, and a prefetcher cannot predict the order. The chain is one cycle
+ * over all lines: each turn loads every line once, wherever it starts. A random permutation with
+ * several cycles would visit only a part of the lines, which could fit into a cache.
  */
-#ifndef CHAOSITY_CHASE_H
-#define CHAOSITY_CHASE_H
+#ifndef CHAOSITY_POINTER_CHASE_H
+#define CHAOSITY_POINTER_CHASE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,30 +20,30 @@ struct chase {
     size_t line_bytes; /* a power of two, at least the size of a pointer */
 };
 
-/* chase_walk() takes this many steps between two looks at its counter. */
+/* Number of steps in one iteration of chase_walk(). */
 enum { CHASE_UNROLL = 64 };
 
-/* Lets `count` lines from `from` on point to themselves. To be called for each line once: this is
- * the first touch. */
-void chase_lay(const struct chase *chase, size_t from, size_t count);
+/* Makes `count` lines from `from` on point to themselves. Call it once for each line; this is the
+ * first touch of its page. */
+void chase_link_to_self(const struct chase *chase, size_t from, size_t count);
 
-/* Makes one random cycle of the lines that were laid, each of the (lines - 1)! cycles as likely as
- * any other; the same seed gives the same cycle. Ends early when a stop is requested. */
+/* Links lines that point to themselves into one random cycle. All (lines - 1)! cycles are equally
+ * likely; the same seed gives the same cycle. Returns early after a stop signal. */
 void chase_shuffle(const struct chase *chase, uint64_t seed);
 
-/* Follows the chain for so many steps and returns the line that it then has come to. */
+/* Follows the chain for this many steps and returns the line that it reaches. */
 void **chase_walk(void **line, uint64_t steps);
 
-/* After how many steps the chain first comes back to `line`; 0 when it has not within `limit`, or
- * when a stop is requested. */
-uint64_t chase_return(void **line, uint64_t limit);
+/* Number of steps after which the chain first returns to `line`; 0 when it does not within `limit`
+ * steps, or after a stop signal. */
+uint64_t chase_steps_to_return(void **line, uint64_t limit);
 
-/* Whether the lines are linked as a permutation: each link is the address of a line, none of them
- * is the line itself, and number, sum and exclusive-or of all of them are as if each line was
- * linked once. That the permutation is one cycle is for chase_return() to find. */
-bool chase_intact(const struct chase *chase);
+/* Whether the links form a permutation: each link is the address of another line, and number, sum
+ * and exclusive-or of all links are as if each line was linked once. chase_steps_to_return() checks
+ * that the permutation is a single cycle. */
+bool chase_is_permutation(const struct chase *chase);
 
-/* Whether this is the address of one of the lines. */
+/* Whether this is the address of a line. */
 bool chase_has_line(const struct chase *chase, const void *line);
 
 #endif

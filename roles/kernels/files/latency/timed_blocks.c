@@ -7,18 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/process.h"
+#include "common/errors.h"
+#include "common/start_and_stop.h"
 
-/* The shortest block, in readings of the clock: its cost then is below 0.25 % of the block when the
- * length is chosen, and still below 1 % when the accesses later become four times as fast, as they
- * may when loads on other cores end. */
+/* Shortest block, in clock readings. The clock then costs below 0.25 % of a block when the length
+ * is chosen, and still below 1 % if accesses later become four times as fast, which can happen when
+ * loads on other cores end. */
 static const double shortest_block = 400;
 
-/* The fastest of so many blocks says how long a block takes when nothing disturbs it. Another
- * process that had the CPU in between leaves its caches empty, and filling an L2 again takes some
- * milliseconds: a thousand blocks of shortest_block last longer. Where reading the clock is slow
- * (an emulated machine, a clock that is not the processor's own) they would last seconds; then as
- * many as fit this time do, and at least a few. */
+/* The duration of an undisturbed block is the fastest of TRIES blocks. If another process had the
+ * CPU before, the caches are empty, and filling an L2 again takes some milliseconds; a thousand
+ * blocks of shortest_block last longer. Where a clock reading is slow (an emulated machine, a clock
+ * outside the processor) they would last seconds; then as many blocks as fit into TRIES_NS are
+ * used, but at least FEW_TRIES. */
 enum { TRIES = 1000, FEW_TRIES = 8, TRIES_NS = 12000000 };
 
 static int compare_durations(const void *one, const void *other) {
@@ -26,12 +27,12 @@ static int compare_durations(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-/* The median of what lies between two readings one after the other or, when a clock is so coarse
- * that this is nothing, its smallest step. */
+/* Median time between two consecutive readings or, for a clock so coarse that it is 0, the clock's
+ * smallest step. */
 static double timer_cost_ns(void) {
     enum { READINGS = 1001 };
     uint64_t between[READINGS], step = 0;
-    while (step == 0) { /* once, unless the clock is coarser than a thousand readings take */
+    while (step == 0) { /* once, unless a thousand readings take less than a step of the clock */
         for (int i = 0; i < READINGS; i++) {
             uint64_t begin = monotonic_ns();
             between[i] = monotonic_ns() - begin;
@@ -94,7 +95,8 @@ void histogram_print(const struct histogram *histogram, uint64_t accesses_per_bl
     const char *separator = "{";
     for (int bin = histogram->lowest; bin <= histogram->highest; bin++)
         if (histogram->count[bin] > 0) {
-            /* seven digits tell any two bins apart, and no number is long enough for an exponent */
+            /* seven digits distinguish all bins, and no number is so long that it gets an exponent
+             */
             printf("%s\"%.7g\":%" PRIu64, separator,
                    bin_centre_ns(bin) / (double)accesses_per_block, histogram->count[bin]);
             separator = ",";
@@ -102,8 +104,8 @@ void histogram_print(const struct histogram *histogram, uint64_t accesses_per_bl
     printf("}");
 }
 
-struct timing *new_timing(const struct work *work) {
-    struct timing *timing = calloc(1, sizeof *timing);
+struct block_timing *new_block_timing(const struct timed_work *work) {
+    struct block_timing *timing = calloc(1, sizeof *timing);
     if (timing == NULL)
         refuse("out of memory");
     timing->work = work;
@@ -115,7 +117,7 @@ struct span {
     uint64_t begin_ns, end_ns;
 };
 
-static struct span run_block(const struct timing *timing, uint64_t accesses) {
+static struct span run_block(const struct block_timing *timing, uint64_t accesses) {
     struct span span;
     span.begin_ns = monotonic_ns();
     timing->work->run(timing->work->self, accesses);
@@ -123,7 +125,7 @@ static struct span run_block(const struct timing *timing, uint64_t accesses) {
     return span;
 }
 
-static uint64_t fastest_ns(const struct timing *timing, uint64_t accesses) {
+static uint64_t fastest_ns(const struct block_timing *timing, uint64_t accesses) {
     uint64_t fastest = UINT64_MAX, begin_ns = monotonic_ns(), now = begin_ns;
     for (int i = 0; i < TRIES && !stop_requested(); i++) {
         if (i >= FEW_TRIES && now - begin_ns > TRIES_NS)
@@ -136,7 +138,7 @@ static uint64_t fastest_ns(const struct timing *timing, uint64_t accesses) {
     return fastest;
 }
 
-void choose_block(struct timing *timing) {
+void choose_block_length(struct block_timing *timing) {
     uint64_t accesses = timing->work->unit;
     while ((double)fastest_ns(timing, accesses) < shortest_block * timing->timer_ns &&
            !stop_requested())
@@ -144,7 +146,7 @@ void choose_block(struct timing *timing) {
     timing->accesses_per_block = accesses;
 }
 
-static void print_sample(const struct timing *timing, struct span span) {
+static void print_sample(const struct block_timing *timing, struct span span) {
     printf("{\"event\":\"sample\",\"begin_ns\":%" PRIu64 ",\"end_ns\":%" PRIu64
            ",\"accesses\":%" PRIu64 ",\"blocks\":",
            span.begin_ns, span.end_ns, timing->sample.blocks * timing->accesses_per_block);
@@ -153,8 +155,8 @@ static void print_sample(const struct timing *timing, struct span span) {
     require_written();
 }
 
-/* Blocks until the sample has lasted long enough, or the end has come. */
-static struct span take_sample(struct timing *timing, uint64_t sample_ns, uint64_t limit_ns) {
+/* Runs blocks until the sample is long enough or the measurement ends. */
+static struct span take_sample(struct block_timing *timing, uint64_t sample_ns, uint64_t limit_ns) {
     struct span sample = {0}, block;
     do {
         block = run_block(timing, timing->accesses_per_block);
@@ -167,9 +169,9 @@ static struct span take_sample(struct timing *timing, uint64_t sample_ns, uint64
     return sample;
 }
 
-const char *take_samples(struct timing *timing, const struct course *course) {
-    uint64_t sample_ns = (uint64_t)(course->sample_seconds * 1e9);
-    uint64_t now = monotonic_ns(), limit_ns = now + (uint64_t)(course->max_seconds * 1e9);
+const char *take_samples(struct block_timing *timing, const struct run_options *run_options) {
+    uint64_t sample_ns = (uint64_t)(run_options->sample_seconds * 1e9);
+    uint64_t now = monotonic_ns(), limit_ns = now + (uint64_t)(run_options->max_seconds * 1e9);
     while (now < limit_ns && !stop_requested()) {
         struct span sample = take_sample(timing, sample_ns, limit_ns);
         print_sample(timing, sample);
@@ -179,7 +181,8 @@ const char *take_samples(struct timing *timing, const struct course *course) {
     return stop_requested() ? "signal" : "time";
 }
 
-int print_done(const struct timing *timing, bool ran, const char *wrong, const char *stopped_by) {
+int print_done_line(const struct block_timing *timing, bool ran, const char *wrong,
+                    const char *stopped_by) {
     const struct histogram *all = &timing->all;
     const char *valid = wrong == NULL ? "true" : "false";
     printf("{\"event\":\"done\",\"valid\":%s,\"accesses\":%" PRIu64 ",\"blocks\":%" PRIu64

@@ -1,67 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Latency from blocks of accesses: one access is too short to be timed, since reading the clock
- * takes as long as tens of them. A block is a fixed number of accesses between two readings of the
- * clock; many blocks give a distribution.
+ * Latency from blocks of accesses. A single access is too short to time, since one clock reading
+ * takes as long as tens of accesses. A block is a fixed number of accesses between two clock
+ * readings; many blocks give a distribution.
  *
- * A block is long enough that the clock's own cost is far below 1 % of it, so it is not subtracted:
- * what a single reading costs between two others differs from what it costs among loads, and to
- * subtract a number that is not known better than it is large would correct nothing.
+ * A block is so long that the cost of the clock is far below 1 %. It is not subtracted: a reading
+ * between two other readings costs something else than a reading among loads, and subtracting a
+ * number with an error as large as itself would correct nothing.
  */
-#ifndef CHAOSITY_BLOCKS_H
-#define CHAOSITY_BLOCKS_H
+#ifndef CHAOSITY_TIMED_BLOCKS_H
+#define CHAOSITY_TIMED_BLOCKS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "common/command_line.h"
+#include "common/run_options.h"
 
-/* Durations of blocks in whole nanoseconds: below 1024 each has a bin of its own, above it every
- * power of two has 512 bins. So a bin is at most 0.2 % wide from 512 ns on, where all blocks are
- * (see shortest_block), no logarithm has to be taken, and the few bins that are in use are
- * neighbours in memory, which leaves the caches to what is measured. */
-enum { BIN_BITS = 9, MOST_DURATION_BITS = 40 /* 18 minutes; what is longer counts as that */ };
+/* A histogram of durations of blocks in whole nanoseconds. Below 1024 ns each duration has its own
+ * bin; above, every power of two has 512 bins. So bins are at most 0.2 % wide from 512 ns on, and
+ * all blocks are longer (see shortest_block). No logarithm is needed, and the few used bins are
+ * neighbours in memory, which leaves the caches to the measurement. */
+enum { BIN_BITS = 9, MOST_DURATION_BITS = 40 /* 18 minutes; longer durations count as that */ };
 enum { BINS = (MOST_DURATION_BITS - BIN_BITS + 1) << BIN_BITS };
 
 struct histogram {
     uint64_t count[BINS];
     uint64_t blocks;
-    int lowest, highest; /* bins that may not be empty; meaningless without blocks */
+    int lowest, highest; /* all other bins are empty; undefined while blocks is 0 */
 };
 
 void histogram_add(struct histogram *histogram, uint64_t duration_ns);
-/* Centre of the bin that holds the median duration (of an even number of blocks the lower one). */
+/* Centre of the bin with the median duration, in ns (for an even number of blocks the lower of the
+ * two in the middle). */
 double histogram_median_ns(const struct histogram *histogram);
-/* Prints a JSON object: nanoseconds an access (the bin's centre) to number of blocks. */
+/* Prints a JSON object: keys are nanoseconds per access (centres of bins), values numbers of
+ * blocks.
+ */
 void histogram_print(const struct histogram *histogram, uint64_t accesses_per_block);
 
-/* What is timed. */
-struct work {
-    void (*run)(void *self, uint64_t accesses); /* a multiple of `unit`; ends when all are done */
+/* The work that is timed. */
+struct timed_work {
+    void (*run)(void *self, uint64_t accesses); /* accesses: a multiple of `unit` */
     void *self;
     uint64_t unit;
 };
 
-struct timing {
-    const struct work *work;
-    double timer_ns; /* of one reading of the clock; of a coarse clock, its step */
+struct block_timing {
+    const struct timed_work *work;
+    double timer_ns; /* duration of a clock reading; of a coarse clock, its step */
     uint64_t accesses_per_block;
-    struct histogram sample, all; /* of the sample that is being taken, of all samples */
+    struct histogram sample, all; /* of the current sample; of all samples */
 };
 
-/* Finds out what reading the clock costs. Refuses when there is no memory. */
-struct timing *new_timing(const struct work *work);
+/* Measures the cost of a clock reading. Refuses when memory is exhausted. free() the result. */
+struct block_timing *new_block_timing(const struct timed_work *work);
 
-/* Finds how many accesses a block takes. To be called right before the samples, after a warm-up of
- * the caches: it runs the work for some ten milliseconds, in which a core that slept also wakes and
- * raises its clock (Linux's schedutil looks at a core's load every 10 ms at the most). */
-void choose_block(struct timing *timing);
+/* Chooses the number of accesses of a block. Call it right before the samples, after the warm-up of
+ * the caches. It runs the work for about ten milliseconds, in which a core that slept also wakes
+ * and raises its clock (Linux's schedutil checks a core's load every 10 ms at most). */
+void choose_block_length(struct block_timing *timing);
 
-/* Takes and prints samples until the time is up or a stop is requested. Returns which of the two:
+/* Takes and prints samples until the time is over or a stop signal arrives. Returns the reason:
  * "time" or "signal". */
-const char *take_samples(struct timing *timing, const struct course *course);
+const char *take_samples(struct block_timing *timing, const struct run_options *run_options);
 
-/* Prints the done line and, when the result is wrong, complains. `wrong` says in what, NULL: in
- * nothing; what never ran is neither right nor wrong. Returns the exit code. */
-int print_done(const struct timing *timing, bool ran, const char *wrong, const char *stopped_by);
+/* Prints the done line and returns the exit code. `wrong` describes an error of the result, which
+ * is reported, or is NULL. A measurement that never `ran` is neither right nor wrong. */
+int print_done_line(const struct block_timing *timing, bool ran, const char *wrong,
+                    const char *stopped_by);
 
 #endif

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "streams/validation.h"
 #include "streams/thread_team.h"
+#include "streams/validation.h"
 
 static void set_up(void *self, int index) { touch_part(self, index); }
 
@@ -13,7 +13,7 @@ static uint64_t bytes_per_pass(const struct arrays *arrays) {
     return (uint64_t)arrays->stream->arrays * arrays->bytes;
 }
 
-static void print_about(const void *self) {
+static void print_details(const void *self) {
     const struct arrays *arrays = self;
     printf("\"arrays\":%d,\"array_bytes\":%zu,\"bytes_per_pass\":%" PRIu64 ",",
            arrays->stream->arrays, arrays->bytes, bytes_per_pass(arrays));
@@ -29,37 +29,36 @@ static void check(void *self, int index, uint64_t passes, struct verdict *verdic
     check_contents(arrays->stream, &arrays->parts[index], passes, verdict);
 }
 
-struct passes passes_of(struct arrays *arrays) {
+struct passes passes_over(struct arrays *arrays) {
     return (struct passes){
         .kernel = arrays->stream->name,
-        .isa = stream_isa,
         .amount = "bytes",
         .amount_per_pass = bytes_per_pass(arrays),
         .set_up = set_up,
-        .print_about = print_about,
+        .print_details = print_details,
         .run = run,
         .check = check,
         .self = arrays,
     };
 }
 
-int measure(const struct request *request) {
-    const struct job *job = &request->job;
+int run_bandwidth(const struct bandwidth_options *options) {
+    const struct stream_options *stream_options = &options->stream_options;
     struct arrays arrays = {
-        .stream = job->stream,
-        .bytes = job->array_bytes,
-        .threads = job->cpus.count,
+        .stream = stream_options->stream,
+        .bytes = stream_options->array_bytes,
+        .threads = stream_options->cpus.count,
     };
-    map_arrays(&arrays, job->course.placement);
+    map_arrays(&arrays, stream_options->run_options.placement);
     struct team team = {
-        .cpus = job->cpus,
-        .course = &job->course,
+        .cpus = stream_options->cpus,
+        .run_options = &stream_options->run_options,
         .mappings = &arrays.mapping,
         .mapping_count = 1,
     };
-    struct passes work = passes_of(&arrays);
-    work.warmup = request->warmup_passes;
-    int exit_code = run_rounds(&team, &work);
+    struct passes work = passes_over(&arrays);
+    work.warmup = options->warmup_passes;
+    int exit_code = run_timed_passes(&team, &work);
     free_arrays(&arrays);
     return exit_code;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One run of a bandwidth kernel: set-up, start, samples, validation, each told as a line of JSON.
+ * One run of a bandwidth kernel in whole passes over its arrays.
  */
-#ifndef CHAOSITY_MEASURE_H
-#define CHAOSITY_MEASURE_H
+#ifndef CHAOSITY_BANDWIDTH_RUN_H
+#define CHAOSITY_BANDWIDTH_RUN_H
 
 #include <stdint.h>
 
@@ -11,15 +11,15 @@
 #include "streams/stream_options.h"
 #include "streams/timed_passes.h"
 
-struct request {
-    struct job job;
+struct bandwidth_options {
+    struct stream_options stream_options;
     uint64_t warmup_passes;
 };
 
-/* The passes of a stream over arrays that were mapped; without warm-up. */
-struct passes passes_of(struct arrays *arrays);
+/* The passes of a kernel over mapped arrays, without warm-up. */
+struct passes passes_over(struct arrays *arrays);
 
-/* Runs it and prints the lines. Returns the exit code. */
-int measure(const struct request *request);
+/* Runs the kernel and prints the ready, sample and done lines. Returns the exit code. */
+int run_bandwidth(const struct bandwidth_options *options);
 
 #endif

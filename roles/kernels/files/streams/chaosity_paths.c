@@ -1,97 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-paths: what a set of PUs reads from each of several memory nodes while all paths to them
- * are busy.
+ * chaosity-paths: the bandwidth that a set of PUs gets from each of several memory nodes while all
+ * paths to them are busy.
  *
- * The reference program for weights of page placement: run on every worker node at once, each
- * node's rate is what this worker gets from it under full contention.
+ * This is the reference program for weights of page placement: when it runs on every worker node at
+ * once, a node's rate is what this worker gets from it under full contention.
  *
- * round_robin_reads.c has the course of a run, thread_team.c the threads, validation.c what is checked.
+ * The sequence of a run is in round_robin_reads.c, the threads are in thread_team.c.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "streams/stream_arrays.h"
-#include "common/process.h"
-#include "common/cpu_lists.h"
 #include "common/command_line.h"
+#include "common/cpu_lists.h"
+#include "common/errors.h"
+#include "common/run_options.h"
 #include "streams/round_robin_reads.h"
-#include "streams/stream_kernels.h"
+#include "streams/stream_arrays.h"
+#include "streams/stream_options.h"
 
-static const char help[] =
-    "Usage: chaosity-paths --cpus LIST --memory-nodes LIST --bytes N [OPTION]...\n"
-    "Reads from several memory nodes in rotation and tells what each of them gave.\n"
-    "\n"
-    "  --cpus LIST           one pinned thread on each of these CPUs (Linux list: 0-3,8)\n"
-    "  --memory-nodes LIST   the NUMA nodes to read from, each with a buffer bound to it\n"
-    "  --bytes N             size of a node's buffer, of which each thread reads its own part: a\n"
-    "                        multiple of 64, at least 64 a thread, and more than the caches hold\n"
-    "  --turn-seconds S      how long a thread reads from a node before the next (default 0.002);\n"
-    "                        at any time thread t is at node (t + turn) mod nodes of the list\n"
-    "  --pages KIND          base (default), thp (transparent huge pages), 2M or 1G (reserved\n"
-    "                        huge pages); huge pages that are not there are an error\n"
-    "  --sample-seconds S    a sample is as many whole rotations as last this long (default 0.02)\n"
-    "  --max-seconds S       stop after this long with samples (default 10)\n"
-    "  --barrier             after the ready line, wait for a line on stdin before starting;\n"
-    "                        the end of input means stop\n"
-    "  --version             print version (with a hash of the sources), compiler and\n"
-    "                        instruction set\n"
-    "  --help                print this\n"
-    "\n"
-    "SIGTERM or SIGINT stops all threads after the chunks that they are in, a few microseconds;\n"
-    "then the sums of all that was read are checked. Prints JSON lines: one \"ready\" (mapping:\n"
-    "the address of each node's buffer), many \"sample\" (bytes read between two readings of\n"
-    "CLOCK_MONOTONIC, in nanoseconds; bytes_by_node, and ns_by_node, the time that all threads\n"
-    "together spent at the node), one \"done\". A node's rate for the set of CPUs is its bytes\n"
-    "over its time, multiplied by the number of threads. Exit code: 0 right result, 1 wrong\n"
-    "result, 2 could not do what was asked.\n"
-    "\n"
-    "Example: what the CPUs 0 to 3 read from two nodes, a GiB on each, for 2 seconds\n"
-    "  chaosity-paths --cpus 0-3 --memory-nodes 0,1 --bytes 1073741824 --pages thp \\\n"
-    "      --max-seconds 2\n";
-
-enum option_value { CPUS = 1, BYTES, TURN_SECONDS };
-
-static const struct option options[] = {
-    {"cpus", required_argument, NULL, CPUS},
-    {"bytes", required_argument, NULL, BYTES},
-    {"turn-seconds", required_argument, NULL, TURN_SECONDS},
-    COMMON_OPTIONS,
-    {NULL, 0, NULL, 0},
+static struct round_robin_options options = {
+    .turn_seconds = 0.002,
+    .run_options = {.sample_seconds = 0.02, .max_seconds = 10},
 };
 
-static void set_own_option(void *to, int option, const char *text) {
-    struct rotation *rotation = to;
-    switch ((enum option_value)option) {
-    case CPUS: rotation->cpus = parse_index_list("--cpus", text, MOST_CPUS); return;
-    case BYTES: rotation->buffer_bytes = parse_count("--bytes", text, MOST_BYTES); return;
-    case TURN_SECONDS:
-        rotation->turn_seconds = parse_seconds("--turn-seconds", text, MOST_SECONDS);
-        return;
-    }
-}
-
-static const struct program program = {
-    .name = "chaosity-paths",
-    .help = help,
-    .isa = stream_isa,
-    .options = options,
-    .set = set_own_option,
+static const struct command_option command_options[] = {
+    CPUS_OPTION(options.cpus),
+    MEMORY_NODES_OPTION(options.run_options,
+                        "the NUMA nodes to read from, each with a buffer bound to it"),
+    {"--bytes", "N",
+     "size of each node's buffer, of which each thread reads its own part: a multiple of 64, at "
+     "least 64 per thread, and more than the caches hold",
+     set_bytes, &options.buffer_bytes},
+    {"--turn-seconds", "S",
+     "how long a thread reads from a node before the next (default 0.002); at any time thread t "
+     "reads from node number (t + turn) mod nodes of the list",
+     set_seconds, &options.turn_seconds},
+    PAGES_OPTION(options.run_options),
+    RUN_OPTIONS(options.run_options,
+                "a sample is as many whole rounds over all nodes as last this long (default 0.02)"),
 };
 
-int main(int argc, char *argv[]) {
-    struct rotation rotation = {
-        .turn_seconds = 0.002,
-        .course = {.sample_seconds = 0.02, .max_seconds = 10},
-    };
-    begin_program(argc, argv, &program, &rotation.course, &rotation);
-    if (rotation.cpus.count == 0 || rotation.course.placement.nodes.count == 0 ||
-        rotation.buffer_bytes == 0)
+static int run(void) {
+    const struct index_list nodes = options.run_options.placement.nodes;
+    if (options.cpus.count == 0 || nodes.count == 0 || options.buffer_bytes == 0)
         refuse("--cpus, --memory-nodes and --bytes (above 0) are needed, see --help");
-    require_array_bytes("--bytes", rotation.buffer_bytes, rotation.cpus.count);
-    require_allowed_cpus(rotation.cpus);
-    int exit_code = rotate(&rotation);
-    free_index_list(rotation.cpus);
-    free_index_list(rotation.course.placement.nodes);
+    require_array_bytes("--bytes", options.buffer_bytes, options.cpus.count);
+    require_allowed_cpus(options.cpus);
+    int exit_code = run_round_robin_reads(&options);
+    free_index_list(options.cpus);
+    free_index_list(nodes);
     return exit_code;
 }
+
+const struct program program = {
+    .name = "chaosity-paths",
+    .usage = "--cpus LIST --memory-nodes LIST --bytes N [OPTION]...",
+    .summary = "Reads from several memory nodes in turn and prints what each of them gave.",
+    .options = command_options,
+    .notes =
+        "SIGTERM or SIGINT stops all threads after their current chunks, a few microseconds; then "
+        "the sums of all that was read are checked. Prints JSON lines: one \"ready\" (mapping: the "
+        "address of each node's buffer), many \"sample\" (bytes read between two readings of "
+        "CLOCK_MONOTONIC, in nanoseconds; bytes_by_node; ns_by_node, the time that all threads "
+        "together spent on the node), one \"done\". The rate of a node for the set of CPUs is its "
+        "bytes divided by its time, multiplied by the number of threads. Exit code: 0 right "
+        "result, "
+        "1 wrong result, 2 refused.",
+    .example = "what CPUs 0 to 3 read from two nodes, 1 GiB on each, for 2 seconds\n"
+               "  chaosity-paths --cpus 0-3 --memory-nodes 0,1 --bytes 1073741824 --pages thp \\\n"
+               "      --max-seconds 2",
+    .instruction_set = stream_isa,
+    .run = run,
+};

@@ -1,131 +1,106 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-traffic: memory traffic at a chosen share of what a set of PUs can make, to be run
- * beside something whose latency under load is measured.
+ * chaosity-traffic: memory traffic at a chosen share of the highest rate that a set of PUs reaches,
+ * to run beside a program whose latency under load is measured.
  *
- * rate_limiter.c has the course of a run, thread_team.c the threads, stream_kernels.c the kernels, validation.c what is
- * checked.
+ * The sequence of a run and the limited rate are in rate_limiter.c, the threads in thread_team.c,
+ * the kernels in stream_kernels.c and their check in validation.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/process.h"
-#include "common/cpu_lists.h"
-#include "streams/rate_limiter.h"
-#include "streams/stream_options.h"
 #include "common/command_line.h"
-#include "streams/stream_kernels.h"
+#include "common/cpu_lists.h"
+#include "common/errors.h"
+#include "common/parse_numbers.h"
+#include "common/run_options.h"
+#include "streams/rate_limiter.h"
 
-static const char help[] =
-    "Usage: chaosity-traffic --kernel NAME --cpus LIST --array-bytes N [OPTION]...\n"
-    "Makes memory traffic at an even rate, as a load beside another measurement.\n"
-    "\n"
-    "  --kernel NAME         one of --list, with another share of reads each; *_nt have\n"
-    "                        non-temporal stores, others ordinary ones\n" JOB_HELP
-    "  --pages KIND          base (default), thp (transparent huge pages), 2M or 1G (reserved\n"
-    "                        huge pages); huge pages that are not there are an error\n"
-    "  --share P             1 to 100 per cent of its own peak (default 100: not held back)\n"
-    "  --peak-seconds S      run at full speed for so long before the first sample, of which the\n"
-    "                        second half is the peak; the first half fills TLBs and caches,\n"
-    "                        wakes cores and raises their clock (default 0.2)\n"
-    "  --sample-seconds S    a sample lasts at least this long (default 0.02)\n"
-    "  --max-seconds S       stop after this long with samples (default 10)\n"
-    "  --barrier             after the ready line, wait for a line on stdin before starting;\n"
-    "                        the end of input means stop\n"
-    "  --list                print the kernels that this build offers, one a line\n"
-    "  --version             print version (with a hash of the sources), compiler and\n"
-    "                        instruction set\n"
-    "  --help                print this\n"
-    "\n"
-    "SIGTERM or SIGINT stops all threads after the chunks that they are in, a few microseconds;\n"
-    "then the contents are checked. Prints JSON lines: one \"ready\", many \"sample\" (bytes "
-    "moved\n"
-    "between two readings of CLOCK_MONOTONIC, in nanoseconds), one \"done\". Bytes are what the\n"
-    "memory moves, other than in chaosity-bandwidth: a non-temporal store counts once and an\n"
-    "ordinary one twice, since it fetches the line first. Exit code: 0 right result, 1 wrong\n"
-    "result, 2 could not do what was asked.\n"
-    "\n"
-    "Example: half of the traffic that the CPUs 1 to 3 can make on node 0, for 5 seconds\n"
-    "  chaosity-traffic --kernel read --cpus 1-3 --memory-nodes 0 --array-bytes 1073741824 \\\n"
-    "      --pages thp --share 50 --max-seconds 5\n";
-
-enum option_value { KERNEL = 1, SHARE, PEAK_SECONDS, LIST };
-
-static const struct option options[] = {
-    {"kernel", required_argument, NULL, KERNEL},
-    JOB_OPTIONS,
-    {"share", required_argument, NULL, SHARE},
-    {"peak-seconds", required_argument, NULL, PEAK_SECONDS},
-    {"list", no_argument, NULL, LIST},
-    COMMON_OPTIONS,
-    {NULL, 0, NULL, 0},
+static struct traffic_options options = {
+    .stream_options.run_options = {.sample_seconds = 0.02, .max_seconds = 10},
+    .share = 100,
+    .peak_seconds = 0.2,
 };
 
-/* The stream of a mix; its `run` is NULL where the instruction set has no non-temporal store. */
-static const struct stream *stream_of(const struct mix *mix) {
+/* The stream kernel of a traffic kernel; its `run` is NULL where the instruction set has no
+ * non-temporal store. */
+static const struct stream *stream_of(const struct traffic_kernel *kernel) {
     int i = 0;
-    while (strcmp(streams[i].name, mix->name) != 0)
+    while (strcmp(streams[i].name, kernel->name) != 0)
         i++;
     return &streams[i];
 }
 
-static const struct mix *find_mix(const char *name) {
-    for (int i = 0; i < mix_count; i++)
-        if (strcmp(mixes[i].name, name) == 0)
-            return &mixes[i];
-    refuse("there is no kernel '%s', --list prints those there are", name);
+static void set_kernel(void *target, const char *option, const char *text) {
+    (void)option;
+    struct traffic_options *traffic = target;
+    for (int i = 0; i < traffic_kernel_count; i++)
+        if (strcmp(traffic_kernels[i].name, text) == 0)
+            traffic->kernel = &traffic_kernels[i];
+    if (traffic->kernel == NULL || strcmp(traffic->kernel->name, text) != 0)
+        refuse("unknown kernel '%s'; --list prints all kernels", text);
+    traffic->stream_options.stream = find_stream(text);
 }
 
-static _Noreturn void list_mixes(void) {
-    for (int i = 0; i < mix_count; i++)
-        if (stream_of(&mixes[i])->run != NULL)
-            puts(mixes[i].name);
+static void list_traffic_kernels(void *target, const char *option, const char *text) {
+    (void)target, (void)option, (void)text;
+    for (int i = 0; i < traffic_kernel_count; i++)
+        if (stream_of(&traffic_kernels[i])->run != NULL)
+            puts(traffic_kernels[i].name);
     exit(EXIT_VALID);
 }
 
-static int parse_share(const char *text) {
-    uint64_t share = parse_count("--share", text, 100);
+static void set_share(void *target, const char *option, const char *text) {
+    uint64_t share = parse_count(option, text, 100);
     if (share == 0)
         refuse("--share takes 1 to 100 per cent; for no traffic, do not run it");
-    return (int)share;
+    *(int *)target = (int)share;
 }
 
-static void set_own_option(void *to, int option, const char *text) {
-    struct injection *injection = to;
-    if (set_job_option(&injection->job, option, text))
-        return;
-    switch ((enum option_value)option) {
-    case KERNEL:
-        injection->mix = find_mix(text);
-        injection->job.stream = find_stream(text);
-        return;
-    case SHARE: injection->share = parse_share(text); return;
-    case PEAK_SECONDS:
-        injection->peak_seconds = parse_seconds("--peak-seconds", text, MOST_SECONDS);
-        return;
-    case LIST: list_mixes();
-    }
-}
-
-static const struct program program = {
-    .name = "chaosity-traffic",
-    .help = help,
-    .isa = stream_isa,
-    .options = options,
-    .set = set_own_option,
+static const struct command_option command_options[] = {
+    {"--kernel", "NAME",
+     "a kernel of --list, each with another share of reads; *_nt have non-temporal stores, the "
+     "others ordinary stores",
+     set_kernel, &options},
+    STREAM_OPTIONS(options.stream_options),
+    PAGES_OPTION(options.stream_options.run_options),
+    {"--share", "P", "1 to 100 per cent of its own peak rate (default 100: unlimited)", set_share,
+     &options.share},
+    {"--peak-seconds", "S",
+     "run at full speed for this time before the first sample. The peak rate is measured in the "
+     "second half; the first half fills TLBs and caches, wakes cores and raises their clock "
+     "(default 0.2)",
+     set_seconds, &options.peak_seconds},
+    {"--list", NULL, "print the kernels that this build offers, one per line", list_traffic_kernels,
+     NULL},
+    RUN_OPTIONS(options.stream_options.run_options,
+                "a sample lasts at least this long (default 0.02)"),
 };
 
-int main(int argc, char *argv[]) {
-    struct injection injection = {
-        .job.course = {.sample_seconds = 0.02, .max_seconds = 10},
-        .share = 100,
-        .peak_seconds = 0.2,
-    };
-    begin_program(argc, argv, &program, &injection.job.course, &injection);
-    require_job(&injection.job);
-    require_allowed_cpus(injection.job.cpus);
-    int exit_code = inject(&injection);
-    free_job(injection.job);
+static int run(void) {
+    require_stream_options(&options.stream_options);
+    require_allowed_cpus(options.stream_options.cpus);
+    int exit_code = run_traffic(&options);
+    free_stream_options(options.stream_options);
     return exit_code;
 }
+
+const struct program program = {
+    .name = "chaosity-traffic",
+    .usage = "--kernel NAME --cpus LIST --array-bytes N [OPTION]...",
+    .summary = "Makes memory traffic at an even rate, as a load beside another measurement.",
+    .options = command_options,
+    .notes =
+        "SIGTERM or SIGINT stops all threads after their current chunks, a few microseconds; then "
+        "the contents are checked. Prints JSON lines: one \"ready\", many \"sample\" (bytes moved "
+        "between two readings of CLOCK_MONOTONIC, in nanoseconds), one \"done\". Bytes are the "
+        "memory's traffic, unlike in chaosity-bandwidth: a non-temporal store counts once, an "
+        "ordinary store twice, since it fetches the line first. Exit code: 0 right result, 1 wrong "
+        "result, 2 refused.",
+    .example = "half of the traffic that CPUs 1 to 3 can make on node 0, for 5 seconds\n"
+               "  chaosity-traffic --kernel read --cpus 1-3 --memory-nodes 0 \\\n"
+               "      --array-bytes 1073741824 --pages thp --share 50 --max-seconds 5",
+    .instruction_set = stream_isa,
+    .run = run,
+};

@@ -4,7 +4,7 @@
 #include <float.h>
 #include <math.h>
 
-void note_difference(double got, double wanted, struct verdict *verdict) {
+void record_difference(double got, double wanted, struct verdict *verdict) {
     double error = fabs(got - wanted) / fabs(wanted);
     if (!(error < DBL_MAX)) /* not a number, or infinite: JSON has neither */
         error = DBL_MAX;

@@ -1,47 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Contents that are whole numbers far below 2^53, so that every sum and product of them is exact in
- * any order, with or without fused multiply-add: a result is right when it is equal.
+ * Contents of arrays and the values that kernels must compute from them. All are whole numbers far
+ * below 2^53, so every sum and product is exact in any order, with or without fused multiply-add. A
+ * result is right when it is equal to the expected value.
  */
-#ifndef CHAOSITY_EXACT_H
-#define CHAOSITY_EXACT_H
+#ifndef CHAOSITY_EXPECTED_VALUES_H
+#define CHAOSITY_EXPECTED_VALUES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Passes cycle through this many scalars, marks and offsets. A prime, so that nothing that happens
- * every 2^n passes always meets the same ones. */
+/* Number of different scalars, marks and offsets that passes go through. A prime number, so that
+ * something that happens every 2^n passes meets all of them. */
 enum { CYCLE = 1021 };
 
-/* What is written into memory that no pass has reached: no kernel computes it. */
-static const double untouched = -1;
+/* Content of memory that no pass has written yet; no kernel computes this value. */
+static const double never_written = -1;
 
-/* 1 ... 16 from the upper bits of a multiplicative hash (Knuth, The Art of Computer Programming 3,
- * section 6.4), which a compiler turns into vector instructions. The 7 sets the arrays apart. */
+/* Initial content of element `index` of an array: 1 to 16, from the upper bits of a multiplicative
+ * hash (Knuth, The Art of Computer Programming 3, section 6.4), for which compilers generate vector
+ * instructions. The factor 7 makes arrays different. */
 static inline int pattern(int array, uint64_t index) {
     return (int)((((uint32_t)index + (uint32_t)array * 7u) * 2654435761u) >> 28) + 1;
 }
 
-/* What the kernels multiply with or add in this pass. */
+/* The scalar by which kernels multiply, or which they add, in this pass. */
 static inline double scalar_of(uint64_t pass) { return 2 + (double)(pass % CYCLE); }
 
 struct verdict {
-    uint64_t wrong; /* values or sums that were not what they had to be */
+    uint64_t wrong; /* number of wrong values or sums */
     double max_relative_error;
 };
 
-void note_difference(double got, double wanted, struct verdict *verdict);
+/* Counts a wrong value and its relative error. */
+void record_difference(double got, double wanted, struct verdict *verdict);
 
-static inline void compare(double got, double wanted, struct verdict *verdict) {
+/* Counts a wrong value unless both are equal. */
+static inline void check_equal(double got, double wanted, struct verdict *verdict) {
     if (got != wanted)
-        note_difference(got, wanted, verdict);
+        record_difference(got, wanted, verdict);
 }
 
-/* Mistakes that the checks must find, for the tests: make EXTRA=-DMUTANT=1, ... */
+/* Defects that the checks must find, for tests: make EXTRA=-DMUTANT=1, ... */
 #ifndef MUTANT
 #define MUTANT NO_MUTANT
 #endif
-/* The mistakes that happen once do so in this pass, or chunk. */
+/* Defects that happen once happen in pass (or chunk) MUTANT_PASS. */
 enum { NO_MUTANT, ALWAYS_SHORT, ONCE_SHORT, ONCE_SKIPPED, CORRUPTED, MUTANT_PASS = 3 };
 
 static inline bool mutant_leaves_out_the_end(uint64_t pass) {
@@ -52,7 +56,7 @@ static inline bool mutant_skips(uint64_t pass) {
     return MUTANT == ONCE_SKIPPED && pass == MUTANT_PASS;
 }
 
-/* What this gives is to be written back: off by the last bit, if it is to be. */
+/* The value, with an error in the last bit if this defect is selected. */
 static inline double mutated(double value, uint64_t pass) {
     return MUTANT == CORRUPTED && pass >= MUTANT_PASS ? value * (1 + 0x1p-52) : value;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each thread of the team goes round and round through its own part in small chunks and never waits
- * for another; after each chunk it looks at one word, the phase, which the leader sets, so that all
- * change and stop together however uneven their speed is. (With passes of a fixed length, threads
- * of an uneven machine end at different times, and what is measured beside the last ones has less
- * load than it says.)
+ * Each thread of the team goes through its own part again and again in small chunks and never waits
+ * for another thread. After each chunk it reads the phase, which the leader sets, so all threads
+ * change and stop together, however different their speeds are. (With passes of a fixed length,
+ * threads of different speed would end at different times, and the load would be too low at the
+ * end.)
  *
- * The rate of a thread is a share of its own peak, which it measured with all others at full speed.
- * It is kept by giving each chunk a slot of time, as long as a chunk took at the peak, divided by
- * the share. A chunk that comes late moves all later slots: to catch up would be a burst. So what
- * interrupts a thread costs it a part of its rate, at the peak as well as later; therefore slots
- * come from the median at the peak, which knows of no interruptions, or they would count twice.
+ * The rate of a thread is a share of its own peak rate, measured while all threads run at full
+ * speed. Each chunk has a time slot whose length is the duration of a chunk at the peak divided by
+ * the share. A late chunk moves all later slots, because catching up would be a burst. So
+ * interruptions of a thread reduce its rate, at the peak and later. Slots are therefore computed
+ * from the median at the peak, which contains no interruptions; otherwise they would count twice.
  */
 #define _GNU_SOURCE
 #include "streams/rate_limiter.h"
@@ -22,72 +22,76 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "streams/stream_arrays.h"
+#include "common/run_options.h"
 #include "common/spin_barrier.h"
-#include "common/process.h"
-#include "streams/validation.h"
+#include "common/start_and_stop.h"
+#include "streams/stream_arrays.h"
 #include "streams/thread_team.h"
+#include "streams/validation.h"
 
-const struct mix mixes[] = {
-    {"read", 1, 0, "reads alone"},
-    {"copy", 2, 1, "read, fetch and write: ordinary stores"},
-    {"add_nt", 2, 1, "two reads and a write: non-temporal stores"},
-    {"fill", 1, 1, "fetch and write: ordinary stores"},
-    {"copy_nt", 1, 1, "read and write: non-temporal stores"},
+const struct traffic_kernel traffic_kernels[] = {
+    {"read", 1, 0},    /* reads only */
+    {"copy", 2, 1},    /* read, fetch and write: ordinary stores */
+    {"add_nt", 2, 1},  /* two reads and a write: non-temporal stores */
+    {"fill", 1, 1},    /* fetch and write: ordinary stores */
+    {"copy_nt", 1, 1}, /* read and write: non-temporal stores */
 };
-const int mix_count = sizeof mixes / sizeof mixes[0];
+const int traffic_kernel_count = sizeof traffic_kernels / sizeof traffic_kernels[0];
 
-/* What a chunk holds in all its arrays: a core moves it in one or two microseconds, which is as
- * even as a rate can be while the overhead of a chunk, a clock reading most of all, is still some
- * per cent at most. */
+/* Bytes of a chunk in all arrays. A core moves it in one or two microseconds: short enough for an
+ * even rate, and long enough that the overhead per chunk, mainly a clock reading, is a few per cent
+ * at most. */
 enum { CHUNK_BYTES = 16 * 1024 };
 
-/* While nothing is held back, the leader reads the clock once in so many chunks: a reading waits
- * for all loads before it, and the others read none. */
+/* At full speed the leader reads the clock once per this many chunks, because a reading waits for
+ * all earlier loads. The other threads do not read it. */
 enum { CHUNKS_A_LOOK = 16 };
 
-/* A non-temporal store fetches nothing, so looking at what it will overwrite is traffic that is not
- * counted: one line in so many chunks is below a ten thousandth. */
+/* Chunks between two checks of non-temporal stores. They fetch nothing, so reading what they will
+ * overwrite is extra traffic that is not counted; at one line per this many chunks it is below
+ * 0.01 %. */
 enum { CHUNKS_A_CHECK_NT = 64 };
 
-/* Chunks that are timed together at the peak, so that reading the clock costs next to nothing, and
- * how many such times are kept: the last tenth of a second or so, sorted in less than 100 us. */
+/* Number of chunks that are timed together at the peak, so that clock readings cost almost nothing,
+ * and number of such times that are kept: about the last 0.1 s, sorted in less than 100 us. */
 enum { CHUNKS_A_TIME = 64, TIMES = 1024 };
 
 enum phase { WARM_UP, PEAK, MEASURED, STOP, PHASES };
 
 struct note {
-    uint64_t ns, chunks; /* when a thread saw a phase begin, and what it had done until then */
+    uint64_t ns, chunks; /* when a thread saw a phase begin, and its chunks until then */
 };
 
 struct thread {
-    _Alignas(APART_BYTES) atomic_uint_fast64_t chunks; /* done since the start */
-    size_t chunk;   /* the next one, counted from the beginning of the part ... */
-    uint64_t visit; /* ... and how often it was visited before */
+    _Alignas(PADDING_BYTES) atomic_uint_fast64_t chunks; /* number of chunks done since the start */
+    size_t chunk;   /* index of the next chunk in the part ... */
+    uint64_t visit; /* ... and number of earlier visits to it */
     struct member *member;
     const struct part *part;
     size_t chunks_a_pass;
-    uint64_t sum; /* of all that `read` has read; whole numbers, and what overflows does so in the
-                     expected sum too */
+    uint64_t sum; /* of all elements that `read` has read; overflows like the expected sum */
     uint64_t slot_ns, period_ns; /* when the next chunk may begin; period 0: at once */
     struct note seen[PHASES];
-    uint64_t timed_ns; /* at the peak: when the clock was read last, or 0 */
+    uint64_t timed_ns; /* last clock reading at the peak, or 0 */
     double times_ns[TIMES];
-    size_t times; /* all that there were; the last TIMES of them are kept */
+    size_t times; /* number of times measured; the last TIMES of them are kept */
     int index;
-    uint64_t chunks_before_peak; /* the leader's, as it saw them */
+    uint64_t chunks_before_peak; /* this thread's chunks when the leader began the peak */
 };
 
 struct state {
-    const struct injection *injection;
+    const struct traffic_options *options;
     struct arrays arrays;
     struct team team;
     size_t chunk_elements;
     struct thread *threads;
-    struct spin_barrier start; /* spins: all begin within the time that a line takes to move */
-    uint64_t sample_ns, sample_lines; /* where the running sample began; lines of an array */
+    struct spin_barrier
+        start; /* all threads begin within the time that a cache line takes to move */
+    uint64_t sample_ns,
+        sample_lines; /* begin of the current sample, in time and in lines of an array */
     uint64_t first_lines, first_chunks, limit_ns;
-    _Alignas(APART_BYTES) _Atomic enum phase phase; /* alone in its line: all read it */
+    _Alignas(PADDING_BYTES) _Atomic enum phase
+        phase; /* on a cache line of its own, since all threads read it */
 };
 
 static enum phase phase_of(const struct state *state) {
@@ -102,16 +106,16 @@ static uint64_t chunks_of(const struct thread *thread) {
     return atomic_load_explicit(&thread->chunks, memory_order_relaxed);
 }
 
-/* Lines of an array that so many chunks of a thread's part are. All chunks are equally long but the
- * last one of the part. */
+/* Number of lines of an array in this many chunks of a thread's part. All chunks have the same
+ * length except the last chunk of the part. */
 static uint64_t lines_in(const struct state *state, const struct thread *thread, uint64_t chunks) {
     uint64_t whole = chunks / thread->chunks_a_pass, rest = chunks % thread->chunks_a_pass;
     return (whole * thread->part->elements + rest * state->chunk_elements) / LINE_DOUBLES;
 }
 
 static uint64_t bytes_of_lines(const struct state *state, uint64_t lines) {
-    const struct mix *mix = state->injection->mix;
-    return lines * (uint64_t)(mix->reads + mix->writes) * LINE_BYTES;
+    const struct traffic_kernel *kernel = state->options->kernel;
+    return lines * (uint64_t)(kernel->reads + kernel->writes) * LINE_BYTES;
 }
 
 struct progress {
@@ -128,21 +132,21 @@ static struct progress progress_of(const struct state *state) {
     return sum;
 }
 
-/* A chunk of a part, in its so many-th visit. In every other visit the sources are those of the
- * next chunk, so that what copy and add leave tells the visits apart. */
+/* A chunk of a part for a given visit. Odd visits read the next chunk's source elements, so that
+ * the results of copy and add differ from visit to visit. */
 static struct piece piece_of(const struct state *state, const struct thread *thread, size_t chunk,
                              uint64_t visit) {
     size_t length = state->chunk_elements, elements = thread->part->elements;
     struct piece piece = {.from = chunk * length, .visit = visit};
     piece.count = elements - piece.from < length ? elements - piece.from : length;
     piece.source = visit % 2 == 0 ? piece.from : (chunk + 1) % thread->chunks_a_pass * length;
-    if (piece.source > elements - piece.count) /* the next one is the short one */
+    if (piece.source > elements - piece.count) /* the next chunk is the short one */
         piece.source = elements - piece.count;
     return piece;
 }
 
-/* Before a chunk is overwritten: does it hold what the visit before it left? One element of it
- * tells, another one each time. */
+/* Checks, before a chunk is overwritten, that it holds the result of the visit before. One element
+ * is checked, a different one each time. */
 static void check_former_visit(const struct state *state, struct thread *thread) {
     const struct stream *stream = state->arrays.stream;
     if (stream->operation == READ ||
@@ -175,7 +179,7 @@ static void run_chunk(const struct state *state, struct thread *thread) {
         thread->chunk = 0;
         thread->visit++;
     }
-    /* a store, no atomic addition: only this thread writes it */
+    /* a plain store instead of an atomic addition, since only this thread writes it */
     atomic_store_explicit(&thread->chunks, chunks_of(thread) + 1, memory_order_relaxed);
 }
 
@@ -213,27 +217,27 @@ static int compare_times(const void *left, const void *right) {
     return (one > other) - (one < other);
 }
 
-/* How long a chunk of this thread takes at the peak. */
+/* Duration of a chunk of this thread at the peak, in ns. */
 static double chunk_ns_of(struct thread *thread) {
     const struct note *peak = &thread->seen[PEAK], *end = &thread->seen[MEASURED];
-    if (thread->times == 0) /* a very short peak: then the mean has to do */
+    if (thread->times == 0) /* very short peak: use the mean */
         return (double)(end->ns - peak->ns) / (double)(end->chunks - peak->chunks);
     size_t kept = thread->times < TIMES ? thread->times : TIMES;
     qsort(thread->times_ns, kept, sizeof thread->times_ns[0], compare_times);
     return thread->times_ns[kept / 2] / CHUNKS_A_TIME;
 }
 
-/* What a thread learns of its own peak once it has been measured. */
+/* Sets the length of a thread's slots after its peak rate was measured. */
 static void set_pace(const struct state *state, struct thread *thread) {
-    if (state->injection->share == 100)
+    if (state->options->share == 100)
         return;
-    thread->period_ns = (uint64_t)fmax(chunk_ns_of(thread) * 100 / state->injection->share, 1);
-    /* Spread over a period: threads that began their chunks together would make bursts. */
+    thread->period_ns = (uint64_t)fmax(chunk_ns_of(thread) * 100 / state->options->share, 1);
+    /* Threads begin at different times within a period; together they would make bursts. */
     uint64_t index = (uint64_t)thread->index, threads = (uint64_t)state->team.cpus.count;
     thread->slot_ns = monotonic_ns() + thread->period_ns * index / threads;
 }
 
-/* Waits until the next chunk may begin. Returns false when the end has come instead. */
+/* Waits until the next chunk may begin. Returns false if the measurement ends before. */
 static bool wait_for_slot(const struct state *state, struct thread *thread) {
     if (thread->period_ns == 0)
         return true;
@@ -264,8 +268,8 @@ static void begin_peak(struct state *state) {
     set_phase(state, PEAK);
 }
 
-/* However short the peak is to be, and however few CPUs others leave: a peak of no chunk is none.
- */
+/* Whether every thread has moved chunks since the peak began. Without chunks there is no peak rate,
+ * however short the peak is and however few CPUs other programs leave. */
 static bool all_have_moved(const struct state *state) {
     for (int i = 0; i < state->team.cpus.count; i++)
         if (chunks_of(&state->threads[i]) < state->threads[i].chunks_before_peak + CHUNKS_A_LOOK)
@@ -278,13 +282,14 @@ static void begin_samples(struct state *state, uint64_t now) {
     state->sample_ns = now;
     state->sample_lines = state->first_lines = progress.lines;
     state->first_chunks = progress.chunks;
-    state->limit_ns = now + (uint64_t)(state->injection->job.course.max_seconds * 1e9);
+    state->limit_ns =
+        now + (uint64_t)(state->options->stream_options.run_options.max_seconds * 1e9);
     set_phase(state, MEASURED);
 }
 
-/* What the leader does between two of its chunks. */
+/* The leader runs this between two of its chunks. */
 static void lead(struct state *state) {
-    const struct injection *injection = state->injection;
+    const struct traffic_options *options = state->options;
     const struct thread *leader = &state->threads[0];
     if (stop_requested()) {
         state->team.stopped_by = "signal";
@@ -296,21 +301,21 @@ static void lead(struct state *state) {
     uint64_t now = monotonic_ns();
     double ran = (double)(now - leader->seen[WARM_UP].ns) * 1e-9;
     enum phase phase = phase_of(state);
-    if (phase == WARM_UP && ran >= injection->peak_seconds / 2) {
+    if (phase == WARM_UP && ran >= options->peak_seconds / 2) {
         begin_peak(state);
-    } else if (phase == PEAK && ran >= injection->peak_seconds && all_have_moved(state)) {
+    } else if (phase == PEAK && ran >= options->peak_seconds && all_have_moved(state)) {
         begin_samples(state, now);
     } else if (phase == MEASURED && now >= state->limit_ns) {
         state->team.stopped_by = "time";
         set_phase(state, STOP);
-    } else if (phase == MEASURED &&
-               (double)(now - state->sample_ns) >= injection->job.course.sample_seconds * 1e9) {
+    } else if (phase == MEASURED && (double)(now - state->sample_ns) >=
+                                        options->stream_options.run_options.sample_seconds * 1e9) {
         end_sample(state, now);
     }
 }
 
 static void note(struct thread *thread, enum phase phase) {
-    drain_stores(); /* what was counted has been moved */
+    drain_stores(); /* all counted data have been moved */
     thread->seen[phase] = (struct note){monotonic_ns(), chunks_of(thread)};
 }
 
@@ -342,23 +347,24 @@ static void set_up_thread(void *self, int index) {
 
 static void print_ready(const void *self) {
     const struct state *state = self;
-    const struct injection *injection = state->injection;
-    const struct mix *mix = injection->mix;
-    const struct job *job = &injection->job;
-    int moved = mix->reads + mix->writes;
+    const struct traffic_options *options = state->options;
+    const struct traffic_kernel *kernel = options->kernel;
+    const struct stream_options *stream_options = &options->stream_options;
+    int moved = kernel->reads + kernel->writes;
     printf("{\"event\":\"ready\",\"kernel\":\"%s\",\"arrays\":%d,\"array_bytes\":%zu,"
            "\"reads_per_line\":%d,\"writes_per_line\":%d,\"read_share\":%.0f,"
            "\"bytes_per_pass\":%" PRIu64 ",\"chunk_bytes\":%" PRIu64 ",\"share\":%d,",
-           mix->name, job->stream->arrays, job->array_bytes, mix->reads, mix->writes,
-           100.0 * mix->reads / moved, bytes_of_lines(state, job->array_bytes / LINE_BYTES),
-           bytes_of_lines(state, state->chunk_elements / LINE_DOUBLES), injection->share);
+           kernel->name, stream_options->stream->arrays, stream_options->array_bytes, kernel->reads,
+           kernel->writes, 100.0 * kernel->reads / moved,
+           bytes_of_lines(state, stream_options->array_bytes / LINE_BYTES),
+           bytes_of_lines(state, state->chunk_elements / LINE_DOUBLES), options->share);
     print_team(&state->team);
-    printf("\"peak_seconds\":%g,", injection->peak_seconds);
-    print_course(&job->course);
-    print_build(&job->course, stream_isa);
+    printf("\"peak_seconds\":%g,", options->peak_seconds);
+    print_run_options(&stream_options->run_options);
+    print_build();
 }
 
-/* How far apart the threads saw a phase begin. */
+/* Time between the first and the last thread that saw a phase begin, in ns. */
 static uint64_t spread_ns(const struct state *state, enum phase phase) {
     uint64_t first = UINT64_MAX, last = 0;
     for (int i = 0; i < state->team.cpus.count; i++) {
@@ -369,7 +375,7 @@ static uint64_t spread_ns(const struct state *state, enum phase phase) {
     return last - first;
 }
 
-/* Bytes a second of all threads at full speed; 0 when it was stopped before that was known. */
+/* Bytes per second of all threads at full speed; 0 when stopped before it was measured. */
 static double peak_rate(const struct state *state) {
     double sum = 0;
     for (int i = 0; i < state->team.cpus.count; i++) {
@@ -412,7 +418,7 @@ static void run_thread(void *self, int index) {
     move(state, thread);
     pthread_barrier_wait(&state->team.gate);
     if (index == 0 && state->sample_ns > 0) {
-        uint64_t end_ns = 0; /* when the last thread had stopped: all that was moved is counted */
+        uint64_t end_ns = 0; /* when the last thread stopped, so that all moved bytes are counted */
         for (int i = 0; i < state->team.cpus.count; i++)
             if (state->threads[i].seen[STOP].ns > end_ns)
                 end_ns = state->threads[i].seen[STOP].ns;
@@ -421,25 +427,27 @@ static void run_thread(void *self, int index) {
     check_thread(state, thread);
 }
 
-int inject(const struct injection *injection) {
-    const struct job *job = &injection->job;
-    int threads = job->cpus.count, arrays = job->stream->arrays;
+int run_traffic(const struct traffic_options *options) {
+    const struct stream_options *stream_options = &options->stream_options;
+    int threads = stream_options->cpus.count, arrays = stream_options->stream->arrays;
     struct state state = {
-        .injection = injection,
-        .arrays = {.stream = job->stream, .bytes = job->array_bytes, .threads = threads},
+        .options = options,
+        .arrays = {.stream = stream_options->stream,
+                   .bytes = stream_options->array_bytes,
+                   .threads = threads},
         .chunk_elements = (size_t)(CHUNK_BYTES / LINE_BYTES / arrays) * LINE_DOUBLES,
-        .threads = new_apart(threads, sizeof(struct thread)),
+        .threads = allocate_padded(threads, sizeof(struct thread)),
         .start.threads = (unsigned)threads,
     };
-    map_arrays(&state.arrays, job->course.placement);
+    map_arrays(&state.arrays, stream_options->run_options.placement);
     state.team = (struct team){
-        .cpus = job->cpus,
-        .course = &job->course,
+        .cpus = stream_options->cpus,
+        .run_options = &stream_options->run_options,
         .mappings = &state.arrays.mapping,
         .mapping_count = 1,
     };
-    run_team(&state.team, &(struct work_plan){set_up_thread, print_ready, run_thread, &state});
-    printf("{\"event\":\"done\",\"share\":%d,", injection->share);
+    run_team(&state.team, &(struct team_work){set_up_thread, print_ready, run_thread, &state});
+    printf("{\"event\":\"done\",\"share\":%d,", options->share);
     if (state.team.start == START_GO)
         print_moved(&state);
     else
@@ -447,5 +455,5 @@ int inject(const struct injection *injection) {
                "\"stop_spread_ns\":null,\"peak_bytes_per_second\":null,");
     free(state.threads);
     free_arrays(&state.arrays);
-    return end_team(&state.team, job->stream->name, "left");
+    return end_team(&state.team, stream_options->stream->name, "left");
 }

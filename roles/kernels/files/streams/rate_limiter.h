@@ -1,34 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory traffic at an even rate, beside which something else is measured: set-up, start, samples,
- * validation, each told as a line of JSON.
+ * Memory traffic at an even, limited rate, as a load beside another measurement.
  */
-#ifndef CHAOSITY_INJECT_H
-#define CHAOSITY_INJECT_H
+#ifndef CHAOSITY_RATE_LIMITER_H
+#define CHAOSITY_RATE_LIMITER_H
 
 #include "streams/stream_options.h"
 
-/* A stream by what the memory sees of it: how many lines it reads and writes for each line of an
- * array. An ordinary store first fetches the line that it overwrites, which is a read. (Some
- * processors leave that out at times, when whole lines are overwritten and the memory is busy; it
- * is counted all the same.) */
-struct mix {
-    const char *name; /* of the stream */
+/* A stream kernel by the traffic that the memory sees: how many lines it reads and writes for each
+ * line of an array. An ordinary store first fetches the line that it overwrites, which counts as a
+ * read. (Some processors omit this fetch when whole lines are overwritten and the memory is busy.
+ * It is counted all the same.) */
+struct traffic_kernel {
+    const char *name; /* of the stream kernel */
     int reads, writes;
-    const char *says;
 };
 
-extern const struct mix mixes[];
-extern const int mix_count;
+extern const struct traffic_kernel traffic_kernels[];
+extern const int traffic_kernel_count;
 
-struct injection {
-    const struct mix *mix;
-    struct job job;
-    int share; /* 1 ... 100 per cent of what it can at most; 100: not held back */
+struct traffic_options {
+    const struct traffic_kernel *kernel;
+    struct stream_options stream_options;
+    int share; /* 1 to 100 per cent of its own peak rate; 100: unlimited */
     double peak_seconds;
 };
 
-/* Runs it and prints the lines. Returns the exit code. */
-int inject(const struct injection *injection);
+/* Runs the traffic and prints the ready, sample and done lines. Returns the exit code. */
+int run_traffic(const struct traffic_options *options);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Thread t reads from node (t + turn) mod nodes; turns are of one clock, so no thread waits for
- * another, and at any time the threads are spread over all nodes as evenly as there are threads. A
- * thread that was interrupted falls behind by whole turns: to leave them out could be the same node
- * each time. Each has its own part of every node's buffer, reads it in small chunks, goes on where
- * it was when the node's turn comes again, and looks at the clock after each chunk.
+ * Thread t reads from node (t + turn) mod nodes. Turns follow one clock, so threads do not wait for
+ * each other, and at any time they are spread over all nodes as evenly as possible. An interrupted
+ * thread falls behind by whole turns; if it skipped turns instead, it could skip the same node each
+ * time. Each thread has its own part of every node's buffer. It reads the part in small chunks,
+ * looks at the clock after each chunk, and continues where it stopped when the node's turn comes
+ * again.
  *
- * Bytes and time are counted where they were spent: a node's rate is its bytes over its time.
+ * Bytes and time are counted per node: a node's rate is its bytes divided by its time.
  */
 #define _GNU_SOURCE
 #include "streams/round_robin_reads.h"
@@ -17,22 +18,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "streams/stream_arrays.h"
+#include "common/errors.h"
+#include "common/placed_memory.h"
 #include "common/spin_barrier.h"
-#include "common/process.h"
-#include "streams/validation.h"
+#include "common/start_and_stop.h"
+#include "streams/stream_arrays.h"
 #include "streams/stream_options.h"
 #include "streams/thread_team.h"
+#include "streams/validation.h"
 
-/* A core reads it in about ten microseconds: a reading of the clock costs less than 1 % of that,
- * and a turn of some milliseconds ends when it should. */
+/* A core reads a chunk in about ten microseconds. A clock reading costs less than 1 % of that, and
+ * a turn of some milliseconds ends on time. */
 enum { CHUNK_BYTES = 64 * 1024, CHUNK_ELEMENTS = CHUNK_BYTES / 8 };
 
-/* What one thread did at one node, since the start; written by that thread alone. */
-struct stay {
-    _Alignas(APART_BYTES) atomic_uint_fast64_t elements;
+/* What one thread has read from one node since the start; only that thread writes it. */
+struct node_progress {
+    _Alignas(PADDING_BYTES) atomic_uint_fast64_t elements;
     atomic_uint_fast64_t ns;
-    uint64_t sum; /* of all that was read; what overflows does so in the expected sum too */
+    uint64_t sum; /* of all elements read; overflows like the expected sum */
 };
 
 struct total {
@@ -40,26 +43,27 @@ struct total {
 };
 
 struct state {
-    const struct rotation *rotation;
+    const struct round_robin_options *options;
     const struct stream *stream;
     int nodes;
-    struct arrays *buffers;   /* one a node */
-    struct mapping *mappings; /* theirs */
+    struct arrays *buffers;   /* one per node */
+    struct mapping *mappings; /* of these buffers */
     struct team team;
-    struct stay *stays; /* those of a thread follow each other */
+    struct node_progress *progress_list; /* by thread, then by node */
     struct spin_barrier start;
     uint64_t began_ns, turn_ns, limit_ns;
-    uint64_t sample_ns, sample_turn; /* where the running sample began */
-    struct total *sample;            /* of each node, as they were then */
+    uint64_t sample_ns, sample_turn; /* begin of the current sample */
+    struct total *sample;            /* totals of each node at that time */
     uint64_t samples;
-    _Alignas(APART_BYTES) atomic_bool stop; /* alone in its line: all read it */
+    _Alignas(PADDING_BYTES)
+        atomic_bool stop; /* on a cache line of its own, since all threads read it */
 };
 
-static struct stay *stay_of(const struct state *state, int index, int node) {
-    return &state->stays[(size_t)index * (size_t)state->nodes + (size_t)node];
+static struct node_progress *progress_of(const struct state *state, int index, int node) {
+    return &state->progress_list[(size_t)index * (size_t)state->nodes + (size_t)node];
 }
 
-static const struct part *part_of_stay(const struct state *state, int index, int node) {
+static const struct part *part_on_node(const struct state *state, int index, int node) {
     return &state->buffers[node].parts[index];
 }
 
@@ -67,7 +71,7 @@ static uint64_t count_of(const atomic_uint_fast64_t *counter) {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* A store, no atomic addition: only one thread writes it. */
+/* A plain store instead of an atomic addition, since only one thread writes it. */
 static void add(atomic_uint_fast64_t *counter, uint64_t amount) {
     atomic_store_explicit(counter, count_of(counter) + amount, memory_order_relaxed);
 }
@@ -76,9 +80,10 @@ static uint64_t turn_at(const struct state *state, uint64_t now) {
     return (now - state->began_ns) / state->turn_ns;
 }
 
-/* Reads the next chunk of a part. Returns how many elements it had. */
-static size_t read_chunk(const struct state *state, const struct part *part, struct stay *stay) {
-    uint64_t done = count_of(&stay->elements);
+/* Reads the next chunk of a part and returns its number of elements. */
+static size_t read_chunk(const struct state *state, const struct part *part,
+                         struct node_progress *progress) {
+    uint64_t done = count_of(&progress->elements);
     struct piece piece = {.from = done % part->elements};
     size_t left = part->elements - piece.from;
     piece.count = left < CHUNK_ELEMENTS ? left : CHUNK_ELEMENTS;
@@ -88,7 +93,7 @@ static size_t read_chunk(const struct state *state, const struct part *part, str
         piece.count -= LINE_DOUBLES;
     if (mutant_skips(chunk))
         return counted;
-    stay->sum += (uint64_t)run_piece(state->stream, part, &piece);
+    progress->sum += (uint64_t)run_piece(state->stream, part, &piece);
     if (MUTANT == CORRUPTED)
         part->array[0][piece.from] = mutated(part->array[0][piece.from], chunk);
     return counted;
@@ -97,9 +102,9 @@ static size_t read_chunk(const struct state *state, const struct part *part, str
 static struct total total_of(const struct state *state, int node) {
     struct total total = {0};
     for (int i = 0; i < state->team.cpus.count; i++) {
-        const struct stay *stay = stay_of(state, i, node);
-        total.bytes += count_of(&stay->elements) * sizeof(double);
-        total.ns += count_of(&stay->ns);
+        const struct node_progress *progress = progress_of(state, i, node);
+        total.bytes += count_of(&progress->elements) * sizeof(double);
+        total.ns += count_of(&progress->ns);
     }
     return total;
 }
@@ -112,18 +117,19 @@ static void begin_sample(struct state *state, uint64_t now) {
 }
 
 static void print_by_node(const struct state *state, const char *name, const uint64_t *amount) {
-    const int *index = state->rotation->course.placement.nodes.index;
+    const int *index = state->options->run_options.placement.nodes.index;
     printf(",\"%s\":{", name);
     for (int node = 0; node < state->nodes; node++)
         printf("%s\"%d\":%" PRIu64, node > 0 ? "," : "", index[node], amount[node]);
     printf("}");
 }
 
-/* Whether the running sample is to end: it has lasted long enough, or all of them have, and it has
- * a whole rotation and all nodes (a rotation of a thread that was interrupted takes longer). */
+/* Whether the current sample is complete: it, or the whole measurement, has lasted long enough, and
+ * it contains a whole round over the nodes and bytes of every node (the round of an interrupted
+ * thread takes longer). */
 static bool sample_is_due(const struct state *state, uint64_t now) {
     double lasted_ns = (double)(now - state->sample_ns);
-    bool long_enough = lasted_ns >= state->rotation->course.sample_seconds * 1e9;
+    bool long_enough = lasted_ns >= state->options->run_options.sample_seconds * 1e9;
     if (turn_at(state, now) - state->sample_turn < (uint64_t)state->nodes ||
         (!long_enough && now < state->limit_ns))
         return false;
@@ -156,9 +162,9 @@ static void stop(struct state *state, const char *by) {
     atomic_store_explicit(&state->stop, true, memory_order_relaxed);
 }
 
-/* What the leader does between two of its chunks; returns the time after it. The first rotation
- * fills TLBs, wakes cores and raises their clock: samples begin after it, and each holds whole
- * rotations. So what was read last, before the end, is in no sample. */
+/* The leader runs this between two of its chunks; returns the time afterwards. The first round over
+ * the nodes fills TLBs, wakes cores and raises their clock. Samples begin after it, and each
+ * contains whole rounds, so the last reads before the end are not in a sample. */
 static uint64_t lead(struct state *state, uint64_t now) {
     bool measuring = state->sample_ns > 0;
     if (stop_requested()) {
@@ -169,7 +175,7 @@ static uint64_t lead(struct state *state, uint64_t now) {
         if (now >= state->limit_ns)
             stop(state, "time");
     } else if (!measuring && turn_at(state, now) >= (uint64_t)state->nodes) {
-        state->limit_ns = now + (uint64_t)(state->rotation->course.max_seconds * 1e9);
+        state->limit_ns = now + (uint64_t)(state->options->run_options.max_seconds * 1e9);
         begin_sample(state, now);
     } else
         return now;
@@ -179,13 +185,13 @@ static uint64_t lead(struct state *state, uint64_t now) {
 static void check_thread(const struct state *state, int index) {
     struct verdict *verdict = &state->team.members[index].verdict;
     for (int node = 0; node < state->nodes; node++) {
-        const struct part *part = part_of_stay(state, index, node);
-        const struct stay *stay = stay_of(state, index, node);
-        uint64_t elements = count_of(&stay->elements);
+        const struct part *part = part_on_node(state, index, node);
+        const struct node_progress *progress = progress_of(state, index, node);
+        uint64_t elements = count_of(&progress->elements);
         struct piece rest = {.count = elements % part->elements};
         uint64_t sum = elements / part->elements * (uint64_t)part->read_sum +
                        (uint64_t)sum_of_piece(part, &rest);
-        compare((double)stay->sum, (double)sum, verdict);
+        check_equal((double)progress->sum, (double)sum, verdict);
         check_sources(state->stream, part, verdict);
     }
 }
@@ -202,12 +208,12 @@ static void run_thread(void *self, int index) {
             turn = turn_at(state, now);
             node = (node + 1) % state->nodes;
         }
-        struct stay *stay = stay_of(state, index, node);
+        struct node_progress *progress = progress_of(state, index, node);
         uint64_t begin_ns = now;
-        size_t elements = read_chunk(state, part_of_stay(state, index, node), stay);
+        size_t elements = read_chunk(state, part_on_node(state, index, node), progress);
         now = monotonic_ns();
-        add(&stay->elements, elements);
-        add(&stay->ns, now - begin_ns);
+        add(&progress->elements, elements);
+        add(&progress->ns, now - begin_ns);
         if (index == 0)
             now = lead(state, now);
     }
@@ -222,17 +228,17 @@ static void set_up_thread(void *self, int index) {
 
 static void print_ready(const void *self) {
     const struct state *state = self;
-    const struct rotation *rotation = state->rotation;
+    const struct round_robin_options *options = state->options;
     printf("{\"event\":\"ready\",\"kernel\":\"%s\",\"bytes\":%zu,\"turn_seconds\":%g,",
-           state->stream->name, rotation->buffer_bytes, rotation->turn_seconds);
+           state->stream->name, options->buffer_bytes, options->turn_seconds);
     print_team(&state->team);
-    print_course(&rotation->course);
-    print_build(&rotation->course, stream_isa);
+    print_run_options(&options->run_options);
+    print_build();
 }
 
-/* A buffer a node, each a mapping of its own that is bound to that node alone. */
+/* Maps one buffer per node, each bound to that node only. */
 static void map_buffers(struct state *state) {
-    const struct placement *all = &state->rotation->course.placement;
+    const struct placement *all = &state->options->run_options.placement;
     for (int node = 0; node < state->nodes; node++) {
         struct placement placement = {
             .pages = all->pages,
@@ -240,8 +246,8 @@ static void map_buffers(struct state *state) {
         };
         state->buffers[node] = (struct arrays){
             .stream = state->stream,
-            .bytes = state->rotation->buffer_bytes,
-            .threads = state->rotation->cpus.count,
+            .bytes = state->options->buffer_bytes,
+            .threads = state->options->cpus.count,
         };
         map_arrays(&state->buffers[node], placement);
         state->mappings[node] = state->buffers[node].mapping;
@@ -253,33 +259,33 @@ static void free_state(struct state *state) {
         free_arrays(&state->buffers[node]);
     free(state->buffers);
     free(state->mappings);
-    free(state->stays);
+    free(state->progress_list);
     free(state->sample);
 }
 
-int rotate(const struct rotation *rotation) {
-    int nodes = rotation->course.placement.nodes.count, threads = rotation->cpus.count;
+int run_round_robin_reads(const struct round_robin_options *options) {
+    int nodes = options->run_options.placement.nodes.count, threads = options->cpus.count;
     struct state state = {
-        .rotation = rotation,
+        .options = options,
         .stream = find_stream("read"),
         .nodes = nodes,
         .buffers = calloc((size_t)nodes, sizeof(struct arrays)),
         .mappings = calloc((size_t)nodes, sizeof(struct mapping)),
-        .stays = new_apart(nodes * threads, sizeof(struct stay)),
+        .progress_list = allocate_padded(nodes * threads, sizeof(struct node_progress)),
         .sample = calloc((size_t)nodes, sizeof(struct total)),
         .start.threads = (unsigned)threads,
-        .turn_ns = (uint64_t)(rotation->turn_seconds * 1e9) + 1,
+        .turn_ns = (uint64_t)(options->turn_seconds * 1e9) + 1,
     };
     if (state.buffers == NULL || state.mappings == NULL || state.sample == NULL)
         refuse("out of memory");
     map_buffers(&state);
     state.team = (struct team){
-        .cpus = rotation->cpus,
-        .course = &rotation->course,
+        .cpus = options->cpus,
+        .run_options = &options->run_options,
         .mappings = state.mappings,
         .mapping_count = nodes,
     };
-    run_team(&state.team, &(struct work_plan){set_up_thread, print_ready, run_thread, &state});
+    run_team(&state.team, &(struct team_work){set_up_thread, print_ready, run_thread, &state});
     printf("{\"event\":\"done\",\"samples\":%" PRIu64 ",", state.samples);
     int exit_code = end_team(&state.team, state.stream->name, "found");
     free_state(&state);

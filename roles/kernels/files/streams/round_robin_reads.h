@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading from several memory nodes in turn, so that all paths to them are loaded at once: set-up,
- * start, samples, validation, each told as a line of JSON.
+ * Reading from several memory nodes in turn, so that all paths to them are busy at the same time.
  */
-#ifndef CHAOSITY_ROTATION_H
-#define CHAOSITY_ROTATION_H
+#ifndef CHAOSITY_ROUND_ROBIN_READS_H
+#define CHAOSITY_ROUND_ROBIN_READS_H
 
 #include <stddef.h>
 
 #include "common/cpu_lists.h"
-#include "common/command_line.h"
+#include "common/run_options.h"
 
-struct rotation {
+struct round_robin_options {
     struct index_list cpus;
-    size_t buffer_bytes;  /* of each node; a multiple of LINE_BYTES, at least a line a thread */
-    double turn_seconds;  /* how long a thread reads from one node */
-    struct course course; /* whose placement has the nodes */
+    size_t buffer_bytes; /* of each node: a multiple of LINE_BYTES, at least a line per thread */
+    double turn_seconds; /* how long a thread reads from one node */
+    struct run_options run_options; /* its placement holds the nodes */
 };
 
-/* Runs it and prints the lines. Returns the exit code. */
-int rotate(const struct rotation *rotation);
+/* Runs the reads and prints the ready, sample and done lines. Returns the exit code. */
+int run_round_robin_reads(const struct round_robin_options *options);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "common/process.h"
+#include "common/errors.h"
 
 void require_array_bytes(const char *option, size_t bytes, int threads) {
     if (bytes % LINE_BYTES != 0 || bytes / LINE_BYTES < (size_t)threads)
@@ -51,8 +51,8 @@ static void write_piece(void *context, size_t from, size_t count) {
 void touch_part(const struct arrays *arrays, int thread) {
     struct part *part = &arrays->parts[thread];
     for (int array = 0; array < arrays->stream->arrays; array++) {
-        struct stretch stretch = {part->array[array], sizeof(double), 0, part->elements};
+        struct array_slice array_slice = {part->array[array], sizeof(double), 0, part->elements};
         struct filling filling = {arrays, part, array};
-        fill_stretch(&arrays->mapping, stretch, write_piece, &filling);
+        fill_slice(&arrays->mapping, array_slice, write_piece, &filling);
     }
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loops themselves, and nothing else: a file of its own, compiled without link-time
- * optimisation, so that the compiler sees one pass and never that a pass is repeated (it could
- * leave out all but the last).
+ * Only the loops. They are in a file of their own, compiled without link-time optimisation, so that
+ * the compiler sees a single pass. If it saw that passes are repeated, it could remove all but the
+ * last.
  *
- * Ordinary stores are what a compiler makes of `a[i] = ...`: no prefetch for writing, no
- * non-temporal hint. The Makefile's -fno-tree-loop-distribute-patterns keeps GCC from turning copy
- * and fill into memcpy and memset, which choose non-temporal stores by themselves above a size.
- * Measured on Sapphire Rapids, with arrays above the L3 and in the L2: prefetching the reads and
- * starting the arrays at different offsets change nothing beyond the noise.
+ * An ordinary store is what a compiler generates for `a[i] = ...`: no prefetch for writing, no
+ * non-temporal hint. The Makefile's -fno-tree-loop-distribute-patterns keeps GCC from replacing
+ * copy and fill with memcpy and memset, which use non-temporal stores above a certain size.
+ * Measured on Sapphire Rapids, with arrays larger than the L3 and with arrays in the L2: neither
+ * prefetching the reads nor different offsets of the arrays change the bandwidth beyond the noise.
  */
 #include "streams/stream_kernels.h"
 
@@ -26,7 +26,7 @@
     static double name(double *restrict a, const double *restrict b, const double *restrict c,     \
                        size_t elements, double scalar)
 
-/* Unrolled by 4: the loop's own instructions then cost nothing that can be measured, even in L1. */
+/* Unrolled by 4: then the loop's own instructions cost nothing measurable, even in the L1. */
 #define ORDINARY(name, value)                                                                      \
     SIGNATURE(name) {                                                                              \
         const vector s = all(scalar);                                                              \
@@ -64,8 +64,9 @@ void drain_stores(void) { drain_nt(); }
 void drain_stores(void) {}
 #endif
 
-/* 8 sums: two loads start in a cycle and an addition takes 4, so fewer would wait for another. 16
- * loads a turn: with 8, GCC 12 orders them so that reading from the L2 is a tenth slower. */
+/* 8 sums: two loads start per cycle and an addition takes 4 cycles, so with fewer sums additions
+ * would wait for each other. 16 loads per iteration: with 8, GCC 12 orders them so that reading
+ * from the L2 is a tenth slower. */
 SIGNATURE(read_sum) {
     enum { SUMS = 8, LOADS = 16 };
     (void)b, (void)c, (void)scalar;
@@ -86,17 +87,17 @@ SIGNATURE(read_sum) {
 }
 
 const struct stream streams[] = {
-    {"read", READ, 1, false, read_sum, "sum += a[i]"},
-    {"fill", FILL, 1, false, fill, "a[i] = s"},
-    {"copy", COPY, 2, false, copy, "a[i] = b[i]"},
-    {"scale", SCALE, 2, false, scale, "a[i] = s * b[i]"},
-    {"add", ADD, 3, false, add, "a[i] = b[i] + c[i]"},
-    {"triad", TRIAD, 3, false, triad, "a[i] = b[i] + s * c[i]"},
-    {"fill_nt", FILL, 1, true, OFFERED_NT(fill_nt), "fill with non-temporal stores"},
-    {"copy_nt", COPY, 2, true, OFFERED_NT(copy_nt), "copy with non-temporal stores"},
-    {"scale_nt", SCALE, 2, true, OFFERED_NT(scale_nt), "scale with non-temporal stores"},
-    {"add_nt", ADD, 3, true, OFFERED_NT(add_nt), "add with non-temporal stores"},
-    {"triad_nt", TRIAD, 3, true, OFFERED_NT(triad_nt), "triad with non-temporal stores"},
+    {"read", READ, 1, false, read_sum}, /* sum += a[i] */
+    {"fill", FILL, 1, false, fill},     /* a[i] = s */
+    {"copy", COPY, 2, false, copy},     /* a[i] = b[i] */
+    {"scale", SCALE, 2, false, scale},  /* a[i] = s * b[i] */
+    {"add", ADD, 3, false, add},        /* a[i] = b[i] + c[i] */
+    {"triad", TRIAD, 3, false, triad},  /* a[i] = b[i] + s * c[i] */
+    {"fill_nt", FILL, 1, true, OFFERED_NT(fill_nt)},
+    {"copy_nt", COPY, 2, true, OFFERED_NT(copy_nt)},
+    {"scale_nt", SCALE, 2, true, OFFERED_NT(scale_nt)},
+    {"add_nt", ADD, 3, true, OFFERED_NT(add_nt)},
+    {"triad_nt", TRIAD, 3, true, OFFERED_NT(triad_nt)},
 };
 const int stream_count = sizeof streams / sizeof streams[0];
 const char stream_isa[] = ISA;

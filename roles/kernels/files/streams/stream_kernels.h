@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of the bandwidth benchmark. They count bytes as STREAM does: each array that a kernel
- * reads or writes counts once a pass. What an ordinary store fetches before it overwrites it
- * (write-allocate) is not counted; the *_nt kernels do not fetch it.
+ * The kernels of the bandwidth benchmark. Bytes count as in STREAM: each array that a kernel reads
+ * or writes counts once per pass. The line that an ordinary store fetches before it overwrites it
+ * (write-allocate) does not count; the *_nt kernels do not fetch it.
  */
-#ifndef CHAOSITY_STREAMS_H
-#define CHAOSITY_STREAMS_H
+#ifndef CHAOSITY_STREAM_KERNELS_H
+#define CHAOSITY_STREAM_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One pass over a part of the arrays: a is written (by `read`: read), b and c are read. All are
- * aligned to LINE_BYTES and `elements` is a multiple of LINE_DOUBLES. Returns the sum of what was
- * read (`read`), or 0. */
+/* One pass over a part of the arrays: writes a (the kernel `read` reads it), reads b and c. All are
+ * aligned to LINE_BYTES, and `elements` is a multiple of LINE_DOUBLES. Returns the sum of all
+ * elements for `read`, and 0 for other kernels. */
 typedef double stream_function(double *a, const double *b, const double *c, size_t elements,
                                double scalar);
 
@@ -23,14 +23,13 @@ enum operation { READ, FILL, COPY, SCALE, ADD, TRIAD };
 struct stream {
     const char *name;
     enum operation operation;
-    int arrays;        /* each is used once a pass: bytes of a pass = arrays * bytes of an array */
-    bool non_temporal; /* stores; see drain_stores() */
+    int arrays;        /* each used once per pass: bytes of a pass = arrays * bytes of an array */
+    bool non_temporal; /* has non-temporal stores; see drain_stores() */
     stream_function *run; /* NULL: this instruction set has no non-temporal store */
-    const char *formula;
 };
 
-/* Returns when all non-temporal stores of this thread have left the core, which a stream does not
- * wait for: it takes as long as some hundred lines. */
+/* Waits until all non-temporal stores of this thread have left the core, which takes as long as
+ * moving some hundred lines. Kernels themselves do not wait. */
 void drain_stores(void);
 
 extern const struct stream streams[];

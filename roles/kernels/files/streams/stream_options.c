@@ -3,39 +3,29 @@
 
 #include <string.h>
 
+#include "common/errors.h"
 #include "streams/stream_arrays.h"
-#include "common/process.h"
-
-bool set_job_option(struct job *job, int option, const char *text) {
-    switch (option) {
-    case CPUS: job->cpus = parse_index_list("--cpus", text, MOST_CPUS); return true;
-    case ARRAY_BYTES:
-        job->array_bytes = parse_count("--array-bytes", text, MOST_BYTES);
-        return true;
-    default: return false;
-    }
-}
 
 const struct stream *find_stream(const char *name) {
     for (int i = 0; i < stream_count; i++) {
         if (strcmp(streams[i].name, name) != 0)
             continue;
         if (streams[i].run == NULL)
-            refuse("the kernel %s is not offered: the instruction set this was built for (%s) "
-                   "has no non-temporal store",
+            refuse("the kernel %s is not offered: the instruction set of this build (%s) has no "
+                   "non-temporal store",
                    name, stream_isa);
         return &streams[i];
     }
-    refuse("there is no kernel '%s', --list prints those there are", name);
+    refuse("unknown kernel '%s'; --list prints all kernels", name);
 }
 
-void require_job(const struct job *job) {
-    if (job->stream == NULL || job->cpus.count == 0 || job->array_bytes == 0)
+void require_stream_options(const struct stream_options *options) {
+    if (options->stream == NULL || options->cpus.count == 0 || options->array_bytes == 0)
         refuse("--kernel, --cpus and --array-bytes (above 0) are needed, see --help");
-    require_array_bytes("--array-bytes", job->array_bytes, job->cpus.count);
+    require_array_bytes("--array-bytes", options->array_bytes, options->cpus.count);
 }
 
-void free_job(struct job job) {
-    free_index_list(job.cpus);
-    free_index_list(job.course.placement.nodes);
+void free_stream_options(struct stream_options options) {
+    free_index_list(options.cpus);
+    free_index_list(options.run_options.placement.nodes);
 }

@@ -11,25 +11,27 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-void *new_apart(int count, size_t object_bytes) {
+#include "common/errors.h"
+
+void *allocate_padded(int count, size_t object_bytes) {
     size_t bytes = object_bytes * (size_t)count;
-    void *objects = aligned_alloc(APART_BYTES, bytes);
+    void *objects = aligned_alloc(PADDING_BYTES, bytes);
     if (objects == NULL)
         refuse("out of memory");
     return memset(objects, 0, bytes);
 }
 
-/* What the leader does alone between set-up and start, while the others sleep. */
-static enum start await_start(struct team *team, const struct work_plan *plan) {
+/* The leader runs this between set-up and start, while the others sleep. */
+static enum start wait_until_started(struct team *team, const struct team_work *plan) {
     if (stop_requested())
         return START_STOPPED;
     for (int i = 0; i < team->mapping_count; i++)
         team->huge_page_bytes += huge_page_bytes(&team->mappings[i]);
     plan->print_ready(plan->self);
-    return team->course->wait_for_start ? wait_for_start() : START_GO;
+    return team->run_options->wait_for_start ? wait_for_start() : START_GO;
 }
 
-static void run_member(struct team *team, const struct work_plan *plan, int index) {
+static void run_member(struct team *team, const struct team_work *plan, int index) {
     struct member *member = &team->members[index];
     bool leader = index == 0;
     if (leader)
@@ -39,7 +41,7 @@ static void run_member(struct team *team, const struct work_plan *plan, int inde
     plan->set_up(plan->self, index);
     pthread_barrier_wait(&team->gate);
     if (leader)
-        team->start = await_start(team, plan);
+        team->start = wait_until_started(team, plan);
     pthread_barrier_wait(&team->gate);
     if (team->start != START_GO)
         return;
@@ -47,11 +49,11 @@ static void run_member(struct team *team, const struct work_plan *plan, int inde
     pthread_barrier_wait(&team->gate);
 }
 
-void run_team(struct team *team, const struct work_plan *plan) {
+void run_team(struct team *team, const struct team_work *plan) {
     int threads = team->cpus.count;
-    team->members = new_apart(threads, sizeof(struct member));
+    team->members = allocate_padded(threads, sizeof(struct member));
     pthread_barrier_init(&team->gate, NULL, (unsigned)threads);
-    omp_set_dynamic(0); /* exactly as many threads as asked for */
+    omp_set_dynamic(0); /* exactly as many threads as requested */
 #pragma omp parallel num_threads(threads)
     {
         if (omp_get_num_threads() != threads)
@@ -69,7 +71,7 @@ void print_team(const struct team *team) {
         printf("%s{\"cpu\":%d,\"tid\":%d}", i > 0 ? "," : "", team->members[i].cpu,
                team->members[i].tid);
     printf("],");
-    print_placement(&team->course->placement, team->mappings, team->mapping_count,
+    print_placement(&team->run_options->placement, team->mappings, team->mapping_count,
                     team->huge_page_bytes);
 }
 
@@ -95,7 +97,7 @@ int end_team(struct team *team, const char *kernel, const char *did) {
     if (team->start == START_GO)
         printf("\"valid\":%s,\"max_relative_error\":%g,", sum.wrong == 0 ? "true" : "false",
                sum.max_relative_error);
-    else /* nothing ran: neither right nor wrong */
+    else /* nothing ran, so the result is neither right nor wrong */
         printf("\"valid\":null,\"max_relative_error\":null,");
     printf("\"stopped_by\":\"%s\"}\n", team->stopped_by);
     require_written();

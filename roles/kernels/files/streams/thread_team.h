@@ -1,65 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The threads that do a job, one OpenMP thread a PU: their set-up, their start and what is told of
- * them all. What they do in between is the programs' own. The first thread leads: it also takes the
- * time and prints.
+ * The threads of a measurement, one OpenMP thread per PU: set-up, start and the lines about them.
+ * The work in between belongs to each program. The first thread leads: it also measures time and
+ * prints.
  */
-#ifndef CHAOSITY_TEAM_H
-#define CHAOSITY_TEAM_H
+#ifndef CHAOSITY_THREAD_TEAM_H
+#define CHAOSITY_THREAD_TEAM_H
 
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/spin_barrier.h"
-#include "common/process.h"
 #include "common/cpu_lists.h"
-#include "streams/expected_values.h"
 #include "common/placed_memory.h"
-#include "common/command_line.h"
+#include "common/run_options.h"
+#include "common/spin_barrier.h"
+#include "common/start_and_stop.h"
+#include "streams/expected_values.h"
 
 struct member {
-    _Alignas(APART_BYTES) int cpu;
+    _Alignas(PADDING_BYTES) int cpu;
     int tid;
     struct verdict verdict;
 };
 
 struct team {
-    struct index_list cpus; /* one member on each */
-    const struct course *course;
-    const struct mapping *mappings; /* what they work on; not touched yet */
+    struct index_list cpus; /* one thread on each */
+    const struct run_options *run_options;
+    const struct mapping *mappings; /* memory that they work on; not touched yet */
     int mapping_count;
-    uint64_t huge_page_bytes; /* of all mappings, once they were touched */
+    uint64_t huge_page_bytes; /* of all mappings, known after set-up */
     struct member *members;
-    pthread_barrier_t gate; /* sleeps: for set-up and for the start, which may be far away */
+    pthread_barrier_t gate; /* threads sleep here until all are set up, and until the start */
     enum start start;
-    const char *stopped_by; /* to be set by whoever ends the work, if it started */
+    const char *stopped_by; /* the thread that ends the work sets it, if the work started */
 };
 
-/* What a program has its team do. */
-struct work_plan {
-    void (*set_up)(void *self, int index); /* by each member, already pinned */
-    void (*print_ready)(const void *self); /* by the leader, when all are set up */
-    void (*run)(void *self, int index);    /* by each member, once started; its check included */
+/* The functions that a team runs. */
+struct team_work {
+    void (*set_up)(void *self, int index); /* by each thread, already pinned */
+    void (*print_ready)(const void *self); /* by the leader, after all set-up */
+    void (*run)(void *self, int index);    /* by each thread after the start; includes its check */
     void *self;
 };
 
-/* Zeroed memory for an object of each thread, whose type keeps it APART_BYTES from the others. */
-void *new_apart(int count, size_t object_bytes);
+/* Zeroed memory for `count` objects, one per thread. Their type must be aligned to PADDING_BYTES,
+ * so that threads do not share cache lines. */
+void *allocate_padded(int count, size_t object_bytes);
 
-/* Sets the members up, awaits the start and, if it comes, has each run its work. The team's CPUs,
- * course and mappings are to be there. */
-void run_team(struct team *team, const struct work_plan *plan);
+/* Starts the threads, sets them up, waits for the start and, if it comes, runs the work on each
+ * thread. The team's CPUs, run options and mappings must be set. */
+void run_team(struct team *team, const struct team_work *plan);
 
-/* Prints, as fields of the ready line and with a comma after the last, the members and where their
- * memory is. */
+/* Prints fields of the ready line, with a comma after the last: the threads and their memory. */
 void print_team(const struct team *team);
 
-/* Prints a whole sample; `amount` is the name of what is counted. */
+/* Prints a sample line; `amount` is the name of the counted quantity. */
 void print_sample(uint64_t begin_ns, uint64_t end_ns, const char *amount, uint64_t counted);
 
-/* Prints the last fields of the done line, after a comma; when the result is wrong, complains of
- * what the `kernel` `did`. Frees what the team has, and returns the exit code. */
+/* Prints the last fields of the done line, after a comma, frees the team's memory and returns the
+ * exit code. A wrong result is reported as "`kernel` `did` wrong values". */
 int end_team(struct team *team, const char *kernel, const char *did);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first thread of the team leads: it plans rounds of whole passes; the others follow. All meet
- * before and after each round at a spinning barrier. With large arrays a round is one pass, as in
- * STREAM; with arrays that fit a cache it is many, or the barrier would be what is measured.
+ * The first thread of the team leads: it plans rounds of whole passes, and the others follow. All
+ * threads meet before and after each round at a spinning barrier. With large arrays a round is one
+ * pass, as in STREAM. With arrays that fit into a cache a round is many passes, because otherwise
+ * the barrier would dominate the measurement.
  */
 #include "streams/timed_passes.h"
 
@@ -11,15 +12,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/parse_numbers.h"
+#include "common/run_options.h"
 #include "common/spin_barrier.h"
-#include "common/process.h"
+#include "common/start_and_stop.h"
 
-/* A round ends after about this long even when its sample is to be longer, so that a stop is seen
- * soon; 1000 times what a barrier of some hundred threads takes. */
+/* Longest round, in seconds, so that a stop signal is seen soon. 1000 times as long as a barrier of
+ * some hundred threads takes. */
 static const double round_seconds = 0.05;
 
 struct thread {
-    _Alignas(APART_BYTES) struct verdict *verdict;
+    _Alignas(PADDING_BYTES) struct verdict *verdict;
     int index;
     uint64_t passes; /* warm-up included */
 };
@@ -28,16 +31,20 @@ struct state {
     const struct passes *work;
     struct team *team;
     struct thread *threads;
-    struct spin_barrier barrier; /* spins: around rounds */
-    uint64_t round;              /* passes of the next round, 0: end */
-    double pass_ns;              /* of the last round, 0: none yet; for planning only */
-    uint64_t measured_passes;    /* without warm-up: the samples are these times a pass's amount */
+    struct spin_barrier barrier; /* before and after each round */
+    uint64_t round;              /* number of passes of the next round; 0: end */
+    double pass_ns; /* duration of a pass in the last round, for planning; 0: no round yet */
+    uint64_t measured_passes; /* without warm-up */
 };
+
+void set_warmup_passes(void *target, const char *option, const char *text) {
+    *(uint64_t *)target = parse_count(option, text, UINT32_MAX);
+}
 
 static void run_passes(struct state *state, struct thread *thread, uint64_t passes) {
     const struct passes *work = state->work;
     for (uint64_t i = 0; i < passes; i++) {
-        if (work->meet && i > 0)
+        if (work->wait_for_all && i > 0)
             spin_barrier_wait(&state->barrier);
         work->run(work->self, thread->index, thread->passes++, thread->verdict);
     }
@@ -57,8 +64,8 @@ struct span {
     uint64_t begin_ns, end_ns, passes;
 };
 
-/* The clock is read before the leader, which comes last, lets the others go, and after the slowest
- * has come back. */
+/* The clock is read before the leader, which arrives last, releases the others, and after the
+ * slowest thread has arrived again. */
 static struct span lead_round(struct state *state, uint64_t passes) {
     struct span span = {.passes = passes};
     state->round = passes;
@@ -71,15 +78,15 @@ static struct span lead_round(struct state *state, uint64_t passes) {
     return span;
 }
 
-/* As many passes as fill this time, going by the last round; at least one. */
+/* Number of passes that fill this time, estimated from the last round; at least one. */
 static uint64_t passes_for(const struct state *state, double nanoseconds) {
     double most = fmin(nanoseconds, round_seconds * 1e9);
     return state->pass_ns > 0 ? (uint64_t)fmax(ceil(most / state->pass_ns), 1) : 1;
 }
 
-/* Rounds until the sample has lasted long enough, or the end has come. */
+/* Runs rounds until the sample is long enough or the measurement ends. */
 static struct span lead_sample(struct state *state, uint64_t limit_ns) {
-    double wanted_ns = state->team->course->sample_seconds * 1e9, elapsed_ns = 0;
+    double wanted_ns = state->team->run_options->sample_seconds * 1e9, elapsed_ns = 0;
     struct span sample = {0};
     do {
         uint64_t now = sample.passes > 0 ? sample.end_ns : monotonic_ns();
@@ -95,13 +102,13 @@ static struct span lead_sample(struct state *state, uint64_t limit_ns) {
     return sample;
 }
 
-/* Warm-up, samples, and the end of the other threads. */
+/* Warm-up, samples, and the signal to the other threads to end. */
 static void lead(struct state *state) {
     const struct passes *work = state->work;
     for (uint64_t i = 0; i < work->warmup && !stop_requested(); i++)
         lead_round(state, 1);
     uint64_t now = monotonic_ns();
-    uint64_t limit_ns = now + (uint64_t)(state->team->course->max_seconds * 1e9);
+    uint64_t limit_ns = now + (uint64_t)(state->team->run_options->max_seconds * 1e9);
     while (now < limit_ns && !stop_requested()) {
         struct span sample = lead_sample(state, limit_ns);
         print_sample(sample.begin_ns, sample.end_ns, work->amount,
@@ -118,11 +125,11 @@ static void print_ready(const void *self) {
     const struct state *state = self;
     const struct passes *work = state->work;
     printf("{\"event\":\"ready\",\"kernel\":\"%s\",", work->kernel);
-    work->print_about(work->self);
+    work->print_details(work->self);
     print_team(state->team);
-    print_course(state->team->course);
+    print_run_options(state->team->run_options);
     printf("\"warmup_passes\":%" PRIu64 ",", work->warmup);
-    print_build(state->team->course, work->isa);
+    print_build();
 }
 
 static void set_up_thread(void *self, int index) {
@@ -142,15 +149,15 @@ static void run_thread(void *self, int index) {
     state->work->check(state->work->self, index, thread->passes, thread->verdict);
 }
 
-int run_rounds(struct team *team, const struct passes *work) {
+int run_timed_passes(struct team *team, const struct passes *work) {
     int threads = team->cpus.count;
     struct state state = {
         .work = work,
         .team = team,
-        .threads = new_apart(threads, sizeof(struct thread)),
+        .threads = allocate_padded(threads, sizeof(struct thread)),
         .barrier.threads = (unsigned)threads,
     };
-    run_team(team, &(struct work_plan){set_up_thread, print_ready, run_thread, &state});
+    run_team(team, &(struct team_work){set_up_thread, print_ready, run_thread, &state});
     printf("{\"event\":\"done\",\"passes\":%" PRIu64 ",", state.measured_passes);
     free(state.threads);
     return end_team(team, work->kernel, "computed");

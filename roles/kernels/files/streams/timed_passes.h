@@ -1,34 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One run of a kernel that works in whole passes: set-up, start, samples, validation, each told as
- * a line of JSON.
+ * The sequence of a run of a kernel that works in whole passes: set-up, start, samples, validation.
  */
-#ifndef CHAOSITY_ROUNDS_H
-#define CHAOSITY_ROUNDS_H
+#ifndef CHAOSITY_TIMED_PASSES_H
+#define CHAOSITY_TIMED_PASSES_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/command_line.h"
 #include "streams/expected_values.h"
 #include "streams/thread_team.h"
 
-/* The work, in passes that are numbered from 0 on; each member does a part of every pass. */
+/* The work in passes, numbered from 0. Each thread does its part of every pass; `index` is the
+ * thread's number. */
 struct passes {
     const char *kernel;
-    const char *isa;    /* as in struct program */
-    const char *amount; /* name of what the samples count */
-    uint64_t amount_per_pass;
-    uint64_t warmup; /* passes before the first sample */
-    bool meet;       /* a pass reads what others wrote in the one before: all wait for all */
+    const char *amount;       /* name of the quantity that samples count: "bytes", "elements" */
+    uint64_t amount_per_pass; /* of all threads together */
+    uint64_t warmup;          /* number of passes before the first sample */
+    bool wait_for_all; /* a pass reads what other threads wrote in the pass before: threads wait */
     void (*set_up)(void *self, int index);
-    void (*print_about)(const void *self); /* fields of the ready line, with a comma at the end */
+    void (*print_details)(const void *self); /* fields of the ready line, each with a comma */
     void (*run)(void *self, int index, uint64_t pass, struct verdict *verdict);
     void (*check)(void *self, int index, uint64_t passes, struct verdict *verdict);
-    void *self;
+    void *self; /* first argument of these functions */
 };
 
-/* Runs it with a team that has its CPUs, course and mappings, and prints the lines. Returns the
- * exit code. */
-int run_rounds(struct team *team, const struct passes *work);
+/* Row of a table of options; `passes` is a uint64_t. */
+/* clang-format off */
+#define WARMUP_PASSES_OPTION(passes) \
+    {"--warmup-passes", "N", \
+     "passes before the first sample (default 1: the first pass after set-up fills TLBs and " \
+     "caches, wakes cores and raises their clock)", set_warmup_passes, &(passes)}
+/* clang-format on */
+option_setter set_warmup_passes;
+
+/* Runs the passes with a team whose CPUs, run options and mappings are set, and prints the ready,
+ * sample and done lines. Returns the exit code. */
+int run_timed_passes(struct team *team, const struct passes *work);
 
 #endif

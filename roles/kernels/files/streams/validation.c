@@ -3,31 +3,31 @@
 
 #include <stdbool.h>
 
-/* Above all patterns, and different from pass to pass. */
+/* Larger than all pattern values, and different from pass to pass. */
 static double mark_of(uint64_t pass) { return 64 + (double)(pass % CYCLE); }
 
-/* What the written array must hold, as a linear form of b and c. */
-struct form {
+/* Expected content of the written array: constant + of_b * b + of_c * c. */
+struct linear_form {
     double constant, of_b, of_c;
 };
 
-static struct form form_of(enum operation operation, double scalar) {
+static struct linear_form expected_form(enum operation operation, double scalar) {
     switch (operation) {
-    case FILL: return (struct form){scalar, 0, 0};
-    case COPY: return (struct form){0, 1, 0};
-    case SCALE: return (struct form){0, scalar, 0};
-    case ADD: return (struct form){0, 1, 1};
-    case TRIAD: return (struct form){0, 1, scalar};
+    case FILL: return (struct linear_form){scalar, 0, 0};
+    case COPY: return (struct linear_form){0, 1, 0};
+    case SCALE: return (struct linear_form){0, scalar, 0};
+    case ADD: return (struct linear_form){0, 1, 1};
+    case TRIAD: return (struct linear_form){0, 1, scalar};
     case READ: break; /* writes nothing */
     }
-    return (struct form){untouched, 0, 0};
+    return (struct linear_form){never_written, 0, 0};
 }
 
-static inline double value_of(struct form form, double b, double c) {
+static inline double value_of(struct linear_form form, double b, double c) {
     return form.constant + form.of_b * b + form.of_c * c;
 }
 
-/* The array that gets the marks: the first one that is read (fill has none). */
+/* The array that holds the marks: the first array that is read (fill has none). */
 static int marked_array(enum operation operation) { return operation == READ ? 0 : 1; }
 
 enum { MARKS = 2 };
@@ -43,7 +43,7 @@ void write_contents(const struct stream *stream, struct part *part, int array, s
     uint64_t index = part->first + from, sum = 0;
     if (array == 0 && stream->operation != READ) {
         for (size_t i = 0; i < count; i++)
-            to[i] = untouched;
+            to[i] = never_written;
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -64,7 +64,7 @@ static double run_stream(const struct stream *stream, const struct part *part, u
     double sum =
         stream->run(part->array[0], part->array[1], part->array[2], elements, scalar_of(pass));
     if (stream->non_temporal)
-        drain_stores(); /* only what is in memory was moved */
+        drain_stores(); /* data count as moved when they are in memory */
     if (MUTANT == CORRUPTED)
         part->array[0][elements / 2] = mutated(part->array[0][elements / 2], pass);
     return sum;
@@ -86,32 +86,33 @@ void run_pass(const struct stream *stream, const struct part *part, uint64_t pas
     double sum = run_stream(stream, part, pass);
 
     if (operation == READ)
-        compare(sum, sum_wanted, verdict);
-    struct form form = form_of(operation, scalar_of(pass));
+        check_equal(sum, sum_wanted, verdict);
+    struct linear_form form = expected_form(operation, scalar_of(pass));
     for (int i = 0; i < MARKS; i++) {
         size_t at = position[i];
         if (operation != READ)
-            compare(a[at], value_of(form, mark, c == NULL ? 0 : c[at]), verdict);
+            check_equal(a[at], value_of(form, mark, c == NULL ? 0 : c[at]), verdict);
         if (marked != NULL)
             marked[at] = pattern(marked_array(operation), part->first + at);
     }
 }
 
-/* Compares a piece of one array with constant + of_b * pattern of b + of_c * pattern of c, the
- * patterns those of the elements from `source` on. The first loop only counts, which compilers turn
- * into vector instructions; what is wrong is looked at later. */
+/* Compares a piece of one array with constant + of_b * pattern of b + of_c * pattern of c, where
+ * the patterns begin at element `source`. The first loop only counts, so compilers can use vector
+ * instructions; the second records each wrong value. */
 static void check_array(const struct part *part, int array, const struct piece *piece,
-                        struct form form, int b, int c, struct verdict *verdict) {
+                        struct linear_form form, int b, int c, struct verdict *verdict) {
     const double *values = part->array[array] + piece->from;
     uint64_t wrong = 0, first = part->first + piece->source;
     for (size_t i = 0; i < piece->count; i++)
         wrong += values[i] != value_of(form, pattern(b, first + i), pattern(c, first + i));
     for (size_t i = 0; wrong > 0 && i < piece->count; i++)
-        compare(values[i], value_of(form, pattern(b, first + i), pattern(c, first + i)), verdict);
+        check_equal(values[i], value_of(form, pattern(b, first + i), pattern(c, first + i)),
+                    verdict);
 }
 
 void check_sources(const struct stream *stream, const struct part *part, struct verdict *verdict) {
-    const struct form as_written = {0, 1, 0}; /* of `b`, which then stands for the array itself */
+    const struct linear_form as_written = {0, 1, 0}; /* 1 * b, where b is the array itself */
     const struct piece whole = {.count = part->elements};
     for (int array = stream->operation == READ ? 0 : 1; array < stream->arrays; array++)
         check_array(part, array, &whole, as_written, array, array, verdict);
@@ -123,11 +124,11 @@ void check_contents(const struct stream *stream, const struct part *part, uint64
     if (stream->operation == READ)
         return;
     const struct piece whole = {.count = part->elements};
-    struct form form = {untouched, 0, 0};
+    struct linear_form form = {never_written, 0, 0};
     if (passes > 0) {
-        form = form_of(stream->operation, scalar_of(passes - 1));
-        /* Where the last pass had its marks stands what came of them, which was checked when it
-         * ended: put there what would be there without them. */
+        form = expected_form(stream->operation, scalar_of(passes - 1));
+        /* Elements with the last pass's marks hold results of the marks, which were checked after
+         * that pass. Replace them with the results without marks. */
         size_t position[MARKS];
         mark_positions(part, passes - 1, position);
         for (int i = 0; i < MARKS; i++) {
@@ -144,23 +145,24 @@ double run_piece(const struct stream *stream, const struct part *part, const str
                        c == NULL ? NULL : c + piece->source, piece->count, scalar_of(piece->visit));
 }
 
-static struct form form_of_piece(const struct stream *stream, const struct piece *piece) {
+static struct linear_form expected_form_of_piece(const struct stream *stream,
+                                                 const struct piece *piece) {
     if (piece->visit == NEVER)
-        return (struct form){untouched, 0, 0};
-    return form_of(stream->operation, scalar_of(piece->visit));
+        return (struct linear_form){never_written, 0, 0};
+    return expected_form(stream->operation, scalar_of(piece->visit));
 }
 
 void check_piece(const struct stream *stream, const struct part *part, const struct piece *piece,
                  struct verdict *verdict) {
-    check_array(part, 0, piece, form_of_piece(stream, piece), 1, 2, verdict);
+    check_array(part, 0, piece, expected_form_of_piece(stream, piece), 1, 2, verdict);
 }
 
 void check_element(const struct stream *stream, const struct part *part, const struct piece *piece,
                    size_t at, struct verdict *verdict) {
     uint64_t index = part->first + piece->source + at;
-    struct form form = form_of_piece(stream, piece);
-    compare(part->array[0][piece->from + at], value_of(form, pattern(1, index), pattern(2, index)),
-            verdict);
+    struct linear_form form = expected_form_of_piece(stream, piece);
+    check_equal(part->array[0][piece->from + at],
+                value_of(form, pattern(1, index), pattern(2, index)), verdict);
 }
 
 double sum_of_piece(const struct part *part, const struct piece *piece) {

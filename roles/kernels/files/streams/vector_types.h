@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The widest vector of the instruction set that the compiler was told to use (-march=native), and
- * its non-temporal store, which goes around the caches. Arithmetic and ordinary loads and stores
- * are plain C on GCC's vector types.
+ * The widest vector type of the instruction set that the compiler may use (-march=native), and its
+ * non-temporal store, which bypasses the caches. Arithmetic, ordinary loads and stores are plain C
+ * on GCC's vector types.
  */
-#ifndef CHAOSITY_VECTORS_H
-#define CHAOSITY_VECTORS_H
+#ifndef CHAOSITY_VECTOR_TYPES_H
+#define CHAOSITY_VECTOR_TYPES_H
 
 #if defined __AVX512F__
 #define ISA "avx512"
@@ -34,14 +34,14 @@ static inline void store(double *to, vector value) { *(vector *)to = value; }
 
 static inline vector all(double value) { return value - (vector){0}; }
 
-#if defined WITHOUT_NON_TEMPORAL /* for the tests: as on an instruction set that has none */
+#if defined WITHOUT_NON_TEMPORAL /* for tests: as on an instruction set without them */
 #define HAVE_NON_TEMPORAL 0
 
 #elif defined __x86_64__
 #include <immintrin.h>
 
 #define HAVE_NON_TEMPORAL 1
-enum { NT_DOUBLES = VECTOR_DOUBLES }; /* what one non-temporal store writes */
+enum { NT_DOUBLES = VECTOR_DOUBLES }; /* written by one non-temporal store */
 
 static inline void store_nt(double *to, vector value) {
 #if VECTOR_BYTES == 64
@@ -56,8 +56,8 @@ static inline void store_nt(double *to, vector value) {
 /* value(i) is a macro of the element's index */
 #define STORE_NT(to, i, value) store_nt((to) + (i), value(i))
 
-/* Until here all non-temporal stores have left the core: what is still in its write-combining
- * buffers is not in memory, and must not be counted as written. */
+/* Waits until all non-temporal stores have left the core: data in its write-combining buffers are
+ * not in memory yet and must not count as written. */
 static inline void drain_nt(void) { _mm_sfence(); }
 
 #elif defined __aarch64__

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The headers that are shared with the programs in C, as C++ reads them.
+ * The headers shared with the C programs, for C++.
  */
-#ifndef CHAOSITY_C_SIDE_HPP
-#define CHAOSITY_C_SIDE_HPP
+#ifndef CHAOSITY_C_HEADERS_HPP
+#define CHAOSITY_C_HEADERS_HPP
 
 #define _Noreturn [[noreturn]] /* C11's word, which C++ lacks */
 extern "C" {
-#include "common/process.h"
-#include "common/cpu_lists.h"
-#include "common/placed_memory.h"
 #include "common/command_line.h"
+#include "common/cpu_lists.h"
+#include "common/errors.h"
+#include "common/parse_numbers.h"
+#include "common/placed_memory.h"
+#include "common/run_options.h"
+#include "common/start_and_stop.h"
 }
 #undef _Noreturn
 

@@ -1,127 +1,107 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-tasks: how much a runtime that knows the nodes gains over one that does not, by one set
- * of task-parallel programs (document 004, there on Cilk).
+ * chaosity-tasks: how much a runtime that knows the nodes gains over a runtime that does not, for
+ * one set of task-parallel programs (document 004, which uses Cilk).
  *
- * task_stencil.cpp and its like have the programs, thread_arenas.cpp the runtimes, page_access_counts.cpp the indicator
- * of locality, repeated_runs.cpp the course of a run.
+ * The programs are in task_*.cpp, the runtimes in thread_arenas.cpp, the measure of locality in
+ * page_access_counts.cpp, and the sequence of a run in repeated_runs.cpp.
  *
- * Where a program that knows of no nodes has its data is chance: whoever touches a page first.
- * Document 004's lay on one node, written there by one thread; then the share of local accesses is
- * the share of the work that this node's cores do, 1/n only if all cores are equally fast and start
- * equally soon. Here pages lie on the nodes in turns by default, as random first touch would have
- * them on the average: any piece of data that is larger than n pages has 1/n of them on each node,
- * so whichever core steals whichever task, 1/n of its accesses are local.
+ * Where the data of a program that knows no nodes lie is chance: on the node that touches a page
+ * first. In document 004 they lie on one node, written by one thread; then the share of local
+ * accesses is the share of the work that this node's cores do, which is 1/n only if all cores are
+ * equally fast and start at the same time. Here pages lie on the nodes in turn by default, as
+ * random first touch would put them on average: any piece of data larger than n pages has 1/n of
+ * its pages on each node, so 1/n of the accesses are local whichever core steals which task.
  */
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <map>
 
 #include "tasks/repeated_runs.hpp"
 
 namespace {
 
-const char help[] =
-    "Usage: chaosity-tasks --program NAME --runtime NAME --cpus LIST --bytes N [OPTION]...\n"
-    "Runs a task-parallel program again and again, on a runtime that knows the NUMA nodes or not.\n"
-    "\n"
-    "  --program NAME        stencil: five points, on a grid of whole numbers\n"
-    "                        matmul: blocked matrix product\n"
-    "                        mergesort: of keys that are other ones in each run\n"
-    "                        spmv: irregular, sparse matrix by vector with power-law rows\n"
-    "  --runtime NAME        vanilla: one arena over all CPUs, any thread steals from any other\n"
-    "                        locality: one arena a node, data in a part a node, tasks stay with\n"
-    "                        their data and are stolen within the node\n"
-    "  --cpus LIST           one pinned thread on each of these CPUs (Linux list: 0-3,8)\n"
-    "  --bytes N             size of all data, at least 256 KiB a CPU; what a team only reads of\n"
-    "                        the others' (matmul, spmv) it has a copy of, on top of this\n"
-    "  --data WHERE          of vanilla: spread (default), pages lie on the nodes in turns, so that\n"
-    "                        1/n of the accesses on n nodes are local whoever does them; or\n"
-    "                        one_node, all pages are touched by the first CPU, as a serial\n"
-    "                        initialisation does: local is what that node's cores do of the work\n"
-    "  --memory-nodes LIST   nodes to keep the data on (default: the CPUs' nodes that have memory)\n"
-    "  --pages KIND          base (default), thp (transparent huge pages), 2M or 1G (reserved\n"
-    "                        huge pages); huge pages that are not there are an error\n"
-    "  --sample-seconds S    a sample is as many whole runs as last this long (default 0.02)\n"
-    "  --max-seconds S       stop measuring after this long (default 10)\n"
-    "  --barrier             after the ready line, wait for a line on stdin before measuring;\n"
-    "                        the end of input means stop\n"
-    "  --version             print version (with a hash of the sources) and compiler\n"
-    "  --help                print this\n"
-    "\n"
-    "SIGTERM or SIGINT ends the measurement after the run that is under way; then the result is\n"
-    "checked, exactly. Prints JSON lines: one \"ready\", many \"sample\" (whole runs between two\n"
-    "readings of CLOCK_MONOTONIC, in nanoseconds), one \"done\" with the share of block accesses\n"
-    "whose block was on the node of the core that did it (locality; a block is a page), over all\n"
-    "runs and the one before the first sample. Exit code: 0 right result, 1 wrong result, 2 could\n"
-    "not do what was asked.\n"
-    "\n"
-    "Example: merge sort of 1 GiB by 16 CPUs with tasks kept on the nodes of their data\n"
-    "  chaosity-tasks --program mergesort --runtime locality --cpus 0-15 --bytes 1073741824\n";
+task_options requested;
 
-enum option_value { PROGRAM = 1, RUNTIME, CPUS, BYTES, DATA };
-
-const option options[] = {
-    {"program", required_argument, nullptr, PROGRAM},
-    {"runtime", required_argument, nullptr, RUNTIME},
-    {"cpus", required_argument, nullptr, CPUS},
-    {"bytes", required_argument, nullptr, BYTES},
-    {"data", required_argument, nullptr, DATA},
-    COMMON_OPTIONS,
-    {nullptr, 0, nullptr, 0},
-};
-
-/* Each thread gets tasks enough to be stolen from. */
+/* Enough for each thread to have tasks that others can steal. */
 const size_t least_bytes_a_cpu = 256 * 1024;
 
-template <typename names> int choice(const char *option, const names &known, const char *text) {
-    const char *const *found =
-        std::find_if(std::begin(known), std::end(known),
-                     [=](const char *name) { return strcmp(name, text) == 0; });
-    if (found == std::end(known))
-        refuse("%s takes %s or %s, not '%s'", option, known[0], known[1], text);
-    return (int)(found - std::begin(known));
+/* Sets an int to the position of a name among two names. */
+template <const char *const *names>
+void set_choice(void *target, const char *option, const char *text) {
+    for (int i = 0; i < 2; i++)
+        if (strcmp(names[i], text) == 0) {
+            *static_cast<int *>(target) = i;
+            return;
+        }
+    refuse("%s takes %s or %s, not '%s'", option, names[0], names[1], text);
 }
 
-int program_named(const char *text) {
+void set_program(void *target, const char *, const char *text) {
     for (int i = 0; i < (int)std::size(task_programs); i++)
-        if (strcmp(task_programs[i].name, text) == 0)
-            return i;
+        if (strcmp(task_programs[i].name, text) == 0) {
+            *static_cast<int *>(target) = i;
+            return;
+        }
     refuse("--program takes stencil, matmul, mergesort or spmv, not '%s'", text);
 }
 
-void set_own_option(void *to, int option, const char *text) {
-    request &asked = *static_cast<request *>(to);
-    switch (static_cast<option_value>(option)) {
-    case PROGRAM: asked.program = program_named(text); return;
-    case RUNTIME: asked.runtime = choice("--runtime", runtimes, text); return;
-    case CPUS: asked.cpus = parse_index_list("--cpus", text, MOST_CPUS); return;
-    case BYTES: asked.bytes = parse_count("--bytes", text, MOST_BYTES); return;
-    case DATA: asked.data = choice("--data", data_places, text); return;
-    }
-}
+const command_option command_options[] = {
+    {"--program", "NAME",
+     "stencil: five points, on a grid of whole numbers\n"
+     "matmul: blocked matrix product\n"
+     "mergesort: with other keys in each run\n"
+     "spmv: irregular, sparse matrix times vector with power-law rows",
+     set_program, &requested.program},
+    {"--runtime", "NAME",
+     "vanilla: one arena over all CPUs; any thread steals tasks from any other\n"
+     "locality: one arena and one part of the data per node; tasks stay with their data and are "
+     "stolen within the node only",
+     set_choice<runtimes>, &requested.runtime},
+    {"--cpus", "LIST", "one pinned thread on each of these CPUs (Linux list: 0-3,8)", set_cpus,
+     &requested.cpus},
+    {"--bytes", "N",
+     "size of all data, at least 256 KiB per CPU; copies of data that several teams read (matmul, "
+     "spmv) come on top of this",
+     set_bytes, &requested.bytes},
+    {"--data", "WHERE",
+     "for the vanilla runtime: spread (default), pages lie on the nodes in turn, so that on n "
+     "nodes "
+     "1/n of the accesses are local whichever thread makes them; or one_node, the first CPU "
+     "touches "
+     "all pages, as a serial initialisation does, so that the accesses of this node's cores are "
+     "local",
+     set_choice<data_places>, &requested.data},
+    MEMORY_NODES_OPTION(requested.run_options,
+                        "nodes to keep the data on (default: the nodes of the "
+                        "CPUs that have memory)"),
+    PAGES_OPTION(requested.run_options),
+    RUN_OPTIONS(requested.run_options,
+                "a sample is as many whole runs as last this long (default 0.02)"),
+};
 
-void require_whole(const request &asked) {
-    if (asked.program < 0 || asked.runtime < 0 || asked.cpus.count == 0)
+void require_complete_options() {
+    if (requested.program < 0 || requested.runtime < 0 || requested.cpus.count == 0)
         refuse("--program, --runtime, --cpus and --bytes are needed, see --help");
-    const size_t least = (size_t)asked.cpus.count * least_bytes_a_cpu;
-    if (asked.bytes < least)
+    const size_t least = (size_t)requested.cpus.count * least_bytes_a_cpu;
+    if (requested.bytes < least)
         refuse("--bytes must be at least %zu, 256 KiB for each of %d CPUs, not %zu", least,
-               asked.cpus.count, asked.bytes);
-    if (asked.runtime == LOCALITY && asked.data >= 0)
-        refuse("--data is of the vanilla runtime; locality has a part of the data on each node");
-    require_allowed_cpus(asked.cpus);
+               requested.cpus.count, requested.bytes);
+    if (requested.runtime == LOCALITY && requested.data >= 0)
+        refuse("--data is for the vanilla runtime; locality has a part of the data on each node");
+    require_allowed_cpus(requested.cpus);
 }
 
-bool among(const index_list &list, int index) {
+bool contains(const index_list &list, int index) {
     return std::find(list.index, list.index + list.count, index) != list.index + list.count;
 }
 
-/* The nodes of the CPUs as far as they have memory, unless nodes were named. */
-void complete_nodes(request &asked) {
-    index_list &nodes = asked.how.placement.nodes;
+/* Sets the nodes, unless they were given, to those nodes of the CPUs that have memory. */
+void set_default_nodes() {
+    index_list &nodes = requested.run_options.placement.nodes;
     if (nodes.count > 0)
         return;
     const auto node_of_cpu = nodes_of_cpus();
@@ -130,23 +110,23 @@ void complete_nodes(request &asked) {
     if (nodes.index == nullptr)
         refuse("out of memory");
     for (int node : with_memory)
-        for (int i = 0; i < asked.cpus.count; i++)
-            if (node_of_cpu[(size_t)asked.cpus.index[i]] == node && !among(nodes, node))
+        for (int i = 0; i < requested.cpus.count; i++)
+            if (node_of_cpu[(size_t)requested.cpus.index[i]] == node && !contains(nodes, node))
                 nodes.index[nodes.count++] = node;
-    if (nodes.count == 0) /* CPUs whose memory is all elsewhere */
+    if (nodes.count == 0) /* none of the CPUs' nodes has memory */
         nodes.index[nodes.count++] = with_memory[0];
 }
 
-std::vector<team> teams_of(const request &asked) {
-    const int *cpus = asked.cpus.index, *end = cpus + asked.cpus.count;
-    if (asked.runtime == VANILLA)
+std::vector<team> teams_of() {
+    const int *cpus = requested.cpus.index, *end = cpus + requested.cpus.count;
+    if (requested.runtime == VANILLA)
         return {{-1, {cpus, end}}};
     const auto node_of_cpu = nodes_of_cpus();
     std::map<int, team> by_node;
     for (const int *cpu = cpus; cpu < end; cpu++) {
         const int node = node_of_cpu[(size_t)*cpu];
-        if (!among(asked.how.placement.nodes, node))
-            refuse("CPU %d is on node %d, which has no memory or is none of --memory-nodes: the "
+        if (!contains(requested.run_options.placement.nodes, node))
+            refuse("CPU %d is on node %d, which has no memory or is not in --memory-nodes: the "
                    "locality runtime keeps data on the node of each CPU",
                    *cpu, node);
         team &own = by_node[node];
@@ -159,21 +139,32 @@ std::vector<team> teams_of(const request &asked) {
     return found;
 }
 
-const program this_program = {
-    "chaosity-tasks", help, nullptr, options, set_own_option,
-};
+int run() {
+    require_complete_options();
+    set_default_nodes();
+    const int exit_code = run_repeatedly(requested, teams_of());
+    free_index_list(requested.cpus);
+    free_index_list(requested.run_options.placement.nodes);
+    return exit_code;
+}
 
 } // namespace
 
-int main(int argc, char *argv[]) {
-    request asked;
-    asked.how.sample_seconds = 0.02;
-    asked.how.max_seconds = 10;
-    begin_program(argc, argv, &this_program, &asked.how, &asked);
-    require_whole(asked);
-    complete_nodes(asked);
-    const int exit_code = repeat(asked, teams_of(asked));
-    free_index_list(asked.cpus);
-    free_index_list(asked.how.placement.nodes);
-    return exit_code;
-}
+extern "C" const struct program program = {
+    "chaosity-tasks",
+    "--program NAME --runtime NAME --cpus LIST --bytes N [OPTION]...",
+    "Runs a task-parallel program repeatedly, on a runtime that knows the NUMA nodes or one that "
+    "does not.",
+    command_options,
+    "SIGTERM or SIGINT ends the measurement after the current run; then the result is checked, "
+    "exactly. Prints JSON lines: one \"ready\", many \"sample\" (whole runs between two readings "
+    "of "
+    "CLOCK_MONOTONIC, in nanoseconds), one \"done\" with the locality: the share of block accesses "
+    "whose block was on the node of the core that made them (a block is a page), over all runs "
+    "including the run before the first sample. Exit code: 0 right result, 1 wrong result, 2 "
+    "refused.",
+    "merge sort of 1 GiB by 16 CPUs, with tasks kept on the nodes of their data\n"
+    "  chaosity-tasks --program mergesort --runtime locality --cpus 0-15 --bytes 1073741824",
+    nullptr,
+    run,
+};

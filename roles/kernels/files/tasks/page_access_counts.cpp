@@ -14,19 +14,19 @@
 
 namespace {
 
-/* Threads that count side by side must not share a line; see spin_barrier.h for the number. */
-struct alignas(128) counter {
-    accesses seen{};
+/* Counters of different threads must not share a cache line; see spin_barrier.h for the number. */
+struct alignas(128) thread_counts {
+    access_counts counts{};
 };
 
 std::mutex counters_lock;
-std::vector<std::unique_ptr<counter>> counters; /* kept when their threads have ended */
-thread_local counter *own_counter = nullptr;
+std::vector<std::unique_ptr<thread_counts>> counters; /* remain when their threads have ended */
+thread_local thread_counts *own_counter = nullptr;
 
-counter &counter_of_this_thread() {
+thread_counts &counts_of_this_thread() {
     if (own_counter == nullptr) {
         std::lock_guard<std::mutex> guard(counters_lock);
-        counters.push_back(std::make_unique<counter>());
+        counters.push_back(std::make_unique<thread_counts>());
         own_counter = counters.back().get();
     }
     return *own_counter;
@@ -60,8 +60,8 @@ std::vector<int> nodes_with_memory() {
     return nodes.empty() ? std::vector<int>{0} : nodes;
 }
 
-/* move_pages(2) moves nothing when it is given no nodes: it tells where each page is. */
-std::vector<int16_t> ledger::asked() const {
+/* move_pages(2) without nodes moves nothing and returns the node of each page. */
+std::vector<int16_t> page_access_counter::query_page_nodes() const {
     const size_t pages = memory_.bytes / memory_.page_bytes, at_once = 4096;
     std::vector<int16_t> nodes(pages);
     std::vector<void *> address(at_once);
@@ -71,10 +71,10 @@ std::vector<int16_t> ledger::asked() const {
         for (size_t i = 0; i < count; i++)
             address[i] = memory_.start + (first + i) * memory_.page_bytes;
         if (syscall(SYS_move_pages, 0, count, address.data(), nullptr, status.data(), 0) != 0)
-            refuse("the kernel does not tell where pages are (move_pages): %s", strerror(errno));
+            refuse("the kernel does not give the nodes of pages (move_pages): %s", strerror(errno));
         for (size_t i = 0; i < count; i++) {
             if (status[i] < 0)
-                refuse("the kernel does not tell where page %zu of the data is: %s", first + i,
+                refuse("the kernel does not give the node of page %zu of the data: %s", first + i,
                        strerror(-status[i]));
             nodes[first + i] = (int16_t)status[i];
         }
@@ -82,13 +82,13 @@ std::vector<int16_t> ledger::asked() const {
     return nodes;
 }
 
-void ledger::open(const mapping &memory) {
+void page_access_counter::start(const mapping &memory) {
     memory_ = memory;
     node_of_cpu_ = nodes_of_cpus();
-    node_of_page_ = asked();
+    node_of_page_ = query_page_nodes();
 }
 
-void ledger::note(const void *start, size_t bytes) const {
+void page_access_counter::record_access(const void *start, size_t bytes) const {
     if (bytes == 0)
         return;
     const int16_t here = node_of_cpu_[(size_t)sched_getcpu()];
@@ -98,30 +98,30 @@ void ledger::note(const void *start, size_t bytes) const {
     uint64_t local = 0;
     for (size_t page = first; page <= last; page++)
         local += node_of_page_[page] == here;
-    accesses &seen = counter_of_this_thread().seen;
+    access_counts &seen = counts_of_this_thread().counts;
     seen.blocks += last - first + 1;
     seen.local += local;
 }
 
-accesses ledger::sum() const {
+access_counts page_access_counter::sum() const {
     std::lock_guard<std::mutex> guard(counters_lock);
-    accesses all{};
+    access_counts all{};
     for (const auto &one : counters) {
-        all.blocks += one->seen.blocks;
-        all.local += one->seen.local;
+        all.blocks += one->counts.blocks;
+        all.local += one->counts.local;
     }
     return all;
 }
 
-size_t ledger::moved() const {
-    const std::vector<int16_t> now = asked();
+size_t page_access_counter::count_moved_pages() const {
+    const std::vector<int16_t> now = query_page_nodes();
     size_t moved = 0;
     for (size_t page = 0; page < now.size(); page++)
         moved += now[page] != node_of_page_[page];
     return moved;
 }
 
-std::map<int, size_t> ledger::pages_by_node(const char *start, size_t bytes) const {
+std::map<int, size_t> page_access_counter::pages_by_node(const char *start, size_t bytes) const {
     const size_t first = (size_t)(start - memory_.start) / memory_.page_bytes;
     std::map<int, size_t> found;
     for (size_t page = first; page < first + bytes / memory_.page_bytes; page++)
@@ -129,6 +129,6 @@ std::map<int, size_t> ledger::pages_by_node(const char *start, size_t bytes) con
     return found;
 }
 
-std::map<int, size_t> ledger::pages_by_node() const {
+std::map<int, size_t> page_access_counter::pages_by_node() const {
     return pages_by_node(memory_.start, memory_.bytes);
 }

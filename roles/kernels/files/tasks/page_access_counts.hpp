@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The software indicator of locality: of the blocks of data that tasks read or wrote, how many lay
- * on the node of the core that did it.
+ * The software measure of locality: how many of the data blocks that tasks read or wrote lay on the
+ * node of the core that accessed them.
  *
- * A block is a page, since a page lies on one node. A task notes each block that it reads and each
- * that it writes, once for either, when it begins with it. The few words by which a merge finds
- * where to begin are not noted.
+ * A block is a page, since a page lies on one node. A task records each block that it reads and
+ * each block that it writes once, when it begins with it. The few words that a merge reads to find
+ * where to begin are not recorded.
  */
-#ifndef CHAOSITY_LEDGER_HPP
-#define CHAOSITY_LEDGER_HPP
+#ifndef CHAOSITY_PAGE_ACCESS_COUNTS_HPP
+#define CHAOSITY_PAGE_ACCESS_COUNTS_HPP
 
 #include <cstddef>
 #include <cstdint>
@@ -17,40 +17,40 @@
 
 #include "tasks/c_headers.hpp"
 
-struct accesses {
+struct access_counts {
     uint64_t blocks, local;
 };
 
-class ledger {
+class page_access_counter {
   public:
-    /* Asks the kernel where every page is; all of them must have been touched. Refuses when the
-     * kernel does not tell. */
-    void open(const mapping &memory);
+    /* Asks the kernel on which node each page lies; all pages must have been touched. Refuses when
+     * the kernel does not answer. */
+    void start(const mapping &memory);
 
-    /* By the thread that is about to read or write these bytes. */
-    void note(const void *start, size_t bytes) const;
+    /* Counts the pages of these bytes, which the calling thread is about to read or write. */
+    void record_access(const void *start, size_t bytes) const;
 
-    /* Sum over all threads, to be asked while no task runs. */
-    accesses sum() const;
+    /* Sum over all threads; call it while no task runs. */
+    access_counts sum() const;
 
-    /* Asks the kernel again: how many pages are elsewhere than at first. */
-    size_t moved() const;
+    /* Asks the kernel again: the number of pages that lie on another node than at start(). */
+    size_t count_moved_pages() const;
 
-    /* How many pages of a piece, or of everything, were on which node at first. */
+    /* Number of pages by node at start(), of a piece or of everything. */
     std::map<int, size_t> pages_by_node(const char *start, size_t bytes) const;
     std::map<int, size_t> pages_by_node() const;
 
     size_t block_bytes() const { return memory_.page_bytes; }
 
   private:
-    std::vector<int16_t> asked() const;
+    std::vector<int16_t> query_page_nodes() const;
 
     mapping memory_{};
     std::vector<int16_t> node_of_page_;
     std::vector<int16_t> node_of_cpu_;
 };
 
-/* The node of each CPU, as the kernel has them; 0 for all on a kernel without NUMA. */
+/* The node of each CPU by the CPU's index; 0 for all on a kernel without NUMA. */
 std::vector<int16_t> nodes_of_cpus();
 
 /* The nodes that have memory; only node 0 on a kernel without NUMA. */

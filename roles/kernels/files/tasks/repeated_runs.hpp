@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program that is run again and again on a runtime: set-up, start, samples and checks, each told
- * as a line of JSON.
+ * The sequence of a measurement that runs a task program repeatedly: set-up, start, samples,
+ * checks.
  */
-#ifndef CHAOSITY_REPEAT_HPP
-#define CHAOSITY_REPEAT_HPP
+#ifndef CHAOSITY_REPEATED_RUNS_HPP
+#define CHAOSITY_REPEATED_RUNS_HPP
 
 #include <vector>
 
@@ -12,29 +12,30 @@
 
 enum runtime { VANILLA, LOCALITY };
 enum data_place { SPREAD, ONE_NODE };
-constexpr const char *runtimes[] = {"vanilla", "locality"};
-constexpr const char *data_places[] = {"spread", "one_node"};
+inline constexpr const char *runtimes[] = {"vanilla", "locality"};
+inline constexpr const char *data_places[] = {"spread", "one_node"};
 
-struct task_program {
+struct program_entry {
     const char *name;
-    std::unique_ptr<workload> (*make)(const setting &where);
+    std::unique_ptr<task_program> (*make)(const program_context &where);
 };
 
-constexpr task_program task_programs[] = {
+constexpr program_entry task_programs[] = {
     {"stencil", new_stencil},
     {"matmul", new_matmul},
     {"mergesort", new_mergesort},
     {"spmv", new_spmv},
 };
 
-struct request {
-    int program = -1, runtime = -1, data = -1; /* -1: not given */
+struct task_options {
+    int program = -1, runtime = -1, data = -1; /* positions in the lists above; -1: not given */
     index_list cpus{};
     size_t bytes = 0;
-    course how{};
+    struct run_options run_options = {{}, 0.02, 10, false};
 };
 
-/* Runs it by these teams and prints the lines. Returns the exit code. */
-int repeat(const request &asked, std::vector<team> members);
+/* Runs the program with these teams and prints the ready, sample and done lines. Returns the exit
+ * code. */
+int run_repeatedly(const task_options &options, std::vector<team> members);
 
 #endif

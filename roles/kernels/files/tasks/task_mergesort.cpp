@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A merge sort: both halves are sorted at the same time, and a merge is cut in the middle of what
- * comes out, so that its two sides run at the same time too. Every run has other keys, no two of
- * them equal. As each can be turned back into the number that it was made of, keys that rise and
- * come of the right numbers are just those that were to be sorted.
+ * A merge sort. Both halves are sorted at the same time, and a merge is divided in the middle of
+ * its output, so its two sides run at the same time too. Every run has other keys, all different.
+ * Each key can be converted back to the number that it was made from, so keys that are in rising
+ * order and come from the right numbers are exactly the keys to sort.
  *
- * Teams sort their own parts; then each merges its share of the whole out of all parts, which is
- * the one pass over others' memory that no way of sorting can spare.
+ * Teams sort their own parts. Then each team merges its share of the result from all parts, which
+ * is the single pass over other teams' memory that no sorting method can avoid.
  */
 #include <algorithm>
 #include <tbb/parallel_for.h>
@@ -20,21 +20,21 @@ using key = uint64_t;
 
 const size_t leaf_keys = 512;   /* 4 KiB, sorted by one task */
 const size_t merge_keys = 8192; /* 64 KiB, merged by one task */
-/* Of the merge over teams: its tasks begin and end within pages of every part, so that short ones
- * would touch more than they merge. */
+/* Keys of one task in the merge over teams. These tasks begin and end inside pages of every part,
+ * so short tasks would touch more than they merge. */
 const size_t share_keys = 32768;
 
 constexpr uint64_t inverse(uint64_t odd) {
-    uint64_t found = odd; /* right in 3 bits; each step doubles them (Newton) */
+    uint64_t found = odd; /* 3 bits are right; each step doubles them (Newton) */
     for (int step = 0; step < 5; step++)
         found *= 2 - odd * found;
     return found;
 }
 
-/* What mixed() made this of. */
-uint64_t unmixed(uint64_t number) {
-    number = (number ^ number >> 33) * inverse(mix_factor[1]);
-    number = (number ^ number >> 33) * inverse(mix_factor[0]);
+/* The inverse of mix_bits(). */
+uint64_t unmix_bits(uint64_t number) {
+    number = (number ^ number >> 33) * inverse(mix_factors[1]);
+    number = (number ^ number >> 33) * inverse(mix_factors[0]);
     return number ^ number >> 33;
 }
 
@@ -43,21 +43,22 @@ struct sorted {
     size_t count;
 };
 
-class mergesort : public workload {
+class mergesort : public task_program {
   public:
-    explicit mergesort(const setting &where)
-        : workload(where), count_(where.bytes / (2 * sizeof(key))), first_(crew.parts(count_)),
-          keys_((size_t)crew.count()), other_(keys_.size()) {}
+    explicit mergesort(const program_context &where)
+        : task_program(where), count_(where.bytes / (2 * sizeof(key))),
+          first_(arenas.split_among_teams(count_)), keys_((size_t)arenas.count()),
+          other_(keys_.size()) {}
 
-    /* Whole pages, so that the two arrays share none. */
+    /* Whole pages, so the two arrays share no page. */
     size_t part_bytes(int team) const override { return 2 * array_bytes(team); }
 
-    void lay(int team, char *part) override {
+    void place_part(int team, char *part) override {
         keys_[(size_t)team] = reinterpret_cast<key *>(part);
         other_[(size_t)team] = reinterpret_cast<key *>(part + array_bytes(team));
     }
 
-    void fill(int) override {} /* each run does */
+    void fill(int) override {} /* each run writes its keys */
 
     void run(int team, uint64_t number) override {
         const size_t i = (size_t)team;
@@ -66,25 +67,25 @@ class mergesort : public workload {
             [=](const tbb::blocked_range<size_t> &piece) {
                 note(keys_[i] + piece.begin(), piece.size());
                 for (size_t k = piece.begin(); k < piece.end(); k++)
-                    keys_[i][k] = mixed(number * count_ + first_[i] + k);
+                    keys_[i][k] = mix_bits(number * count_ + first_[i] + k);
             },
             tbb::simple_partitioner());
         sort(keys_[i], other_[i], keys_of(i), false);
-        if (crew.count() > 1) {
-            crew.meet();
+        if (arenas.count() > 1) {
+            arenas.wait_for_all();
             merge_share(i);
         }
-        crew.meet();
+        arenas.wait_for_all();
     }
 
-    uint64_t wrong(uint64_t runs) const override {
+    uint64_t count_wrong_values(uint64_t runs) const override {
         uint64_t wrong = 0;
         const key *last = nullptr;
         for (size_t i = 0; i < keys_.size(); i++)
             for (size_t k = 0; k < keys_of(i); k++) {
-                const key *one = (crew.count() > 1 ? other_ : keys_)[i] + k;
+                const key *one = (arenas.count() > 1 ? other_ : keys_)[i] + k;
                 wrong += last != nullptr && *last >= *one;
-                wrong += unmixed(*one) - (runs - 1) * count_ >= count_;
+                wrong += unmix_bits(*one) - (runs - 1) * count_ >= count_;
                 last = one;
             }
         return wrong;
@@ -98,9 +99,11 @@ class mergesort : public workload {
         return (bytes + page - 1) / page * page;
     }
 
-    void note(const key *keys, size_t count) const { book.note(keys, count * sizeof(key)); }
+    void note(const key *keys, size_t count) const {
+        counter.record_access(keys, count * sizeof(key));
+    }
 
-    /* The sorted keys are then in `other` or stay where they were. */
+    /* Sorts; the result is in `other` if `into_other`, else in `keys`. */
     void sort(key *keys, key *other, size_t count, bool into_other) const {
         if (count <= leaf_keys) {
             note(keys, count);
@@ -129,7 +132,7 @@ class mergesort : public workload {
             return;
         }
         const size_t middle = (a.count + b.count) / 2;
-        /* How many of the first `middle` come out of a: the rest of them is the least of b. */
+        /* How many of the smallest `middle` keys come from a; the others are the smallest of b. */
         size_t low = middle > b.count ? middle - b.count : 0, high = std::min(middle, a.count);
         while (low < high) {
             const size_t of_a = (low + high) / 2;
@@ -140,20 +143,22 @@ class mergesort : public workload {
         }
         const size_t of_b = middle - low;
         tbb::parallel_invoke(
-            [=] { merge({a.keys, low}, {b.keys, of_b}, to); },
+            [=] {
+                merge({a.keys, low}, {b.keys, of_b}, to);
+            },
             [=] {
                 merge({a.keys + low, a.count - low}, {b.keys + of_b, b.count - of_b}, to + middle);
             });
     }
 
-    /* How many keys of each part are among the first `place` of all. */
+    /* Number of keys of each part among the smallest `place` keys of all. */
     std::vector<size_t> cut(size_t place) const {
         std::vector<size_t> below(keys_.size());
         for (size_t i = 0; i < below.size(); i++)
             below[i] = keys_of(i);
         if (place == count_)
             return below;
-        key low = 0, high = ~(key)0; /* the least key that has at least `place` below it */
+        key low = 0, high = ~(key)0; /* smallest key with at least `place` keys below it */
         while (low < high) {
             const key middle = low + (high - low) / 2;
             if (count_below(middle, below) >= place)
@@ -215,6 +220,6 @@ class mergesort : public workload {
 
 } // namespace
 
-std::unique_ptr<workload> new_mergesort(const setting &where) {
+std::unique_ptr<task_program> new_mergesort(const program_context &where) {
     return std::make_unique<mergesort>(where);
 }

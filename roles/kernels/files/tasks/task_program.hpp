@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A task-parallel program whose data lie in one part a team. With one team it is the ordinary
- * program; with several, each team works on its own part, in its own node's memory, and reads of
- * others' parts only what the algorithm cannot do without.
+ * A task-parallel program whose data are divided into one part per team. With one team it is the
+ * ordinary program. With several, each team works on its own part in its own node's memory, and
+ * reads from other parts only what the algorithm needs.
  */
 #ifndef CHAOSITY_TASK_PROGRAM_HPP
 #define CHAOSITY_TASK_PROGRAM_HPP
@@ -14,53 +14,55 @@
 #include "tasks/page_access_counts.hpp"
 #include "tasks/thread_arenas.hpp"
 
-/* What a program works in; it outlives the program. */
-struct setting {
-    teams &crew;
-    const ledger &book;
-    size_t bytes; /* of all data, but for copies that further teams need */
+/* Threads, counter and size that a program works with; they outlive the program. */
+struct program_context {
+    thread_arenas &arenas;
+    const page_access_counter &counter;
+    size_t bytes; /* of all data, without the copies for further teams */
 };
 
-class workload {
+class task_program {
   public:
-    explicit workload(const setting &where) : crew(where.crew), book(where.book) {}
-    virtual ~workload() = default;
+    explicit task_program(const program_context &where)
+        : arenas(where.arenas), counter(where.counter) {}
+    virtual ~task_program() = default;
 
-    /* How much memory a team's part takes. */
+    /* Bytes of a team's part. */
     virtual size_t part_bytes(int team) const = 0;
 
-    /* Says where a team's part is, before any page of it exists. */
-    virtual void lay(int team, char *part) = 0;
+    /* Sets the address of a team's part, before any page of it exists. */
+    virtual void place_part(int team, char *part) = 0;
 
-    /* These are called by the first thread of each team, for its own part, and may meet the others.
-     * One run is the whole computation; `number` counts runs, so that each can have other data. */
+    /* The first thread of each team calls these for its own part; they may wait for other teams.
+     * One run is the whole computation. `number` counts runs, so that each run can have other data.
+     */
     virtual void fill(int team) = 0;
     virtual void run(int team, uint64_t number) = 0;
 
-    /* How many values are wrong after so many runs, the last of which was `runs` - 1. */
-    virtual uint64_t wrong(uint64_t runs) const = 0;
+    /* Number of wrong values after this many runs; the last run had the number `runs` - 1. */
+    virtual uint64_t count_wrong_values(uint64_t runs) const = 0;
 
   protected:
-    teams &crew;
-    const ledger &book;
+    thread_arenas &arenas;
+    const page_access_counter &counter;
 };
 
-std::unique_ptr<workload> new_stencil(const setting &where);
-std::unique_ptr<workload> new_matmul(const setting &where);
-std::unique_ptr<workload> new_mergesort(const setting &where);
-std::unique_ptr<workload> new_spmv(const setting &where);
+std::unique_ptr<task_program> new_stencil(const program_context &where);
+std::unique_ptr<task_program> new_matmul(const program_context &where);
+std::unique_ptr<task_program> new_mergesort(const program_context &where);
+std::unique_ptr<task_program> new_spmv(const program_context &where);
 
-/* Mixes the bits of a number, one to one: different numbers give different ones. (The finaliser of
- * Austin Appleby's MurmurHash3, whose constants these are.) */
-constexpr uint64_t mix_factor[2] = {0xff51afd7ed558ccdu, 0xc4ceb9fe1a85ec53u};
+/* Mixes the bits of a number; different numbers give different results. (The finaliser of Austin
+ * Appleby's MurmurHash3 with its constants.) */
+constexpr uint64_t mix_factors[2] = {0xff51afd7ed558ccdu, 0xc4ceb9fe1a85ec53u};
 
-inline uint64_t mixed(uint64_t number) {
-    number = (number ^ number >> 33) * mix_factor[0];
-    number = (number ^ number >> 33) * mix_factor[1];
+inline uint64_t mix_bits(uint64_t number) {
+    number = (number ^ number >> 33) * mix_factors[0];
+    number = (number ^ number >> 33) * mix_factors[1];
     return number ^ number >> 33;
 }
 
-/* A mistake that the checks must find, for the tests: make EXTRA=-DMUTANT=1. */
+/* A defect that the checks must find, for tests: make EXTRA=-DMUTANT=1. */
 #ifndef MUTANT
 #define MUTANT 0
 #endif

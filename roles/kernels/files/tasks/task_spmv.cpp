@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The irregular program: a sparse matrix times a vector, again and again, with rows whose lengths
- * follow a power law. Tasks of as many rows differ in their work by orders of magnitude, so nothing
- * but stealing keeps the cores busy, and loads are scattered over the vector. (A search through a
- * graph would be as irregular, but how much it does hangs on where it begins.) Whole numbers modulo
- * 2^64 make it exact.
+ * The irregular program: a sparse matrix times a vector, repeatedly, with rows whose lengths follow
+ * a power law. Tasks with the same number of rows differ in work by orders of magnitude, so only
+ * stealing keeps the cores busy, and loads are scattered over the vector. (A graph search would be
+ * as irregular, but its amount of work depends on the start.) Whole numbers modulo 2^64 make it
+ * exact.
  *
- * Teams have rows that together hold their share of the entries, and each has a copy of the vector,
- * which it makes anew in each run out of what all teams computed in the run before.
+ * Teams have rows that together hold their share of the entries. Each team has a copy of the
+ * vector, which it rebuilds in each run from the results of all teams in the run before.
  */
 #include <algorithm>
 #include <cmath>
@@ -22,33 +22,34 @@ struct entry {
 };
 using number = uint64_t;
 
-/* Pareto's law with exponent 1.5 has a mean, of three times its least, and no variance. */
+/* A Pareto distribution with exponent 1.5 has a mean of three times its minimum and no finite
+ * variance. */
 const double least_entries = 11, exponent = 1.5;
-/* No row has more than this share of the entries: eight usual tasks. */
+/* The longest row has at most 1/most_share of the entries, as many as eight usual tasks. */
 const size_t most_share = 256;
-/* A task has this share of all rows, so that its loads are about eight times as many as the vector
- * has blocks, whatever the size: it reads every block of the vector, and says so. */
+/* A task has 1/task_share of all rows. So at any size it has about eight times as many loads as the
+ * vector has blocks, and counts as reading every block of the vector. */
 const size_t task_share = 2048;
 const size_t copy_numbers = 8192; /* 64 KiB */
 
 size_t whole_pages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
-class spmv : public workload {
+class spmv : public task_program {
   public:
-    explicit spmv(const setting &where)
-        : workload(where), begin_{0}, parts_((size_t)crew.count()) {
+    explicit spmv(const program_context &where)
+        : task_program(where), begin_{0}, parts_((size_t)arenas.count()) {
         const size_t most = where.bytes / sizeof(entry) / most_share;
         for (size_t bytes = 0; bytes < where.bytes;) {
-            const double chance = (double)(mixed(rows()) >> 11 | 1) * 0x1p-53;
+            const double chance = (double)(mix_bits(rows()) >> 11 | 1) * 0x1p-53;
             const double length = least_entries * std::pow(chance, -1 / exponent);
             begin_.push_back(begin_.back() + (size_t)std::min(length, (double)most));
-            /* its entries, where they begin, and its numbers of both vectors */
+            /* its entries, their start, and its numbers in both vectors */
             bytes += (begin_.back() - begin_[rows() - 1]) * sizeof(entry) + 3 * sizeof(number);
         }
         if (rows() > UINT32_MAX)
             refuse("--bytes: a matrix has at most 2^32 rows, that is about 1 TiB");
         task_rows_ = std::max<size_t>(1, rows() / task_share);
-        const auto entries = crew.parts(begin_.back());
+        const auto entries = arenas.split_among_teams(begin_.back());
         for (size_t one : entries)
             first_.push_back(
                 (size_t)(std::lower_bound(begin_.begin(), begin_.end(), one) - begin_.begin()));
@@ -60,7 +61,7 @@ class spmv : public workload {
                whole_pages(rows() * sizeof(number));
     }
 
-    void lay(int team, char *place) override {
+    void place_part(int team, char *place) override {
         const size_t i = (size_t)team;
         part &own = parts_[i];
         own.entries = reinterpret_cast<entry *>(place);
@@ -72,14 +73,14 @@ class spmv : public workload {
 
     void fill(int team) override {
         const size_t i = (size_t)team;
-        each_band(task_rows_, rows_of(i), [=](size_t from, size_t to) {
+        for_each_band(task_rows_, rows_of(i), [=](size_t from, size_t to) {
             const part &own = parts_[i];
             for (size_t row = from; row < to; row++) {
                 own.starts[row] = begin_[first_[i] + row] - begin_[first_[i]];
-                own.result[row] = mixed(first_[i] + row);
+                own.result[row] = mix_bits(first_[i] + row);
             }
             for (size_t k = begin_[first_[i] + from]; k < begin_[first_[i] + to]; k++) {
-                const uint64_t random = mixed(k);
+                const uint64_t random = mix_bits(k);
                 own.entries[k - begin_[first_[i]]] = {(uint32_t)(random % rows()),
                                                       (uint32_t)(random >> 32)};
             }
@@ -90,22 +91,22 @@ class spmv : public workload {
     void run(int team, uint64_t) override {
         const size_t i = (size_t)team;
         for (size_t from = 0; from < parts_.size(); from++)
-            each_band(copy_numbers, rows_of(from), [=](size_t begin, size_t end) {
+            for_each_band(copy_numbers, rows_of(from), [=](size_t begin, size_t end) {
                 const number *source = parts_[from].result + begin;
                 number *to = parts_[i].vector + first_[from] + begin;
-                book.note(source, (end - begin) * sizeof(number));
-                book.note(to, (end - begin) * sizeof(number));
+                counter.record_access(source, (end - begin) * sizeof(number));
+                counter.record_access(to, (end - begin) * sizeof(number));
                 std::copy(source, source + (end - begin), to);
             });
-        crew.meet();
-        each_band(task_rows_, rows_of(i),
-                  [=](size_t begin, size_t end) { multiply(i, begin, end); });
-        crew.meet();
+        arenas.wait_for_all();
+        for_each_band(task_rows_, rows_of(i),
+                      [=](size_t begin, size_t end) { multiply(i, begin, end); });
+        arenas.wait_for_all();
     }
 
     /* The last run, by each row, from the vector that is still there and has to be the same in
      * every copy. */
-    uint64_t wrong(uint64_t) const override {
+    uint64_t count_wrong_values(uint64_t) const override {
         uint64_t wrong = 0;
         for (size_t i = 0; i < parts_.size(); i++) {
             const part &own = parts_[i];
@@ -114,7 +115,7 @@ class spmv : public workload {
             for (size_t row = 0; row < rows_of(i); row++) {
                 number sum = 0;
                 for (size_t k = begin_[first_[i] + row]; k < begin_[first_[i] + row + 1]; k++)
-                    sum += (mixed(k) >> 32) * parts_[0].vector[(uint32_t)(mixed(k) % rows())];
+                    sum += (mix_bits(k) >> 32) * parts_[0].vector[(uint32_t)(mix_bits(k) % rows())];
                 wrong += own.result[row] != sum;
             }
         }
@@ -134,12 +135,10 @@ class spmv : public workload {
     size_t entries_bytes(size_t i) const {
         return whole_pages((begin_[first_[i + 1]] - begin_[first_[i]]) * sizeof(entry));
     }
-    size_t starts_bytes(size_t i) const {
-        return whole_pages((rows_of(i) + 1) * sizeof(uint64_t));
-    }
+    size_t starts_bytes(size_t i) const { return whole_pages((rows_of(i) + 1) * sizeof(uint64_t)); }
 
     template <typename body>
-    static void each_band(size_t grain, size_t count, const body &work) {
+    static void for_each_band(size_t grain, size_t count, const body &work) {
         tbb::parallel_for(
             tbb::blocked_range<size_t>(0, count, grain),
             [&](const tbb::blocked_range<size_t> &band) { work(band.begin(), band.end()); },
@@ -149,10 +148,11 @@ class spmv : public workload {
     void multiply(size_t i, size_t begin, size_t end) const {
         const part &own = parts_[i];
         const uint64_t *starts = own.starts;
-        book.note(starts + begin, (end - begin + 1) * sizeof *starts);
-        book.note(own.entries + starts[begin], (starts[end] - starts[begin]) * sizeof(entry));
-        book.note(own.vector, rows() * sizeof(number));
-        book.note(own.result + begin, (end - begin) * sizeof(number));
+        counter.record_access(starts + begin, (end - begin + 1) * sizeof *starts);
+        counter.record_access(own.entries + starts[begin],
+                              (starts[end] - starts[begin]) * sizeof(entry));
+        counter.record_access(own.vector, rows() * sizeof(number));
+        counter.record_access(own.result + begin, (end - begin) * sizeof(number));
         for (size_t row = begin; row < end; row++) {
             number sum = 0;
             for (uint64_t k = starts[row]; k < starts[row + 1] - MUTANT; k++)
@@ -161,12 +161,14 @@ class spmv : public workload {
         }
     }
 
-    std::vector<size_t> begin_; /* where each row's entries begin among all */
-    std::vector<size_t> first_; /* rows of the teams */
+    std::vector<size_t> begin_; /* index of each row's first entry */
+    std::vector<size_t> first_; /* first row of each team */
     std::vector<part> parts_;
     size_t task_rows_;
 };
 
 } // namespace
 
-std::unique_ptr<workload> new_spmv(const setting &where) { return std::make_unique<spmv>(where); }
+std::unique_ptr<task_program> new_spmv(const program_context &where) {
+    return std::make_unique<spmv>(where);
+}

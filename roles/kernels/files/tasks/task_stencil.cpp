@@ -4,7 +4,7 @@
  * four neighbours, from one array into another and back. Whole numbers modulo 2^64 make it exact:
  * every step multiplies the sum of all cells by five.
  *
- * Teams have bands of rows and read one row of each neighbour.
+ * Teams have bands of rows and read one row of each neighbouring team.
  */
 #include <tbb/parallel_for.h>
 
@@ -14,21 +14,22 @@ namespace {
 
 using cell = uint64_t;
 
-const size_t row_cells = 512; /* 4 KiB: rows of two bands share no page */
+const size_t row_cells = 512; /* 4 KiB, so rows of two bands share no page */
 const size_t row_bytes = row_cells * sizeof(cell);
-/* Rows of a task: 64 KiB, and two more that its neighbours write. */
+/* Rows of a task: 64 KiB, plus two rows that neighbouring tasks write. */
 const size_t task_rows = 16;
-const int steps = 2; /* of a run: there and back */
+const int steps = 2; /* of a run: into the other array and back */
 
-class stencil : public workload {
+class stencil : public task_program {
   public:
-    explicit stencil(const setting &where)
-        : workload(where), rows_(where.bytes / (2 * row_bytes)), first_(crew.parts(rows_)),
-          row_{std::vector<cell *>(rows_), std::vector<cell *>(rows_)} {}
+    explicit stencil(const program_context &where)
+        : task_program(where), rows_(where.bytes / (2 * row_bytes)),
+          first_(arenas.split_among_teams(rows_)), row_{std::vector<cell *>(rows_),
+                                                        std::vector<cell *>(rows_)} {}
 
     size_t part_bytes(int team) const override { return 2 * array_bytes(team); }
 
-    void lay(int team, char *part) override {
+    void place_part(int team, char *part) override {
         for (size_t row = first_[(size_t)team]; row < first_[(size_t)team + 1]; row++) {
             char *place = part + (row - first_[(size_t)team]) * row_bytes;
             row_[0][row] = reinterpret_cast<cell *>(place);
@@ -37,24 +38,24 @@ class stencil : public workload {
     }
 
     void fill(int team) override {
-        each_band(team, [this](size_t begin, size_t end) {
+        for_each_band(team, [this](size_t begin, size_t end) {
             for (size_t row = begin; row < end; row++)
                 for (size_t i = 0; i < row_cells; i++)
-                    row_[0][row][i] = mixed(row * row_cells + i);
+                    row_[0][row][i] = mix_bits(row * row_cells + i);
         });
     }
 
     void run(int team, uint64_t) override {
         for (int step = 0; step < steps; step++) {
             const int from = step % 2;
-            each_band(team,
-                      [=](size_t begin, size_t end) { step_band(from, begin, end - MUTANT); });
-            crew.meet();
+            for_each_band(team,
+                          [=](size_t begin, size_t end) { step_band(from, begin, end - MUTANT); });
+            arenas.wait_for_all();
         }
     }
 
-    /* The last step by cell, all others by the sum. */
-    uint64_t wrong(uint64_t runs) const override {
+    /* Checks the last step cell by cell and all earlier steps by the sum. */
+    uint64_t count_wrong_values(uint64_t runs) const override {
         uint64_t wrong = 0, sum = 0, expected = 0;
         std::vector<cell> row(row_cells);
         for (size_t i = 0; i < rows_; i++) {
@@ -62,7 +63,7 @@ class stencil : public workload {
             for (size_t j = 0; j < row_cells; j++) {
                 wrong += row_[0][i][j] != row[j];
                 sum += row_[0][i][j];
-                expected += mixed(i * row_cells + j);
+                expected += mix_bits(i * row_cells + j);
             }
         }
         for (uint64_t step = 0; step < runs * steps; step++)
@@ -75,7 +76,7 @@ class stencil : public workload {
         return (first_[(size_t)team + 1] - first_[(size_t)team]) * row_bytes;
     }
 
-    template <typename body> void each_band(int team, const body &work) const {
+    template <typename body> void for_each_band(int team, const body &work) const {
         tbb::parallel_for(
             tbb::blocked_range<size_t>(first_[(size_t)team], first_[(size_t)team + 1], task_rows),
             [&](const tbb::blocked_range<size_t> &band) { work(band.begin(), band.end()); },
@@ -96,10 +97,10 @@ class stencil : public workload {
     }
 
     void step_band(int from, size_t begin, size_t end) const {
-        book.note(row_[from][above(begin)], row_bytes);
-        book.note(row_[from][begin], (end - begin) * row_bytes);
-        book.note(row_[from][below(end - 1)], row_bytes);
-        book.note(row_[1 - from][begin], (end - begin) * row_bytes);
+        counter.record_access(row_[from][above(begin)], row_bytes);
+        counter.record_access(row_[from][begin], (end - begin) * row_bytes);
+        counter.record_access(row_[from][below(end - 1)], row_bytes);
+        counter.record_access(row_[1 - from][begin], (end - begin) * row_bytes);
         for (size_t row = begin; row < end; row++)
             sum_row(from, row, row_[1 - from][row]);
     }
@@ -111,6 +112,6 @@ class stencil : public workload {
 
 } // namespace
 
-std::unique_ptr<workload> new_stencil(const setting &where) {
+std::unique_ptr<task_program> new_stencil(const program_context &where) {
     return std::make_unique<stencil>(where);
 }

@@ -16,11 +16,13 @@
 
 namespace {
 
-/* Threads come within milliseconds, in an emulated machine with more CPUs than its host later. */
-const uint64_t gather_ns = 30000000000u;
+/* Time limit for all threads to start, in ns. They need milliseconds, but longer in an emulated
+ * machine that has more CPUs than its host. */
+const uint64_t collect_limit_ns = 30000000000u;
 
-/* Each slot of an arena has its CPU, so no two of its threads are on one. A thread that leaves the
- * arena sleeps where it is, and is pinned anew by the slot that it gets when it comes back. */
+/* Pins the thread in each slot of an arena to that slot's CPU, so no two threads share a CPU. A
+ * thread that leaves the arena sleeps where it is, and is pinned again by its new slot when it
+ * returns. */
 class pinning : public tbb::task_scheduler_observer {
   public:
     pinning(tbb::task_arena &arena, const std::vector<int> &cpus)
@@ -44,7 +46,7 @@ class pinning : public tbb::task_scheduler_observer {
 
 } // namespace
 
-struct teams::arena {
+struct thread_arenas::arena {
     explicit arena(const team &own)
         : tasks((int)own.cpus.size(), 1 /* slot, kept for the first thread */),
           observer(tasks, own.cpus) {}
@@ -53,45 +55,45 @@ struct teams::arena {
     pinning observer;
 };
 
-teams::teams(std::vector<team> members) : members_(std::move(members)) {
+thread_arenas::thread_arenas(std::vector<team> members) : members_(std::move(members)) {
     for (const team &one : members_)
         arenas_.push_back(std::make_unique<arena>(one));
-    pthread_barrier_init(&all_, nullptr, (unsigned)members_.size());
+    pthread_barrier_init(&barrier_, nullptr, (unsigned)members_.size());
 }
 
-teams::~teams() { pthread_barrier_destroy(&all_); }
+thread_arenas::~thread_arenas() { pthread_barrier_destroy(&barrier_); }
 
-void teams::meet() { pthread_barrier_wait(&all_); }
+void thread_arenas::wait_for_all() { pthread_barrier_wait(&barrier_); }
 
-std::vector<size_t> teams::parts(size_t things) const {
+std::vector<size_t> thread_arenas::split_among_teams(size_t count) const {
     size_t cpus = 0, before = 0;
     for (const team &one : members_)
         cpus += one.cpus.size();
     std::vector<size_t> first{0};
     for (const team &one : members_) {
         before += one.cpus.size();
-        first.push_back((size_t)((unsigned __int128)things * before / cpus));
+        first.push_back((size_t)((unsigned __int128)count * before / cpus));
     }
     return first;
 }
 
-/* As many tasks as threads, none of which ends before all have begun: so each thread has one. */
-void teams::gather(int index) {
+/* Records all threads of a team: runs as many tasks as threads, and no task ends before all have
+ * begun, so each thread runs one. */
+void thread_arenas::collect_threads(int index) {
     const team &own = members_[(size_t)index];
     const int wanted = (int)own.cpus.size();
     std::vector<pinned_thread> found((size_t)wanted);
-    std::atomic<int> come{0};
-    const uint64_t limit = monotonic_ns() + gather_ns;
+    std::atomic<int> started{0};
+    const uint64_t limit = monotonic_ns() + collect_limit_ns;
     tbb::parallel_for(
         tbb::blocked_range<int>(0, wanted, 1),
         [&](const tbb::blocked_range<int> &) {
             const int place = tbb::this_task_arena::current_thread_index() % wanted;
             found[(size_t)place] = {sched_getcpu(), (int)syscall(SYS_gettid)};
-            come++;
-            while (come < wanted) {
+            started++;
+            while (started < wanted) {
                 if (monotonic_ns() > limit)
-                    refuse("oneTBB started %d threads of the %d that were asked for", come.load(),
-                           wanted);
+                    refuse("oneTBB started %d of %d requested threads", started.load(), wanted);
                 sched_yield();
             }
         },
@@ -103,17 +105,18 @@ void teams::gather(int index) {
         threads_[first + i] = found[i];
 }
 
-void teams::run(const std::function<void(int)> &body) {
+void thread_arenas::run(const std::function<void(int)> &body) {
     size_t cpus = 0;
     for (const team &one : members_)
         cpus += one.cpus.size();
     threads_.resize(cpus);
-    /* oneTBB would keep to the CPUs of this process, of which the first pinning leaves one. */
+    /* By default oneTBB uses the CPUs of this process only, which the first pinning reduces to one.
+     */
     tbb::global_control most(tbb::global_control::max_allowed_parallelism, cpus);
     auto lead = [&](int index) {
         arenas_[(size_t)index]->tasks.execute([&] {
-            gather(index);
-            meet();
+            collect_threads(index);
+            wait_for_all();
             body(index);
         });
     };

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two runtimes, as teams of threads: a team is a oneTBB arena with a thread pinned to each of
- * its CPUs. Within a team idle threads steal from any other at random, which is oneTBB's own
- * scheduler; no task ever leaves its team. So one team over all CPUs is the vanilla runtime, and a
- * team a node is the locality runtime.
+ * The two runtimes as teams of threads. A team is a oneTBB arena with one thread pinned to each of
+ * its CPUs. Within a team idle threads steal tasks from any other thread at random, which is
+ * oneTBB's own scheduler. Tasks never leave their team. So the vanilla runtime is one team over all
+ * CPUs, and the locality runtime is one team per node.
  *
- * Threads are pinned by an observer, to the CPUs that were given. tbb::task_arena::constraints
- * would bind them to whole nodes, and to nothing at all, without a word, where the library that it
- * needs (tbbbind) is not installed.
+ * An observer pins the threads to the given CPUs. tbb::task_arena::constraints would bind them to
+ * whole nodes, and silently to nothing where the library tbbbind is not installed.
  */
-#ifndef CHAOSITY_TEAMS_HPP
-#define CHAOSITY_TEAMS_HPP
+#ifndef CHAOSITY_THREAD_ARENAS_HPP
+#define CHAOSITY_THREAD_ARENAS_HPP
 
 #include <cstddef>
 #include <functional>
@@ -27,35 +26,35 @@ struct pinned_thread {
     int cpu, tid;
 };
 
-class teams {
+class thread_arenas {
   public:
-    explicit teams(std::vector<team> members);
-    ~teams();
+    explicit thread_arenas(std::vector<team> members);
+    ~thread_arenas();
 
-    /* Runs body(i) for every team i at the same time, each by its team's first thread in the team's
-     * arena; the calling thread is the first of team 0. All threads have been seen on their CPUs
-     * before it begins. Refuses when oneTBB does not give as many threads as there are CPUs. */
+    /* Runs body(i) for all teams i at the same time, on each team's first thread in the team's
+     * arena; the calling thread is the first thread of team 0. Before that, every thread has been
+     * found on its CPU. Refuses when oneTBB starts fewer threads than there are CPUs. */
     void run(const std::function<void(int)> &body);
 
-    /* By the first thread of every team: sleeps until all have come. */
-    void meet();
+    /* The first thread of each team calls it: sleeps until all of them have called it. */
+    void wait_for_all();
 
     int count() const { return (int)members_.size(); }
     const team &operator[](int index) const { return members_[(size_t)index]; }
     const std::vector<pinned_thread> &threads() const { return threads_; }
 
-    /* Divides things among the teams in proportion to their CPUs: team i has those from [i] up to
-     * [i + 1]. */
-    std::vector<size_t> parts(size_t things) const;
+    /* Divides `count` items among the teams in proportion to their CPUs. Team i has the items from
+     * result[i] up to, not including, result[i + 1]. */
+    std::vector<size_t> split_among_teams(size_t count) const;
 
   private:
     struct arena;
-    void gather(int index);
+    void collect_threads(int index);
 
     std::vector<team> members_;
     std::vector<std::unique_ptr<arena>> arenas_;
     std::vector<pinned_thread> threads_; /* in the order of the CPUs, team by team */
-    pthread_barrier_t all_;
+    pthread_barrier_t barrier_;
 };
 
 #endif

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads at random places of one table. The places are computed where they are needed, so that no
- * stream of indexes takes a part of the bandwidth; each brings one line of which one value is used.
+ * Reads random elements of one table. Their indexes are computed instead of read, so that indexes
+ * take no bandwidth. Each read moves one cache line and uses one value of it.
  *
- * Checked: what every thread summed in every pass, and at the end the whole table.
+ * Checks: each thread's sum in every pass, and the whole table at the end.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/process.h"
+#include "common/placed_memory.h"
+#include "common/spin_barrier.h"
 #include "streams/stream_kernels.h"
 #include "workloads/workload_table.h"
 
-/* A pass gathers as many values as the table has lines, and after so many passes the same places
- * come again: by then a value of each line was read, on average, as often as there are values in
- * it. */
+/* A pass gathers as many values as the table has lines. After this many passes the same indexes
+ * come again; until then as many values were read as the table has. */
 enum { PHASES = LINE_DOUBLES };
 
 struct sums {
-    _Alignas(APART_BYTES) double of[PHASES]; /* what a thread found in the first pass of a phase */
+    _Alignas(PADDING_BYTES) double of[PHASES]; /* a thread's sum in the first pass of each phase */
 };
 
 struct gather {
@@ -40,13 +40,13 @@ static void fill(void *self, size_t from, size_t count) {
 
 static void set_up(void *self, int index) {
     const struct gather *gather = self;
-    size_t from = first_of(gather->elements, index, gather->threads);
-    size_t end = first_of(gather->elements, index + 1, gather->threads);
-    struct stretch part = {table_of(gather), sizeof(double), from, end - from};
-    fill_stretch(&gather->mapping, part, fill, self);
+    size_t from = first_of_thread(gather->elements, index, gather->threads);
+    size_t end = first_of_thread(gather->elements, index + 1, gather->threads);
+    struct array_slice part = {table_of(gather), sizeof(double), from, end - from};
+    fill_slice(&gather->mapping, part, fill, self);
 }
 
-/* Numbers of the values that a thread gathers in a phase. */
+/* The values that a thread gathers in a phase, as numbers for random_index(). */
 struct numbers {
     uint64_t from, end;
 };
@@ -54,28 +54,28 @@ struct numbers {
 static struct numbers numbers_of(const struct gather *gather, int index, int phase) {
     uint64_t before = (uint64_t)phase * gather->a_pass;
     return (struct numbers){
-        .from = before + first_of(gather->a_pass, index, gather->threads),
-        .end = before + first_of(gather->a_pass, index + 1, gather->threads),
+        .from = before + first_of_thread(gather->a_pass, index, gather->threads),
+        .end = before + first_of_thread(gather->a_pass, index + 1, gather->threads),
     };
 }
 
-/* Two sums: one addition would wait for the other. */
+/* Two sums, so that additions do not wait for each other. */
 static double sum_at_random(const double *table, size_t elements, struct numbers numbers) {
     double sum = 0, other = 0;
     uint64_t i = numbers.from;
     for (; i + 1 < numbers.end; i += 2) {
-        sum += table[at_random(i, elements)];
-        other += table[at_random(i + 1, elements)];
+        sum += table[random_index(i, elements)];
+        other += table[random_index(i + 1, elements)];
     }
     if (i < numbers.end)
-        sum += table[at_random(i, elements)];
+        sum += table[random_index(i, elements)];
     return sum + other;
 }
 
 static double expected_sum(const struct gather *gather, struct numbers numbers) {
     uint64_t sum = 0;
     for (uint64_t i = numbers.from; i < numbers.end; i++)
-        sum += (unsigned)pattern(0, at_random(i, gather->elements));
+        sum += (unsigned)pattern(0, random_index(i, gather->elements));
     return (double)sum;
 }
 
@@ -93,37 +93,37 @@ static void run(void *self, int index, uint64_t pass, struct verdict *verdict) {
     if (pass < PHASES)
         gather->sums[index].of[phase] = sum;
     else
-        compare(sum, gather->sums[index].of[phase], verdict);
+        check_equal(sum, gather->sums[index].of[phase], verdict);
 }
 
 static void check(void *self, int index, uint64_t passes, struct verdict *verdict) {
     const struct gather *gather = self;
     for (int phase = 0; phase < PHASES && (uint64_t)phase < passes; phase++)
-        compare(gather->sums[index].of[phase],
-                expected_sum(gather, numbers_of(gather, index, phase)), verdict);
-    size_t end = first_of(gather->elements, index + 1, gather->threads);
-    for (size_t i = first_of(gather->elements, index, gather->threads); i < end; i++)
-        compare(table_of(gather)[i], pattern(0, i), verdict);
+        check_equal(gather->sums[index].of[phase],
+                    expected_sum(gather, numbers_of(gather, index, phase)), verdict);
+    size_t end = first_of_thread(gather->elements, index + 1, gather->threads);
+    for (size_t i = first_of_thread(gather->elements, index, gather->threads); i < end; i++)
+        check_equal(table_of(gather)[i], pattern(0, i), verdict);
 }
 
-static void print_about(const void *self) {
+static void print_details(const void *self) {
     const struct gather *gather = self;
     printf("\"table_elements\":%zu,", gather->elements);
 }
 
-struct passes lay_out_gather(const struct demand *demand, struct mapping *mapping) {
-    size_t lines = demand->bytes / LINE_BYTES;
-    require_a_share(demand, lines, "cache lines");
-    size_t bytes = sizeof(struct gather) + (size_t)demand->threads * sizeof(struct sums);
-    struct gather *gather = new_apart(1, bytes);
+struct passes lay_out_gather(const struct workload_options *options, struct mapping *mapping) {
+    size_t lines = options->bytes / LINE_BYTES;
+    require_one_per_thread(options, lines, "cache lines");
+    size_t bytes = sizeof(struct gather) + (size_t)options->threads * sizeof(struct sums);
+    struct gather *gather = allocate_padded(1, bytes);
     gather->elements = lines * LINE_DOUBLES;
     gather->a_pass = lines;
-    gather->threads = demand->threads;
-    *mapping = gather->mapping = map_memory(lines * LINE_BYTES, demand->placement);
+    gather->threads = options->threads;
+    *mapping = gather->mapping = map_memory(lines * LINE_BYTES, options->placement);
     return (struct passes){
         .amount_per_pass = gather->a_pass,
         .set_up = set_up,
-        .print_about = print_about,
+        .print_details = print_details,
         .run = run,
         .check = check,
         .self = gather,

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jacobi's method on a square grid: each cell becomes the mean of its four neighbours, plus what
- * this pass adds, in the other of two grids, which swap roles after each pass. Threads have blocks
- * of whole rows, so that each reads a row of both its neighbours.
+ * Jacobi's method on a square grid: each cell becomes the mean of its four neighbours plus a number
+ * that depends on the pass, written to the other of two grids, which swap roles after each pass.
+ * Threads have blocks of whole rows, so each reads one row of each neighbouring thread.
  *
- * The contents are harmonic: (row + 1) * (column + 1) is the mean of its neighbours, so the inner
- * cells of pass p hold that plus the pass's offset; the rim is set to it. All are whole numbers.
- * Checked: after each pass the last inner cell of each part and one that moves, at the end all
- * cells of both grids.
+ * The contents are harmonic: (row + 1) * (column + 1) is the mean of its neighbours. So after pass
+ * p inner cells hold this value plus the pass's offset, and the border is set to it. All are whole
+ * numbers. Checks: after each pass the last inner cell of each part and a moving cell; at the end
+ * all cells of both grids.
  */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/process.h"
+#include "common/errors.h"
+#include "common/placed_memory.h"
 #include "streams/stream_kernels.h"
 #include "workloads/workload_table.h"
 
-/* Three rows of 64 KiB stay in every core's own L2, so that a pass reads and writes each cell in
- * memory once. */
+/* Three rows of 64 KiB stay in every core's own L2, so a pass reads and writes each cell in memory
+ * only once. */
 enum { MOST_COLUMNS = 8192, LEAST_ROWS = 3 };
 
 struct stencil {
@@ -29,7 +30,7 @@ struct stencil {
     double *grid[2];
 };
 
-/* What a cell holds after so many passes. */
+/* Content of a cell after this many passes. */
 static inline double cell(size_t row, size_t column, uint64_t passes) {
     return (double)((row + 1) * (column + 1)) + (double)(passes % CYCLE);
 }
@@ -44,18 +45,18 @@ static void fill(void *context, size_t from, size_t count) {
     const struct stencil *stencil = filling->stencil;
     double *to = stencil->grid[filling->grid];
     for (size_t i = from; i < from + count; i++)
-        to[i] =
-            filling->grid == 0 ? cell(i / stencil->columns, i % stencil->columns, 0) : untouched;
+        to[i] = filling->grid == 0 ? cell(i / stencil->columns, i % stencil->columns, 0)
+                                   : never_written;
 }
 
 static void set_up(void *self, int index) {
     const struct stencil *stencil = self;
-    size_t from = first_of(stencil->rows, index, stencil->threads) * stencil->columns;
-    size_t end = first_of(stencil->rows, index + 1, stencil->threads) * stencil->columns;
+    size_t from = first_of_thread(stencil->rows, index, stencil->threads) * stencil->columns;
+    size_t end = first_of_thread(stencil->rows, index + 1, stencil->threads) * stencil->columns;
     for (int grid = 0; grid < 2; grid++) {
-        struct stretch part = {stencil->grid[grid], sizeof(double), from, end - from};
+        struct array_slice part = {stencil->grid[grid], sizeof(double), from, end - from};
         struct filling filling = {stencil, grid};
-        fill_stretch(&stencil->mapping, part, fill, &filling);
+        fill_slice(&stencil->mapping, part, fill, &filling);
     }
 }
 
@@ -83,14 +84,14 @@ static void run_rows(const struct stencil *stencil, size_t from, size_t end, uin
 static void check_cell(const struct stencil *stencil, size_t at, uint64_t passes,
                        struct verdict *verdict) {
     size_t row = at / stencil->columns, column = at % stencil->columns;
-    compare(stencil->grid[passes % 2][at], cell(row, column, passes), verdict);
+    check_equal(stencil->grid[passes % 2][at], cell(row, column, passes), verdict);
 }
 
 static void run(void *self, int index, uint64_t pass, struct verdict *verdict) {
     const struct stencil *stencil = self;
     size_t columns = stencil->columns;
-    size_t from = first_of(stencil->rows, index, stencil->threads);
-    size_t end = first_of(stencil->rows, index + 1, stencil->threads);
+    size_t from = first_of_thread(stencil->rows, index, stencil->threads);
+    size_t end = first_of_thread(stencil->rows, index + 1, stencil->threads);
     if (!mutant_skips(pass))
         run_rows(stencil, from, end - (mutant_leaves_out_the_end(pass) ? 1 : 0), pass);
     if (MUTANT == CORRUPTED) {
@@ -104,48 +105,48 @@ static void run(void *self, int index, uint64_t pass, struct verdict *verdict) {
 
 static void check(void *self, int index, uint64_t passes, struct verdict *verdict) {
     const struct stencil *stencil = self;
-    size_t from = first_of(stencil->rows, index, stencil->threads) * stencil->columns;
-    size_t end = first_of(stencil->rows, index + 1, stencil->threads) * stencil->columns;
+    size_t from = first_of_thread(stencil->rows, index, stencil->threads) * stencil->columns;
+    size_t end = first_of_thread(stencil->rows, index + 1, stencil->threads) * stencil->columns;
     for (size_t i = from; i < end; i++) {
         check_cell(stencil, i, passes, verdict);
         if (passes > 0)
             check_cell(stencil, i, passes - 1, verdict);
         else
-            compare(stencil->grid[1][i], untouched, verdict);
+            check_equal(stencil->grid[1][i], never_written, verdict);
     }
 }
 
-static void print_about(const void *self) {
+static void print_details(const void *self) {
     const struct stencil *stencil = self;
     printf("\"rows\":%zu,\"columns\":%zu,", stencil->rows, stencil->columns);
 }
 
-/* The grid as near to a square as the rows' length allows; whole cache lines. */
-static void set_shape(struct stencil *stencil, const struct demand *demand) {
-    size_t cells = demand->bytes / 2 / sizeof(double);
+/* Makes the grid as square as the longest row allows; rows are whole cache lines. */
+static void set_shape(struct stencil *stencil, const struct workload_options *options) {
+    size_t cells = options->bytes / 2 / sizeof(double);
     size_t columns = (size_t)fmin(sqrt((double)cells), MOST_COLUMNS) / LINE_DOUBLES * LINE_DOUBLES;
     stencil->columns = columns;
     stencil->rows = columns > 0 ? cells / columns : 0;
     if (stencil->rows < LEAST_ROWS)
         stencil->rows = 0;
-    require_a_share(demand, stencil->rows, "rows of a grid");
+    require_one_per_thread(options, stencil->rows, "rows of a grid");
 }
 
-struct passes lay_out_stencil(const struct demand *demand, struct mapping *mapping) {
+struct passes lay_out_stencil(const struct workload_options *options, struct mapping *mapping) {
     struct stencil *stencil = calloc(1, sizeof *stencil);
     if (stencil == NULL)
         refuse("out of memory");
-    stencil->threads = demand->threads;
-    set_shape(stencil, demand);
+    stencil->threads = options->threads;
+    set_shape(stencil, options);
     size_t bytes = whole_pages(stencil->rows * stencil->columns * sizeof(double));
-    *mapping = stencil->mapping = map_memory(2 * bytes, demand->placement);
+    *mapping = stencil->mapping = map_memory(2 * bytes, options->placement);
     for (int grid = 0; grid < 2; grid++)
         stencil->grid[grid] = (double *)(void *)(mapping->start + (size_t)grid * bytes);
     return (struct passes){
         .amount_per_pass = stencil->rows * stencil->columns,
-        .meet = true,
+        .wait_for_all = true,
         .set_up = set_up,
-        .print_about = print_about,
+        .print_details = print_details,
         .run = run,
         .check = check,
         .self = stencil,

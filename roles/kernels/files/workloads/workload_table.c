@@ -4,10 +4,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "common/process.h"
+#include "common/errors.h"
 
 const struct workload workloads[] = {
-    {"triad", "a[i] = b[i] + s * c[i]: own parts alone", lay_out_triad, release_triad},
+    {"triad", "a[i] = b[i] + s * c[i]: only own parts", lay_out_triad, release_triad},
     {"gather", "sum += table[random]: all of the table", lay_out_gather, free},
     {"stencil", "2-D, mean of 4 neighbours, two grids: own rows and one of each neighbour",
      lay_out_stencil, free},
@@ -16,8 +16,9 @@ const struct workload workloads[] = {
 };
 const int workload_count = sizeof workloads / sizeof workloads[0];
 
-void require_a_share(const struct demand *demand, uint64_t units, const char *what) {
-    if (units < (uint64_t)demand->threads)
-        refuse("--bytes %zu is too small: it gives %" PRIu64 " %s to %d threads", demand->bytes,
-               units, what, demand->threads);
+void require_one_per_thread(const struct workload_options *options, uint64_t units,
+                            const char *what) {
+    if (units < (uint64_t)options->threads)
+        refuse("--bytes %zu is too small: it gives %" PRIu64 " %s to %d threads", options->bytes,
+               units, what, options->threads);
 }

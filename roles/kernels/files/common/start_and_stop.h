@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The clock, the signals that stop a measurement, and the line on stdin that starts it.
+ */
+#ifndef CHAOSITY_START_AND_STOP_H
+#define CHAOSITY_START_AND_STOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Nanoseconds of CLOCK_MONOTONIC. All processes of a machine see the same clock, and it is never
+ * set back, so samples of programs that run together can be compared over the same window. */
+uint64_t monotonic_ns(void);
+
+/* Prepares signals; main() calls it before it creates threads.
+ * SIGTERM and SIGINT set a flag, see stop_requested(). Threads inherit both blocked, so that the
+ * main thread receives them, which waits for input. SIGBUS (the kernel promised a huge page and has
+ * none on the bound node) and SIGILL (the program was built for another CPU) end the process with
+ * an error message. */
+void install_signal_handlers(void);
+
+/* Lets the main thread receive SIGTERM and SIGINT, once it is ready to be stopped. */
+void deliver_stop_signals(void);
+
+/* Whether SIGTERM or SIGINT has arrived. */
+bool stop_requested(void);
+
+enum start { START_GO, START_END_OF_INPUT, START_STOPPED };
+
+/* Waits for a whole line on stdin, the end of input or a stop signal, and returns which it was. */
+enum start wait_for_start(void);
+
+/* The value of "stopped_by" for a run that did not start; NULL for START_GO. */
+const char *stopped_by_start(enum start start);
+
+#endif

@@ -1,0 +1,84 @@
+"""A program's version changes with its own code, and with nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kernel_binary import SOURCES, make
+
+from compiler_cache import path_with_cache
+
+pytestmark = pytest.mark.real
+
+PROGRAMS = ("chaosity-core-to-core", "chaosity-latency")
+
+
+def build(sources: Path, folder: Path, *variables: str) -> dict[str, tuple[str, bytes]]:
+    """Version and content of some programs by name."""
+    path = path_with_cache(folder / "compilers", os.environ["PATH"])
+    targets = [str(folder / name) for name in PROGRAMS]
+    make("make", "-s", "-j2", "-C", sources, f"BUILD={folder}", *variables, *targets, path=path)
+    found = {}
+    for name in PROGRAMS:
+        said = subprocess.run([folder / name, "--version"], capture_output=True, text=True)
+        found[name] = (said.stdout.split()[1], (folder / name).read_bytes())
+    return found
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A copy of the sources that a test may change."""
+    return shutil.copytree(SOURCES, tmp_path / "sources", ignore=shutil.ignore_patterns("build"))
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    """Replace a text that occurs in a file."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def add_comment(sources: Path) -> None:
+    replace(
+        sources / "common/errors.c", "static const char", "/* A word. */\n\n\nstatic const char"
+    )
+
+
+def change_latency(sources: Path) -> None:
+    replace(sources / "latency/pointer_chase.c", "BATCH = 64", "BATCH = 32")
+
+
+def change_shared_header(sources: Path) -> None:
+    replace(sources / "common/errors.h", "EXIT_REFUSED = 2", "EXIT_REFUSED = 3")
+
+
+CHANGES: dict[str, tuple[Callable[[Path], None], set[str]]] = {
+    "a comment and empty lines": (add_comment, set()),
+    "code of one program": (change_latency, {"chaosity-latency"}),
+    "a header of all": (change_shared_header, set(PROGRAMS)),
+}
+
+
+@pytest.mark.parametrize(("change", "changed"), CHANGES.values(), ids=CHANGES)
+def test_a_version_changes_with_the_programs_own_code(
+    tmp_path: Path, sources: Path, change: Callable[[Path], None], changed: set[str]
+) -> None:
+    before = build(SOURCES, tmp_path / "before")
+    change(sources)
+    after = build(sources, tmp_path / "after")
+    assert {name for name in PROGRAMS if before[name][0] != after[name][0]} == changed
+    # The same version is the same binary, whose hash is part of the host's description.
+    assert {name for name in PROGRAMS if before[name][1] != after[name][1]} == changed
+
+
+def test_other_flags_are_another_version_and_warnings_are_not(tmp_path: Path) -> None:
+    versions = {
+        flags: build(SOURCES, tmp_path / f"flags{flags}", f"EXTRA={flags}")["chaosity-latency"][0]
+        for flags in ("", "-O1", "-Wno-error")
+    }
+    assert versions["-O1"] != versions[""] == versions["-Wno-error"]
