@@ -17,7 +17,6 @@ from chaosity.place_names import (
     node_name,
     nodes_name,
     package_name,
-    parse_groups,
     parse_place_name,
     path_name,
     pu_name,
@@ -155,7 +154,8 @@ def test_names_from_numbers():
     assert nodes_name([3]) == "node3"
     assert nodes_name([3, 1, 0, 2]) == "nodes0-3"
     assert path_name(node_name(0), node_name(3)) == "node0->node3"
-    assert parse_groups("node0_l3_1") == (PlaceName("node", (0,)), PlaceName("l3", (1,)))
+    groups = (PlaceName("node", (0,)), PlaceName("l3", (1,)))
+    assert parse_place_name("node0_l3_1_without_pu0").groups == groups
     with pytest.raises(ValueError, match="a part is missing"):
         str(PlaceName("pu"))
 

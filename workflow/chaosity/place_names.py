@@ -130,11 +130,6 @@ class PlaceName:
         return self.indices if named else ()
 
     @property
-    def is_drive_set(self) -> bool:
-        """Whether the name means a set of drives, such as `node3drives` or `alldrives`."""
-        return self.kind.endswith("_drives")
-
-    @property
     def is_identifying(self) -> bool:
         """Whether the name may hold a slot, serial number or path and so identify the host.
 
@@ -153,7 +148,7 @@ def parse_place_name(text: str) -> PlaceName | None:
                 indices = parse_cpu_list(parts.get("indices", parts.get("index", "")))
             except ValueError:  # a range that runs backwards
                 return None
-            groups = parse_groups(parts.get("groups", ""))
+            groups = _parse_groups(parts.get("groups", ""))
             without = parse_place_name(parts.get("without", ""))
             if without and without.kind not in get_args(InitiatorKind):
                 return None
@@ -165,7 +160,7 @@ def parse_place_name(text: str) -> PlaceName | None:
     return None
 
 
-def parse_groups(text: str) -> tuple[PlaceName, ...]:
+def _parse_groups(text: str) -> tuple[PlaceName, ...]:
     """The groups of a joined name such as `node0_node1`; empty where it has any other part."""
     names = re.findall(_GROUP, text) if _GROUPS.fullmatch(text) else []
     return tuple(name for name in map(parse_place_name, names) if name)
