@@ -11,11 +11,9 @@ from chaosity.statistics import (
     corun_slowdown,
     latency_divergence,
     less_is_better,
-    load_counts,
-    load_parameters,
-    plain,
     summarise,
 )
+from chaosity.store import Measurements
 
 SWEEP = (
     Path(__file__).resolve().parents[4]
@@ -107,38 +105,38 @@ def test_the_published_sweep_diverges_at_128_mb_with_slow_even_ranks():
 
 
 @pytest.fixture(scope="module")
-def tidy():
-    return plain(synthetic_latency.tidy(synthetic.Machine("h", ((0, 1),), {}, 4, 3)))
+def measured():
+    machine = synthetic.Machine("h", ((0, 1),), {}, 4, 3)
+    return Measurements.from_table(synthetic_latency.tidy(machine))
 
 
-def test_loads_with_one_name_are_counted_separately(tidy):
-    counts = load_counts(tidy)
-    chases = tidy["point"].str.startswith("together")
-    assert set(counts[chases]) == {4.0}
-    assert set(counts[tidy["experiment"] == "latency_matrix"]) == {1.0}
-    assert set(counts[tidy["load"] == "load"]) == {2.0}
+def test_loads_with_one_name_are_counted_separately(measured):
+    rows = measured.rows
+    assert set(rows.loc[rows["point"].str.startswith("together"), "load_count"]) == {4}
+    assert set(measured.where(experiment="latency_matrix").rows["load_count"]) == {1}
+    assert set(measured.where(load="load").rows["load_count"]) == {2}
 
 
-def test_loads_with_one_name_are_separate_cells(tidy):
-    cells = summarise(tidy[tidy["point"] == "together+4096"])
+def test_loads_with_one_name_are_separate_cells(measured):
+    cells = summarise(measured.where(point="together+4096"))
     assert cells["initiator"].tolist() == ["pu0", "pu2", "pu4", "pu6"]
     assert (cells["n"] == 3).all()
 
 
-def test_corunning_is_compared_with_the_same_core_and_size_alone(tidy):
-    cost = corun_slowdown(tidy[tidy["experiment"] == "latency_by_size"])
-    largest = cost[cost["point"] == f"together+{2**30}"].set_index("initiator")["median"]
+def test_corunning_is_compared_with_the_same_core_and_size_alone(measured):
+    slowdown = corun_slowdown(measured.where(experiment="latency_by_size"))
+    largest = slowdown[slowdown["point"] == f"together+{2**30}"].set_index("initiator")["median"]
     assert largest.to_dict() == pytest.approx(
         {"pu0": 1.5, "pu2": 1.01, "pu4": 1.5, "pu6": 1.01}, rel=0.08
     )
-    smallest = cost[cost["point"] == "together+4096"]["median"]
+    smallest = slowdown[slowdown["point"] == "together+4096"]["median"]
     assert smallest.tolist() == pytest.approx([1.0] * 4, rel=0.08)
 
 
-def test_load_parameters_are_the_levels_of_a_load(tidy):
-    texts = load_parameters(tidy[tidy["load"] == "load"])
-    assert '{"share": 100}' in set(texts)
-    assert set(load_parameters(tidy.drop(columns="levels"))) == {"{}"}
+def test_load_parameters_are_the_levels_of_a_load(measured):
+    assert '{"share": 100}' in set(measured.where(load="load").rows["load_parameters"])
+    without = measured.rows.drop(columns=["levels", "load_parameters"])
+    assert set(Measurements.from_table(without).rows["load_parameters"]) == {"{}"}
 
 
 def test_times_are_better_when_they_are_short():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chaosity.anomalies import analyse_host
 from chaosity.compare import compare_selections
 from chaosity.records import VALID
-from chaosity.statistics import UNMEASURED, plain, studies, summarise
+from chaosity.statistics import UNMEASURED, studies, summarise
 from chaosity.store import build_tidy_table, read_table, write_table
 from chaosity.units import format_quantity, metric_words
 
@@ -172,7 +172,7 @@ def test_an_optional_metric_without_a_value_is_neither_failed_nor_zero(tmp_path)
     assert cells.loc[SHARE, ["status", "n", "n_failed"]].tolist() == [UNMEASURED, 0, 0]
     assert cells.loc[SHARE, "reason"] == "the tool gave no value"
     assert cells.loc[RATE, ["status", "n"]].tolist() == [VALID, 2]
-    assert studies(plain(found)) == studies(plain(found[found["metric"] != SHARE])) == []
+    assert studies(found) == studies(found[found["metric"] != SHARE]) == []
 
 
 def test_a_metric_that_is_not_optional_fails_without_a_value(tmp_path):
