@@ -1,4 +1,4 @@
-"""``chaosity anomalies`` on anybody's matrix and on our own tables."""
+"""``chaosity anomalies`` on matrices and on results folders."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def file(write):
     return write([HEAD, *ROWS])
 
 
-def test_programs_get_json(file):
+def test_json_has_anomalies_groups_and_verdict(file):
     found = json.loads(run(file, *BANDWIDTH, "--json").output)
     assert {"anomalies", "classes", "verdict"} <= set(found)
     (one,) = found["anomalies"]
@@ -74,14 +74,14 @@ def test_programs_get_json(file):
     assert found["verdict"].startswith("1 anomaly in 4 x 4 nodes; the worst: Node 2 is slow")
 
 
-def test_a_sound_machine_has_an_empty_list(write):
+def test_a_healthy_machine_has_no_anomalies(write):
     sound = write([HEAD, *ROWS[:2], ROWS[2].replace("30.0", "40.0"), ROWS[3]])
     found = json.loads(run(sound, *BANDWIDTH, "--json").output)
     assert found["anomalies"] == []
     assert found["verdict"].startswith("No anomaly was detected in 4 x 4 nodes at n = 1")
 
 
-def test_people_get_sentences(file):
+def test_default_output_has_sentences(file):
     said = run(file, *BANDWIDTH).output
     for part in (
         "1 anomaly in 4 x 4 nodes",
@@ -114,7 +114,7 @@ def test_latencies_that_are_longer_are_worse(write):
     assert one["loss_percent"] == pytest.approx(37.5)
 
 
-def test_the_distance_table_is_looked_at(file, write):
+def test_a_given_slit_is_checked(file, write):
     honest = write(DISTANCES, "slit.csv")
     said = run(file, *BANDWIDTH, "--distances", honest).output
     assert "the SLIT" in said
@@ -122,7 +122,7 @@ def test_the_distance_table_is_looked_at(file, write):
 
 
 @pytest.mark.parametrize("packages", ["0,1;2,3", "0-1;2-3", " 0,1 ; 2,3 "])
-def test_packages_may_be_said(file, packages):
+def test_packages_can_be_given(file, packages):
     assert run(file, *BANDWIDTH, "--packages", packages).exit_code == 0
 
 
@@ -157,7 +157,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("lines", "said"), BAD.values(), ids=BAD)
-def test_what_is_no_matrix_is_one_sentence(write, lines, said):
+def test_a_bad_matrix_gives_an_error_of_one_sentence(write, lines, said):
     with pytest.raises(UserError) as error:
         run(write(lines), *BANDWIDTH)
     assert said in str(error.value)
@@ -176,13 +176,13 @@ def test_what_is_no_matrix_is_one_sentence(write, lines, said):
         ([*BANDWIDTH, "--packages", "0,1;2,3,7"], "node 7 is not in the matrix"),
     ],
 )
-def test_what_is_said_wrongly_is_one_sentence(file, options, said):
+def test_a_bad_option_gives_an_error_of_one_sentence(file, options, said):
     with pytest.raises(UserError) as error:
         run(file, *options)
     assert said in str(error.value)
 
 
-def test_latencies_are_no_bandwidths(write):
+def test_a_file_of_latencies_is_refused_as_bandwidth(write):
     with pytest.raises(UserError, match="holds a latency by its name"):
         run(write("from,0,1\n0,80,130\n1,130,80\n", "idle_ns.csv"), *BANDWIDTH)
 
@@ -196,16 +196,16 @@ def test_latencies_are_no_bandwidths(write):
     ],
     ids=["incomplete", "zero", "empty"],
 )
-def test_a_distance_table_that_is_none(file, write, table, said):
+def test_a_bad_slit_file_is_refused(file, write, table, said):
     with pytest.raises(UserError) as error:
         run(file, *BANDWIDTH, "--distances", write(table, "slit.csv"))
     assert said in str(error.value)
 
 
-def test_a_folder_without_a_table(tmp_path):
+def test_a_folder_without_a_table_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"measurements\.parquet is missing"):
         run(tmp_path)
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_missing_file_gives_status_2(tmp_path):
     assert run(tmp_path / "none.csv", *BANDWIDTH).exit_code == 2

@@ -1,4 +1,4 @@
-"""What is wrong with a host, from its tidy table."""
+"""Anomalies of a host, from its tidy table."""
 
 from __future__ import annotations
 
@@ -57,49 +57,49 @@ def test_a_slow_drive_is_the_worst_and_named_with_model_and_serial():
     assert any(said.startswith("8 comparable drives (losses of ") for said in found.checked)
 
 
-def test_healthy_drives_are_clean():
+def test_healthy_drives_have_no_anomalies():
     assert about_drives(analysed(machine())) == []
 
 
-def test_a_difference_that_does_not_matter_is_not_told():
+def test_a_small_difference_is_not_reported():
     assert about_drives(analysed(machine(slow={SLOW: 0.97}))) == []
 
 
-def test_a_place_that_is_slow_for_all_drives_is_no_fault_of_a_drive():
+def test_a_path_that_is_slow_for_all_drives_is_not_a_drive_anomaly():
     found = machine()
     tidy = found.tidy()
     tidy.loc[(tidy["relation"] == "other_package") & (tidy["load"] == "storage"), "value"] *= 0.3
     assert about_drives(analysed(found, tidy)) == []
 
 
-def test_another_model_is_no_sibling():
+def test_drives_of_different_models_are_not_compared():
     found = machine(slow={SLOW: 0.2})
     components = found.components()
     components[SLOW]["model"] = "another"
     assert about_drives(analysed(found, components=components)) == []
 
 
-def test_drives_of_unknown_model_have_no_siblings():
+def test_drives_of_unknown_model_are_not_compared():
     assert about_drives(analysed(machine(slow={SLOW: 0.2}), components={})) == []
 
 
-def test_two_drives_cannot_tell_which_of_them_is_wrong():
+def test_two_drives_are_too_few_to_find_the_slow_one():
     found = synthetic.Machine("h", ((0,),), {0: 2}, slow={"drive-0000-01-00-0": 0.2})
     assert about_drives(analysed(found)) == []
 
 
-def test_a_stand_in_file_is_no_drive():
+def test_a_file_in_place_of_a_drive_is_not_tested():
     found = analysed(synthetic.small(), components={"file0": {"component": "drive", "model": "f"}})
     assert about_drives(found) == []
 
 
-def test_a_single_replicate_is_less_sure():
+def test_a_single_replicate_has_less_confidence():
     first = about_drives(analysed(machine(replicates=1, slow={SLOW: 0.2})))[0]
     assert (first.components, first.n) == ((SLOW,), 1)
     assert first.confidence <= 0.95
 
 
-def test_of_thirty_drives_the_slow_one_is_told_and_sets_that_give_less_than_a_part_once():
+def test_the_slow_one_of_thirty_drives_and_its_drive_sets_are_reported_once():
     found = synthetic.epyc()
     found.slow = {"drive-0000-51-01-0": 0.2}
     told = analysed(found)
@@ -111,7 +111,7 @@ def test_of_thirty_drives_the_slow_one_is_told_and_sets_that_give_less_than_a_pa
     assert len(one.cells) > 1
 
 
-def test_sets_that_add_up_are_clean():
+def test_drive_sets_that_add_up_have_no_anomalies():
     found = synthetic.Machine("h", ((0,), (1,)), {0: 2, 1: 2})
     assert of_kind(analysed(found), "adding_drives_loses_bandwidth") == []
 
@@ -123,7 +123,7 @@ def latency(tidy, found):
     return analyse_host(tidy, host_parts(topology_from_json(synthetic_latency.topology(found)), {}))
 
 
-def test_cores_that_wait_only_when_all_run_are_contention():
+def test_cores_that_are_slow_only_when_all_run_show_contention():
     found = synthetic_latency.epyc()
     contention = of_kind(latency(synthetic_latency.tidy(found), found), "contention_within_node")
     assert {one.components for one in contention} == {(f"node{node}",) for node in range(8)}
@@ -135,7 +135,7 @@ def test_cores_that_wait_only_when_all_run_are_contention():
     assert "pu15 of the same node" in by["node2"].compared_with
 
 
-def test_an_order_that_turns_at_the_largest_size_is_an_inversion():
+def test_an_inverted_order_at_the_largest_size_is_an_inversion():
     found = synthetic_latency.small()
     tidy = synthetic_latency.tidy(found)
     sweep = tidy["experiment"] == "latency_by_size"
@@ -152,12 +152,12 @@ def test_an_order_that_turns_at_the_largest_size_is_an_inversion():
     assert one.loss_percent == pytest.approx(60.0, abs=5.0)
 
 
-def test_nothing_turns_round_on_a_machine_whose_order_stays():
+def test_a_constant_order_is_not_an_inversion():
     found = synthetic_latency.epyc()
     assert of_kind(latency(synthetic_latency.tidy(found), found), "inversion_with_size") == []
 
 
-def test_a_lying_distance_table_is_told_from_latency():
+def test_a_wrong_slit_is_found_by_latency():
     found = synthetic_latency.epyc()
     lies = of_kind(latency(synthetic_latency.tidy(found, lies=True), found), "slit_mismatch")
     assert len(lies) == 1
@@ -176,14 +176,14 @@ def slow_node(share=0.7, **keys):
     return found, tidy
 
 
-def test_the_same_by_other_kernels_is_one_anomaly():
+def test_equal_anomalies_by_several_kernels_are_merged():
     told = [one for one in analysed(*slow_node()).anomalies if one.components == ("node1",)]
     assert [one.kind for one in told] == ["slow_component"]
     assert told[0].target in (1, "node1")
     assert any(line.startswith("Also by bandwidth (") for line in told[0].also)
 
 
-def test_the_reverse_direction_is_told_with_the_slow_one():
+def test_an_asymmetry_is_merged_with_its_slow_path():
     found = machine()
     tidy = found.tidy()
     way = (tidy["load"] == "memory") & (tidy["initiator_nodes"] == "0")
@@ -195,7 +195,7 @@ def test_the_reverse_direction_is_told_with_the_slow_one():
     assert any("worse than the opposite direction" in line for line in one.also)
 
 
-def test_the_worst_comes_first_whatever_its_metric():
+def test_the_worst_anomaly_is_first_for_all_metrics():
     told = analysed(*slow_node(slow={SLOW: 0.2})).anomalies
     losses = [one.relative_loss for one in told]
     assert losses == sorted(losses, reverse=True)
@@ -203,7 +203,7 @@ def test_the_worst_comes_first_whatever_its_metric():
     assert places.index((SLOW,)) < places.index(("node1",))
 
 
-def test_a_table_without_anything_to_compare_says_so():
+def test_a_table_without_comparable_rows_is_not_tested():
     found = synthetic.small()
     told = analysed(found)
     assert told.anomalies == () or about_drives(told) == []
@@ -211,7 +211,7 @@ def test_a_table_without_anything_to_compare_says_so():
     assert empty.verdict.startswith("Not tested: there are no comparable measurements")
 
 
-def test_components_and_topology_say_what_is_known():
+def test_host_parts_are_from_components_and_topology():
     found = machine()
     known = host_parts(topology_from_json(found.topology()), found.components())
     assert known.models[SLOW] == "Corsair MP600 PRO"
@@ -219,7 +219,7 @@ def test_components_and_topology_say_what_is_known():
     assert host_parts(None, None) == HostParts()
 
 
-def test_a_sample_of_the_cells_tells_no_layout():
+def test_a_sparse_matrix_has_no_slit_mismatch_and_no_slow_path():
     machine = synthetic.epyc()
     tidy = machine.tidy()
     memory = tidy["load"] == "memory"
@@ -231,7 +231,7 @@ def test_a_sample_of_the_cells_tells_no_layout():
     assert not [one for one in found.anomalies if one.kind == "slow_path"]
 
 
-def test_drives_of_no_known_node_are_a_part_of_no_nodes_drives():
+def test_drives_of_an_unknown_node_are_not_part_of_a_nodes_drive_set():
     rows = synthetic.epyc().tidy()
     rows = rows[
         (rows["target_kind"] == "all_of_node") & (rows["experiment"] == "storage_bandwidth")

@@ -1,4 +1,4 @@
-"""Faults that are put into synthetic machines are found, and nothing else is."""
+"""Faults of synthetic machines are found, and nothing else."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check(one, loss, metric, n):
 @by_name
 @pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
 @pytest.mark.parametrize("n", [1, 5])
-def test_a_weak_channel_is_the_nodes_own(layout, metric, n):
+def test_a_weak_channel_is_reported_for_its_node(layout, metric, n):
     found = found_in(layout, faulty.weak_channel(layout, 2, 0.3), n=n, metric=metric)
     one = next(one for one in found.anomalies if one.kind == "slow_component")
     assert (one.initiator, one.target, one.components) == (2, 2, ("node2",))
@@ -103,7 +103,7 @@ def test_a_slow_direction_is_a_slow_path_and_an_asymmetry(layout, metric):
 
 @by_name
 @pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
-def test_a_slow_link_is_slow_both_ways_and_no_asymmetry(layout, metric):
+def test_a_link_that_is_slow_both_ways_is_not_an_asymmetry(layout, metric):
     fault = faulty.slow_link(layout, (0, 3), 0.3)
     found = found_in(layout, fault, metric=metric)
     assert {one.kind for one in found.anomalies} == {"slow_path"}
@@ -116,7 +116,7 @@ def test_a_slow_link_is_slow_both_ways_and_no_asymmetry(layout, metric):
             check(one, 0.3, metric, 5)
 
 
-def test_all_ways_between_two_packages_are_one_anomaly():
+def test_all_paths_between_two_packages_are_one_anomaly():
     layout = faulty.two_packages(4)
     cells = {(i, j) for i in range(4) for j in range(4, 8)}
     fault = faulty.Fault("slow block", dict.fromkeys(cells, 0.75), cells=frozenset(cells))
@@ -130,7 +130,7 @@ def test_all_ways_between_two_packages_are_one_anomaly():
 @pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
 @pytest.mark.parametrize("n", [1, 3, 5])
 @pytest.mark.parametrize("layout", faulty.LAYOUTS, ids=lambda layout: layout.name)
-def test_healthy_machines_are_clean(layout, n, metric):
+def test_healthy_machines_have_no_anomalies(layout, n, metric):
     found = analyse_matrix(measure(layout, rng(21), n=n, metric=metric))
     assert found.anomalies == ()
     assert found.verdict.startswith("No anomaly was detected in ")
@@ -138,7 +138,7 @@ def test_healthy_machines_are_clean(layout, n, metric):
     assert found.detectable_percent > 5.0
 
 
-def test_healthy_machines_stay_clean_when_replicates_are_disturbed(monkeypatch):
+def test_disturbed_replicates_of_healthy_machines_are_not_reported(monkeypatch):
     monkeypatch.setattr(faulty, "DISTURBED", 0.02)
     random = rng(5)
     alarms = sum(
@@ -150,11 +150,11 @@ def test_healthy_machines_stay_clean_when_replicates_are_disturbed(monkeypatch):
 
 
 @by_name
-def test_a_loss_that_matters_to_nobody_is_not_told(layout):
+def test_a_small_loss_is_not_reported(layout):
     assert found_in(layout, faulty.weak_channel(layout, 0, 0.03)).anomalies == ()
 
 
-def test_what_recurs_in_every_package_is_how_the_machine_is_built():
+def test_a_pattern_in_every_package_is_structural():
     layout = faulty.clusters_on_die()
     found = analyse_matrix(measure(layout, rng()), layout.packages)
     assert found.anomalies == ()
@@ -165,7 +165,7 @@ def test_what_recurs_in_every_package_is_how_the_machine_is_built():
     assert "slow_path" in {one.kind for one in found_in(layout, fault).anomalies}
 
 
-def test_remote_memory_that_is_better_than_local_is_said():
+def test_remote_memory_that_is_better_than_local_is_reported():
     layout = faulty.full_mesh(4)
     found = found_in(layout, faulty.weak_channel(layout, 1, 0.7))
     by = {one.kind: one for one in found.anomalies}
@@ -178,7 +178,7 @@ def test_remote_memory_that_is_better_than_local_is_said():
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3])
-def test_what_is_told_is_sure_however_noisy_a_single_run_is(noise):
+def test_anomalies_of_a_noisy_single_run_are_clear(noise):
     for seed in range(8):
         found = analyse_matrix(measure(faulty.two_packages(4), rng(seed), n=1, noise=noise))
         assert all(0.9 <= one.confidence <= 0.95 for one in found.anomalies)
@@ -188,7 +188,7 @@ def test_what_is_told_is_sure_however_noisy_a_single_run_is(noise):
 @pytest.mark.parametrize(
     "layout", [faulty.two_packages(4), faulty.ring(8)], ids=lambda layout: layout.name
 )
-def test_replicates_that_scatter_by_a_third_hide_faults_and_make_none(layout):
+def test_replicates_with_large_scatter_give_no_anomalies(layout):
     for seed in range(6):
         found = analyse_matrix(measure(layout, rng(seed), noise=0.3))
         assert found.anomalies == ()
@@ -209,7 +209,7 @@ def test_sixteen_nodes_with_a_slow_direction():
     assert {one.components for one in found.anomalies} == {("node3->node9",)}
 
 
-def test_equal_replicates_are_no_infinite_confidence():
+def test_equal_replicates_have_limited_confidence():
     rows = np.where(np.eye(4) > 0, 40e9, 20e9)
     rows[1, 1] = 32e9
     samples = {(i, j): (float(rows[i, j]),) * 3 for i in range(4) for j in range(4)}
@@ -220,7 +220,7 @@ def test_equal_replicates_are_no_infinite_confidence():
     assert one.loss_percent == pytest.approx(20.0)
 
 
-def test_more_tables_of_one_machine_make_each_finding_less_sure():
+def test_more_tables_of_one_machine_lower_each_confidence():
     layout = faulty.full_mesh(8)
     measured = measure(layout, rng(2), faulty.weak_channel(layout, 0, 0.1), n=3)
     alone, among = (analyse_matrix(measured, looks=looks).anomalies for looks in (1, 1000))
@@ -263,7 +263,7 @@ def test_the_unit_does_not_matter(fault, seed, factor):
 
 @few
 @given(faults, seeds)
-def test_nodes_may_have_any_ascending_numbers(fault, seed):
+def test_nodes_can_have_any_ascending_numbers(fault, seed):
     measured = measure(faulty.two_packages(2), rng(seed), fault)
     other = {0: 3, 1: 8, 2: 9, 3: 252}
     samples = {(other[i], other[j]): v for (i, j), v in measured.samples.items()}
@@ -275,7 +275,7 @@ def test_nodes_may_have_any_ascending_numbers(fault, seed):
 
 @few
 @given(seeds, st.permutations(range(4)), st.integers(0, 3))
-def test_nodes_that_are_alike_may_change_numbers(seed, order, slow):
+def test_equal_nodes_can_change_numbers(seed, order, slow):
     layout = faulty.full_mesh(4)
     measured = measure(layout, rng(seed), faulty.slow_memory(layout, slow, 0.25))
     samples = {(order[i], order[j]): v for (i, j), v in measured.samples.items()}
@@ -308,7 +308,7 @@ def test_the_loss_grows_with_the_fault(seed, loss, more):
     assert losses[0] < losses[1]
 
 
-def test_a_remote_cell_above_local_is_no_measure_for_its_only_sibling(tmp_path):
+def test_a_remote_cell_above_local_is_not_the_reference_of_its_group(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_text("node,0,1\n0,100,120\n1,40,100\n")
     found = analyse_matrix(read_matrix(path, "bandwidth"))

@@ -1,4 +1,4 @@
-"""Machines of others, as they were published."""
+"""Anomalies of published machines."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_published_matrices_have_structure_and_no_anomaly(name):
 
 
 @pytest.mark.parametrize("metric", ["bandwidth_MBps", "idle_latency_ns"])
-def test_a_machine_of_four_nodes_and_more_is_clean_too(metric):
+def test_a_published_machine_with_many_nodes_has_no_anomalies(metric):
     found = analyse_matrix(matrix(f"mlc_vsc_wice_icelake_8360y_{metric}"))
     assert found.anomalies == ()
 
 
 @pytest.mark.parametrize("metric", ["bandwidth_MBps", "idle_latency_ns"])
-def test_the_packages_of_a_broadwell_may_be_told(metric):
+def test_the_packages_of_a_broadwell_can_be_given(metric):
     measured = matrix(f"mlc_vsc_broadwell_e5-2680v4_cod4_{metric}")
     found = analyse_matrix(measured, ((0, 1), (2, 3)))
     assert (found.anomalies, found.packages) == ((), ((0, 1), (2, 3)))
@@ -60,7 +60,7 @@ def test_the_packages_of_a_broadwell_may_be_told(metric):
     assert [one.kind for one in wrong.anomalies] == ["slit_mismatch"]
 
 
-def test_what_recurs_in_both_packages_of_a_broadwell_is_said():
+def test_the_structural_pattern_of_a_broadwell_is_noted():
     found = analyse_matrix(matrix("mlc_vsc_broadwell_e5-2680v4_cod4_bandwidth_MBps"))
     (note,) = [note for note in found.notes if "the same pattern recurs across the machine" in note]
     assert "0->1" in note and "2->3" in note
@@ -71,7 +71,7 @@ def sweep():
     return analyse_host(read_published(path, "numa_bench", "x"))
 
 
-def test_half_of_the_cores_of_an_epyc_contend():
+def test_half_of_the_cores_of_an_epyc_show_contention():
     found = [one for one in sweep().anomalies if one.kind == "contention_within_node"]
     assert {one.components[0]: one.initiator for one in found} == {
         "node0": "pu1",
@@ -84,19 +84,19 @@ def test_half_of_the_cores_of_an_epyc_contend():
     assert all("alone 1.0" in one.sentence or "alone 0.99" in one.sentence for one in found)
 
 
-def test_the_order_of_two_cores_of_an_epyc_turns_at_16_gib():
+def test_the_order_of_two_cores_of_an_epyc_is_inverted_at_16_gib():
     (one,) = [one for one in sweep().anomalies if one.kind == "inversion_with_size"]
     assert (one.components, one.initiator) == (("node0",), "pu9")
     assert one.sentence.startswith("Inversion at 16 GiB on node 0")
 
 
-def test_nothing_is_wrong_with_that_epyc_when_each_runs_alone():
+def test_the_epyc_has_no_anomaly_when_each_core_runs_alone():
     found = sweep()
     assert {one.where["mode"] for one in found.anomalies} == {"concurrent"}
     assert len(found.anomalies) == 5
 
 
-def test_a_drive_that_its_own_node_reads_more_slowly():
+def test_a_drive_that_its_own_node_reads_slower_is_reported():
     path = PUBLISHED / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
     (one,) = analyse_host(read_published(path, "fio_numa", "x")).anomalies
     assert (one.kind, one.initiator) == ("remote_better_than_local", "node0")
@@ -104,7 +104,7 @@ def test_a_drive_that_its_own_node_reads_more_slowly():
     assert one.confidence <= 0.95
 
 
-def test_cores_of_several_kinds_are_no_siblings():
+def test_published_cores_of_different_kinds_are_not_compared():
     path = PUBLISHED / "chaosity_table1_m1pro_GBps.csv"
     found = analyse_host(read_published(path, "table_1", "x"))
     assert found.anomalies == ()

@@ -1,4 +1,4 @@
-"""Whether the firmware's distances and packages agree with what was measured."""
+"""Firmware claims (SLIT and packages) that contradict the measurement."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def analysed(layout, distances=None, packages=None, **keys):
 
 @pytest.mark.parametrize("metric", [faulty.BANDWIDTH, LATENCY])
 @pytest.mark.parametrize("layout", HONEST, ids=lambda layout: layout.name)
-def test_an_honest_table_agrees(layout, metric):
+def test_a_correct_slit_has_no_mismatch(layout, metric):
     found = analysed(layout, layout.distances(), layout.packages, metric=metric)
     assert found.anomalies == ()
     assert "the SLIT" in found.checked
@@ -49,7 +49,7 @@ def test_an_honest_table_agrees(layout, metric):
     ],
     ids=["packages", "ring", "mesh"],
 )
-def test_entries_that_changed_places_are_one_lie(layout, one, other, metric, n):
+def test_swapped_entries_are_one_mismatch(layout, one, other, metric, n):
     fault = faulty.lying_table(layout, one, other)
     table = {**layout.distances(), **fault.entries}
     (found,) = analysed(layout, table, n=n, metric=metric).anomalies
@@ -65,7 +65,7 @@ def test_entries_that_changed_places_are_one_lie(layout, one, other, metric, n):
     assert "firmware" in found.advice
 
 
-def test_a_flat_table_on_a_machine_with_near_and_far_nodes():
+def test_a_flat_slit_on_a_machine_with_near_and_far_nodes_is_a_mismatch():
     layout = faulty.ring(4)
     flat = {pair: 10.0 if pair[0] == pair[1] else 20.0 for pair in layout.distances()}
     (found,) = analysed(layout, flat).anomalies
@@ -73,7 +73,7 @@ def test_a_flat_table_on_a_machine_with_near_and_far_nodes():
     assert "does not distinguish near and far nodes" in found.sentence
 
 
-def test_a_table_with_the_order_turned_round():
+def test_a_slit_with_inverted_order_is_a_mismatch():
     layout = faulty.two_packages(4)
     honest = layout.distances()
     near, far = honest[0, 1], honest[0, 4]
@@ -84,7 +84,7 @@ def test_a_table_with_the_order_turned_round():
     assert found.loss_percent == pytest.approx(100 * (1 - 0.45 / 0.8), rel=0.1)
 
 
-def test_an_interleaved_machine_makes_every_table_idle():
+def test_the_slit_of_an_interleaved_machine_is_noted():
     found = analysed(faulty.interleaved(4), faulty.ring(4).distances())
     assert found.anomalies == ()
     assert any("memory is interleaved below the operating system" in note for note in found.notes)
@@ -95,7 +95,7 @@ def test_an_interleaved_machine_makes_every_table_idle():
     [(2, ((0, 2), (1, 3))), (4, ((0, 1, 2, 4), (3, 5, 6, 7))), (4, ((0, 2, 4, 6), (1, 3, 5, 7)))],
     ids=["alternating pairs", "two nodes changed places", "alternating"],
 )
-def test_packages_that_were_measured_to_be_others(each, packages):
+def test_packages_that_contradict_the_measurement_are_reported(each, packages):
     layout = faulty.two_packages(each)
     found = analysed(layout, packages=packages)
     (one,) = found.anomalies
@@ -107,18 +107,18 @@ def test_packages_that_were_measured_to_be_others(each, packages):
     assert found.packages == layout.packages
 
 
-def test_packages_that_are_right_in_another_order_are_right():
+def test_the_order_of_packages_and_their_nodes_does_not_matter():
     found = analysed(faulty.two_packages(2), packages=((3, 2), (1, 0)))
     assert found.anomalies == ()
 
 
-def test_a_slow_path_is_no_lie_of_the_table():
+def test_a_slow_path_is_not_a_slit_mismatch():
     layout = faulty.two_packages(4)
     found = analysed(layout, layout.distances(), fault=faulty.slow_direction(layout, (0, 1), 0.3))
     assert {one.kind for one in found.anomalies} == {"slow_path", "asymmetry"}
 
 
-def test_cables_that_changed_places_make_the_table_lie():
+def test_swapped_cables_are_a_slit_mismatch():
     layout = faulty.two_packages(4)
     moved, fault = faulty.swapped(layout, 1, 5)
     found = analysed(moved, layout.distances())
@@ -126,7 +126,7 @@ def test_cables_that_changed_places_make_the_table_lie():
     assert all(set(one.cells) & fault.cells for one in found.anomalies)
 
 
-def test_entries_that_are_missing_are_said():
+def test_missing_slit_entries_are_noted():
     layout = faulty.two_packages(2)
     table = layout.distances()
     del table[0, 1], table[2, 3]

@@ -1,4 +1,4 @@
-"""What a machine's structure is taken to be."""
+"""The structure that is learned from a matrix."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_structure_is_seen_through_noise(layout, n, metric, monkeypatch):
     assert found.anomalies == ()
 
 
-def test_classes_hold_each_cell_once_the_best_first():
+def test_each_cell_is_in_one_group_and_the_best_group_is_first():
     layout = faulty.two_packages(4)
     found = analyse_matrix(faulty.measure(layout, np.random.default_rng(1)))
     cells = [cell for one in found.groups for cell in one.cells]
@@ -86,7 +86,7 @@ def test_classes_hold_each_cell_once_the_best_first():
     assert "same package" in found.structure and "0,1,2,3 | 4,5,6,7" in found.structure
 
 
-def test_packages_may_be_dealt_out_in_turn():
+def test_packages_can_have_alternating_nodes():
     layout = faulty.Layout(
         "crosswise", lambda i, j: 1.0 if i == j else 0.8 if i % 2 == j % 2 else 0.45, 8
     )
@@ -106,7 +106,7 @@ def test_steps_of_a_one_way_ring_are_directed():
     assert set(first.cells) == {(i, (i + 1) % 6) for i in range(6)}
 
 
-def test_node_numbers_may_have_gaps():
+def test_node_numbers_can_have_gaps():
     numbers = (0, 8, 252, 253)
     found = analyse_matrix(
         renumbered(faulty.measure(faulty.two_packages(2), np.random.default_rng(1)), numbers)
@@ -122,7 +122,7 @@ def test_an_interleaved_machine_has_no_structure():
 
 
 @pytest.mark.parametrize("targets", [1, 2])
-def test_memory_without_processing_units_is_a_class_of_its_own(targets):
+def test_memory_without_processing_units_is_a_separate_group(targets):
     more = [[20e9 if t == i else 12e9 for t in range(targets)] for i in range(2)]
     rows = [[40e9, 25e9, *more[0]], [25e9, 40e9, *more[1]]]
     found = analyse_matrix(matrix(rows, targets=(0, 1, 8, 9)[: 2 + targets]))
@@ -133,14 +133,14 @@ def test_memory_without_processing_units_is_a_class_of_its_own(targets):
     assert alone == (targets == 1)
 
 
-def test_an_initiator_without_memory_does_not_disturb():
+def test_an_initiator_without_memory_does_not_change_the_structure():
     rows = [[40e9, 25e9], [25e9, 40e9], [20e9, 12e9]]
     found = analyse_matrix(matrix(rows, initiators=(0, 1, 2), targets=(0, 1)))
     assert names(found)[:2] == ("local", "remote")
     assert found.anomalies == ()
 
 
-def test_a_cell_that_was_not_measured_is_said():
+def test_an_unmeasured_cell_is_noted():
     rows = 40e9 * faulty.full_mesh(4).table()
     rows[1, 2] = np.nan
     found = analyse_matrix(matrix(rows))
@@ -153,20 +153,20 @@ def test_a_cell_that_was_not_measured_is_said():
     [[[40e9]], [[40e9, 20e9, 10e9]], [[40e9], [20e9], [10e9]]],
     ids=["1 x 1", "one initiator", "one target"],
 )
-def test_what_has_no_sibling_is_neither_sound_nor_faulty(rows):
+def test_cells_without_comparable_cells_are_not_tested(rows):
     found = analyse_matrix(matrix(rows))
     assert found.structure.startswith("unknown")
     assert (found.anomalies, found.detectable_percent) == ((), None)
     assert found.verdict.startswith("Not tested: no cell of ")
 
 
-def test_memory_alone_that_no_initiator_owns_has_no_siblings():
+def test_memory_without_any_local_initiator_is_not_tested():
     found = analyse_matrix(matrix([[40e9, 20e9], [20e9, 40e9]], targets=(8, 9)))
     assert found.structure.startswith("unknown")
     assert found.anomalies == ()
 
 
-def test_local_cells_alone_are_siblings():
+def test_local_cells_alone_are_compared():
     rows = np.full((4, 4), np.nan)
     np.fill_diagonal(rows, (40e9, 40e9, 30e9, 40e9))
     (one,) = analyse_matrix(matrix(rows)).anomalies

@@ -1,4 +1,4 @@
-"""Small tidy tables of hosts that are built alike, quick to make in large numbers."""
+"""Small tidy tables of equal hosts, quick to make in large numbers."""
 
 from __future__ import annotations
 

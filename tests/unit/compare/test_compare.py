@@ -1,4 +1,4 @@
-"""Two selections of the tidy table against each other."""
+"""Comparisons of two selections of the tidy table."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_clear_difference_below_five_percent_does_not_matter():
     other=st.integers(1, 5),
     factor=st.floats(0.3, 3.0),
 )
-def test_the_other_way_round_everything_is_the_reciprocal(seed, replicates, other, factor):
+def test_swapped_sides_give_reciprocal_ratios(seed, replicates, other, factor):
     a = host("a", seed, nodes=2, replicates=replicates, factor={"node1": factor})
     b = host("b", seed + 1, nodes=2, replicates=other)
     there, back = compare_selections(a, b), compare_selections(b, a)
@@ -100,7 +100,7 @@ def test_the_other_way_round_everything_is_the_reciprocal(seed, replicates, othe
     assert (one.better, one.worse) == (two.worse, two.better)
 
 
-def test_with_a_single_replicate_nothing_is_said_to_differ():
+def test_a_single_replicate_is_not_tested():
     found = compare_selections(host("a", 1, replicates=1, factor={"node1": 0.5}), host("b", 2))
     assert set(found.cells["verdict"]) == {"not tested"}
     assert found.cells["low"].isna().all() and found.cells["p"].isna().all()
@@ -118,7 +118,7 @@ def test_two_kernels_of_one_run_are_paired():
     assert found.groups[0].ratio == pytest.approx(1.0 / 0.93, rel=0.03)
 
 
-def test_what_drifts_between_blocks_cancels_where_replicates_are_pairs():
+def test_drift_between_blocks_cancels_in_paired_ratios():
     table = host("a", 1, noise=1e-3)
     drift = table["replicate"].astype(float).map({1.0: 1.0, 2.0: 0.7, 3.0: 0.5})
     table = table.assign(value=table["value"] * drift)
@@ -146,7 +146,7 @@ def test_other_firmware_modes_are_compared_by_class():
     assert "initiator node has 12 threads in nps1 and 6 in nps4" in found.notes
 
 
-def test_what_ran_beside_a_load_has_to_be_the_same():
+def test_comparable_cells_have_the_same_corunning_loads():
     alone = nps4()
     alone = alone[alone["experiment"] == "memory_bandwidth"]
     company = nps4(seed=9)
@@ -157,7 +157,7 @@ def test_what_ran_beside_a_load_has_to_be_the_same():
     assert "with co-running loads" not in {group.group for group in found.groups}
 
 
-def test_a_cell_that_failed_on_one_side_is_said_to_have_failed():
+def test_a_cell_that_failed_on_one_side_is_listed():
     failed = host("b", 2)
     bad = (failed["initiator"] == "node1") & (failed["target"] == "node0")
     failed.loc[bad, "status"] = "failed"
@@ -169,12 +169,12 @@ def test_a_cell_that_failed_on_one_side_is_said_to_have_failed():
     assert len(found.cells) == 15
 
 
-def test_nothing_in_common_is_an_error_that_says_what_there_is():
+def test_sides_without_comparable_cells_are_an_error_with_their_content():
     with pytest.raises(UserError, match=r"a has bandwidth of .*, b has latency of"):
         compare_selections(host("a", 1), host("b", 2, metric="latency_ns"), names=("a", "b"))
 
 
-def test_eras_of_a_history_are_two_selections_like_any_other():
+def test_periods_of_a_history_can_be_compared():
     before = host("a", 1).assign(era=1, asked="x")
     after = host("a", 2, factor={"node2": 0.8}).assign(era=2, asked="x")
     found = compare_selections(after, before)
@@ -185,7 +185,7 @@ def test_eras_of_a_history_are_two_selections_like_any_other():
         compare_selections(after, before.assign(asked="y", metric="latency_ns"))
 
 
-def test_others_programs_are_compared_by_category_and_named():
+def test_other_programs_are_compared_by_category_and_named():
     theirs = host("b", 2, replicates=1, threads=12).assign(benchmark="mlc", kernel="read")
     ours = pd.concat([host("a", 1, kernel="triad"), host("a", 3, kernel="read")])
     found = compare_selections(ours, theirs, names=("a", "b"))
@@ -219,7 +219,7 @@ def run(*arguments):
     return CliRunner().invoke(chaosity, ["compare", *map(str, arguments)])
 
 
-def test_the_command_says_the_verdict_first(results):
+def test_the_command_prints_the_verdict_first(results):
     done = run(results / "a/nps4", results / "b/nps4/measurements.parquet")
     assert done.exit_code == 0, done.output
     words = " ".join(done.output.split())
@@ -230,7 +230,7 @@ def test_the_command_says_the_verdict_first(results):
     assert "4 of 4 cells differ" in " ".join(more.output.split())
 
 
-def test_the_commands_json_is_whole(results):
+def test_the_json_has_all_cells(results):
     done = run(results / "a/nps4", results / "b/nps4", "--json")
     found = json.loads(done.output)
     assert (found["left"], found["right"], found["paired"]) == ("a nps4", "b nps4", False)
@@ -238,7 +238,7 @@ def test_the_commands_json_is_whole(results):
     assert found["groups"][0]["worse"] == 4
 
 
-def test_three_are_looked_at_for_the_one_that_is_not_equal(results):
+def test_three_selections_are_searched_for_the_outlier_host(results):
     done = run(*(results / f"{name}/nps4" for name in "abc"))
     words = " ".join(done.output.split())
     assert words.startswith("a nps4 is an outlier: 4 of 16 cells differ clearly")
@@ -253,7 +253,7 @@ def test_conditions_may_differ_between_the_sides(results):
     assert found["paired"]
 
 
-def test_before_and_after_are_eras_of_the_history(tmp_path):
+def test_periods_before_and_after_a_repair_can_be_selected(tmp_path):
     eras = [
         host("a", one, factor=factor).assign(era=one, asked="x", components="{}")
         for one, factor in ((1, {"node2": 0.7}), (2, {}))

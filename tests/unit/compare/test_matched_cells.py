@@ -23,6 +23,6 @@ PLACES = [
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_place_is_left_out_and_other_factors_are_kept(place):
+def test_factors_that_name_a_place_are_removed(place):
     kept = {"mode": "serial", "drives": 4, "placement": "same_node", "policy": "uniform_machine"}
     assert factors_without_places({"where": place, **kept}) == kept

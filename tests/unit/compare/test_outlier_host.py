@@ -1,4 +1,4 @@
-"""Which of many equal hosts is not equal."""
+"""Outlier hosts among equal hosts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def named(found):
     return [one.host for one in found.hosts if one.differs]
 
 
-def test_of_sixteen_equal_hosts_none_is_named():
+def test_sixteen_equal_hosts_have_no_outlier():
     false = [
         seed
         for seed in range(50)
@@ -53,13 +53,13 @@ def test_the_host_with_a_slower_node_is_named(replicates):
     assert found.sentences[0].startswith("h05 is an outlier: 4 of 16 cells differ")
 
 
-def test_of_three_the_odd_one_is_named_and_not_those_that_it_makes_look_odd():
+def test_one_outlier_of_three_hosts_is_named_alone():
     found = find_outlier_hosts(fleet(3, 2, odd={"h01": {"node2": 0.85}}))
     assert named(found) == ["h01"]
     assert "too few to find another outlier" in found.sentences[-1]
 
 
-def test_two_odd_hosts_do_not_hide_each_other():
+def test_two_outlier_hosts_do_not_hide_each_other():
     odd = {"h02": {"node1": 0.85}, "h07": {"node1": 0.85, "node0": 1.15}}
     found = find_outlier_hosts(fleet(9, 3, odd=odd))
     assert sorted(named(found)) == ["h02", "h07"]
@@ -72,7 +72,7 @@ def test_a_host_that_is_slow_everywhere_has_a_low_speed():
     assert found.hosts[0].speed == pytest.approx(1 / 1.12, rel=0.02)
 
 
-def test_where_none_differs_it_says_what_would_have_been_seen():
+def test_equal_hosts_have_a_smallest_detectable_deviation():
     found = find_outlier_hosts(fleet(5, 6, noise=0.03))
     assert named(found) == []
     assert 0.05 <= found.detectable < 0.3
@@ -80,7 +80,7 @@ def test_where_none_differs_it_says_what_would_have_been_seen():
     assert found.sentences[0].startswith(words)
 
 
-def test_a_cell_that_a_host_lacks_is_counted():
+def test_missing_cells_of_a_host_are_counted():
     tables = fleet(4, 7)
     tables["h03"] = tables["h03"][tables["h03"]["target"] != "node0"]
     found = find_outlier_hosts(tables)
@@ -94,7 +94,7 @@ def test_a_cell_that_a_host_lacks_is_counted():
     assert found.sentences[-1] == "Missing cells that other hosts have: h03 4."
 
 
-def test_hosts_without_anything_in_common_are_no_equal_hosts():
+def test_hosts_without_common_cells_are_not_compared():
     tables = fleet(4, 8) | {"x": host("x", 1, metric="latency_ns")}
     found = find_outlier_hosts(tables)
     assert "among 4 hosts" in found.sentences[0] and found.sentences[-1].endswith("x 16.")
@@ -103,14 +103,14 @@ def test_hosts_without_anything_in_common_are_no_equal_hosts():
         find_outlier_hosts({name: table.iloc[:0] for name, table in tables.items()})
 
 
-def test_without_any_scatter_a_difference_is_still_seen():
+def test_a_deviation_is_found_without_any_scatter():
     tables = {f"h{one}": host(f"h{one}", 1, noise=0.0) for one in range(4)}
     assert named(find_outlier_hosts(tables)) == []
     tables["h2"] = host("h2", 1, noise=0.0, factor={"node1": 0.9})
     assert named(find_outlier_hosts(tables)) == ["h2"]
 
 
-def test_where_half_of_the_hosts_differ_nobody_can_say_which_are_right():
+def test_two_halves_that_differ_have_no_outlier_but_scattered_cells():
     odd = {name: {"node1": 0.8} for name in ("h00", "h01", "h02", "h03")}
     found = find_outlier_hosts(fleet(8, 9, odd=odd, noise=0.002, between=0.0))
     assert named(found) == []
@@ -120,14 +120,14 @@ def test_where_half_of_the_hosts_differ_nobody_can_say_which_are_right():
     assert len(equal.sentences) == 1
 
 
-def test_two_that_agree_by_chance_do_not_accuse_the_third():
+def test_two_hosts_that_agree_by_chance_do_not_make_the_third_an_outlier():
     noisy = {"replicates": 3, "noise": 0.3, "nodes": 2}
     one = host("a", 1, **noisy)
     found = find_outlier_hosts({"a": one, "b": one, "c": host("c", 2, **noisy)})
     assert named(found) == []
 
 
-def test_hosts_in_several_modes_need_not_be_equal():
+def test_several_configurations_are_noted():
     tables = fleet(3, 1, nodes=2)
     tables["h02"] = tables["h02"].assign(configuration="nps1")
     assert find_outlier_hosts(tables).sentences[-1] == (
@@ -135,14 +135,14 @@ def test_hosts_in_several_modes_need_not_be_equal():
     )
 
 
-def test_two_hosts_are_too_few_and_a_hundred_too_many():
+def test_two_hosts_are_too_few_and_65_too_many():
     with pytest.raises(UserError, match="add a third host"):
         find_outlier_hosts(fleet(2, 1, nodes=2))
     with pytest.raises(UserError, match="more than 64"):
         find_outlier_hosts({str(number): host("a", 1, nodes=1) for number in range(65)})
 
 
-def test_variances_that_scatter_by_chance_alone_are_taken_for_equal():
+def test_the_variance_prior_fits_equal_and_scattered_variances():
     random = np.random.default_rng(1)
     freedom = np.full(400, 4.0)
     same = 0.04 * random.chisquare(4.0, 400) / 4.0

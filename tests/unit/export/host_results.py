@@ -1,4 +1,4 @@
-"""A folder of results of a machine that is known by its hwloc XML alone, with made-up values."""
+"""A folder of results with made-up values, for a machine from an hwloc XML file."""
 
 from __future__ import annotations
 

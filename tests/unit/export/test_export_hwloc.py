@@ -1,4 +1,4 @@
-"""The exported XML is read and answered from by the stock hwloc programs."""
+"""The programs of hwloc read the exported XML and answer from it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_real_machines_answer_as_measured(xml, tmp_path):
 
 
 @pytest.mark.parametrize(("stacked", "node"), [(90e9, 2), (20e9, 0)])
-def test_of_the_local_nodes_the_measured_best_is_named(tmp_path, stacked, node):
+def test_hwloc_names_the_best_local_node(tmp_path, stacked, node):
     folder = measured(HBM, tmp_path / "r", lambda i, j: stacked if j >= 2 else 40e9)
     output = exported(folder)
     assert best(output, "bandwidth", 0, "--local-memory") == node
@@ -159,7 +159,7 @@ def test_firmwares_claims_do_not_compete_with_measurements(tmp_path):
     assert "Bandwidth: 1 claim of the firmware kept" in " ".join(found.notes)
 
 
-def test_what_is_left_out_is_said(tmp_path):
+def test_missing_values_are_noted(tmp_path):
     def value(initiator: int, target: int) -> float | None:
         return None if (initiator, target) == (0, 5) else 30e9
 
@@ -185,7 +185,7 @@ def test_the_file_says_where_its_values_are_from(tmp_path):
     assert discover(str(output)).memory_attributes[0].value == pytest.approx(30e9, rel=1e-4)
 
 
-def test_what_discovery_found_is_not_written_over(tmp_path):
+def test_the_discovered_topology_is_not_overwritten(tmp_path):
     folder = measured(EPYC, tmp_path / "r", lambda i, j: 30e9)
     before = (folder / "topology.xml").read_text()
     arguments = ["export", "hwloc", str(folder), "--output", str(folder / "topology.xml")]
@@ -202,6 +202,6 @@ def test_a_folder_without_results_is_refused(tmp_path, name):
         read_measured_host(folder)
 
 
-def test_nothing_measured_yet_is_said(tmp_path):
+def test_a_folder_without_valid_values_is_refused(tmp_path):
     with pytest.raises(UserError, match="has no valid measurement yet"):
         read_measured_host(measured(EPYC, tmp_path / "r", lambda i, j: None))

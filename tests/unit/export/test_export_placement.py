@@ -1,4 +1,4 @@
-"""What schedulers get: by a closed schema, with n and interval for each number."""
+"""The document for schedulers: a closed schema, with n and interval for each number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def whole(tmp_path_factory):
     return document(tidy, tmp_path_factory.mktemp("whole") / "r")
 
 
-def test_it_fits_its_schema(whole):
+def test_the_document_matches_its_schema(whole):
     validate_document(json.loads(json.dumps(whole, allow_nan=False)), "placement", "document")
 
 
@@ -89,7 +89,7 @@ def test_drive_sets_name_their_best_nodes_first(whole):
     assert (found["drives"], found["drive_nodes"]) == (4, [7])
 
 
-def test_interference_is_told_by_relation(whole):
+def test_interference_is_listed_by_relation(whole):
     found = {
         (one["load"], one["beside"], one["relation"]): one
         for one in whole["interference"]["by_relation"]
@@ -102,7 +102,7 @@ def test_interference_is_told_by_relation(whole):
     assert ratio["n"] >= 1 and near["cells"] > 1
 
 
-def test_of_latency_the_worst_company_is_the_one_that_makes_it_longest(whole):
+def test_the_worst_corunning_load_for_latency_makes_it_longest(whole):
     found = [one for one in whole["interference"]["by_relation"] if one["less_is_better"]]
     assert found
     for one in found:
@@ -124,7 +124,7 @@ def test_a_single_replicate_has_no_interval(tmp_path):
     assert (first["low"], first["high"], first["n"]) == (None, None, 1)
 
 
-def test_it_says_where_and_when(whole):
+def test_the_document_has_its_origin(whole):
     assert (whole["host"], whole["configuration"]) == ("epyc7413", "nps4")
     assert whole["measured_at_first"] < whole["measured_at_last"]
     assert whole["memory"]["measured"][BANDWIDTH].startswith("triad of memory_bandwidth")
@@ -147,7 +147,7 @@ def test_one_thread_is_not_taken_for_a_node(tmp_path):
     assert select_node_measurements(host, BANDWIDTH) is None
 
 
-def test_the_command_writes_it(tmp_path):
+def test_the_command_writes_the_document(tmp_path):
     folder = measured(EPYC, tmp_path / "r", lambda i, j: 30e9, lambda i, j: 90.0)
     output = tmp_path / "p.json"
     arguments = ["export", "json", str(folder), "--output", str(output)]
@@ -158,6 +158,6 @@ def test_the_command_writes_it(tmp_path):
     assert read["drive_sets"] == [] and len(read["memory"]["placements"]) == 64
 
 
-def test_a_document_of_another_form_is_refused():
+def test_an_empty_document_is_refused():
     with pytest.raises(UserError, match="schema_version"):
         validate_document({}, "placement", "document")

@@ -41,7 +41,7 @@ def test_nodes_without_units_get_pages_and_are_no_workers(tmp_path):
     assert found.sets["all"].kernel.weights == {0: 1, 1: 1, 2: 2, 3: 2}
 
 
-def test_a_set_whose_path_failed_is_left_out_and_said(tmp_path):
+def test_a_worker_set_with_a_failed_path_is_left_out(tmp_path):
     def value(initiator: int, target: int) -> float | None:
         return None if (initiator, target) == (3, 0) else near_and_far(initiator, target)
 
@@ -58,7 +58,7 @@ def run(*arguments: str) -> str:
     return found.stdout
 
 
-def test_the_command_prints_lines_that_a_shell_takes(tmp_path):
+def test_the_command_prints_shell_commands(tmp_path):
     folder = measured(EPYC, tmp_path / "r", near_and_far)
     lines = run(str(folder)).splitlines()
     assert "one set of weights for the whole machine" in " ".join(lines)

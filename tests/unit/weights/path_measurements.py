@@ -1,4 +1,4 @@
-"""Rows of the tidy table: what nodes get from nodes, each alone and all at once."""
+"""Rows of the tidy table: bandwidth from nodes to nodes, each path alone and all at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NODES = range(8)
 
 
 def row(initiator, target, value, **more):
-    """A row of a node that reads from a node; what it is of stands in `more`."""
+    """A row of a node that reads from a node; `more` has further columns."""
     return {
         "host": "milan",
         "configuration": "nps4",

@@ -1,4 +1,4 @@
-"""Weights of paths that were measured with all workers at once, kept, and compared."""
+"""Weights from paths measured with all workers at once: computed, kept and compared."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_set_of_workers_has_the_matrix_of_its_own_point():
     assert contended_matrix(found, [0, 2]) is None
 
 
-def test_what_failed_is_not_measured():
+def test_failed_paths_give_no_matrix():
     assert contended_matrix(measurements(together([0, 1], status="failed")), [0, 1]) is None
 
 
@@ -68,12 +68,12 @@ def test_chaosity_place_takes_the_paths_of_all_workers_at_once(folder):
         shares_of("0,2")
 
 
-def test_a_load_that_is_told_by_node_is_one_load():
+def test_a_load_with_a_metric_by_node_is_one_load():
     found = measurements(together([3]), together([0, 1]))
     assert sorted(set(found.rows["load_count"])) == [1, 2]
 
 
-def test_nothing_is_known_before_anything_was_measured(folder):
+def test_there_are_no_weights_before_the_first_measurement(folder):
     weights = MeasuredWeights(folder)
     assert weights("canonical", (0, 1)) is None
     weights.write()
@@ -97,7 +97,7 @@ def test_weights_are_computed_written_and_read_elsewhere(folder):
     assert kept["canonical"]["0"]["since"].endswith("Z")
 
 
-def test_a_little_noise_keeps_them_and_a_change_does_not(folder):
+def test_weights_change_only_with_clear_changes_of_bandwidth(folder):
     first = MeasuredWeights(measured(folder, alone()))
     found = first("canonical", (0,))
     first.write()
@@ -112,7 +112,7 @@ def test_a_little_noise_keeps_them_and_a_change_does_not(folder):
     assert first.path.read_text() != text
 
 
-def test_what_was_not_asked_for_this_time_is_kept_too(folder):
+def test_weights_that_this_run_does_not_use_are_kept(folder):
     first = MeasuredWeights(measured(folder, alone()))
     first("canonical", (0,))
     first.write()
@@ -123,7 +123,7 @@ def test_what_was_not_asked_for_this_time_is_kept_too(folder):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"other": 1}'])
-def test_a_file_that_holds_no_weights(folder, text):
+def test_a_file_without_weights_is_refused(folder, text):
     (folder / "weights.json").write_text(text)
     with pytest.raises(UserError, match="has no weights; delete it"):
         MeasuredWeights(folder)
@@ -137,7 +137,7 @@ def test_shares_are_the_same_when_none_moved_by_more_than_allowed(shares, step):
     assert not shares_agree(shares, {**shares, 99: 0.0})
 
 
-def test_both_weights_stand_side_by_side():
+def test_both_weights_are_compared():
     found = measurements(alone(), together([0], lambda i, t: 30e9 if t == 0 else 10e9))
     own = contended_matrix(found, [0])
     compared = compare_weights(_alone_matrix(), own, [0])
@@ -174,7 +174,7 @@ def test_the_command_takes_a_table_and_prints_both(folder):
     assert set(found["expected_bandwidth_bytes_per_second"]) == set(found["weights"])
 
 
-def test_the_command_says_that_the_paths_were_not_measured_at_once(folder):
+def test_the_command_notes_missing_contended_paths(folder):
     path = str(measured(folder, alone()) / "measurements.parquet")
     assert "These workers were not measured all at once" in run(path, "--workers", "0,1")
     assert json.loads(run(path, "--workers", "0,1", "--json"))["contended"] is None
@@ -182,7 +182,7 @@ def test_the_command_says_that_the_paths_were_not_measured_at_once(folder):
         run(path, "--workers", "0", "--unit", "MB/s")
 
 
-def test_a_perfect_order_and_one_that_says_nothing():
+def test_the_correlation_of_a_perfect_order_and_of_a_constant():
     found = rank_correlation([1, 2, 3, 4, 5, 6], [10, 20, 30, 40, 50, 60])
     assert (found.n, found.correlation) == (6, pytest.approx(1.0))
     assert found.low == pytest.approx(1.0)

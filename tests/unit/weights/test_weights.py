@@ -1,4 +1,4 @@
-"""Weights: what they are by hand, what holds for every matrix, and what others measured."""
+"""Weights: computed by hand, properties for every matrix, and published measurements."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_one_worker_takes_from_each_node_in_proportion_to_its_bandwidth():
     assert canonical_weights(TWO, [0]) == pytest.approx({0: 0.8, 1: 0.2})
 
 
-def test_of_several_workers_the_one_that_gets_least_counts():
+def test_the_worker_with_the_least_bandwidth_counts():
     assert canonical_weights(TWO, [0, 1]) == pytest.approx({0: 2 / 3, 1: 1 / 3})
 
 
@@ -174,7 +174,7 @@ def test_pages_cannot_move_to_workers_without_memory():
         ([], "no worker is given"),
     ],
 )
-def test_workers_that_nothing_can_be_said_of(workers, said):
+def test_workers_outside_the_matrix_are_refused(workers, said):
     with pytest.raises(UserError, match=said):
         canonical_weights(TWO, workers)
 
@@ -186,7 +186,7 @@ def test_a_path_that_was_not_measured_is_named_unless_no_worker_needs_it():
         canonical_weights(holed, [0, 1])
 
 
-def test_latencies_give_no_weights():
+def test_weights_from_latencies_are_refused():
     with pytest.raises(UserError, match="has the metric latency_ns"):
         canonical_weights(matrix([[80.0, 120.0]], "latency_ns"), [0])
 
@@ -203,7 +203,7 @@ def test_a_nodes_memory_gives_all_no_more_than_it_gave_one():
 
 
 @pytest.mark.parametrize("shares", [{}, {0: 0.0}, {0: -1.0, 1: 2.0}, {0: float("nan")}])
-def test_shares_that_are_none(shares):
+def test_bad_shares_are_refused(shares):
     for function in (lambda: expected_bandwidth(TWO, [0], shares), lambda: kernel_weights(shares)):
         with pytest.raises(UserError, match="above 0"):
             function()
@@ -224,7 +224,7 @@ def test_the_kernel_gets_small_whole_numbers(shares, numbers):
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(0.004, 1.0), min_size=1))
-def test_the_kernels_numbers_can_be_written_and_say_how_far_off_they_are(shares):
+def test_kernel_weights_are_in_range_and_have_their_error(shares):
     found = kernel_weights(shares)
     assert all(1 <= number <= 255 for number in found.weights.values())
     total, given_total = sum(shares.values()), sum(found.weights.values())
@@ -232,14 +232,14 @@ def test_the_kernels_numbers_can_be_written_and_say_how_far_off_they_are(shares)
     assert found.error_percent == pytest.approx(100 * max(off))
 
 
-def test_a_share_that_255_cannot_say_is_said_to_be_off():
+def test_a_share_below_the_range_of_kernel_weights_is_noted():
     found = advise_placement(matrix([[500.0, 0.5]]), [0])
     assert found.kernel.weights[1] == 1 and found.kernel.weights[0] >= 250
     assert found.kernel.error_percent > 100
     assert "the error is large" in " ".join(found.notes)
 
 
-def test_nodes_without_pages_are_not_told_to_the_kernel():
+def test_nodes_without_pages_have_no_kernel_weight():
     found = advise_placement(FOUR, [0, 1], dwp=1.0)
     assert found.kernel.weights == {0: 1, 1: 1}
     assert found.commands == [
@@ -278,7 +278,7 @@ def test_the_command_prints_json(file):
     )
 
 
-def test_the_command_tells_a_person(file):
+def test_the_command_prints_a_table(file):
     said = run(file, "--workers", "0-1", "--dwp", "0.5")
     assert "Weights for a program on nodes 0-1, data-to-worker proximity 0.5" in said
     assert "66.7 %" in said
@@ -327,7 +327,7 @@ def on_a_workers_node(row: dict[str, str]) -> bool:
 
 
 @published
-def test_others_placements_rank_as_expected():
+def test_published_placements_rank_as_expected():
     found = rank_placements(
         read_matrix(PENGUIN, "bandwidth"), read_published(PLACEMENTS, "stream_placement", "penguin")
     )
@@ -352,7 +352,7 @@ def test_the_command_prints_the_rank_correlation():
 
 @published
 @pytest.mark.parametrize("size", ["05", "1", "2", "5"])
-def test_where_threads_cannot_flee_to_the_memory_they_rank_at_every_size(size):
+def test_placements_rank_at_every_size_if_threads_stay(size):
     expected, measured = expected_and_measured_where(
         lambda row: row["size_label_gb"] == size and not on_a_workers_node(row)
     )
