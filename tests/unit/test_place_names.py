@@ -166,7 +166,8 @@ def machines():
     for path in sorted(MACHINES.glob("*.xml")):
         found = discover(str(path))
         linux = replace(found, host={**found.host, "operating_system": "Linux"})
-        yield pytest.param(linux, every, id=path.stem)
+        slow = [pytest.mark.thorough] if len(linux.drives) > 10 else []
+        yield pytest.param(linux, every, id=path.stem, marks=slow)
     server = discover(str(MACHINES / "epyc-7413-2s-nps4-30drives.xml"))
     device = OpenclDevice("opencl0", "platform", "device", "gpu", vendor="GenuineIntel", node=0)
     for count in (2, 3):
