@@ -1,6 +1,6 @@
-"""Synthetic machines and what measuring them would give, for tests of figures and report.
+"""Synthetic machines with their measurements, for tests of figures and report.
 
-The numbers are made up but have the shape of the real ones: a share of the bandwidth is lost per
+The numbers are invented but have the shape of real ones: a share of the bandwidth is lost per
 step of distance, drives add up until something else is full, and noise multiplies.
 """
 
@@ -97,7 +97,7 @@ class Machine:
         return min(6.9 * GB * drives, limit)
 
     def drive_rate(self, initiator: int, owner: int, drive: str) -> float:
-        """Of a single drive."""
+        """The read bandwidth of a single drive in bytes per second."""
         if drive in self.slow:
             return 6.9 * GB * self.slow[drive]
         others, self.slow = self.slow, {}
@@ -106,7 +106,7 @@ class Machine:
         return rate
 
     def components(self) -> dict[str, dict[str, Any]]:
-        """Documents of the drives, by component."""
+        """The component documents of the drives, by component name."""
         found = (
             (name, node, place)
             for node in self.drives
@@ -134,7 +134,7 @@ class Machine:
     def point(
         self, experiment: str, loads: list[dict[str, Any]], factors: dict[str, Any]
     ) -> Iterator[dict[str, Any]]:
-        """Rows of all replicates of a point."""
+        """The rows of all replicates of a point."""
         name = ".".join(
             f"{load['load']}=" + "+".join(filter(None, (load[k] for k in _NAMED))) for load in loads
         )
@@ -305,7 +305,7 @@ class Machine:
         return list(found.values())
 
     def topology(self) -> dict[str, Any]:
-        """As the JSON of `chaosity topology`, with what figures and report read."""
+        """The JSON of `chaosity topology`, with the parts that figures and report read."""
         width = self.cores_per_node
         return {
             "source": "live",
@@ -362,7 +362,7 @@ _NAMED = ("initiator", "target", "kernel")
 
 
 def small(replicates: int = 3) -> Machine:
-    """One node, two cores, a file instead of drives."""
+    """A host with one node, two cores, and a file instead of drives."""
     return Machine("lab", ((0,),), cores_per_node=2, replicates=replicates, configuration="default")
 
 
@@ -384,7 +384,7 @@ def epyc(replicates: int = 3) -> Machine:
 
 
 def large() -> Machine:
-    """24 nodes in 12 packages that are numbered crosswise, without drives of its own."""
+    """A host with 24 nodes in 12 packages that are numbered crosswise, without drives."""
     packages = tuple((p, p + 12) for p in range(12))
     return Machine(
         "uv24", packages, cores_per_node=8, configuration="default",
@@ -393,7 +393,7 @@ def large() -> Machine:
 
 
 def system(machine: Machine, **changes: Any) -> dict[str, Any]:
-    """The system component, as on a well kept server; `changes` replaces what it says."""
+    """The document of the system component of a healthy server; `changes` replaces values."""
     return {
         "component": "system",
         "configuration": machine.configuration,

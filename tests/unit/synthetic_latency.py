@@ -1,4 +1,4 @@
-"""What measuring the latency of a synthetic machine would give.
+"""Latency measurements of a synthetic machine.
 
 Shapes as measured ones have: steps at the sizes of caches, a rise with distance, a queue that
 grows as bandwidth nears its peak, and cores that suffer when all of them chase.
@@ -42,19 +42,19 @@ def latency_of(size: int, memory: float = 90.0) -> float:
 
 
 def cores(machine: Machine) -> list[tuple[int, int]]:
-    """First processing unit of each half of a node, and its node: two L3 domains a node."""
+    """The first processing unit of each half of a node with its node: two L3 domains per node."""
     width, places = machine.cores_per_node, enumerate(machine.nodes)
     return [(place * width + half * (width // 2), node) for place, node in places
             for half in (0, 1)]  # fmt: skip
 
 
 def distance_of(machine: Machine, node: int, target: int) -> int:
-    """What firmware's table says."""
+    """The SLIT: the firmware's distance of two nodes."""
     return SLIT[machine.relation(node, target)]
 
 
 def rows(machine: Machine, *, lies: bool = False) -> Iterator[dict[str, Any]]:
-    """All rows; with `lies` firmware calls the nearest other node far and a far one near."""
+    """All rows; with `lies` the SLIT swaps the nearest and the farthest other node."""
     yield from by_size(machine)
     yield from matrix(machine, lies)
     yield from loaded(machine)
@@ -62,13 +62,13 @@ def rows(machine: Machine, *, lies: bool = False) -> Iterator[dict[str, Any]]:
 
 
 def tidy(machine: Machine, *, lies: bool = False, more: bool = False) -> pd.DataFrame:
-    """The tidy table of it, with `more` also what `Machine.tidy` has."""
+    """The tidy table of these rows; with `more` the rows of `Machine.tidy` too."""
     found = [*rows(machine, lies=lies), *(machine.rows() if more else ())]
     return pd.DataFrame(found, columns=list(TYPES)).astype(TYPES)
 
 
 def topology(machine: Machine) -> dict[str, Any]:
-    """As `Machine.topology`, with two L3 domains a node."""
+    """The JSON of `Machine.topology`, with two L3 domains per node."""
     width = machine.cores_per_node
     domains = [
         {"index": number, "cpus": format_cpu_list(range(pu, pu + width // 2))}
@@ -78,7 +78,7 @@ def topology(machine: Machine) -> dict[str, Any]:
 
 
 def chase(machine: Machine, pu: int, node: int, target: int, value: float, **levels: Any) -> Any:
-    """A load that chases pointers: what it is, its value and its levels."""
+    """A load that chases pointers: its columns, value and levels."""
     load = machine.memory_load(f"pu{pu}", "pu", node, target, "", value)
     return {
         **load, "load": "chase", "benchmark": "chaosity_latency", "category": "memory_latency",
@@ -90,7 +90,7 @@ def chase(machine: Machine, pu: int, node: int, target: int, value: float, **lev
 def point(
     machine: Machine, experiment: str, name: str, loads: list[dict[str, Any]], **factors: Any
 ) -> Iterator[dict[str, Any]]:
-    """Rows of all replicates of a point."""
+    """The rows of all replicates of a point."""
     status = "failed" if name in machine.failed else "valid"
     for replicate in range(1, machine.replicates + 1):
         for load in loads:
@@ -108,7 +108,7 @@ def point(
 
 
 def by_size(machine: Machine) -> Iterator[dict[str, Any]]:
-    """Each core alone and all together; together the first of each node suffers from 32 MiB on."""
+    """Each core alone and all together; together each node's first core is slow from 32 MiB on."""
     for size in SIZES:
         alone = [chase(machine, pu, node, node, latency_of(size), bytes=size, pages="thp")
                  for pu, node in cores(machine)]  # fmt: skip
@@ -137,7 +137,7 @@ def matrix(machine: Machine, lies: bool) -> Iterator[dict[str, Any]]:
 
 
 def loaded(machine: Machine) -> Iterator[dict[str, Any]]:
-    """A chase beside traffic, the more the more reads there are in it."""
+    """A chase that co-runs with traffic; more reads in the traffic give more latency."""
     for place, node in enumerate(machine.nodes):
         pu = place * machine.cores_per_node
         idle = chase(machine, pu, node, node, 90.0, bytes=GIB, pages="2M")
@@ -156,7 +156,7 @@ def loaded(machine: Machine) -> Iterator[dict[str, Any]]:
 
 
 def core_to_core(machine: Machine) -> Iterator[dict[str, Any]]:
-    """A line between two cores, homed on the node of the first."""
+    """A cache line that moves between two cores; its memory is on the node of the first core."""
     places = cores(machine)
     for pu, node in places:
         for other, far in places:
@@ -170,12 +170,12 @@ def core_to_core(machine: Machine) -> Iterator[dict[str, Any]]:
 
 
 def small(replicates: int = 3) -> Machine:
-    """One node."""
+    """A host with one node."""
     return synthetic.small(replicates)
 
 
 def epyc(replicates: int = 3) -> Machine:
-    """Eight nodes in two packages; a point of each experiment failed."""
+    """A host with eight nodes in two packages; a point of each experiment failed."""
     failed = {
         "chase=pu0+node5": "pages: 1000 of 1024 MiB are huge",
         "chase=pu6.load=node1+copy+70": "placement: load: 3 % of the pages are on node 4",

@@ -1,4 +1,4 @@
-"""What measuring streaming compute would give on packages whose memory limits it at some point."""
+"""Streaming compute measurements of a synthetic host whose memory limits large drive sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GB = 1e9
 
 
 def machine(**keys: Any) -> synthetic.Machine:
-    """Two packages of one node each, with eight drives each."""
+    """A host with two packages; each has one node and eight drives."""
     return synthetic.Machine("h", ((0,), (1,)), {0: 8, 1: 8}, configuration="nps1", **keys)
 
 
@@ -57,7 +57,7 @@ def rows(
 
 
 def reading(found: synthetic.Machine, rate: float) -> Iterator[dict[str, Any]]:
-    """Rows of the design that varies how chunks are read; small and few ones are slow."""
+    """Rows of the design that varies how chunks are read; small and few chunks are slow."""
     summed = found.storage_load(0, "package0drives", "all_of_package", (0,), 8, rate)
     for depth, chunk in itertools.product((4, 32), (262144, 2097152)):
         slower = 0.5 if (depth, chunk) == (4, 262144) else 1.0

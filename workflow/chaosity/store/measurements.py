@@ -375,11 +375,12 @@ def _listed(texts: Counter[str]) -> str:
 
 
 plain = _in_numpy_types  # superseded by `Measurements.from_table`
-Table = Measurements | pd.DataFrame  # what callers pass until all pass `Measurements`
+# Rows for statistics: measurements, or a table with the columns that the function needs.
+Table = Measurements | pd.DataFrame
 
 
 def as_measurements(table: Table) -> Measurements:
-    """The rows of a table without the columns that `Measurements.from_table` adds."""
+    """The rows of a table in numpy types, without the columns that `from_table` adds."""
     return table if isinstance(table, Measurements) else Measurements(_in_numpy_types(table))
 
 
