@@ -13,11 +13,11 @@ def thorough(*values):
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"replicate": 2}, "config, the document: there is no key 'replicate'; did you mean repl"),
+        ({"replicate": 2}, "config, the document: unknown key 'replicate'; did you mean repl"),
         thorough(
-            {"experiments": ["gpu"]}, "there is no experiment 'gpu'; allowed: bandwidth_scaling"
+            {"experiments": ["gpu"]}, "unknown experiment 'gpu'; allowed: bandwidth_scaling"
         ),
-        thorough({"benchmarks": {"memory_bandwidth": "strem"}}, "there is no benchmark 'strem'"),
+        thorough({"benchmarks": {"memory_bandwidth": "strem"}}, "unknown benchmark 'strem'"),
         thorough({"hosts": ["milan"]}, "unknown host 'milan'; allowed: localhost"),
         thorough({"inventory": "none.yml"}, "none.yml: the inventory does not exist"),
     ],

@@ -74,7 +74,7 @@ def test_a_tool_that_prints_rubbish_fails_its_points_alone(workflow, monkeypatch
     said = workflow.run()
     assert "failed: storage=node0+file0: " in said
     report = workflow.path("localhost/*/report.html").read_text()
-    assert "left no result.json" in report
+    assert "wrote no result.json" in report
     verdicts = {
         path.parent.parent.name: json.loads(path.read_text())["verdict"]["status"]
         for path in records(workflow)

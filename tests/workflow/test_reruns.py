@@ -75,13 +75,13 @@ def test_a_lost_record_is_measured_again(four_drives):
 @pytest.mark.thorough
 def test_a_failed_point_is_tried_again_and_kept(workflow):
     workflow.config["experiments"] = ["storage_bandwidth"]
-    # A folder that cannot be made: below a file.
+    # A folder that cannot be created: below a file.
     blocked = workflow.folder / "blocked"
     blocked.write_text("")
     workflow.host(chaosity_storage_file={"directory": str(blocked / "in"), "bytes": 16 * 2**20})
     workflow.run()  # the report is made all the same
     record = json.loads(workflow.path("localhost/*/storage_bandwidth/*/rep1.json").read_text())
-    assert "cannot be made" in record["verdict"]["reason"]
+    assert "cannot be created" in record["verdict"]["reason"]
     assert len(workflow.selected()) == 1
     blocked.unlink()
     workflow.measure()

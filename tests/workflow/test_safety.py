@@ -49,7 +49,7 @@ def test_a_named_drive_with_a_file_system_is_refused_even_so(workflow, tmp_path)
         workflow.config["experiments"] = ["storage_bandwidth"]
         workflow.config["benchmarks"] = {"storage_bandwidth": "fio_sequential_write"}
         workflow.measure()
-        assert "bears a signature (TYPE=ext4)" in record(workflow)["verdict"]["reason"]
+        assert "has a signature (TYPE=ext4)" in record(workflow)["verdict"]["reason"]
         assert checksum(image) == before
 
 

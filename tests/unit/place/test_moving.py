@@ -144,7 +144,7 @@ def test_a_mapping_of_huge_and_single_pages_is_moved_as_both(wanted, before, aft
 
     with playing(memory):
         there = sum(
-            part.block_bytes * part.there for part in page_migration.find_blocks(found()[0])
+            part.block_bytes * part.present for part in page_migration.find_blocks(found()[0])
         )
         assert there == 18 * HUGE + single
         page_migration.move_to_shares(found(), wanted)

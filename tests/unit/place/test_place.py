@@ -22,7 +22,7 @@ from chaosity.cli.place import command_parser, shares
 from chaosity.place import kernel_calls, page_migration
 from chaosity.place.__main__ import main
 from chaosity.runner import observed_placement
-from chaosity.runner.__main__ import tools_first
+from chaosity.runner.__main__ import put_tools_first
 from chaosity.runner.build_zipapp import zipapp_bytes
 from chaosity.runner.point_measurement import measure_point as measured
 from waiting import soon
@@ -171,7 +171,7 @@ def test_pages_elsewhere_are_status_3(kernel):
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
     )
     assert done.returncode == 3
-    assert "100.0 % of all pages off: wanted 0:1.000000, seen 1:1.000000" in done.stderr
+    assert "deviates by 100.0 % of all pages: wanted 0:1.000000, seen 1:1.000000" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -186,13 +186,21 @@ def test_pages_elsewhere_are_status_3(kernel):
         ("first_touch", ("--search", "--", "true"), "there is nothing to search"),
         ("uniform_all", ("--workers", "1", "--", "true"), "it has no processing unit"),
         ("uniform_all", ("--workers", "7", "--", "true"), "node 7 does not exist"),
-        ("uniform_all", ("--workers", "x", "--", "true"), "'x' is no list of numbers"),
+        ("uniform_all", ("--workers", "x", "--", "true"), "'x' is not a list of numbers"),
         ("uniform_all", ("--cpus", "99999", "--", "true"), "processing unit 99999 does not"),
-        ("uniform_all", ("--", "no-such-program"), "no-such-program: is no program"),
-        ("uniform_all", (), "no program is named"),
-        ("uniform_all", ("--search", "--rate", "speed", "--", "true"), "'speed' tells no rate"),
-        ("uniform_all", ("--search", "--rate", "lines=(", "--", "true"), "no regular expression"),
-        ("uniform_all", ("--report", "/nowhere/at/all.json", "--", "true"), "cannot be written"),
+        ("uniform_all", ("--", "no-such-program"), "no-such-program: is not an executable program"),
+        ("uniform_all", (), "names no program"),
+        (
+            "uniform_all",
+            ("--search", "--rate", "speed", "--", "true"),
+            "'speed' is not a source of a rate",
+        ),
+        (
+            "uniform_all",
+            ("--search", "--rate", "lines=(", "--", "true"),
+            "not a regular expression",
+        ),
+        ("uniform_all", ("--report", "/nowhere/at/all.json", "--", "true"), "is not writable"),
     ],
 )
 def test_bad_input_is_one_sentence_before_anything_runs(kernel, capsys, policy, arguments, words):
@@ -212,7 +220,7 @@ def test_a_kernel_without_a_policy_is_told_of(kernel):
     (kernel.root / f"{WEIGHTS}0").unlink()
     given = ("--shares", "0:1", "--method", "weighted_interleave", "--", "true")
     done = kernel.run(*given, policy="canonical")
-    assert "which came with Linux 6.9; take --method move_pages" in done.stderr
+    assert "which came with Linux 6.9; use --method move_pages" in done.stderr
     assert done.returncode == 2
 
 
@@ -244,13 +252,13 @@ def test_a_program_without_samples_is_not_searched_and_says_what_to_do(kernel):
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
     )
     assert done.returncode == 3
-    assert "no search to its end: the program reported 0 times" in done.stderr
+    assert "the search did not end: the program reported 0 times" in done.stderr
     assert "--rate lines=REGEX" in done.stderr
 
 
 def there(area: page_migration.MemoryArea) -> int:
     """Bytes of the blocks that are on a node."""
-    return sum(part.block_bytes * part.there for part in page_migration.find_blocks(area))
+    return sum(part.block_bytes * part.present for part in page_migration.find_blocks(area))
 
 
 def test_huge_and_single_pages_of_one_mapping_are_told_apart():
@@ -362,9 +370,9 @@ def test_signals_are_passed_on_once(kernel, tmp_path):
 def test_a_copied_runner_finds_the_placer_beside_itself(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "chaosity-run.pyz")])
     monkeypatch.setenv("PATH", "/usr/bin")
-    tools_first(None)
+    put_tools_first(None)
     assert os.environ["PATH"] == f"{tmp_path / 'kernels'}:{tmp_path}:/usr/bin"
-    tools_first(Path("/opt/kernels"))
+    put_tools_first(Path("/opt/kernels"))
     assert os.environ["PATH"].startswith(f"/opt/kernels:{tmp_path}:")
 
 

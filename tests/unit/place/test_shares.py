@@ -39,12 +39,12 @@ def test_shares_are_read_as_they_are_written(parts):
     [
         ("0:0.5,1:0.4", ["add up to 0.9", "--shares"]),
         ("0:0.5,1:0.6", ["add up to 1.1"]),
-        ("0:0.5,0:0.5", ["node 0 is named twice"]),
-        ("0:-1,1:2", ["'0:-1' is no share"]),
-        ("0:nan,1:1", ["no share"]),
-        ("0=1", ["'0=1' is no share", "0:0.25,1:0.75"]),
-        ("0:1.2.3", ["no share"]),
-        ("", ["no share"]),
+        ("0:0.5,0:0.5", ["node 0 occurs twice"]),
+        ("0:-1,1:2", ["'0:-1' is not a share"]),
+        ("0:nan,1:1", ["not a share"]),
+        ("0=1", ["'0=1' is not a share", "0:0.25,1:0.75"]),
+        ("0:1.2.3", ["not a share"]),
+        ("", ["not a share"]),
     ],
 )
 def test_other_texts_are_refused(text, words):

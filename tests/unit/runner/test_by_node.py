@@ -61,8 +61,8 @@ def test_a_steady_rate_is_found_however_it_is_cut(times, threads):
 @pytest.mark.parametrize(
     ("text", "nodes", "message"),
     [
-        (TEXT, [0, 1], "node 1 was not reached within the common window"),
-        (lines((5, 6, {"0": 1}, {"0": 1})), [0], "node 0 was not reached"),
+        (TEXT, [0, 1], "node 1 was not accessed within the common window"),
+        (lines((5, 6, {"0": 1}, {"0": 1})), [0], "node 0 was not accessed"),
         (TEXT.replace("ns_by_node", "times"), [0], "no bytes_by_node or no ns_by_node"),
     ],
 )

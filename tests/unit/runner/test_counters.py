@@ -178,5 +178,5 @@ def test_a_difference_may_miss_zero_by_little_only():
 
 
 def test_an_event_that_never_got_its_turn_has_no_count():
-    with pytest.raises(ExtractionError, match="never got its turn on PU 3"):
+    with pytest.raises(ExtractionError, match="never ran the counter on PU 3"):
         event_counters.counter_value({"c": {"counts": [count(0, 100, 0, cpu=3)]}}, "c")

@@ -60,7 +60,7 @@ def test_a_mount_is_a_reason(tmp_path):
 def test_a_file_is_no_device_to_write_to(tmp_path):
     path = tmp_path / "plain"
     path.write_text("precious")
-    assert drive_access.reasons_against_writing(path) == ["it is no block device"]
+    assert drive_access.reasons_against_writing(path) == ["it is not a block device"]
 
 
 @pytest.mark.parametrize("destructive", [False, True])
@@ -68,7 +68,7 @@ def test_writing_needs_the_inventory_and_a_blank_device(tmp_path, destructive):
     with loop_device(tmp_path / "image", filesystem=destructive) as device:
         with pytest.raises(drive_access.DriveError) as caught:
             drive_access.link_drives(load(device, writes=True, destructive=destructive), tmp_path)
-        expected = "bears a signature" if destructive else "does not name it"
+        expected = "has a signature" if destructive else "does not name it"
         assert expected in str(caught.value)
 
 

@@ -60,12 +60,12 @@ def test_events_among_other_lines():
     [
         ({"json": "jobs[*].x"}, {"stdout": "Segmentation fault"}, "not JSON"),
         ({"json": "jobs[*].x"}, {"stdout": FIO[: len(FIO) // 2]}, "not JSON"),
-        ({"json": "jobs[*].write.bw"}, {"stdout": FIO}, "nothing at"),
-        ({"in": "result.json", "json": "jobs"}, {"stdout": ""}, "left no result.json"),
+        ({"json": "jobs[*].write.bw"}, {"stdout": FIO}, "no value at"),
+        ({"in": "result.json", "json": "jobs"}, {"stdout": ""}, "wrote no result.json"),
         ({"json": "jobs[*].error"}, {"stdout": FIO}, "2 values"),
         ({"json": "global options"}, {"stdout": FIO}, "not a number"),
-        ({"event": "done", "key": "valid"}, {"stdout": '{"event":"done","val'}, "not whole JSON"),
-        ({"regex": "Add: (.*)"}, {"stdout": STREAM}, "nothing at"),
+        ({"event": "done", "key": "valid"}, {"stdout": '{"event":"done","val'}, "incomplete JSON"),
+        ({"regex": "Add: (.*)"}, {"stdout": STREAM}, "no value at"),
     ],
 )
 def test_rubbish_is_told_from_figures(source, outputs, message):

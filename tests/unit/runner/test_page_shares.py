@@ -43,7 +43,7 @@ def test_every_node_has_its_share_within_two_per_cent(make_point, seen, passed):
 def test_the_node_that_is_farthest_off_is_named(make_point):
     found = placed(make_point, {"0": 0.75, "1": 0.25}, {"0": 50, "1": 40, "2": 10})
     assert found["detail"].startswith("node 0 has 50.00 % of")
-    assert "75.00 % were wanted" in found["detail"]
+    assert "requested: 75.00 %" in found["detail"]
 
 
 def test_where_pages_move_only_strangers_are_refused(make_point):
@@ -99,7 +99,7 @@ def test_what_settles_is_looked_at_again_before_it_is_stopped(
     load.release()
     load.stop()
     load.finish()
-    found = load.report()["placement_seen"]
+    found = load.load_record()["placement_seen"]
     if settles:
         assert found["memory_bytes_by_node_at_first"] == {"0": 4096}
         assert found["memory_bytes_by_node"] == {"1": 4096}

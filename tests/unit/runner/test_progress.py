@@ -48,7 +48,7 @@ def test_only_the_common_window_counts():
 
 
 def test_no_common_time_is_an_error():
-    with pytest.raises(ExtractionError, match="no time in common"):
+    with pytest.raises(ExtractionError, match="did not run at the same time"):
         progress.rate_in_window([[(0.0, 1.0, 1.0)]], 2.0, 2.0)
 
 

@@ -166,11 +166,11 @@ def test_an_optional_metric_without_a_value_is_neither_failed_nor_zero(tmp_path)
     rows = found[found["metric"] == SHARE]
     assert rows["status"].tolist() == [VALID, VALID]
     assert rows["value"].isna().all()
-    assert rows["reason"].tolist() == ["the tool gave no value"] * 2
+    assert rows["reason"].tolist() == ["the tool reported no value"] * 2
     assert found.loc[found["metric"] == RATE, "value"].tolist() == [2.0, 2.0]
     cells = summarise(found).set_index("metric")
     assert cells.loc[SHARE, ["status", "n", "n_failed"]].tolist() == [UNMEASURED, 0, 0]
-    assert cells.loc[SHARE, "reason"] == "the tool gave no value"
+    assert cells.loc[SHARE, "reason"] == "the tool reported no value"
     assert cells.loc[RATE, ["status", "n"]].tolist() == [VALID, 2]
     assert studies(found) == studies(found[found["metric"] != SHARE]) == []
 

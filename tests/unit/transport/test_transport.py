@@ -29,6 +29,8 @@ VARIABLES = {
     "ansible_become": True,
 }
 
+ASKPASS = "from chaosity.transport.host_command import print_password; print_password()"
+
 
 @given(st.lists(st.text(min_size=1), max_size=4))
 def test_every_word_reaches_the_other_side_as_it_is(words):
@@ -62,7 +64,7 @@ def test_a_password_is_in_the_environment_alone():
     assert "secret" not in " ".join(command)
     assert command.index("BatchMode=no") < command.index("--")
     answer = subprocess.run(
-        [sys.executable, "-c", "from chaosity.transport.host_command import print_password; print_password()"],
+        [sys.executable, "-c", ASKPASS],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert answer.stdout == "secret\n"
@@ -73,7 +75,7 @@ def test_sockets_are_this_user_s_alone(tmp_path, monkeypatch):
     folder = control_socket_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     folder.chmod(0o755)
-    with pytest.raises(Exception, match="not this user's alone"):
+    with pytest.raises(Exception, match="accessible to other users"):
         control_socket_folder()
 
 
@@ -89,7 +91,7 @@ def test_sockets_are_this_user_s_alone(tmp_path, monkeypatch):
         ("ssh: Could not resolve hostname x: Name or service not known", "cannot be resolved"),
         ("kex_exchange_identification: Connection closed by remote host", "closed the connection"),
         ("something new", "something new"),
-        ("", "without a word"),
+        ("", "without a message"),
     ],
 )  # fmt: skip
 def test_what_openssh_says(said, meaning):

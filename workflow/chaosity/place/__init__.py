@@ -1,4 +1,4 @@
-"""Puts the pages of any running program where they should be, verifies it, searches the best place.
+"""Places the pages of any running program, checks the placement, and searches for the best one.
 
 It is copied to hosts together with the runner and uses the standard library alone.
 """

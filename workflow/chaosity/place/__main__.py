@@ -17,74 +17,76 @@ from chaosity.runner import kernel_settings
 from chaosity.runner.observed_placement import parse_cpus
 
 REFUSED = 2
+METHOD_HELP = "how shares are enforced: by the kernel's weights, or by moving pages"
+SEARCH_HELP = "move pages towards the workers while the program runs, as long as it gets faster"
+SETTLE_HELP = (
+    "PROGRAM prints a ready line and waits for a line of input (its barrier): open the barrier, "
+    "let the search or the kernel move pages, and only then pass the ready line on"
+)
+RATE_HELP = "the rate for --search: samples[=KEY] (JSON lines), lines=REGEX or instructions"
 
 
 def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
-    """The command line's own (argparse, since hosts have the standard library alone)."""
-    found = argparse.ArgumentParser(
+    """The parser of the command line (argparse: hosts have the standard library alone)."""
+    parser = argparse.ArgumentParser(
         prog=name,
         usage="%(prog)s --policy POLICY --workers NODES [OPTION ...] -- PROGRAM [ARGUMENT ...]",
-        description="Run a program with its pages on the nodes where they should be.",
-        epilog="Exit status: the program's, 128 and the signal's number if one ended it; "
-        f"{REFUSED} when nothing was started, {NOT_PLACED} when the program ended well and its "
-        "pages were elsewhere.",
+        description="Run a program with its pages on chosen nodes.",
+        epilog="Exit status: the program's, or 128 plus the number of the signal that ended it; "
+        f"{REFUSED} when nothing was started; {NOT_PLACED} when the program ended well but its "
+        "pages were on other nodes.",
     )
-    add = found.add_argument
-    add("--policy", choices=POLICIES, required=True, help="where pages are to be")
-    add("--workers", required=True, metavar="NODES", help="whose cores run it, such as 0,2-3")
-    add("--shares", metavar="LIST", help="of the pages by node, such as 0:0.25,1:0.75")
-    add("--cpus", metavar="LIST", help="processing units; else all of the workers")
-    add("--method", choices=METHODS, default=AUTO,
-        help="how shares are enforced: by the kernel's weights, or page by page")  # fmt: skip
-    add("--search", action="store_true",
-        help="move pages towards the workers while it runs, as long as that helps")  # fmt: skip
-    add("--settle", action="store_true",
-        help="PROGRAM says that it is ready and waits for a line: open its barrier, search or let "
-        "the kernel move pages, and only then pass its ready line on")  # fmt: skip
-    add("--rate", default="samples", metavar="SOURCE",
-        help="for the search: samples[=KEY] (JSON lines), lines=REGEX or instructions")  # fmt: skip
-    add("--report", type=Path, metavar="FILE", help="for what was done and seen, as JSON")
+    add = parser.add_argument
+    add("--policy", choices=POLICIES, required=True, help="where the pages must be")
+    add("--workers", required=True, metavar="NODES", help="nodes whose cores run it, such as 0,2-3")
+    add("--shares", metavar="LIST", help="share of the pages on each node, such as 0:0.25,1:0.75")
+    add("--cpus", metavar="LIST", help="processing units; default: all units of the workers")
+    add("--method", choices=METHODS, default=AUTO, help=METHOD_HELP)
+    add("--search", action="store_true", help=SEARCH_HELP)
+    add("--settle", action="store_true", help=SETTLE_HELP)
+    add("--rate", default="samples", metavar="SOURCE", help=RATE_HELP)
+    add("--report", type=Path, metavar="FILE", help="JSON file for the result of the placement")
     add("--root", type=Path, default=kernel_settings.ROOT, help=argparse.SUPPRESS)
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    return found
+    return parser
 
 
 def parse_node_list(text: str, where: str) -> tuple[int, ...]:
     """The numbers of a list such as ``0,2-3``.
 
     Raises:
-        UserError: it is none.
+        UserError: the text is not such a list.
     """
-    found = parse_cpus(text) if re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text) else set()
-    if not found:
-        raise UserError(f"{text!r} is no list of numbers", where, "it is such as 0,2-3")
-    return tuple(sorted(found))
+    numbers = parse_cpus(text) if re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text) else set()
+    if not numbers:
+        raise UserError(f"{text!r} is not a list of numbers", where, "write it as 0,2-3")
+    return tuple(sorted(numbers))
 
 
-def request_from_arguments(given: argparse.Namespace) -> PlacementRequest:
-    """What a command line asks for.
+def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
+    """The request of a parsed command line.
 
     Raises:
-        UserError: a list is of another form.
+        UserError: a list has the wrong form.
     """
-    command = given.command[1:] if given.command[:1] == ["--"] else given.command
+    cpus, command = arguments.cpus, arguments.command
     return PlacementRequest(
-        policy=given.policy,
-        workers=parse_node_list(given.workers, "--workers"),
-        command=tuple(command),
-        shares=parse_shares(given.shares) if given.shares else None,  # empty: nobody asks for any
-        cpus=frozenset(parse_node_list(given.cpus, "--cpus")) if given.cpus is not None else None,
-        method=given.method,
-        search=given.search,
-        settle=given.settle,
-        rate=given.rate,
-        report=given.report,
-        root=given.root,
+        policy=arguments.policy,
+        workers=parse_node_list(arguments.workers, "--workers"),
+        command=tuple(command[1:] if command[:1] == ["--"] else command),
+        shares=parse_shares(arguments.shares) if arguments.shares else None,
+        cpus=frozenset(parse_node_list(cpus, "--cpus")) if cpus is not None else None,
+        method=arguments.method,
+        search=arguments.search,
+        settle=arguments.settle,
+        rate=arguments.rate,
+        report=arguments.report,
+        root=arguments.root,
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point: what is refused is one sentence on standard error."""
+    """Entry point; an error is one sentence on standard error."""
     try:
         sys.exit(run_placed(request_from_arguments(argument_parser().parse_args(arguments))))
     except UserError as error:

@@ -1,8 +1,9 @@
-"""The barrier of a program that has to run before others may measure it.
+"""Stands between a program's barrier and the process that measures the program.
 
-A search needs a program that runs, and who waits for the program's ready line wants it settled. So
-the program's barrier is opened early and its output kept. Seen from outside it gets ready slowly:
-its ready line comes when all has settled, and no sample that began before the line that answers.
+A search needs a running program, but the measurement must begin after the search. So the program's
+barrier is opened early and its output is held back. From outside, the program only seems slow to
+get ready: its ready line appears when the placement has settled, and samples that began before the
+answer to the ready line never appear.
 """
 
 from __future__ import annotations
@@ -11,93 +12,93 @@ import contextlib
 import enum
 import os
 
-from chaosity.runner.tool_output import ready_event, sample_event
+from chaosity.runner.tool_output import parse_event_line
 
 _CHUNK = 1 << 16
 STANDARD_INPUT = 0
-_LINE = b"go\n"  # any would do
+_LINE = b"go\n"  # any line opens the barrier
 
 
 class Phase(enum.Enum):
-    """How far a program is that waits at a barrier."""
+    """The phase of a program with a barrier."""
 
     BEFORE = "not ready yet"
-    REACHED = "waits at its barrier; its ready line is kept"
-    SETTLING = "runs; all that it writes is kept"
-    SETTLED = "runs; its ready line was passed on, and the answer is awaited"
+    REACHED = "waits at its barrier; its ready line is held back"
+    SETTLING = "runs; all its output is held back"
+    SETTLED = "runs; its ready line was passed on, the answer is missing"
     RELEASED = "runs and is measured"
-    LEFT_ALONE = "its barrier is its own: input ended before it was ready, or it never waits"
+    LEFT_ALONE = "has no barrier, or input ended before it was ready; its output is passed on"
 
 
 class BarrierProxy:
-    """What stands between the barrier of a program and the outside.
+    """Stands between a program's barrier and the outside.
 
     Attributes:
-        phase: how far it is.
-        reading: what the program has as standard input.
+        phase: the program's phase.
+        reading: file descriptor for the program's standard input.
     """
 
     def __init__(self) -> None:
         self.phase = Phase.BEFORE
         self.reading, self._writing = os.pipe()
         self._answered = False
-        self._kept: list[bytes] = []
+        self._held: list[bytes] = []
         self._ready = b""
         self._released_ns: int | None = None
 
     @property
-    def keeps(self) -> bool:
-        """Whether nothing may be passed on but in whole lines that were looked at."""
+    def needs_whole_lines(self) -> bool:
+        """Whether each line must be complete and inspected before it is passed on."""
         return self.phase in (Phase.REACHED, Phase.SETTLING, Phase.SETTLED)
 
-    def passes(self, line: bytes) -> bytes:
-        """What is passed on now that the program has written a line."""
+    def filter_line(self, line: bytes) -> bytes:
+        """The bytes to pass on after the program has written a line; empty to hold it back."""
         if self.phase is Phase.LEFT_ALONE:
             return line
         text = line.decode(errors="replace")
         if self.phase is Phase.BEFORE:
-            if ready_event(text) is None:
+            if parse_event_line(text, "ready") is None:
                 return line
             self.phase, self._ready = Phase.REACHED, line
             return b""
-        sample = sample_event(text)
+        sample = parse_event_line(text, "sample")
         if sample is not None and (
             self._released_ns is None or sample.get("begin_ns", 0) < self._released_ns
         ):
             return b""
         if self.phase in (Phase.REACHED, Phase.SETTLING):
-            self._kept.append(line)
+            self._held.append(line)
             return b""
         return line
 
-    def open(self) -> None:
-        """Open the program's barrier, to settle while it runs."""
+    def open_barrier(self) -> None:
+        """Open the program's barrier; the placement settles while the program runs."""
         self.phase = Phase.SETTLING
-        with contextlib.suppress(OSError):  # it has just ended
+        with contextlib.suppress(OSError):  # the program has just ended
             os.write(self._writing, _LINE)
 
-    def settled(self, now_ns: int) -> bytes:
-        """End the settling; returns what was kept: the ready line and what followed.
+    def end_settling(self, now_ns: int) -> bytes:
+        """End the settling; returns the ready line and the other held lines.
 
         Args:
-            now_ns: CLOCK_MONOTONIC.
+            now_ns: time by CLOCK_MONOTONIC.
         """
         self.phase = Phase.SETTLED
         if self._answered:
             self._release(now_ns)
-        found, self._kept = self._ready + b"".join(self._kept), []
-        return found
+        held, self._held = self._ready + b"".join(self._held), []
+        return held
 
-    def ended(self) -> bytes:
-        """What was kept of a program that has ended: its last words, for it never was ready."""
-        found, self._kept = b"".join(self._kept), []
-        return found
+    def take_held_lines(self) -> bytes:
+        """The held lines of a program that ended before it was ready, without its ready line."""
+        held, self._held = b"".join(self._held), []
+        return held
 
-    def hear(self, now_ns: int) -> bool:
-        """Take what stands on our input; returns whether it means that the program is to stop.
+    def read_input(self, now_ns: int) -> bool:
+        """Read this process's input; returns whether it asks the program to stop.
 
         Args:
-            now_ns: CLOCK_MONOTONIC.
+            now_ns: time by CLOCK_MONOTONIC.
         """
         try:
             chunk = os.read(STANDARD_INPUT, _CHUNK)
@@ -112,17 +113,17 @@ class BarrierProxy:
             if self.phase is not Phase.BEFORE:
                 return True
             self.leave_alone()
-            os.close(self._writing)  # at its barrier it finds the end of input by itself
+            os.close(self._writing)  # the program finds the end of input at its barrier
         return False
 
     def leave_alone(self) -> None:
-        """Keep nothing of a program whose barrier is not ours to open."""
+        """Stop holding lines back, if the program has not reached a barrier."""
         if self.phase is Phase.BEFORE:
             self.phase = Phase.LEFT_ALONE
 
     @property
-    def listens(self) -> bool:
-        """Whether input matters: until a line, or its end, has come."""
+    def awaits_input(self) -> bool:
+        """Whether input still matters: no line, and no end of input, has come."""
         return not self._answered
 
     def _release(self, now_ns: int) -> None:

@@ -1,6 +1,6 @@
-"""The kernel's calls for memory policies, through ctypes, since the standard library has none.
+"""System calls for memory policies, by ctypes; the standard library has no functions for them.
 
-Numbers: ``unistd_64.h`` of x86-64, and ``asm-generic/unistd.h``, which all later machines share.
+Numbers: ``unistd_64.h`` of x86-64, and ``asm-generic/unistd.h``, which later architectures share.
 Meanings: set_mempolicy(2), move_pages(2), prctl(2).
 """
 
@@ -17,7 +17,7 @@ from chaosity.errors import UserError
 
 # <linux/mempolicy.h>
 DEFAULT, BIND, INTERLEAVE, WEIGHTED_INTERLEAVE = 0, 2, 3, 6
-_MOVE = 1 << 1  # MPOL_MF_MOVE: pages that the process has for itself
+_MOVE = 1 << 1  # MPOL_MF_MOVE: only pages that no other process uses
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _GENERIC = {"set_mempolicy": 237, "move_pages": 239}
 _NUMBERS = {
@@ -30,25 +30,23 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _WORD_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)
 
 
-def _call(name: str, *arguments: object) -> int:
-    """Make a call.
+def _call(name: str, *arguments: object) -> None:
+    """Make a system call.
 
     Raises:
         OSError: the kernel refused.
-        UserError: nobody has written down the call's number on this kind of machine.
+        UserError: the call's number is unknown for this architecture.
     """
     numbers = _NUMBERS.get(platform.machine())
     if numbers is None:
-        raise UserError(f"the number of {name} on {platform.machine()} is not known here")
-    result = _LIBC.syscall(ctypes.c_long(numbers[name]), *arguments)
-    if result < 0:
+        raise UserError(f"the number of {name} on {platform.machine()} is unknown")
+    if _LIBC.syscall(ctypes.c_long(numbers[name]), *arguments) < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-    return result
 
 
 def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
-    """Set this thread's policy, which threads and programs that it starts inherit.
+    """Set this thread's memory policy; threads and programs that it starts inherit it.
 
     Raises:
         OSError: the kernel lacks the mode, or may not use a node.
@@ -59,13 +57,13 @@ def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
     words = (ctypes.c_ulong * (max(nodes) // _WORD_BITS + 1))()
     for node in nodes:
         words[node // _WORD_BITS] |= 1 << node % _WORD_BITS
-    # The kernel takes one bit less than it is told.
+    # The kernel reads one bit less than this number.
     bits = ctypes.c_ulong(len(words) * _WORD_BITS + 1)
     _call("set_mempolicy", ctypes.c_long(mode), words, bits)
 
 
 def supports_policy(mode: int, nodes: Collection[int]) -> bool:
-    """Whether the kernel takes a policy for these nodes; this process has the default again."""
+    """Whether the kernel accepts a policy for these nodes; resets this thread to the default."""
     try:
         set_mempolicy(mode, nodes)
     except OSError as error:
@@ -76,38 +74,39 @@ def supports_policy(mode: int, nodes: Collection[int]) -> bool:
     return True
 
 
-def move_pages(pid: int, addresses: array.array, nodes: Sequence[int] | None) -> array.array:
-    """Ask where pages are, or move each to a node.
+def move_pages(
+    pid: int, addresses: array.array[int], nodes: Sequence[int] | None
+) -> array.array[int]:
+    """Move each page to a node, or read where the pages are.
 
     Args:
-        pid: of the process.
-        addresses: of the pages, type "Q".
-        nodes: for each page where it is to go; None only asks.
+        pid: the process.
+        addresses: addresses of the pages, type "Q".
+        nodes: the destination of each page; None to read only.
 
     Returns:
-        Node of each page; below 0 an error number, such as -ENOENT where no page is.
+        Node of each page; below 0 an error number, such as -ENOENT for an absent page.
 
     Raises:
-        OSError: the process is gone or somebody else's.
+        OSError: the process has ended or belongs to another user.
     """
     status = array.array("i", bytes(4 * len(addresses)))
-    wanted = None if nodes is None else _pointer(array.array("i", nodes))
     _call(
         "move_pages",
         ctypes.c_long(pid),
         ctypes.c_ulong(len(addresses)),
         _pointer(addresses),
-        wanted,
+        None if nodes is None else _pointer(array.array("i", nodes)),
         _pointer(status),
         ctypes.c_long(_MOVE),
     )
     return status
 
 
-def _pointer(numbers: array.array) -> ctypes.Array[ctypes.c_char]:
+def _pointer(numbers: array.array[int]) -> ctypes.Array[ctypes.c_char]:
     return (ctypes.c_char * (numbers.itemsize * len(numbers))).from_buffer(numbers)
 
 
 def die_with_parent() -> None:
-    """Have this process killed when the thread that started it ends."""
+    """Have the kernel kill this process when the thread that started it ends."""
     _LIBC.prctl(_DEATH_SIGNAL, 9, 0, 0, 0)

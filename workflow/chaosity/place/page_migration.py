@@ -1,7 +1,7 @@
-"""Where a running program's pages are, and moving them until each node has its share.
+"""Finds where a running program's pages are, and moves them until each node has its share.
 
-Judged and moved is the program's own memory: anonymous mappings and huge pages. What lies behind a
-file, such as libraries, is left where it is. So is what is smaller than `SMALLEST_BYTES`.
+Only the program's own memory counts and moves: anonymous mappings and huge pages. Memory that a
+file backs, such as libraries, stays where it is. So do mappings below `SMALLEST_BYTES`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from pathlib import Path
 
 from chaosity.place import kernel_calls
 from chaosity.place.page_shares import apportion_whole, reduce_to_attainable
-from chaosity.runner import observed_placement
+from chaosity.runner.observed_placement import MemoryMapping, parse_numa_maps, process_tree
 
-# 256 pages: less cannot hold shares to half a per cent, and stacks and libraries' data are less.
+# 256 pages: fewer cannot have shares with a precision of half a per cent. Stacks and data of
+# libraries are smaller.
 SMALLEST_BYTES = 1 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Pages in one call: the kernel works for some tens of milliseconds, then signals are looked at.
+# Pages per call: the kernel works for some tens of milliseconds, then this process handles signals.
 _BATCH = 1 << 14
-_RESIDENT = ("VmRSS", "HugetlbPages")  # the second is not in the first
-_HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+_RESIDENT = ("VmRSS", "HugetlbPages")  # the first does not include the second
+_HUGE_PAGE_SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,14 @@ class MemoryArea:
     """A mapping of a process whose pages count.
 
     Attributes:
-        pid: of the process.
+        pid: the process.
         begin: first address.
-        end: address behind it.
-        block_bytes: what is moved as one: a page, of whichever size.
-        page_bytes: what a call names: a huge page has one address, a transparent one many.
-        bytes_by_node: where it is.
-        single_bytes: what is not in such blocks but in single pages.
+        end: address after the last one.
+        block_bytes: bytes that move together: a page of any size.
+        page_bytes: bytes per address in a call: a huge page has one address, a transparent huge
+            page has many.
+        bytes_by_node: bytes on each node.
+        single_bytes: bytes that are in single pages instead of such blocks.
     """
 
     pid: int
@@ -52,215 +54,220 @@ class MemoryArea:
 
 @dataclass(frozen=True)
 class BlockGroup:
-    """Blocks of one size.
+    """Blocks of an area that have the same size.
 
     Attributes:
-        area: of which they are.
-        block_bytes: of each.
-        addresses: of each.
-        where: node of each; below 0: it is on none.
+        area: the area.
+        block_bytes: size of a block.
+        addresses: address of each block.
+        where: node of each block; below 0 where it is on no node.
     """
 
     area: MemoryArea
     block_bytes: int
     addresses: Sequence[int]
-    where: array.array
+    where: array.array[int]
 
     @property
-    def there(self) -> int:
-        """How many of them are on a node."""
+    def present(self) -> int:
+        """How many of the blocks are on a node."""
         return sum(1 for node in self.where if node >= 0)
 
 
 def find_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
-    """The mappings of a process and all that it started whose pages count.
+    """The areas of a process and all its descendants whose pages count.
 
     Args:
-        pid: of its first process.
-        mapping: address of the one that counts; None: all that are large enough.
+        pid: the process.
+        mapping: address of the only mapping that counts; None: all that are large enough.
     """
-    return [
-        area for one in observed_placement.process_tree(pid) for area in _of_process(one, mapping)
-    ]
+    return [area for process in process_tree(pid) for area in _areas_of_process(process, mapping)]
 
 
-def _of_process(pid: int, mapping: str | None) -> Iterator[MemoryArea]:
+def _areas_of_process(pid: int, mapping: str | None) -> Iterator[MemoryArea]:
     try:
-        text = Path(f"/proc/{pid}/numa_maps").read_text()
-        found = [one for one in observed_placement.parse_numa_maps(text) if _counts(one, mapping)]
-        ends = _ends(pid) if found else {}
-        merged = _transparent(pid) if found else {}
+        numa_maps = Path(f"/proc/{pid}/numa_maps").read_text()
+        counted = [m for m in parse_numa_maps(numa_maps) if _counts(m, mapping)]
+        ends = _mapping_ends(pid) if counted else {}
+        huge_bytes = _transparent_huge_bytes(pid) if counted else {}
     except OSError:
-        return  # it ended in between
-    for one in found:
-        begin = int(one.address, 16)
+        return  # the process has just ended
+    for found in counted:
+        begin, page = int(found.address, 16), found.page_bytes
         if begin not in ends:
-            continue  # it was unmapped in between
-        whole = one.page_bytes
-        huge = merged.get(begin, 0) if whole == PAGE_BYTES else 0
-        block = _transparent_bytes() if huge else whole
-        single = sum(one.bytes_by_node.values()) - huge if huge else 0
-        yield MemoryArea(pid, begin, ends[begin], block, whole, one.bytes_by_node, single)
+            continue  # it was unmapped meanwhile
+        huge = huge_bytes.get(begin, 0) if page == PAGE_BYTES else 0
+        block = _transparent_huge_page_bytes() if huge else page
+        single = sum(found.bytes_by_node.values()) - huge if huge else 0
+        yield MemoryArea(pid, begin, ends[begin], block, page, found.bytes_by_node, single)
 
 
-def _counts(one: observed_placement.MemoryMapping, mapping: str | None) -> bool:
+def _counts(found: MemoryMapping, mapping: str | None) -> bool:
     if mapping is not None:
-        return one.address == mapping
-    large = sum(one.bytes_by_node.values()) >= SMALLEST_BYTES
-    return one.private and not one.of_file and large
+        return found.address == mapping
+    large = sum(found.bytes_by_node.values()) >= SMALLEST_BYTES
+    return found.private and not found.of_file and large
 
 
-def _ends(pid: int) -> dict[int, int]:
+def _mapping_ends(pid: int) -> dict[int, int]:
+    """The end of each mapping of a process, by its begin."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     ranges = (line.split(" ", 1)[0].split("-") for line in lines)
     return {int(begin, 16): int(end, 16) for begin, end in ranges}
 
 
-def _transparent(pid: int) -> dict[int, int]:
-    """Where mappings begin that have transparent huge pages, and how many bytes are in such."""
-    found, begin = {}, 0
+def _transparent_huge_bytes(pid: int) -> dict[int, int]:
+    """Bytes in transparent huge pages of each mapping that has some, by its begin."""
+    huge_bytes, begin = {}, 0
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         first = line.split(" ", 1)[0]
         if "-" in first:
             begin = int(first.split("-")[0], 16)
         elif first == "AnonHugePages:" and line.split()[1] != "0":
-            found[begin] = int(line.split()[1]) << 10
-    return found
+            huge_bytes[begin] = int(line.split()[1]) << 10
+    return huge_bytes
 
 
-def _transparent_bytes() -> int:
+def _transparent_huge_page_bytes() -> int:
     try:
-        return int(_HUGE.read_text())
+        return int(_HUGE_PAGE_SIZE.read_text())
     except OSError:
         return PAGE_BYTES
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process and all that it started, whatever it is for; see proc_pid_status(5).
+    """All resident memory of a process and its descendants in bytes; see proc_pid_status(5).
 
-    Far cheaper than `areas`: the kernel keeps these counts.
+    Much cheaper than `find_areas`: the kernel maintains these counts.
     """
-    return sum(_resident(one) for one in observed_placement.process_tree(pid))
+    return sum(_resident_bytes(process) for process in process_tree(pid))
 
 
-def _resident(pid: int) -> int:
+def _resident_bytes(pid: int) -> int:
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
-        return 0  # it ended in between
-    counts = dict(line.split(":", 1) for line in lines)
-    return sum(int(counts.get(name, "0 kB").split()[0]) for name in _RESIDENT) << 10
+        return 0  # the process has just ended
+    fields = dict(line.split(":", 1) for line in lines)
+    return sum(int(fields.get(name, "0 kB").split()[0]) for name in _RESIDENT) << 10
 
 
-def total_bytes_by_node(found: Sequence[MemoryArea]) -> dict[int, int]:
-    """Bytes on each node."""
+def total_bytes_by_node(areas: Sequence[MemoryArea]) -> dict[int, int]:
+    """Bytes of all areas on each node."""
     nodes: Counter[int] = Counter()
-    for area in found:
+    for area in areas:
         nodes.update(area.bytes_by_node)
     return dict(nodes)
 
 
 def shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
-    """The share of each node; empty when there is nothing."""
-    everything = sum(by_node.values())
-    return {node: by_node[node] / everything for node in sorted(by_node)} if everything else {}
+    """The share of each node; empty when there are no bytes."""
+    total = sum(by_node.values())
+    return {node: by_node[node] / total for node in sorted(by_node)} if total else {}
 
 
-def move_to_shares(found: Sequence[MemoryArea], wanted: Mapping[int, float]) -> int:
-    """Move the pages that must be moved for each node to have its share; returns how many blocks.
+def move_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> int:
+    """Move as few blocks as possible until each node has its share.
 
-    Large blocks come first: what they are too coarse for, the smaller ones make up. Of equal ones
-    the fewer come first.
+    Large blocks move first; the smaller ones then correct what large ones are too coarse for.
+    Among groups of one block size, the group with the fewest blocks moves first.
+
+    Returns:
+        The number of moved blocks.
     """
-    done: Counter[int] = Counter()
+    placed: Counter[int] = Counter()
     seen = moved = 0
-    parts = [part for area in found for part in find_blocks(area)]
-    for part in sorted(parts, key=lambda part: (-part.block_bytes, len(part.where))):
-        there = part.there
-        seen += there * part.block_bytes
-        owed = {n: (s * seen - done[n]) / part.block_bytes for n, s in wanted.items()}
-        goal = apportion_whole(there, reduce_to_attainable(there, owed))
-        plan = plan_relocations(part.where, goal)
-        _relocate(part, plan)
+    groups = [group for area in areas for group in find_blocks(area)]
+    for group in sorted(groups, key=lambda group: (-group.block_bytes, len(group.where))):
+        present, size = group.present, group.block_bytes
+        seen += present * size
+        lacking = {node: (share * seen - placed[node]) / size for node, share in wanted.items()}
+        goal = apportion_whole(present, reduce_to_attainable(present, lacking))
+        plan = plan_relocations(group.where, goal)
+        _relocate(group, plan)
         moved += len(plan)
         for node, count in goal.items():
-            done[node] += count * part.block_bytes
+            placed[node] += count * size
     return moved
 
 
 def find_blocks(area: MemoryArea) -> list[BlockGroup]:
-    """The blocks of an area, those of each size by themselves.
+    """The blocks of an area, grouped by size.
 
-    Mostly only the ends of an area that fit no huge page are in single pages. Where there are more,
-    every page is asked for, which takes seconds for some 10 GiB.
+    Usually only the ends of an area, which fit no huge page, are single pages. If there are more
+    single pages, the kernel is asked for every page, which takes seconds per 10 GiB.
     """
     size, page = area.block_bytes, area.page_bytes
     begin = min(-(-area.begin // size) * size, area.end)
     if not area.single_bytes:
         whole = range(begin, area.end, size)
-        return [BlockGroup(area, size, whole, _nodes(area, whole))]
+        return [BlockGroup(area, size, whole, _read_nodes(area, whole))]
     end = begin + (area.end - begin) // size * size
     ends = [*range(area.begin, begin, page), *range(end, area.end, page)]
-    single = BlockGroup(area, page, ends, _nodes(area, ends))
+    single = BlockGroup(area, page, ends, _read_nodes(area, ends))
     whole = range(begin, end, size)
-    if page * single.there == area.single_bytes:
-        return [BlockGroup(area, size, whole, _nodes(area, whole)), single]
-    return _told_apart(area, whole, single)
+    if page * single.present == area.single_bytes:
+        return [BlockGroup(area, size, whole, _read_nodes(area, whole)), single]
+    return _separate_huge_pages(area, whole, single)
 
 
-def _told_apart(area: MemoryArea, whole: range, single: BlockGroup) -> list[BlockGroup]:
-    """Huge pages and single ones, by all their pages.
+def _separate_huge_pages(area: MemoryArea, whole: range, ends: BlockGroup) -> list[BlockGroup]:
+    """The huge pages and the single pages of an area, by looking at every page.
 
-    A huge page's place with pages on several nodes, or with some that are not there, is none.
+    Where the pages of a huge page's place are absent or on several nodes, they are single pages.
     """
     each = area.block_bytes // area.page_bytes
     pages = range(whole.start, whole.stop, area.page_bytes)
-    where = _nodes(area, pages)
-    huge, alone = ([], array.array("i")), (list(single.addresses), single.where[:])
+    where = _read_nodes(area, pages)
+    huge_addresses, huge_nodes = [], array.array("i")
+    single_addresses, single_nodes = list(ends.addresses), ends.where[:]
     for number, address in enumerate(whole):
         part = where[number * each : (number + 1) * each]
         if part[0] >= 0 and part.count(part[0]) == each:
-            huge[0].append(address)
-            huge[1].append(part[0])
+            huge_addresses.append(address)
+            huge_nodes.append(part[0])
         else:
-            alone[0].extend(pages[number * each : (number + 1) * each])
-            alone[1].extend(part)
-    return [BlockGroup(area, area.block_bytes, *huge), BlockGroup(area, area.page_bytes, *alone)]
+            single_addresses.extend(pages[number * each : (number + 1) * each])
+            single_nodes.extend(part)
+    return [
+        BlockGroup(area, area.block_bytes, huge_addresses, huge_nodes),
+        BlockGroup(area, area.page_bytes, single_addresses, single_nodes),
+    ]
 
 
-def _nodes(area: MemoryArea, addresses: Sequence[int]) -> array.array:
-    """The node of what is at each address; below 0: it is on none."""
+def _read_nodes(area: MemoryArea, addresses: Sequence[int]) -> array.array[int]:
+    """The node of each page; below 0 where it is on no node."""
     where = array.array("i")
     for first in range(0, len(addresses), _BATCH):
-        asked = array.array("Q", addresses[first : first + _BATCH])
-        where.extend(kernel_calls.move_pages(area.pid, asked, None))
+        batch = array.array("Q", addresses[first : first + _BATCH])
+        where.extend(kernel_calls.move_pages(area.pid, batch, None))
     return where
 
 
-def _relocate(part: BlockGroup, plan: Sequence[tuple[int, int]]) -> None:
-    page_bytes = part.area.page_bytes
-    each = part.block_bytes // page_bytes
+def _relocate(group: BlockGroup, plan: Sequence[tuple[int, int]]) -> None:
+    """Move blocks: `plan` has the index and the new node of each block."""
+    page_bytes = group.area.page_bytes
+    each = group.block_bytes // page_bytes
     step = max(1, _BATCH // each)
     for first in range(0, len(plan), step):
-        some = plan[first : first + step]
-        asked = array.array("Q")
-        for index, _ in some:
-            begin = part.addresses[index]
-            asked.extend(range(begin, begin + part.block_bytes, page_bytes))
-        kernel_calls.move_pages(
-            part.area.pid, asked, [node for _, node in some for _ in range(each)]
-        )
+        batch = plan[first : first + step]
+        pages = array.array("Q")
+        for index, _ in batch:
+            begin = group.addresses[index]
+            pages.extend(range(begin, begin + group.block_bytes, page_bytes))
+        nodes = [node for _, node in batch for _ in range(each)]
+        kernel_calls.move_pages(group.area.pid, pages, nodes)
 
 
 def plan_relocations(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
-    """Which blocks have to go where: as few as can be, spread evenly over the area.
+    """The blocks that must move: as few as possible, spread evenly over the area.
 
     Args:
-        where: node of each block; below 0 for one that is not there.
-        goal: how many blocks each node shall have.
+        where: node of each block; below 0 where it is absent.
+        goal: wanted number of blocks on each node.
 
     Returns:
-        Index of the block and its new node, in the order of the blocks.
+        Index of each block and its new node, in the order of the blocks.
     """
     now = Counter(node for node in where if node >= 0)
     surplus = {node: n - goal.get(node, 0) for node, n in now.items() if n > goal.get(node, 0)}
@@ -268,12 +275,12 @@ def plan_relocations(where: Sequence[int], goal: Mapping[int, int]) -> list[tupl
     destinations = heapq.merge(
         *([((k + 0.5) / n, node) for k in range(n)] for node, n in sorted(lacking.items()))
     )
-    found = []
-    gone: Counter[int] = Counter()
+    plan = []
+    credit: Counter[int] = Counter()
     for index, node in enumerate(where):
         if node in surplus:
-            gone[node] += surplus[node]
-            if gone[node] >= now[node]:  # every now/surplus-th of the node's blocks
-                gone[node] -= now[node]
-                found.append((index, next(destinations)[1]))
-    return found
+            credit[node] += surplus[node]
+            if credit[node] >= now[node]:  # every now/surplus-th block of the node
+                credit[node] -= now[node]
+                plan.append((index, next(destinations)[1]))
+    return plan

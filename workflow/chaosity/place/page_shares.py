@@ -1,7 +1,7 @@
-"""Shares of pages by node: checked, moved towards the workers, as the kernel's whole numbers.
+"""Shares of pages by node: parsed, compared, moved towards the workers, turned into weights.
 
-The arithmetic of placements stands here, since it is needed on hosts too; the room `weights` finds
-out from measurements which shares are wanted.
+The arithmetic of placements is here, because hosts need it too; the room `weights` computes from
+measurements which shares are wanted.
 """
 
 from __future__ import annotations
@@ -12,158 +12,161 @@ from collections.abc import Collection, Iterable, Mapping
 from chaosity.errors import UserError
 from chaosity.runner.observed_placement import share_deviations
 
-# The kernel's weights: it keeps one in a byte, and 0 is its own choice or refused.
+# Range of the kernel's weights: a byte, without 0.
 SMALLEST, LARGEST = 1, 255
-# A node gets as many pages in a row as its weight says: with 255 a megabyte lies on one node, and
-# what is smaller is not spread at all. So 2 % of a share are given away for small numbers; weights
-# come from measurements that scatter as much.
-_GIVEN_AWAY = 0.02
-# Shares are written with a few digits; what sums to less than 0.99 or more than 1.01 is a slip. A
-# little more, since 0.33 three times is not quite 0.99 in binary.
+# A node gets as many consecutive pages as its weight: with 255 a megabyte lies on one node, and
+# less memory is not spread at all. So small numbers are preferred, at the price of an error of up
+# to 2 % of a share; the measurements behind the weights scatter as much.
+_ACCEPTED_ERROR = 0.02
+# Shares are written with a few digits: their sum may deviate from 1 by 0.01. The rest is for binary
+# rounding: three times 0.33 is slightly below 0.99.
 SUM_TOLERANCE = 0.01 + 1e-9
 
 
 def uniform_shares(nodes: Iterable[int]) -> dict[int, float]:
-    """The same share for each node, as plain interleaving gives."""
+    """The same share for each node, like plain interleaving."""
     listed = sorted(set(nodes))
     return dict.fromkeys(listed, 1.0 / len(listed))
 
 
 def parse_shares(text: str) -> dict[int, float]:
-    """Shares such as ``0:0.25,1:0.75``, made to add up to 1 exactly.
+    """Shares such as ``0:0.25,1:0.75``, scaled so that they add up to 1 exactly.
 
     Raises:
-        UserError: the text is not of that form, names a node twice, or the shares do not add up.
+        UserError: the text has another form, names a node twice, or the shares do not add up to 1.
     """
-    found: dict[int, float] = {}
+    where = "--shares"
+    shares: dict[int, float] = {}
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d+):([0-9.]+(?:e-?\d+)?)\s*", part)
         try:
-            node, share = int(match[1]), float(match[2])  # type: ignore[index]
-        except (TypeError, ValueError):
-            raise UserError(
-                f"{part.strip()!r} is no share", "--shares", "it is a list such as 0:0.25,1:0.75"
-            ) from None
-        if node in found:
-            raise UserError(f"node {node} is named twice", "--shares")
-        found[node] = share
-    total = sum(found.values())
+            if match is None:
+                raise ValueError
+            node, share = int(match[1]), float(match[2])
+        except ValueError:
+            remedy = "write shares as 0:0.25,1:0.75"
+            raise UserError(f"{part.strip()!r} is not a share", where, remedy) from None
+        if node in shares:
+            raise UserError(f"node {node} occurs twice", where)
+        shares[node] = share
+    total = sum(shares.values())
     if abs(total - 1.0) > SUM_TOLERANCE:
-        raise UserError(f"the shares add up to {total:g}", "--shares", "they have to add up to 1")
-    return {node: share / total for node, share in sorted(found.items())}
+        raise UserError(f"the shares add up to {total:g}", where, "they must add up to 1")
+    return {node: share / total for node, share in sorted(shares.items())}
 
 
 def format_shares(shares: Mapping[int, float]) -> str:
-    """Shares as `parse_shares` reads them."""
+    """Shares in the form that `parse_shares` reads."""
     return ",".join(f"{node}:{share:.6f}" for node, share in sorted(shares.items()))
 
 
-def apportion_whole(count: int, owed: Mapping[int, float]) -> dict[int, int]:
-    """Whole numbers that add up to `count`, in the proportions of what is owed as near as can be.
+def apportion_whole(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
+    """Whole numbers that add up to `count`, as near to the proportions of the amounts as possible.
 
-    By largest remainders; nothing that is owed may be below 0, see `attainable`.
-    """
-    total = sum(owed.values()) or 1.0
-    exact = {node: count * value / total for node, value in owed.items()}
-    found = {node: int(value) for node, value in exact.items()}
-    first = sorted(exact, key=lambda node: found[node] - exact[node])
-    for node in first[: count - sum(found.values())]:
-        found[node] += 1
-    return found
-
-
-def reduce_to_attainable(count: int, owed: Mapping[int, float]) -> dict[int, float]:
-    """What is owed where some nodes have more than they should, so that it cannot all be given.
-
-    Each node gets the same less than it is owed, and none below 0: so the largest that any node is
-    left short of is as small as it can be (the projection onto a simplex; Duchi et al. 2008).
+    Uses the method of largest remainders.
 
     Args:
-        count: what there is to give; what is owed adds up to it, amounts below 0 included.
-        owed: by node; below 0 where there is too much already.
+        count: the sum.
+        amounts: by node, none below 0 (see `reduce_to_attainable`).
     """
-    total = less = 0.0
-    for number, value in enumerate(sorted(owed.values(), reverse=True), 1):
+    total = sum(amounts.values()) or 1.0
+    exact = {node: count * value / total for node, value in amounts.items()}
+    whole = {node: int(value) for node, value in exact.items()}
+    by_remainder = sorted(exact, key=lambda node: whole[node] - exact[node])
+    for node in by_remainder[: count - sum(whole.values())]:
+        whole[node] += 1
+    return whole
+
+
+def reduce_to_attainable(count: int, wanted: Mapping[int, float]) -> dict[int, float]:
+    """The attainable amounts when some nodes already have more than they should.
+
+    Each node gets its wanted amount less the same number, but not less than 0. So the largest
+    shortfall of a node is as small as possible (projection onto a simplex; Duchi et al. 2008).
+
+    Args:
+        count: the available amount; the wanted amounts, negative ones included, add up to it.
+        wanted: by node; below 0 where there is too much already.
+    """
+    total = reduction = 0.0
+    for number, value in enumerate(sorted(wanted.values(), reverse=True), 1):
         total += value
         if (total - count) / number >= value:
             break
-        less = (total - count) / number
-    return {node: max(0.0, value - less) for node, value in owed.items()}
+        reduction = (total - count) / number
+    return {node: max(0.0, value - reduction) for node, value in wanted.items()}
 
 
 def shift_to_workers(
     weights: Mapping[int, float], workers: Collection[int], dwp: float
 ) -> dict[int, float]:
-    """Move pages from the other nodes to the workers, for programs that wait rather than stream.
+    """Shift shares from the other nodes to the workers, for programs that depend on latency.
 
-    Data-to-worker proximity (DWP) is BWAP's single knob. Its tuner goes from the canonical weights
-    in steps until all pages lie on the workers; at each step the shares within the workers keep
+    Data-to-worker proximity (DWP) is BWAP's only parameter. Its tuner goes in steps from the
+    canonical weights to all pages on the workers. At each step the shares within the workers keep
     their ratios, and so do those within the others (github.com/gureya/bwap,
-    `place_pages_weighted_s`). Here `dwp` is how much of that way has been gone: the share of the
-    others' pages that are moved.
+    `place_pages_weighted_s`). Here `dwp` is the shifted part of the others' pages.
 
     Args:
         weights: share by node; they add up to 1.
         workers: nodes whose cores run the program.
-        dwp: 0 leaves the weights as they are, 1 leaves nothing on other nodes.
+        dwp: 0 keeps the weights, 1 leaves nothing on the other nodes.
 
     Raises:
-        UserError: `dwp` is outside 0 to 1, or pages are to be moved and no worker has memory.
+        UserError: `dwp` is outside 0 to 1, or no worker has memory and `dwp` is above 0.
     """
-    if not 0.0 <= dwp <= 1.0:  # also what is no number at all
-        raise UserError(
-            f"a data-to-worker proximity of {dwp:g} does not exist",
-            remedy="it is 0 for the canonical weights to 1 for all pages on the workers",
-        )
+    if not 0.0 <= dwp <= 1.0:  # also true for NaN
+        remedy = "use a number from 0 (canonical weights) to 1 (all pages on the workers)"
+        raise UserError(f"{dwp:g} is not a data-to-worker proximity", remedy=remedy)
     if dwp == 0.0:
         return dict(weights)
     near = sum(share for node, share in weights.items() if node in workers)
     if near == 0.0:
-        raise UserError(
-            "pages cannot be moved to workers that have no memory", remedy="leave dwp at 0"
-        )
-    wanted = near + dwp * (1.0 - near)
+        what = "pages cannot be moved to workers that have no memory"
+        raise UserError(what, remedy="leave dwp at 0")
+    shifted = near + dwp * (1.0 - near)
     return {
-        node: share * wanted / near if node in workers else share * (1.0 - dwp)
+        node: share * shifted / near if node in workers else share * (1.0 - dwp)
         for node, share in weights.items()
     }
 
 
 def integer_weights(shares: Mapping[int, float]) -> tuple[dict[int, int], float]:
-    """The smallest whole numbers whose shares are within 2 % of the best that 1 to 255 can give.
+    """The smallest weights from 1 to 255 whose shares are within 2 % of the best possible ones.
 
     Args:
-        shares: by node; only their ratios count, and a share of 0 leaves the node out.
+        shares: by node; only their ratios count; a node with a share of 0 gets no weight.
 
     Returns:
-        The numbers, and the largest departure of a node's share relative to that share.
+        The weights, and the largest error of a node's share, relative to that share.
 
     Raises:
-        UserError: a share is below 0, or none is above.
+        UserError: a share is below 0, or none is above 0.
     """
     used = {node: share for node, share in sorted(shares.items()) if share != 0.0}
     if not used or not all(share > 0.0 for share in used.values()):
-        raise UserError("shares have to be 0 or more, and one above 0", "the weights")
+        raise UserError("no share may be below 0, and at least one must be above 0", "the weights")
     highest = max(used.values())
-    tried = []
+    candidates = []
     for largest in range(SMALLEST, LARGEST + 1):
-        numbers = {
+        weights = {
             node: max(SMALLEST, round(share / highest * largest)) for node, share in used.items()
         }
-        tried.append((_error(used, numbers), numbers))
-    good = min(error for error, _ in tried) + _GIVEN_AWAY
-    error, numbers = next(one for one in tried if one[0] <= good)
-    return numbers, error
+        candidates.append((_largest_error(used, weights), weights))
+    accepted = min(error for error, _ in candidates) + _ACCEPTED_ERROR
+    error, weights = next(candidate for candidate in candidates if candidate[0] <= accepted)
+    return weights, error
 
 
-def _error(wanted: Mapping[int, float], numbers: Mapping[int, int]) -> float:
-    """The largest relative departure of a share."""
-    all_wanted, all_given = sum(wanted.values()), sum(numbers.values())
+def _largest_error(wanted: Mapping[int, float], weights: Mapping[int, int]) -> float:
+    """The largest relative error of a node's share."""
+    all_wanted, all_weights = sum(wanted.values()), sum(weights.values())
     return max(
-        abs(numbers[node] / all_given * all_wanted / share - 1.0) for node, share in wanted.items()
+        abs(weights[node] / all_weights * all_wanted / share - 1.0)
+        for node, share in wanted.items()
     )
 
 
 def largest_share_deviation(wanted: Mapping[int, float], seen: Mapping[int, float]) -> float:
-    """How far the share of any node is from what was wanted, as a part of all pages."""
+    """The largest deviation of a node's share from the wanted share, as a part of all pages."""
     return max(share_deviations(wanted, seen).values(), default=0.0)

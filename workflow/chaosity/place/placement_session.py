@@ -1,4 +1,4 @@
-"""One run of a program with its pages placed: started, placed, watched, searched, reported."""
+"""Runs one program with its pages placed: starts it, places, observes, searches and reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 import os
 import sys
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import TypedDict, TypeVar
 
 from chaosity.errors import UserError
 from chaosity.place import page_migration, planning, program_rate
@@ -17,104 +18,156 @@ from chaosity.place.page_shares import format_shares, largest_share_deviation, s
 from chaosity.place.planning import PlacementPlan, PlacementRequest
 from chaosity.place.settling import DwpSearch, KernelSettling
 from chaosity.records import write_atomically
-from chaosity.runner import kernel_settings
-from chaosity.runner import point_measurement as runner
+from chaosity.runner.kernel_settings import WEIGHTS, HeldSettings, hold_settings
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
+from chaosity.runner.point_measurement import READY_SECONDS
 
-# Pages are moved beyond this, so that what is touched a little later does not break the tolerance.
+# Pages are moved above this deviation, so that memory touched a little later does not exceed the
+# tolerance.
 AIM = 0.005
-# The first look comes soon, since programs may end soon; then each time the time has doubled, since
-# the kernel walks all page tables for one. Pages are touched late too, so the looks go on.
+# The first look comes soon, because programs may end soon. The interval then doubles, because the
+# kernel walks all page tables for a look. Pages may be touched late, so the looks go on.
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 5.0
-# Looking may take this share of a processor's time, and this one where memory has grown: its pages
-# are not where they should be before the next look.
+# Largest share of a processor's time for looks, and the same where memory has grown: its pages are
+# misplaced until the next look.
 LOOKING_SHARE, GROWING_SHARE = 0.02, 0.1
-# Memory that has grown by less than this between two looks is all there: the search can begin.
+# Memory that grew by less than this part between two looks is complete: the search can begin.
 GROWTH = 0.02
-# A search that others wait for ends by then: half of what the runner gives a load for getting
+# A search before the ready line ends after half of the time that the runner gives a load to get
 # ready; the other half is for touching the memory and for moves.
-SETTLE_SECONDS = runner.READY_SECONDS / 2
-# Exit status when the program ended well and its pages were not where they should be.
+SETTLE_SECONDS = READY_SECONDS / 2
+# Smallest weight of a node in a search, because the kernel has no weight 0.
+_LEAST_SHARE = 1e-3
+# Exit status when the program ended well and its pages were on other nodes.
 NOT_PLACED = 3
+
+Number = TypeVar("Number", int, float)
+
+
+class StepReport(TypedDict):
+    """A measurement of the search: data-to-worker proximity, rate, its interval and duration."""
+
+    dwp: float
+    rate: float
+    relative_half_width: float
+    seconds: float
+
+
+class SearchReport(TypedDict):
+    """How the search ended; `reason` says why it did not come to its end."""
+
+    seconds: float
+    settled: bool
+    reason: str | None
+
+
+class SettlingReport(TypedDict):
+    """How AutoNUMA's moves ended."""
+
+    seconds: float
+    settled: bool
+
+
+class PlacementReport(TypedDict):
+    """The result of a placement, see docs/placement.md; the keys of mappings are node numbers."""
+
+    policy: str
+    method: str
+    workers: list[int]
+    wanted: dict[str, float] | None
+    seen: dict[str, float] | None
+    bytes_by_node: dict[str, int] | None
+    largest_departure: float | None
+    placed: bool | None
+    reason: str | None
+    moved_blocks: int
+    dwp: float | None
+    steps: list[StepReport]
+    search: SearchReport | None
+    settling: SettlingReport | None
+    settings: dict[str, dict[str, str | None]]
+    exit_status: int | None
 
 
 class PlacementSession:
-    """A program with its pages under watch.
+    """Runs a program and keeps its pages where they should be.
 
     Args:
-        request: what was asked.
-        plan: how it is met.
+        request: the request.
+        plan: how the request is met.
         held: the kernel's settings.
     """
 
-    def __init__(
-        self, request: PlacementRequest, plan: PlacementPlan, held: kernel_settings.HeldSettings
-    ) -> None:
+    def __init__(self, request: PlacementRequest, plan: PlacementPlan, held: HeldSettings) -> None:
         self.request, self.plan, self.held = request, plan, held
         by_line = plan.search and request.rate.startswith(program_rate.LINES)
-        gate = BarrierProxy() if plan.settle else None
-        self.program = ChildProgram(request.command, plan.mode, plan.nodes, by_line, gate)
+        proxy = BarrierProxy() if plan.settle else None
+        self.program = ChildProgram(request.command, plan.mode, plan.nodes, by_line, proxy)
         self.wanted = plan.wanted
         self.mapping: str | None = None
         self.bytes_by_node: dict[int, int] = {}
         self.moved = 0
-        self.cost = 0.0  # of the latest look, in seconds of a processor
+        self.cost = 0.0  # processor time of the latest look, in seconds
         self.resident = 0  # bytes at the latest look
         self.search: DwpSearch | None = None
         self.search_seconds = 0.0
         self.settling: KernelSettling | None = None
-        self.why_no_search: str | None = None
+        self.search_problem: str | None = None
         self.searchable = True
 
     def run(self) -> int:
-        """Run it to its end; returns the exit status."""
-        self.program.at_ready = self.ready
+        """Run the program to its end; returns the exit status."""
+        self.program.at_ready = self.place_at_ready
         self.program.start()
         if self.program.group is not None:
-            self.held.watch(self.program.group)
+            self.held.kill_with_this_process(self.program.group)
         if self.plan.search:
-            self.follow(searching=True)
-        self.follow()
+            self.watch_pages(searching=True)
+        self.watch_pages()
         if self.plan.search and not self.search:
-            what = "it was ready" if self.plan.settle else "its memory was all there"
-            self.why_no_search = f"the program ended before {what}"
-        self.report()
-        return self.answer()
+            state = "was ready" if self.plan.settle else "had allocated its memory"
+            self.search_problem = f"the program ended before it {state}"
+        self.write_report()
+        return self.exit_status()
 
-    def ready(self, mapping: str | None) -> None:
-        """The program waits with its memory touched: place that before anybody hears of it."""
+    def place_at_ready(self, mapping: str | None) -> None:
+        """Place the memory of a program that is ready, before its ready line is passed on."""
         if mapping or self.plan.settle:
             self.mapping = mapping
-            self.look()
-            self.report()
+            self.look_and_move()
+            self.write_report()
 
-    def follow(self, searching: bool = False) -> None:
-        """Look after the pages until the program ends, or until they are all there to search."""
+    def watch_pages(self, searching: bool = False) -> None:
+        """Look at the pages until the program ends; with `searching`, until a search has ended."""
         delay = FIRST_LOOK_SECONDS
+        source: program_rate.RateSource | None = None
         if searching:
             source = program_rate.open_rate_source(self.request.rate, self.program.process.pid)
-            self.program.listeners.append(source.line)
-        while self.pause(delay):
+            self.program.listeners.append(source.read_line)
+        while self.wait_for_look(delay):
             if self.program.at_barrier:
-                self.settle(source if searching else None)
-                if searching:
+                self.settle(source)
+                if source:
                     return
-            if self.mapping and not searching and self.wanted is not None:
-                delay = LONGEST_LOOK_SECONDS  # its memory is all there, and was judged
+            if self.mapping and not source and self.wanted is not None:
+                delay = LONGEST_LOOK_SECONDS  # the memory is complete and placed
                 continue
             before = sum(self.bytes_by_node.values())
-            self.look()
+            self.look_and_move()
             now = sum(self.bytes_by_node.values())
-            there = self.mapping or now - before <= GROWTH * now
-            if searching and now and there and self.runs_already(source):
-                self.find(source)
+            complete = self.mapping or now - before <= GROWTH * now
+            if source and now and complete and self.runs_without_barrier(source):
+                self.search_dwp(source)
                 return
             delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
 
-    def pause(self, seconds: float) -> bool:
-        """Wait for the next look, which is due earlier when the memory has grown.
+    def wait_for_look(self, seconds: float) -> bool:
+        """Wait for the next look, which comes earlier when the memory has grown.
 
-        Returns whether the program still runs. It returns early at a barrier that is ours to open.
+        Returns early at a barrier that the proxy has to open.
+
+        Returns:
+            Whether the program still runs.
         """
         now = time.monotonic()
         soonest, until = now + self.cost / GROWING_SHARE, now + seconds
@@ -125,184 +178,186 @@ class PlacementSession:
         return False
 
     def has_grown(self) -> bool:
-        """Whether there is more memory than at the latest look, by what is cheap to ask."""
+        """Whether the resident memory has grown since the latest look; this is cheap to read."""
         resident = page_migration.resident_bytes(self.program.process.pid)
         return resident > (1 + AIM) * self.resident
 
-    def runs_already(self, source: program_rate.RateSource) -> bool:
-        """Whether it waits at no barrier of ours, so that it is searched as it runs."""
-        gate = self.program.gate
-        if gate is not None and source.series:
-            gate.leave_alone()  # it reports though nobody has heard that it is ready
-        return gate is None or gate.phase is Phase.LEFT_ALONE
+    def runs_without_barrier(self, source: program_rate.RateSource) -> bool:
+        """Whether the program waits at no barrier of the proxy and so can be searched now."""
+        proxy = self.program.proxy
+        if proxy is not None and source.series:
+            proxy.leave_alone()  # it reports samples although its ready line has not come
+        return proxy is None or proxy.phase is Phase.LEFT_ALONE
 
     def settle(self, source: program_rate.RateSource | None) -> None:
-        """Have the program run until its placement has settled; then others hear that it is ready.
+        """Let the program run until its placement has settled; then pass its ready line on.
 
         Args:
-            source: of its rate, for a search; None: the kernel moves the pages.
+            source: source of its rate, for a search; None: the kernel moves the pages.
         """
-        assert self.program.gate is not None
-        self.program.gate.open()
+        assert self.program.proxy is not None
+        self.program.proxy.open_barrier()
         if source is not None:
-            self.find(source, time.monotonic() + SETTLE_SECONDS)
+            self.search_dwp(source, time.monotonic() + SETTLE_SECONDS)
         else:
             self.settling = KernelSettling()
-            self.settling.wait(self.program.pump, self.look_again)
-            self.report()
-        self.program.settled()
+            self.settling.wait(self.program.pump, self.look_at_shares)
+            self.write_report()
+        self.program.end_settling()
 
-    def look_again(self) -> dict[int, float]:
-        """The share of each node now."""
-        self.look()
+    def look_at_shares(self) -> dict[int, float]:
+        """The present share of each node."""
+        self.look_and_move()
         return self.seen
 
-    def look(self) -> None:
-        """See where the pages are, and move those that must be moved."""
+    def look_and_move(self) -> None:
+        """Look where the pages are, and move misplaced pages."""
         began = time.thread_time()
-        self.resident = page_migration.resident_bytes(self.program.process.pid)
-        found = page_migration.find_areas(self.program.process.pid, self.mapping)
+        pid = self.program.process.pid
+        self.resident = page_migration.resident_bytes(pid)
+        areas = page_migration.find_areas(pid, self.mapping)
         self.cost = time.thread_time() - began
-        seen = page_migration.total_bytes_by_node(found)
+        seen = page_migration.total_bytes_by_node(areas)
         if not seen:
-            return  # none yet, or it has just ended: what was seen before stands
+            return  # no memory yet, or the program has just ended: the earlier look stays valid
         self.bytes_by_node = seen
         if self.wanted is None or not self.plan.moves:
             return
         if largest_share_deviation(self.wanted, page_migration.shares_by_node(seen)) > AIM:
             try:
-                self.moved += page_migration.move_to_shares(found, self.wanted)
+                self.moved += page_migration.move_to_shares(areas, self.wanted)
             except OSError:
-                return  # it ended while its pages were moved
-            after = page_migration.total_bytes_by_node(
-                page_migration.find_areas(self.program.process.pid, self.mapping)
-            )
-            self.bytes_by_node = after or seen
+                return  # the program ended while its pages were moved
+            areas = page_migration.find_areas(pid, self.mapping)
+            self.bytes_by_node = page_migration.total_bytes_by_node(areas) or seen
 
-    def find(self, source: program_rate.RateSource, until: float = math.inf) -> None:
+    def search_dwp(self, source: program_rate.RateSource, until: float = math.inf) -> None:
         """Search the best data-to-worker proximity.
 
         Args:
-            source: of the program's rate.
-            until: when to stay at the best so far, by CLOCK_MONOTONIC in seconds.
+            source: source of the program's rate.
+            until: end of the search, by CLOCK_MONOTONIC in seconds; the best so far stays.
         """
         began = time.monotonic()
         meter = program_rate.RateMeter(source, self.program.pump, until)
-        self.search = DwpSearch(meter, self.move_to)
+        self.search = DwpSearch(meter, self.move_to_dwp)
         try:
             self.search.run()
             if not self.search.settled:
-                self.why_no_search = f"cut short after {until - began:.0f} s, at the best so far"
+                seconds = until - began
+                self.search_problem = f"ended after {seconds:.0f} s with the best DWP so far"
         except program_rate.ProgramEndedError:
-            self.why_no_search = "the program ended before the search did"
+            self.search_problem = "the program ended before the search did"
         except (program_rate.NoRateError, UserError) as error:
-            self.why_no_search, self.searchable = str(error), False
+            self.search_problem, self.searchable = str(error), False
         finally:
             self.program.listeners.clear()
             self.search_seconds = time.monotonic() - began
-        self.report()
+        self.write_report()
 
-    def move_to(self, dwp: float) -> None:
-        """Move the pages of the running program, and let later ones follow."""
+    def move_to_dwp(self, dwp: float) -> None:
+        """Move the pages of the running program; memory touched later follows the same weights."""
         assert self.plan.wanted is not None
         self.wanted = shift_to_workers(self.plan.wanted, self.request.workers, dwp)
         if self.plan.method == planning.WEIGHTED_INTERLEAVE:
-            used = {node: max(share, 1e-3) for node, share in self.wanted.items()
-                    if node in self.plan.nodes}  # fmt: skip
+            used = {node: max(self.wanted[node], _LEAST_SHARE) for node in self.plan.nodes}
             self.held.change(planning.weight_settings(used))
-        self.look()
+        self.look_and_move()
 
     @property
     def seen(self) -> dict[int, float]:
-        """The share of each node at the last look."""
+        """The share of each node at the latest look."""
         return page_migration.shares_by_node(self.bytes_by_node)
 
     @property
-    def departure(self) -> float | None:
-        """How far the share of any node is from what is wanted; None: nothing to compare."""
+    def deviation(self) -> float | None:
+        """The largest deviation of a node's share; None without wanted shares or pages."""
         if self.wanted is None or not self.bytes_by_node:
             return None
         return largest_share_deviation(self.wanted, self.seen)
 
     @property
     def reason(self) -> str | None:
-        """Why the pages are not known to be where they should be; None: they are."""
-        status = self.program.status
+        """Why the pages may be misplaced; None if they are placed as wanted."""
         if not self.bytes_by_node:
-            so = "" if status is None else f" before it ended with status {status}"
+            status = self.program.status
+            end = "" if status is None else f" before it ended with status {status}"
             return (
-                "no memory of the program's own was seen (a MiB at least in one mapping)"
-                f"{so}: it allocates nothing, or ended too early"
+                "no memory of the program was seen (at least one MiB in one mapping)"
+                f"{end}: it allocates nothing, or ended too early"
             )
-        if self.departure is not None and self.departure > SHARE_TOLERANCE:
+        if self.deviation is not None and self.deviation > SHARE_TOLERANCE:
             return (
-                f"a node's share of the pages is {100 * self.departure:.1f} % of all pages off: "
-                f"wanted {format_shares(self.wanted or {})}, seen {format_shares(self.seen)}"
+                f"a node's share deviates by {100 * self.deviation:.1f} % of all pages:"
+                f" wanted {format_shares(self.wanted or {})}, seen {format_shares(self.seen)}"
             )
         return None
 
     @property
-    def held_to(self) -> bool | None:
-        """Whether the pages are where they should be; None: nothing to judge."""
-        return None if self.departure is None else self.departure <= SHARE_TOLERANCE
+    def is_placed(self) -> bool | None:
+        """Whether the pages are placed as wanted; None without wanted shares or pages."""
+        return None if self.deviation is None else self.deviation <= SHARE_TOLERANCE
 
-    def document(self) -> dict[str, Any]:
-        """What was done and seen, see docs/placement.md; nodes are texts, as keys in JSON are."""
-        steps = self.search.measured if self.search else []
+    def placement_report(self) -> PlacementReport:
+        """The result of the placement so far."""
+        search, settling = self.search, self.settling
+        dwp = search.now if search else 0.0
+        steps: list[StepReport] = [
+            {
+                "dwp": step_dwp,
+                "rate": rate.value,
+                "relative_half_width": rate.relative_half_width,
+                "seconds": rate.seconds,
+            }
+            for step_dwp, rate in (search.measured if search else [])
+        ]
+        search_report: SearchReport = {
+            "seconds": self.search_seconds,
+            "settled": bool(search and search.settled),
+            "reason": self.search_problem,
+        }
         return {
             "policy": self.request.policy,
             "method": self.plan.method,
             "workers": list(self.request.workers),
-            "wanted": _keys(self.wanted),
-            "seen": _keys(self.seen),
-            "bytes_by_node": _keys(self.bytes_by_node),
-            "largest_departure": self.departure,
-            "placed": self.held_to,
+            "wanted": _with_text_keys(self.wanted),
+            "seen": _with_text_keys(self.seen),
+            "bytes_by_node": _with_text_keys(self.bytes_by_node),
+            "largest_departure": self.deviation,
+            "placed": self.is_placed,
             "reason": self.reason,
             "moved_blocks": self.moved,
-            "dwp": self.search.now if self.search else 0.0 if self.plan.search else None,
-            "steps": [
-                {
-                    "dwp": dwp,
-                    "rate": rate.value,
-                    "relative_half_width": rate.relative_half_width,
-                    "seconds": rate.seconds,
-                }
-                for dwp, rate in steps
-            ],
-            "search": {
-                "seconds": self.search_seconds,
-                "settled": bool(self.search and self.search.settled),
-                "reason": self.why_no_search,
-            }
-            if self.plan.search
+            "dwp": dwp if self.plan.search else None,
+            "steps": steps,
+            "search": search_report if self.plan.search else None,
+            "settling": {"seconds": settling.seconds, "settled": settling.settled}
+            if settling
             else None,
-            "settling": vars(self.settling) if self.settling else None,
             "settings": self.held.report(),
             "exit_status": self.program.status,
         }
 
-    def report(self) -> None:
-        """Keep the report where it was asked for."""
+    def write_report(self) -> None:
+        """Write the report, if it was requested."""
         if self.request.report is not None:
-            text = json.dumps(self.document(), indent=1) + "\n"
+            text = json.dumps(self.placement_report(), indent=1) + "\n"
             try:
                 write_atomically(self.request.report, text)
             except OSError as error:
                 raise UserError(f"cannot be written: {error}", str(self.request.report)) from None
 
-    def answer(self) -> int:
-        """The exit status: the program's, unless that is 0 and its pages were elsewhere."""
-        failed = self.held_to is False or not self.searchable
-        searched = f"no search to its end: {self.why_no_search}" if self.why_no_search else None
+    def exit_status(self) -> int:
+        """The program's exit status, or `NOT_PLACED` if that is 0 and its pages are misplaced."""
         status = self.program.status or 0
-        if status == 0:  # else the program's own last words tell more
-            for said in filter(None, (self.reason, searched)):
-                print(f"chaosity-place: {said}", file=sys.stderr)
-        return NOT_PLACED if status == 0 and failed else status
+        if status != 0:  # the program's own messages say more
+            return status
+        search = f"the search did not end: {self.search_problem}" if self.search_problem else None
+        for message in filter(None, (self.reason, search)):
+            print(f"chaosity-place: {message}", file=sys.stderr)
+        return NOT_PLACED if self.is_placed is False or not self.searchable else 0
 
 
-def _keys(values: dict[int, Any] | None) -> dict[str, Any] | None:
+def _with_text_keys(values: Mapping[int, Number] | None) -> dict[str, Number] | None:
     return None if values is None else {str(node): value for node, value in values.items()}
 
 
@@ -310,20 +365,20 @@ def run_placed(request: PlacementRequest) -> int:
     """Run a program with its pages placed; returns the exit status.
 
     Raises:
-        UserError: something is wrong that can be known before; nothing has run then.
+        UserError: the request cannot be met; the program has not run.
     """
     check_program_exists(request.command)
     if request.report is not None and not os.access(request.report.absolute().parent, os.W_OK):
-        raise UserError("its folder cannot be written", str(request.report), "name another file")
+        remedy = "name a file in a writable folder"
+        raise UserError("its folder is not writable", str(request.report), remedy)
     plan = planning.plan_placement(request)
     if plan.search:
         program_rate.check_rate_source(request.rate)
-    # The program inherits its units. This process shares them, though it does little: elsewhere it
-    # would disturb what runs beside, and a runner wants all that it started on the units asked for.
+    # The program inherits its processing units. This process uses the same units, although it needs
+    # little time: on others it would disturb co-running loads, and a runner requires that all
+    # processes of a load stay on the load's units.
     os.sched_setaffinity(0, plan.cpus)
-    # A search has weights follow the pages, for memory that is touched later.
-    varied = [
-        name for name in plan.settings if plan.search and name.startswith(kernel_settings.WEIGHTS)
-    ]
-    with kernel_settings.hold_settings(plan.settings, request.root, varied) as held:
+    # During a search the weights follow the pages, for memory that is touched later.
+    varied = [name for name in plan.settings if plan.search and name.startswith(WEIGHTS)]
+    with hold_settings(plan.settings, request.root, varied) as held:
         return PlacementSession(request, plan, held).run()

@@ -1,7 +1,7 @@
-"""Policies: where pages are to be, and by which means of the kernel.
+"""Plans a placement: the shares of the nodes, and the kernel's means that enforce them.
 
-A policy of the kernel (`set_mempolicy(2)`) says where pages go that are touched from then on. Where
-it cannot say the shares, pages are moved after they were touched (`move_pages(2)`).
+A memory policy (`set_mempolicy(2)`) says where newly touched pages go. Where it cannot express the
+shares, pages are moved after they were touched (`move_pages(2)`).
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ from chaosity.place.page_shares import (
     uniform_shares,
 )
 from chaosity.place.policies import AUTONUMA, POLICIES, UNIFORM
-from chaosity.runner import kernel_settings, observed_placement
+from chaosity.runner.kernel_settings import NUMA_BALANCING, ROOT, WEIGHTS, read_setting
+from chaosity.runner.observed_placement import parse_cpus, read_cpus_by_node
 
-# How shares are enforced.
+# Methods that enforce shares; KERNEL_DECIDES where there are no shares.
 KERNEL_DECIDES, INTERLEAVE = "kernel", "interleave"
 WEIGHTED_INTERLEAVE, MOVE_PAGES, AUTO = "weighted_interleave", "move_pages", "auto"
 METHODS = (AUTO, WEIGHTED_INTERLEAVE, MOVE_PAGES)
-# Shares that differ by less than this are the same to the kernel's interleaving, page by page.
-_SAME = 1e-3
+# Shares with a smaller difference are equal for the kernel's plain interleaving.
+_EQUAL = 1e-3
 
 
 @dataclass(frozen=True)
 class PlacementRequest:
-    """What somebody asks for.
+    """A request to run a program with its pages placed.
 
     Attributes:
         policy: one of `POLICIES`.
         workers: nodes whose cores run the program.
         command: the program and its arguments.
-        shares: of the pages by node; None where they follow from the policy.
-        cpus: processing units; None: all of the workers.
+        shares: share of the pages by node; None where they follow from the policy.
+        cpus: processing units; None for all units of the workers.
         method: one of `METHODS`.
-        search: whether to look for the best data-to-worker proximity while it runs.
-        settle: whether to do that, or wait for the kernel's moves, before others hear that the
-            program is ready, which waits at a barrier.
-        rate: where its rate is read, see `rates.source`.
-        report: file for what was done and seen.
+        search: whether to search for the best data-to-worker proximity while the program runs.
+        settle: whether the search, or the kernel's moves, must end before the program's ready line
+            is passed on; the program then waits at a barrier.
+        rate: source of the program's rate, see `program_rate.open_rate_source`.
+        report: file for the result.
         root: folder that holds `proc` and `sys`.
     """
 
@@ -59,7 +60,7 @@ class PlacementRequest:
     settle: bool = False
     rate: str = "samples"
     report: Path | None = None
-    root: Path = kernel_settings.ROOT
+    root: Path = ROOT
 
 
 @dataclass(frozen=True)
@@ -67,15 +68,15 @@ class PlacementPlan:
     """How a request is met on this host.
 
     Attributes:
-        wanted: share by node; None where the kernel decides.
-        method: `KERNEL`, `PLAIN`, `WEIGHTED` or `MOVE`.
-        mode: the kernel's policy for the program.
-        nodes: of that policy.
-        cpus: on which the program runs.
-        settings: of the kernel, see `runner.settings`.
-        search: whether to look for the best data-to-worker proximity while it runs.
-        settle: whether the program's placement settles before others hear that it is ready.
-        moves: whether pages that lie elsewhere are moved.
+        wanted: share of the pages by node; None where the kernel decides.
+        method: `KERNEL_DECIDES`, `INTERLEAVE`, `WEIGHTED_INTERLEAVE` or `MOVE_PAGES`.
+        mode: the kernel's memory policy for the program.
+        nodes: the nodes of that policy.
+        cpus: processing units on which the program runs.
+        settings: the kernel's settings, see `runner.kernel_settings`.
+        search: whether to search for the best data-to-worker proximity.
+        settle: whether the placement settles before the program's ready line is passed on.
+        moves: whether misplaced pages are moved.
     """
 
     wanted: dict[int, float] | None
@@ -90,180 +91,174 @@ class PlacementPlan:
 
 
 def plan_placement(request: PlacementRequest) -> PlacementPlan:
-    """How to meet a request; all that can be refused is refused here, before anything runs.
+    """Plan a request; everything that can be refused is refused here, before anything runs.
 
     Raises:
-        UserError: this host lacks what is asked for.
+        UserError: this host cannot meet the request.
     """
     memory = read_memory_nodes(request.root)
     cpus = find_worker_cpus(request)
     wanted = find_wanted_shares(request, memory)
     search = request.search or POLICIES[request.policy].searched
-    if wanted is None:
-        if search:
-            raise UserError(
-                f"{request.policy} leaves pages to the kernel, so there is nothing to search",
-                "--search",
-                "take a policy with shares, such as uniform_all",
-            )
-        mode, nodes, method = kernel_calls.DEFAULT, (), KERNEL_DECIDES
-    else:
+    mode, method = kernel_calls.DEFAULT, KERNEL_DECIDES
+    nodes: tuple[int, ...] = ()
+    if wanted is None and search:
+        raise UserError(
+            f"{request.policy} leaves pages to the kernel, so there is nothing to search",
+            "--search",
+            "choose a policy with shares, such as uniform_all",
+        )
+    if wanted is not None:
         nodes = tuple(sorted(node for node, share in wanted.items() if share > 0.0))
         method = choose_method(request, wanted, nodes)
-        mode = (
-            kernel_calls.WEIGHTED_INTERLEAVE
-            if method == WEIGHTED_INTERLEAVE
-            else kernel_calls.INTERLEAVE
-        )
+        weighted = method == WEIGHTED_INTERLEAVE
+        mode = kernel_calls.WEIGHTED_INTERLEAVE if weighted else kernel_calls.INTERLEAVE
         if search and not {*request.workers} & {*wanted}:
-            raise UserError(
-                "no worker has memory to move pages to", "--search", "name one that has"
-            )
+            remedy = "name a worker with memory"
+            raise UserError("no worker has memory to move pages to", "--search", remedy)
     return PlacementPlan(
-        wanted, method, mode, nodes, cpus, needed_settings(request, wanted, method), search,
+        wanted,
+        method,
+        mode,
+        nodes,
+        cpus,
+        needed_settings(request, wanted, method),
+        search,
         settle=request.settle and (search or request.policy == AUTONUMA),
         moves=wanted is not None and (search or request.method != WEIGHTED_INTERLEAVE),
-    )  # fmt: skip
+    )
 
 
 def read_memory_nodes(root: Path) -> set[int]:
-    """Nodes with memory; node 0 alone where the kernel knows of no nodes."""
-    text = kernel_settings.read_setting(root, "sys/devices/system/node/has_memory")
-    return observed_placement.parse_cpus(text) if text else {0}
+    """Nodes with memory; node 0 alone where the kernel has no nodes."""
+    text = read_setting(root, "sys/devices/system/node/has_memory")
+    return parse_cpus(text) if text else {0}
 
 
 def find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
-    """The processing units that the program is put on.
+    """The processing units on which the program runs.
 
     Raises:
-        UserError: a worker is no node, or none of its units may be used.
+        UserError: a worker does not exist, or this process may use none of its units.
     """
     allowed = os.sched_getaffinity(0)
-    by_node = observed_placement.read_cpus_by_node(request.root / "sys/devices/system/node") or {
-        0: allowed
-    }
+    by_node = read_cpus_by_node(request.root / "sys/devices/system/node") or {0: allowed}
     for worker in request.workers:
-        known = ", ".join(map(str, sorted(by_node)))
         if worker not in by_node:
-            raise UserError(f"node {worker} does not exist", "--workers", f"these do: {known}")
+            present = f"nodes: {', '.join(map(str, sorted(by_node)))}"
+            raise UserError(f"node {worker} does not exist", "--workers", present)
         if not by_node[worker] & allowed:
-            has = "none of its processing units may be used here" if by_node[worker] else (
-                "it has no processing unit")  # fmt: skip
-            raise UserError(
-                f"node {worker} cannot work, since {has}", "--workers", "name nodes with cores"
-            )
+            forbidden = "none of its processing units may be used here"
+            reason = forbidden if by_node[worker] else "it has no processing unit"
+            what = f"node {worker} cannot be a worker: {reason}"
+            raise UserError(what, "--workers", "name nodes with cores")
     if request.cpus is None:
         return frozenset(set().union(*(by_node[worker] for worker in request.workers)) & allowed)
     if missing := sorted(request.cpus - allowed):
-        raise UserError(
-            f"processing unit {missing[0]} does not exist or may not be used here", "--cpus"
-        )
+        what = f"processing unit {missing[0]} does not exist or may not be used here"
+        raise UserError(what, "--cpus")
     return request.cpus
 
 
 def find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int, float] | None:
-    """The share of each node, None where the policy leaves pages to the kernel.
+    """The share of the pages by node; None where the policy leaves pages to the kernel.
+
+    Args:
+        request: the request.
+        memory: nodes with memory.
 
     Raises:
-        UserError: a node with a share has no memory, or shares are missing or out of place.
+        UserError: a node with a share has no memory, or shares are missing or not allowed.
     """
-    policy = POLICIES[request.policy]
+    name, policy, where = request.policy, POLICIES[request.policy], "--shares"
     if policy.shares is None:
         if request.shares is not None:
-            raise UserError(f"{request.policy} leaves pages to the kernel", "--shares",
-                            "leave them out")  # fmt: skip
+            raise UserError(f"{name} leaves pages to the kernel", where, "leave them out")
         return None
+    uniform = policy.shares == UNIFORM
     if request.shares is not None:
         wanted = dict(request.shares)
-        if (
-            policy.shares == UNIFORM
-            and largest_share_deviation(uniform_shares(wanted), wanted) > SUM_TOLERANCE
-        ):
-            raise UserError(f"{request.policy} means equal shares", "--shares",
-                            "leave them out, or take policy canonical or bwap")  # fmt: skip
-    elif policy.shares == UNIFORM:
+        if uniform and largest_share_deviation(uniform_shares(wanted), wanted) > SUM_TOLERANCE:
+            remedy = "leave them out, or choose policy canonical or bwap"
+            raise UserError(f"{name} means equal shares", where, remedy)
+    elif uniform:
         wanted = uniform_shares(memory if policy.over_all else request.workers)
     else:
-        raise UserError(
-            f"{request.policy} needs the share of each node", "--shares",
-            "give them, or take `chaosity place --matrix`, which computes them",
-        )  # fmt: skip
+        remedy = "give them, or use `chaosity place --matrix`, which computes them"
+        raise UserError(f"{name} needs the share of each node", where, remedy)
     for node, share in wanted.items():
         if share > 0.0 and node not in memory:
-            known = ", ".join(map(str, sorted(memory)))
-            raise UserError(f"node {node} has no memory for {100 * share:.1f} % of the pages",
-                            f"policy {request.policy}", f"these have: {known}")  # fmt: skip
+            what = f"node {node} has no memory for {100 * share:.1f} % of the pages"
+            remedy = f"nodes with memory: {', '.join(map(str, sorted(memory)))}"
+            raise UserError(what, f"policy {name}", remedy)
     return wanted
 
 
 def choose_method(
     request: PlacementRequest, wanted: Mapping[int, float], nodes: tuple[int, ...]
 ) -> str:
-    """By which means the shares are enforced: the kernel's own where it has them.
+    """The method that enforces the shares: the kernel's own where it is possible.
 
     Raises:
-        UserError: the kernel lacks the one that is asked for.
+        UserError: the kernel lacks the requested method.
     """
     if not kernel_calls.supports_policy(kernel_calls.INTERLEAVE, nodes):
-        raise UserError(
-            "this kernel takes no memory policies (CONFIG_NUMA)", f"policy {request.policy}"
-        )
+        what = "this kernel has no memory policies (CONFIG_NUMA)"
+        raise UserError(what, f"policy {request.policy}")
     if request.method == MOVE_PAGES:
         return MOVE_PAGES
     used = [wanted[node] for node in nodes]
-    if request.method == AUTO and max(used) - min(used) < _SAME:
+    if request.method == AUTO and max(used) - min(used) < _EQUAL:
         return INTERLEAVE
-    lacks = weighted_interleave_obstacle(request.root, nodes)
+    obstacle = weighted_interleave_obstacle(request.root, nodes)
     if request.method == WEIGHTED_INTERLEAVE:
-        if lacks:
-            raise UserError(lacks, "--method weighted_interleave", "take --method move_pages")
+        if obstacle:
+            where = f"--method {WEIGHTED_INTERLEAVE}"
+            raise UserError(obstacle, where, f"use --method {MOVE_PAGES}")
         return WEIGHTED_INTERLEAVE
-    different = not lacks and any(
-        kernel_settings.read_setting(request.root, name) != value
-        for name, value in weight_settings(wanted).items()
-    )
-    writable = all(os.access(request.root / name, os.W_OK) for name in weight_settings(wanted))
+    if obstacle:
+        return MOVE_PAGES
+    settings = weight_settings(wanted)
+    are_set = all(read_setting(request.root, name) == value for name, value in settings.items())
+    writable = all(os.access(request.root / name, os.W_OK) for name in settings)
     # Without root, moving pages needs no setting.
-    return MOVE_PAGES if lacks or (different and not writable) else WEIGHTED_INTERLEAVE
+    return WEIGHTED_INTERLEAVE if are_set or writable else MOVE_PAGES
 
 
 def weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | None:
-    """What keeps the kernel from interleaving by weight; None: nothing."""
-    files = (f"{kernel_settings.WEIGHTS}/node{node}" for node in nodes)
-    lacking = next(
-        (name for name in files if kernel_settings.read_setting(root, name) is None), None
-    )
-    if lacking:
-        return f"this kernel has no /{lacking}, which came with Linux 6.9"
+    """Why the kernel cannot interleave by weights; None if it can."""
+    files = (f"{WEIGHTS}/node{node}" for node in nodes)
+    missing = next((name for name in files if read_setting(root, name) is None), None)
+    if missing:
+        return f"this kernel has no /{missing}, which came with Linux 6.9"
     if not kernel_calls.supports_policy(kernel_calls.WEIGHTED_INTERLEAVE, nodes):
-        return "this kernel takes no MPOL_WEIGHTED_INTERLEAVE, which came with Linux 6.9"
+        return "this kernel has no MPOL_WEIGHTED_INTERLEAVE, which came with Linux 6.9"
     return None
 
 
 def weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
     """The kernel's weights for shares, as settings."""
     numbers, _ = integer_weights(wanted)
-    return {
-        f"{kernel_settings.WEIGHTS}/node{node}": str(number) for node, number in numbers.items()
-    }
+    return {f"{WEIGHTS}/node{node}": str(number) for node, number in numbers.items()}
 
 
 def needed_settings(
     request: PlacementRequest, wanted: Mapping[int, float] | None, method: str
 ) -> dict[str, str]:
-    """The settings that a plan relies on.
+    """The kernel settings that a plan needs.
 
     Raises:
-        UserError: AutoNUMA is asked for and this kernel has none.
+        UserError: the policy is AutoNUMA and this kernel does not have it.
     """
-    found = weight_settings(wanted) if wanted is not None and method == WEIGHTED_INTERLEAVE else {}
-    there = kernel_settings.read_setting(request.root, kernel_settings.NUMA_BALANCING) is not None
-    if request.policy == AUTONUMA and not there:
+    weighted = wanted is not None and method == WEIGHTED_INTERLEAVE
+    settings = weight_settings(wanted) if wanted is not None and weighted else {}
+    has_autonuma = read_setting(request.root, NUMA_BALANCING) is not None
+    if request.policy == AUTONUMA and not has_autonuma:
         raise UserError(
-            f"this kernel has no /{kernel_settings.NUMA_BALANCING}, so it moves no pages by itself",
+            f"this kernel has no /{NUMA_BALANCING}, so it does not move pages",
             "policy autonuma",
-            "take a kernel with CONFIG_NUMA_BALANCING",
+            "use a kernel with CONFIG_NUMA_BALANCING",
         )
-    if there:
-        found[kernel_settings.NUMA_BALANCING] = "1" if request.policy == AUTONUMA else "0"
-    return found
+    if has_autonuma:
+        settings[NUMA_BALANCING] = "1" if request.policy == AUTONUMA else "0"
+    return settings

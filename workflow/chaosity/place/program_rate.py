@@ -1,4 +1,4 @@
-"""How fast a program goes, while it runs, by what it prints or by what its processor counts."""
+"""Measures a program's rate while it runs: from its output, or from the processor's counter."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any, Protocol
 from chaosity.errors import UserError
 from chaosity.place.settling import MeasuredRate, TimeUpError
 from chaosity.runner import event_counters, progress
-from chaosity.runner.tool_output import sample_event
+from chaosity.runner.tool_output import parse_event_line
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
-# What a sample says beside the amount.
+# Keys of a sample that are not the amount.
 _TIMES = ("begin_ns", "end_ns")
-# A rate is known when half its 95 % interval is below 1 %, but not before half a second, since
-# what a move of pages leaves in caches and TLBs has to pass; after 5 s the interval is taken as it
-# is, for in doubt the search measures again.
+# A measurement ends when half its 95 % interval is below 1 %, but not before half a second: after a
+# move of pages, caches and TLBs must recover. After 5 s it ends with the interval as it is; in
+# doubt the search measures again.
 PRECISION, SHORTEST, LONGEST = 0.01, 0.5, 5.0
-# Without an interval by then the program reports too seldom: batch means take 20 samples.
+# A program without an interval by then reports too seldom: batch means need 20 samples.
 HOPELESS_SECONDS = 60.0
-# The counter is read so often; 20 readings make an interval.
+# Interval between two readings of the counter; 20 readings give an interval.
 READ_SECONDS = 0.02
 
 
 class NoRateError(Exception):
-    """The program has no rate that can be read; the text says why and what to do."""
+    """The program's rate cannot be measured; the text gives the reason and a remedy."""
 
 
 class ProgramEndedError(Exception):
@@ -37,74 +37,88 @@ class ProgramEndedError(Exception):
 
 
 class RateSource(Protocol):
-    """Something that tells how far the program is."""
+    """A source of the program's progress.
+
+    Attributes:
+        series: the samples so far, see `runner.progress`.
+    """
 
     series: progress.Series
 
-    def line(self, text: str, now: float) -> None:
-        """Take a line of the program's output."""
+    def read_line(self, text: str, now: float) -> None:
+        """Handle a line of the program's output, received at `now` on the monotonic clock."""
 
     def poll(self) -> None:
-        """Look now, where looking is what tells."""
+        """Read the source, if it does not depend on output."""
 
 
 class SampleSource:
     """JSON lines such as ``{"event":"sample","begin_ns":1,"end_ns":2,"bytes":3}``.
 
     Args:
-        key: of the amount; None: the first number beside the times.
+        key: key of the amount; None: the first number that is not a time.
     """
 
     def __init__(self, key: str | None = None) -> None:
-        self.key, self.series = key, []
+        self.key = key
+        self.series: progress.Series = []
 
-    def line(self, text: str, now: float) -> None:
-        """Take a line; `now` does not matter, since samples carry their times."""
-        found = sample_event(text)
-        if found is None:
+    def read_line(self, text: str, now: float) -> None:
+        """Handle a line; samples have their own times."""
+        sample = parse_event_line(text, "sample")
+        if sample is None:
             return
         try:
-            begin, end = (found[name] * 1e-9 for name in _TIMES)
-            key = self.key or next(name for name, value in found.items() if _amount(name, value))
-            self.series.append((begin, end, float(found[key])))
+            begin, end = (sample[name] * 1e-9 for name in _TIMES)
+            key = self.key or next(
+                name for name, value in sample.items() if _is_amount(name, value)
+            )
+            self.series.append((begin, end, float(sample[key])))
         except (ValueError, KeyError, TypeError, StopIteration):
-            return  # not of this form, so no sample
+            return  # not a sample of this form
 
     def poll(self) -> None:
-        """Nothing: lines come by themselves."""
+        """Do nothing: lines arrive by themselves."""
 
 
-def _amount(name: str, value: Any) -> bool:
+def _is_amount(name: str, value: Any) -> bool:
     return name not in _TIMES and isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class LineSource:
-    """Lines that match a pattern, such as a program's iterations; each counts as one."""
+    """Lines that match a pattern, such as a program's iterations; each counts as 1.
+
+    Args:
+        pattern: regular expression.
+
+    Raises:
+        UserError: it is not a regular expression.
+    """
 
     def __init__(self, pattern: str) -> None:
         try:
             self.pattern = re.compile(pattern)
         except re.error as error:
-            raise UserError(f"{pattern!r} is no regular expression: {error}", "--rate") from None
+            raise UserError(f"{pattern!r} is not a regular expression: {error}", "--rate") from None
         self.series: progress.Series = []
         self.last: float | None = None
 
-    def line(self, text: str, now: float) -> None:
-        """Count a line that matches, from the one before it on."""
+    def read_line(self, text: str, now: float) -> None:
+        """Count a matching line, from the matching line before it."""
         if self.pattern.search(text):
             if self.last is not None:
                 self.series.append((self.last, now, 1.0))
             self.last = now
 
     def poll(self) -> None:
-        """Nothing: lines come by themselves."""
+        """Do nothing: lines arrive by themselves."""
 
 
 class InstructionSource:
     """The processor's count of the program's instructions; spinning threads count too.
 
     Args:
-        pid: of the program, before it has started anything.
+        pid: the program, before it has started other processes.
     """
 
     def __init__(self, pid: int) -> None:
@@ -112,8 +126,8 @@ class InstructionSource:
         self.handle = event_counters.open_event_for_process(event_counters.INSTRUCTIONS, pid)
         self.last, self.count = time.monotonic(), 0
 
-    def line(self, text: str, now: float) -> None:
-        """Nothing: output does not matter."""
+    def read_line(self, text: str, now: float) -> None:
+        """Do nothing: the counter does not depend on output."""
 
     def poll(self) -> None:
         """Read the counter."""
@@ -124,36 +138,38 @@ class InstructionSource:
 
 
 def check_rate_source(text: str) -> None:
-    """Refuse what is no source of a rate, before anything runs.
+    """Check the source of a rate before anything runs.
 
     Raises:
-        UserError: it is none, or this machine cannot count instructions.
+        UserError: the source is unknown, or this machine cannot count instructions.
     """
     kind, _, rest = text.partition("=")
     if kind == LINES and rest:
         LineSource(rest)
     elif kind == INSTRUCTIONS and not rest:
         try:
-            os.close(
-                event_counters.open_event_for_process(event_counters.INSTRUCTIONS, os.getpid())
-            )
+            own = os.getpid()
+            os.close(event_counters.open_event_for_process(event_counters.INSTRUCTIONS, own))
         except event_counters.CounterError as error:
             raise UserError(
-                f"instructions cannot be counted, since {error}", "--rate instructions",
-                "take samples or lines=REGEX",
-            ) from None  # fmt: skip
+                f"instructions cannot be counted: {error}",
+                "--rate instructions",
+                "use samples or lines=REGEX",
+            ) from None
     elif kind != SAMPLES:
-        raise UserError(
-            f"{text!r} tells no rate", "--rate",
-            "it is samples, samples=KEY, lines=REGEX or instructions",
-        )  # fmt: skip
+        remedy = "use samples, samples=KEY, lines=REGEX or instructions"
+        raise UserError(f"{text!r} is not a source of a rate", "--rate", remedy)
 
 
 def open_rate_source(text: str, pid: int) -> RateSource:
-    """Where the rate of a running program is read: samples[=KEY], lines=REGEX or instructions.
+    """The source of a running program's rate.
+
+    Args:
+        text: samples[=KEY], lines=REGEX or instructions.
+        pid: the program.
 
     Raises:
-        UserError: see `check`.
+        UserError: see `check_rate_source`.
     """
     kind, _, rest = text.partition("=")
     if kind == LINES:
@@ -165,27 +181,27 @@ def open_rate_source(text: str, pid: int) -> RateSource:
 
 @dataclass
 class RateMeter:
-    """Measures a rate from now on.
+    """Measures a program's rate from the present time on.
 
     Attributes:
-        source: what is read.
-        pump: lets the program go on for some seconds; False when it has ended.
-        until: when there is no more time, by CLOCK_MONOTONIC in seconds.
-        gave: whether it has given a rate before.
+        source: source of the program's progress.
+        pump: lets the program run for some seconds; False when it has ended.
+        until: end of the available time, by CLOCK_MONOTONIC in seconds.
+        has_measured: whether it has measured a rate before.
     """
 
     source: RateSource
     pump: Callable[[float], bool]
     until: float = math.inf
-    gave: bool = False
+    has_measured: bool = False
 
     def __call__(self) -> MeasuredRate:
-        """The rate over a stretch from now that is long enough for its noise.
+        """The rate from now on, measured until it is precise enough.
 
         Raises:
-            EndedError: the program ended before.
+            ProgramEndedError: the program ended first.
             TimeUpError: there is no more time.
-            NoRateError: it reports nothing, or too seldom.
+            NoRateError: the program reports nothing, or too seldom.
         """
         began = time.monotonic()
         self.source.series.clear()
@@ -196,20 +212,19 @@ class RateMeter:
             self.source.poll()
             now = time.monotonic()
             passed = now - began
-            inside = [one for one in self.source.series if one[0] >= began]
+            inside = [sample for sample in self.source.series if sample[0] >= began]
             if passed >= SHORTEST and inside:
                 begin, end = progress.common_span([inside])
                 width = progress.relative_half_width([inside], begin, end)
                 if width is not None and (width <= PRECISION or passed >= LONGEST):
-                    self.gave = True
-                    return MeasuredRate(
-                        progress.rate_in_window([inside], begin, end), width, passed
-                    )
-            if now >= self.until and self.gave:
+                    self.has_measured = True
+                    value = progress.rate_in_window([inside], begin, end)
+                    return MeasuredRate(value, width, passed)
+            if now >= self.until and self.has_measured:
                 raise TimeUpError
             if passed >= HOPELESS_SECONDS or now >= self.until:
                 raise NoRateError(
-                    f"the program reported {len(inside)} times in {passed:.0f} s, and a rate with "
-                    "an interval takes 20: let it report more often, or take --rate lines=REGEX or "
+                    f"the program reported {len(inside)} times in {passed:.0f} s, but a rate needs "
+                    "20 reports: let it report more often, or use --rate lines=REGEX or "
                     "--rate instructions"
                 )

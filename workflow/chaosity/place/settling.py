@@ -1,9 +1,9 @@
-"""Searches the data-to-worker proximity at which a program goes fastest, while it runs.
+"""Two ways in which a placement settles while the program runs: a search, and AutoNUMA's moves.
 
-After BWAP's tuner (Gureya et al., IPDPS 2020): from the given shares on, pages are moved towards
-the workers step by step for as long as that helps. Rates scatter, so a step counts only when it is
-clearly better or worse, by 95 % intervals; in doubt both it and the best one so far are measured
-again, in turns, so that a drift of the machine falls on both.
+The search follows BWAP's tuner (Gureya et al., IPDPS 2020). It begins with the given shares and
+moves pages towards the workers step by step, as long as the program gets faster. Rates scatter, so
+a step counts only when it is clearly better or worse by 95 % intervals. In doubt, the step and the
+best step are measured again in turns, so that a drift of the machine affects both.
 """
 
 from __future__ import annotations
@@ -16,39 +16,38 @@ from dataclasses import dataclass, field
 
 from chaosity.place.page_shares import largest_share_deviation
 
-# BWAP's own: a tenth of the way at a time.
+# BWAP's own step: a tenth of the way.
 STEP = 0.1
-# So often a doubtful step and the best one are measured again, in turns.
+# How often a doubtful step and the best step are measured again.
 ROUNDS = 2
-# Better by so many intervals needs no second look; machines drift between two stretches by more
-# than the scatter within one says.
-SURELY = 2.0
-# Steps that are not clearly better than the best, after which it stays.
+# A step that is better by this many intervals is not measured again. Machines drift between two
+# measurements by more than the scatter within one measurement.
+CLEAR = 2.0
+# The search ends after this many consecutive steps that are not clearly better than the best.
 PATIENCE = 2
-
-
-# The kernel looks at a program's memory once a second at most, and for the first time after a
-# second (numa_balancing_scan_delay_ms, scan_period_min_ms), so a second lies between looks.
+# Interval between two looks at the pages. The kernel scans a program's memory at most once per
+# second, the first time after one second (numa_balancing_scan_delay_ms, scan_period_min_ms).
 LOOK_SECONDS = 1.0
-# At rest: over so many looks no node's share has changed by more than this part of all pages.
+# Pages are at rest when, over this many looks, no node's share changed by more than this part of
+# all pages.
 LOOKS, CHANGE = 4, 0.01
-# A scan takes 256 MiB, so what is larger than some GiB may go on for minutes. Others wait
-# meanwhile, so what has not come to rest by then is measured as it is.
+# A scan covers 256 MiB, so AutoNUMA may move pages of a large program for minutes. Other loads wait
+# meanwhile, so the program is measured after this time in any case.
 LONGEST_SECONDS = 20.0
 
 
 class TimeUpError(Exception):
-    """There is no time for another rate."""
+    """There is no time for another measurement of the rate."""
 
 
 @dataclass(frozen=True)
 class MeasuredRate:
-    """How fast the program went over a stretch.
+    """The program's rate over a period.
 
     Attributes:
-        value: amount a second.
+        value: amount per second.
         relative_half_width: half of the 95 % interval, relative to the value.
-        seconds: how long was measured.
+        seconds: length of the period.
     """
 
     value: float
@@ -58,53 +57,62 @@ class MeasuredRate:
 
 @dataclass
 class DwpStep:
-    """A data-to-worker proximity that was tried, and the rates found there."""
+    """A tried data-to-worker proximity, and the rates measured there."""
 
     dwp: float
     rates: list[MeasuredRate] = field(default_factory=list)
 
     @property
     def value(self) -> float:
-        """The median of the rates, which a stretch that was disturbed does not move far."""
+        """The median of the rates; a single disturbed measurement hardly changes it."""
         return statistics.median(rate.value for rate in self.rates)
 
     @property
     def half_width(self) -> float:
-        """Half of the 95 % interval, as of the mean; the stretches are independent."""
+        """Half of the 95 % interval of the mean; the measurements are independent."""
         squares = sum((rate.value * rate.relative_half_width) ** 2 for rate in self.rates)
         return math.sqrt(squares) / len(self.rates)
 
     @property
-    def last(self) -> DwpStep:
-        """The step by its latest stretch alone."""
+    def latest(self) -> DwpStep:
+        """The same step with its latest measurement alone."""
         return DwpStep(self.dwp, self.rates[-1:])
 
 
-def compare_steps(one: DwpStep, other: DwpStep, times: float = 1.0) -> int:
-    """Whether a step is clearly faster (1) or slower (-1) than another, or neither (0).
+def compare_steps(step: DwpStep, other: DwpStep, intervals: float = 1.0) -> int:
+    """1 if a step is clearly faster than the other, -1 if clearly slower, else 0.
 
     Args:
-        one: a step.
-        other: what it is compared with.
-        times: how many times the interval of the difference it has to be.
+        step: a step.
+        other: the step to compare with.
+        intervals: how many intervals of the difference count as clear.
     """
-    difference = one.value - other.value
-    if abs(difference) <= times * math.hypot(one.half_width, other.half_width):
+    difference = step.value - other.value
+    if abs(difference) <= intervals * math.hypot(step.half_width, other.half_width):
         return 0
     return 1 if difference > 0 else -1
 
 
 class DwpSearch:
-    """A search; what it has found so far can be read when it is broken off.
+    """Searches the data-to-worker proximity (DWP) with the highest rate.
 
     Args:
-        rate: measures the program where it is now; a `TimeUpError` of it ends the search.
-        move_to: moves its pages to a data-to-worker proximity.
-        step: from one proximity to the next.
+        rate: measures the program in its present placement; `TimeUpError` ends the search.
+        move_to: moves the program's pages to a DWP.
+        step: difference between two tried DWPs.
+
+    Attributes:
+        now: the present DWP.
+        best: the best step so far; also valid after the search was interrupted.
+        measured: all measurements: DWP and rate.
+        settled: whether the search came to its end.
     """
 
     def __init__(
-        self, rate: Callable[[], MeasuredRate], move_to: Callable[[float], None], step: float = STEP
+        self,
+        rate: Callable[[], MeasuredRate],
+        move_to: Callable[[float], None],
+        step: float = STEP,
     ) -> None:
         self.rate, self.move_to, self.step = rate, move_to, step
         self.now = 0.0
@@ -113,53 +121,53 @@ class DwpSearch:
         self.settled = False
 
     def run(self) -> float:
-        """Search, and leave the program at the best proximity found, which is returned."""
+        """Search, move the program to the best DWP found, and return that DWP."""
         try:
             self._climb()
             self.settled = True
         except TimeUpError:
-            pass  # the best so far, then, which nobody knows to be the best of all
-        self._go(self.best.dwp if self.best else 0.0)
+            pass  # keep the best step so far; a better one may exist
+        self._go_to(self.best.dwp if self.best else 0.0)
         return self.now
 
     def _climb(self) -> None:
-        self.best = self._measure(DwpStep(0.0))
+        best = self.best = self._measure(DwpStep(0.0))
         stale = 0
         for number in range(1, round(1.0 / self.step) + 1):
             tried = self._measure(DwpStep(min(1.0, round(number * self.step, 9))))
-            found = self._compare(tried)
-            if found > 0:
-                self.best, stale = tried, 0
+            order = self._compare(tried, best)
+            if order > 0:
+                best = self.best = tried
+                stale = 0
             else:
                 stale += 1
-            if found < 0 or stale == PATIENCE:
+            if order < 0 or stale == PATIENCE:
                 break
 
-    def _compare(self, tried: DwpStep) -> int:
-        """Whether a step is clearly better or worse than the best, measured again in doubt.
+    def _compare(self, tried: DwpStep, best: DwpStep) -> int:
+        """Compare a step with the best step; in doubt both are measured again.
 
-        What looks worse is looked at once more too: to stop for a passing disturbance would keep
-        the program slow for the rest of its run.
+        A step that looks worse is measured again too: if the search stopped because of a short
+        disturbance, the program would stay slow for the rest of its run.
         """
-        assert self.best is not None
-        if compare_steps(tried, self.best, SURELY) > 0:
+        if compare_steps(tried, best, CLEAR) > 0:
             return 1
         for _ in range(ROUNDS):
-            self._measure(self.best)
+            self._measure(best)
             self._measure(tried)
-            again = compare_steps(tried.last, self.best.last)
-            if again and again == compare_steps(tried, self.best):
+            again = compare_steps(tried.latest, best.latest)
+            if again and again == compare_steps(tried, best):
                 return again
-        return compare_steps(tried, self.best)
+        return compare_steps(tried, best)
 
     def _measure(self, step: DwpStep) -> DwpStep:
-        self._go(step.dwp)
+        self._go_to(step.dwp)
         rate = self.rate()
         step.rates.append(rate)
         self.measured.append((step.dwp, rate))
         return step
 
-    def _go(self, dwp: float) -> None:
+    def _go_to(self, dwp: float) -> None:
         if dwp != self.now:
             self.move_to(dwp)
             self.now = dwp
@@ -167,11 +175,11 @@ class DwpSearch:
 
 @dataclass
 class KernelSettling:
-    """How a program's pages came to rest, as the report says it.
+    """Waits until the kernel's own moves of pages have come to rest.
 
     Attributes:
-        seconds: how long was waited.
-        settled: whether they came to rest in that time.
+        seconds: how long it waited.
+        settled: whether the pages came to rest in that time.
     """
 
     seconds: float = 0.0
@@ -181,16 +189,16 @@ class KernelSettling:
         """Look at the pages of a running program until they are at rest.
 
         Args:
-            pump: lets the program go on for some seconds; False when it has ended.
-            look: the share of each node now.
+            pump: lets the program run for some seconds; False when it has ended.
+            look: returns the present share of each node.
         """
         began = time.monotonic()
         seen = [look()]
         while not self.settled and self.seconds < LONGEST_SECONDS and pump(LOOK_SECONDS):
             seen = [*seen, look()][-LOOKS:]
-            self.settled = len(seen) == LOOKS and _at_rest(seen)
+            self.settled = len(seen) == LOOKS and _are_at_rest(seen)
             self.seconds = time.monotonic() - began
 
 
-def _at_rest(seen: list[Mapping[int, float]]) -> bool:
-    return all(largest_share_deviation(one, seen[-1]) <= CHANGE for one in seen)
+def _are_at_rest(seen: list[Mapping[int, float]]) -> bool:
+    return all(largest_share_deviation(shares, seen[-1]) <= CHANGE for shares in seen)

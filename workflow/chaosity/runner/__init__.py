@@ -1,4 +1,4 @@
-"""The runner: takes a point as JSON, measures it on this host, answers with a record as JSON.
+"""The runner: measures a point (JSON) on this host and answers with a record (JSON).
 
 It is copied to hosts as one zipapp and uses the standard library alone.
 """

@@ -8,45 +8,46 @@ import os
 import sys
 from pathlib import Path
 
-from chaosity.records import VALID, save_record
+from chaosity.records import VALID, Point, save_record
 from chaosity.runner.describe_host import DescriptionError, write_host_description
 from chaosity.runner.point_measurement import measure_point
 
 
-def arguments() -> argparse.Namespace:
-    """Parse the command line (argparse, since the runner uses the standard library alone)."""
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line (with argparse: the runner uses the standard library alone)."""
     parser = argparse.ArgumentParser(
         prog="chaosity-run",
-        description="Measure one point on this host and keep the record.",
-        epilog="Exit status 0 when a record was made, also of a failed point; its verdict tells.",
+        description="Measure one point on this host and write its record.",
+        epilog="Exit status 0 when there is a record, also for a failed point; see its verdict.",
     )
     parser.add_argument(
-        "point", nargs="?", default="-", help="file with the point as JSON, or - for standard input"
+        "point", nargs="?", default="-", help="JSON file of the point; - for standard input"
     )
-    parser.add_argument("--replicate", type=int, default=1, help="which replicate, from 1")
-    parser.add_argument("--record", type=Path, help="where to keep the record; else it is printed")
+    parser.add_argument("--replicate", type=int, default=1, help="number of the replicate, from 1")
+    parser.add_argument("--record", type=Path, help="file of the record; default: standard output")
     parser.add_argument(
         "--describe",
         action="store_true",
-        help="measure nothing; print a tarball that says what this host is, for discovery",
+        help="measure nothing; print a tarball that describes this host, for discovery",
     )
-    parser.add_argument("--tools", type=Path, help="folder whose programs come before all others")
+    parser.add_argument("--tools", type=Path, help="folder that is searched first for programs")
     return parser.parse_args()
 
 
-def tools_first(folder: Path | None) -> None:
-    """Let a folder's programs come first, by default those beside the zipapp.
+def put_tools_first(folder: Path | None) -> None:
+    """Search a folder first for programs; by default the folder of the zipapp and its kernels.
 
-    Beside the zipapp lies chaosity-place too, which loads may start.
+    The folder of the zipapp also has chaosity-place, which loads may start.
     """
-    beside = Path(sys.argv[0]).resolve().parent
-    copied = sys.argv[0].endswith(".pyz")
-    own = [folder or beside / "kernels", beside] if copied else [folder] if folder else []
-    os.environ["PATH"] = os.pathsep.join([*map(str, own), os.environ.get("PATH", os.defpath)])
+    own_folder = Path(sys.argv[0]).resolve().parent
+    folders = [folder] if folder else []
+    if sys.argv[0].endswith(".pyz"):
+        folders = [folder or own_folder / "kernels", own_folder]
+    os.environ["PATH"] = os.pathsep.join([*map(str, folders), os.environ.get("PATH", os.defpath)])
 
 
-def answer_description() -> int:
-    """Describe this host on standard output; returns the exit status."""
+def print_description() -> int:
+    """Print the description of this host; returns the exit status."""
     try:
         write_host_description(json.loads(sys.stdin.read() or '{"needs": []}'), sys.stdout.buffer)
     except DescriptionError as error:
@@ -55,36 +56,38 @@ def answer_description() -> int:
     return 0
 
 
-def answer() -> int:
-    """Measure, then save or print; returns the exit status."""
-    given = arguments()
-    tools_first(given.tools)
-    if given.describe:
-        return answer_description()
+def run_command() -> int:
+    """Measure a point and save or print its record; returns the exit status."""
+    arguments = parse_arguments()
+    put_tools_first(arguments.tools)
+    if arguments.describe:
+        return print_description()
     try:
-        text = sys.stdin.read() if given.point == "-" else Path(given.point).read_text()
-        point = json.loads(text)
+        from_input = arguments.point == "-"
+        text = sys.stdin.read() if from_input else Path(arguments.point).read_text()
+        point: Point = json.loads(text)
     except (OSError, ValueError) as error:
-        print(f"chaosity-run: {given.point} holds no point: {error}", file=sys.stderr)
+        print(f"chaosity-run: {arguments.point} is not a point: {error}", file=sys.stderr)
         return 2
-    record = measure_point(point, given.replicate)
+    record = measure_point(point, arguments.replicate)
     try:
-        if given.record:
-            save_record(record, given.record)
+        if arguments.record:
+            save_record(record, arguments.record)
         else:
             json.dump(record, sys.stdout, indent=1, sort_keys=True)
     except OSError as error:
-        print(f"chaosity-run: the record of {point['point']} is lost: {error}", file=sys.stderr)
+        message = f"the record of {point['point']} cannot be written: {error}"
+        print(f"chaosity-run: {message}", file=sys.stderr)
         return 1
-    result = record["verdict"]
-    if result["status"] != VALID:
-        print(f"chaosity-run: {point['point']} failed: {result['reason']}", file=sys.stderr)
+    verdict = record["verdict"]
+    if verdict["status"] != VALID:
+        print(f"chaosity-run: {point['point']} failed: {verdict['reason']}", file=sys.stderr)
     return 0
 
 
 def main() -> None:
     """Entry point of the zipapp."""
-    sys.exit(answer())
+    sys.exit(run_command())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Packs the runner and `place` into one file: ``python -m chaosity.runner.build_zipapp FILE``.
+"""Packs the runner and `place` into one zipapp: ``python -m chaosity.runner.build_zipapp FILE``.
 
 Any Python 3.11 runs it.
 """
@@ -12,10 +12,10 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-# What the zipapp holds besides the rooms that it runs.
+# Rooms and files that the zipapp holds.
 ROOMS = ("records", "runner", "place")
 SHARED = ("__init__.py", "errors.py")
-# One file holds both programs: with `--place` as its first word it is chaosity-place.
+# The zipapp holds both programs: with `--place` as its first argument it is chaosity-place.
 START = """import sys
 
 if sys.argv[1:2] == ["--place"]:
@@ -29,9 +29,9 @@ main()
 
 
 def zipapp_bytes() -> bytes:
-    """The zipapp; the same sources give the same bytes, so an unchanged one is left alone.
+    """The content of the zipapp; the same sources give the same bytes.
 
-    ``zipapp`` itself would put today's time stamps into it.
+    The standard ``zipapp`` module would add present time stamps.
     """
     package = Path(__file__).resolve().parent.parent
     rooms = (path for room in ROOMS for path in (package / room).rglob("*.py"))
@@ -53,7 +53,7 @@ def zipapp_digest() -> str:
 
 
 def write_zipapp(output: Path) -> None:
-    """Write the zipapp to a file that can be run."""
+    """Write the zipapp to an executable file."""
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_bytes(zipapp_bytes())
     output.chmod(0o755)

@@ -1,8 +1,8 @@
-"""Describes this host: what hwloc, the kernel and the tools say, as one tarball.
+"""Describes this host for discovery: hwloc's topology, kernel files and tools, as one tarball.
 
 The tarball holds ``topology.xml`` (hwloc), the files of /sys and /proc that discovery reads, under
-their own paths, and ``host.json`` with what only a process on the host can tell. Discovery reads it
-on the controller, so that every host is understood by the same code, and it is kept as it came.
+their own paths, and ``host.json`` with facts that only a process on the host can find. Discovery
+reads the tarball on the controller, so the same code handles every host.
 """
 
 from __future__ import annotations
@@ -17,24 +17,32 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypedDict
+
+from chaosity.records import Needs
 
 # Debian's hwloc-nox and RHEL's hwloc have only the first; a graphical build has both.
 LSTOPO_PROGRAMS = ("lstopo-no-graphics", "lstopo")
-# Variables that would make lstopo look at another machine than the one it is asked about.
-LSTOPO_REDIRECTIONS = ("HWLOC_XMLFILE", "HWLOC_FSROOT", "HWLOC_SYNTHETIC", "HWLOC_CPUID_PATH",
-                       "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM")  # fmt: skip
-# GPU memory that the kernel shows as NUMA nodes is hidden by default.
+# Environment variables that make lstopo describe another machine.
+LSTOPO_REDIRECTIONS = (
+    "HWLOC_XMLFILE",
+    "HWLOC_FSROOT",
+    "HWLOC_SYNTHETIC",
+    "HWLOC_CPUID_PATH",
+    "HWLOC_COMPONENTS",
+    "HWLOC_THISSYSTEM",
+)
+# By default hwloc hides GPU memory that the kernel shows as NUMA nodes.
 LSTOPO_SETTINGS = {"HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES": "1", "HWLOC_XML_VERBOSE": "1"}
-# Exploring takes milliseconds, seconds where lstopo loads CUDA; a hung driver must not hang us.
+# lstopo takes milliseconds, or seconds where it loads CUDA; the limit is for a hung driver.
 TIMEOUT_SECONDS = 120
-# Where packages put what only root is expected to call.
+# Folders of programs that are meant for root; often not in PATH.
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
 TOPOLOGY_MEMBER, FACTS_MEMBER = "topology.xml", "host.json"
-# What discovery reads beside hwloc's XML (see topology/sysfs.py and topology/host_facts.py).
+# Files that discovery reads besides hwloc's XML (see topology/sysfs.py and topology/host_facts.py).
 KERNEL_FILE_PATTERNS = (
     "proc/cmdline",
     "proc/cpuinfo",
@@ -81,31 +89,67 @@ class DescriptionError(Exception):
     """This host cannot be described; the text says what is missing."""
 
 
+class ToolFacts(TypedDict):
+    """A benchmark's program on this host; None where it is missing."""
+
+    program: str
+    path: str | None
+    version: str | None
+    sha256: str | None
+
+
+class HostFacts(TypedDict):
+    """The content of ``host.json``: facts that only a process on the host can find.
+
+    Attributes:
+        memory_modules: output of dmidecode.
+        opencl: output of clinfo.
+        runner_sha256: hash of the zipapp that runs; None when it runs from its sources.
+        usable_cpus: number of processing units that this process may use.
+    """
+
+    hostname: str
+    architecture: str
+    boot_id: str | None
+    memory_modules: str | None
+    opencl: str | None
+    tools: list[ToolFacts]
+    runner_sha256: str | None
+    user_id: int
+    usable_cpus: int
+
+
+class DescriptionRequest(TypedDict):
+    """A request for a description: the tools to look for."""
+
+    needs: list[Needs]
+
+
 def search_path() -> str:
-    """Where programs are looked for: also where only root is expected to look."""
+    """The search path for programs, with the folders that are meant for root."""
     return f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
 
 
 def lstopo_environment() -> dict[str, str]:
-    """The environment in which lstopo looks at this machine and nothing else."""
+    """Environment variables with which lstopo describes this machine."""
     kept = {key: value for key, value in os.environ.items() if key not in LSTOPO_REDIRECTIONS}
     return kept | LSTOPO_SETTINGS
 
 
 def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> list[str]:
-    """The command by which lstopo prints hwloc's XML, format 2, with every I/O device kept.
+    """The command that prints hwloc's XML in format 2, with every I/O device.
 
     Args:
-        program: lstopo.
-        version: the first number of hwloc's version.
-        source: arguments that say what to look at; none for this machine.
+        program: path of lstopo.
+        version: hwloc's major version.
+        source: arguments that select another machine; empty for this machine.
     """
-    format_2 = ["--export-xml-flags", "v2"] if version >= 3 else []  # its own format is another
+    format_2 = ["--export-xml-flags", "v2"] if version >= 3 else []  # version 3 has another format
     return [program, *source, "--filter", "io:all", "--of", "xml", *format_2, "-"]
 
 
 def run_and_read(command: Sequence[str]) -> str | None:
-    """What a program prints, on whichever of its two outputs; None when it does not run."""
+    """The standard output and standard error of a program; None if it cannot run."""
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
@@ -116,10 +160,10 @@ def run_and_read(command: Sequence[str]) -> str | None:
 
 
 def read_lstopo_xml() -> bytes:
-    """This machine as hwloc's XML, format 2, with every I/O device kept.
+    """This machine as hwloc's XML, format 2, with every I/O device.
 
     Raises:
-        DescriptionError: hwloc is missing or does not answer.
+        DescriptionError: hwloc is missing or fails.
     """
     program = next(filter(None, (shutil.which(name) for name in LSTOPO_PROGRAMS)), None)
     if program is None:
@@ -136,13 +180,13 @@ def read_lstopo_xml() -> bytes:
     except subprocess.TimeoutExpired:
         raise DescriptionError(f"lstopo did not answer within {TIMEOUT_SECONDS} s") from None
     if answer.returncode or not answer.stdout.strip():
-        said = answer.stderr.decode(errors="replace").strip().splitlines() or ["nothing"]
-        raise DescriptionError(f"lstopo failed and said: {said[0]}")
+        errors = answer.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+        raise DescriptionError(f"lstopo failed: {errors[0]}")
     return answer.stdout
 
 
 def read_memory_modules() -> str | None:
-    """What ``dmidecode --type 17`` prints; None without root, dmidecode or SMBIOS."""
+    """The output of ``dmidecode --type 17``; None without root, dmidecode or SMBIOS."""
     program = shutil.which("dmidecode", path=search_path())
     if program is None or os.geteuid() != 0:
         return None
@@ -150,33 +194,36 @@ def read_memory_modules() -> str | None:
 
 
 def read_clinfo() -> str | None:
-    """What ``clinfo --raw`` prints; None without clinfo. Its JSON has keys twice, up to 3.0."""
+    """The output of ``clinfo --raw``; None without clinfo.
+
+    clinfo's JSON is not used: it has duplicate keys up to version 3.0.
+    """
     program = shutil.which("clinfo")
     return None if program is None else run_and_read([program, "--raw"])
 
 
-def find_tool(need: Mapping[str, Any]) -> dict[str, str | None]:
-    """A tool of a benchmark as it is here: where, what it says of its version, and its hash."""
+def find_tool(need: Needs) -> ToolFacts:
+    """Path, version and hash of a benchmark's program on this host."""
     program = shutil.which(need["program"])
     if program is None:
         return {"program": need["program"], "path": None, "version": None, "sha256": None}
-    said = run_and_read([program, *need["version"][1:]]) if "version" in need else None
+    version = run_and_read([program, *need["version"][1:]]) if "version" in need else None
     return {
         "program": need["program"],
         "path": program,
-        "version": (said or "").partition("\n")[0],
+        "version": (version or "").partition("\n")[0],
         "sha256": hashlib.sha256(Path(program).read_bytes()).hexdigest(),
     }
 
 
-def zipapp_of_process_digest() -> str | None:
-    """SHA-256 of the zipapp that this is; None when it runs from its sources."""
+def running_zipapp_digest() -> str | None:
+    """SHA-256 of the zipapp that runs; None when the program runs from its sources."""
     path = Path(sys.argv[0])
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.suffix == ".pyz" else None
 
 
-def host_facts(needs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What only a process on the host can tell."""
+def host_facts(needs: Iterable[Needs]) -> HostFacts:
+    """The facts that only a process on the host can find, see `HostFacts`."""
     return {
         "hostname": platform.node(),
         "architecture": platform.machine(),
@@ -184,14 +231,14 @@ def host_facts(needs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "memory_modules": read_memory_modules(),
         "opencl": read_clinfo(),
         "tools": [find_tool(need) for need in needs],
-        "runner_sha256": zipapp_of_process_digest(),
+        "runner_sha256": running_zipapp_digest(),
         "user_id": os.geteuid(),
         "usable_cpus": len(os.sched_getaffinity(0)),
     }
 
 
 def read_kernel_file(path: Path) -> str | None:
-    """A file of the kernel's, which may vanish or refuse while it is read."""
+    """The content of a kernel file; None if it cannot be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -207,22 +254,21 @@ def read_kernel_files() -> Iterator[tuple[str, str]]:
                 yield str(path.relative_to("/")), text
 
 
-def write_host_description(request: Mapping[str, Any], output: BinaryIO) -> None:
+def write_host_description(request: DescriptionRequest, output: BinaryIO) -> None:
     """Write the tarball that describes this host.
 
     Args:
         request: ``needs``: the tools to look for, as benchmark files name them.
-        output: where the tarball goes; it is written front to back, so a pipe will do.
+        output: the tarball goes here from begin to end, so it may be a pipe.
 
     Raises:
-        DescriptionError: it cannot be done; nothing was written.
+        DescriptionError: hwloc is missing or fails; nothing was written.
     """
-    members = [
-        (TOPOLOGY_MEMBER, read_lstopo_xml()),
-        (FACTS_MEMBER, json.dumps(host_facts(request["needs"])).encode()),
-    ]
+    facts = json.dumps(host_facts(request["needs"])).encode()
+    members = [(TOPOLOGY_MEMBER, read_lstopo_xml()), (FACTS_MEMBER, facts)]
+    members += [(name, text.encode()) for name, text in read_kernel_files()]
     with tarfile.open(fileobj=output, mode="w|gz") as archive:
-        for name, content in (*members, *((n, t.encode()) for n, t in read_kernel_files())):
+        for name, content in members:
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(content), 0o644
             archive.addfile(member, io.BytesIO(content))

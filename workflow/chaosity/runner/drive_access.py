@@ -1,8 +1,8 @@
-"""The drives of a point: found again by slot and serial, and kept from harm.
+"""Finds the drives of a point by slot and serial number, and refuses writes that would harm.
 
-Kernel names such as ``nvme3n1`` change from boot to boot, so a point names the PCI address and
-the serial; the device is looked up here, just before the measurement. Loads reach a drive through
-a symbolic link ``drives/<component>`` in their working folder, so no command holds a kernel name.
+Kernel names such as ``nvme3n1`` change from boot to boot. So a point names the PCI address and the
+serial number, and the device is looked up just before the measurement. Loads use a symbolic link
+``drives/<component>`` in their working folder, so no command contains a kernel name.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import shutil
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any
 
-from chaosity.records import make_check
+from chaosity.records import Check, DriveFacts, Load, make_check
 from chaosity.runner.host_state import read_text
 
 SYS_BLOCK = Path("/sys/block")
-# Large writes with real content: an all-zero or unwritten file may be answered without the drive.
+# Files are filled in large blocks of random data: a drive may answer reads of zeros or of unwritten
+# blocks without reading its flash.
 FILL_BLOCK_BYTES = 4 * 1024 * 1024
 
 
 class DriveError(Exception):
-    """A drive cannot be used for this point; the text says which and why."""
+    """A drive cannot be used for this point; the text names the drive and the reason."""
 
 
 def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
     """The device file of the NVMe namespace at a PCI address.
 
     Raises:
-        DriveError: there is none, or another drive sits there now.
+        DriveError: there is no drive, or one with another serial number.
     """
     for block in sorted(SYS_BLOCK.glob("nvme*n*")):
         device = block / "device"
@@ -48,12 +48,16 @@ def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
     raise DriveError(f"no NVMe drive at {pci}")
 
 
-def find_device(drive: dict[str, Any]) -> Path:
-    """The device or file that a point's drive means on this host."""
-    if drive.get("file"):
-        return Path(drive["file"])
-    if drive.get("path"):
-        path = Path(drive["path"])
+def find_device(drive: DriveFacts) -> Path:
+    """The device or file of a point's drive on this host.
+
+    Raises:
+        DriveError: it is missing.
+    """
+    if file := drive.get("file"):
+        return Path(file)
+    if device := drive.get("path"):
+        path = Path(device)
         if not path.exists():
             raise DriveError(f"{path} does not exist")
         return path.resolve()
@@ -66,38 +70,39 @@ def list_partitions(name: str) -> list[str]:
 
 
 def list_mounts(device: Path) -> list[str]:
-    """Mount points (and swap) of a device or of its partitions."""
+    """Mount points of a device and its partitions; "swap" for swap space."""
+    names = [device.name, *list_partitions(device.name)]
     numbers = set()
-    for name in [device.name, *list_partitions(device.name)]:
-        path = Path("/dev") / name
+    for path in (Path("/dev") / name for name in names):
         if path.exists():
             rdev = path.stat().st_rdev
             numbers.add(f"{os.major(rdev)}:{os.minor(rdev)}")
-    table = (read_text(Path("/proc/self/mountinfo")) or "").splitlines()
-    found = [row.split()[4] for row in table if row.split()[2] in numbers]
-    swaps = (read_text(Path("/proc/swaps")) or "").splitlines()[1:]
-    names = {f"/dev/{name}" for name in [device.name, *list_partitions(device.name)]}
-    return found + ["swap" for row in swaps if row.split()[0] in names]
+    rows = [row.split() for row in (read_text("/proc/self/mountinfo") or "").splitlines()]
+    swaps = (read_text("/proc/swaps") or "").splitlines()[1:]
+    used = [row.split()[0] for row in swaps]
+    return [row[4] for row in rows if row[2] in numbers] + [
+        "swap" for path in used if path in {f"/dev/{name}" for name in names}
+    ]
 
 
 def reasons_against_writing(device: Path) -> list[str]:
-    """Why a block device must not be written to; empty when nothing speaks against it.
+    """All reasons why a block device must not be written to; empty if there is none.
 
-    A mount, a holder (RAID, LVM, device mapper), a partition table or a file-system signature, as
-    blkid(8) finds it on the device itself, each is reason enough.
+    Reasons are a mount, a holder (RAID, LVM, device mapper), a partition table, or a file system
+    signature on the device itself (blkid(8)).
     """
     if not stat.S_ISBLK(device.stat().st_mode):
-        return ["it is no block device"]
-    against = [f"it is mounted at {place}" for place in list_mounts(device)]
+        return ["it is not a block device"]
+    reasons = [f"it is mounted at {place}" for place in list_mounts(device)]
     names = [device.name, *list_partitions(device.name)]
-    holders = [h.name for name in names for h in Path(f"/sys/class/block/{name}/holders").glob("*")]
-    if holders:
-        against.append(f"it is held by {', '.join(holders)}")
+    folders = [Path(f"/sys/class/block/{name}/holders") for name in names]
+    if holders := [holder.name for folder in folders for holder in folder.glob("*")]:
+        reasons.append(f"it is held by {', '.join(holders)}")
     if len(names) > 1:
-        against.append(f"it has partitions ({', '.join(names[1:])})")
+        reasons.append(f"it has partitions ({', '.join(names[1:])})")
     blkid = shutil.which("blkid", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if blkid is None:
-        return [*against, "blkid, which would find a signature on it, is not installed"]
+        return [*reasons, "blkid, which finds file system signatures, is not installed"]
     probe = subprocess.run(
         [blkid, "--probe", "--output", "export", str(device)],
         capture_output=True,
@@ -106,17 +111,21 @@ def reasons_against_writing(device: Path) -> list[str]:
     )
     if probe.returncode == 0:
         lines = [x for x in probe.stdout.split() if x.startswith(("TYPE=", "PTTYPE="))]
-        against.append(f"it bears a signature ({' '.join(lines) or 'unknown'})")
-    elif probe.returncode != 2:  # 2: nothing found; anything else: it could not be told
-        against.append(f"blkid cannot read it ({probe.stderr.strip()})")
-    return against
+        reasons.append(f"it has a signature ({' '.join(lines) or 'unknown'})")
+    elif probe.returncode != 2:  # 2: no signature; any other status: blkid failed
+        reasons.append(f"blkid cannot read it ({probe.stderr.strip()})")
+    return reasons
 
 
 def create_random_file(path: Path, size: int) -> None:
-    """Make a file of random content that stands in for a drive; kept when it is there already.
+    """Create a file of random data that replaces a drive; an existing file of this size is kept.
+
+    Args:
+        path: the file.
+        size: in bytes.
 
     Raises:
-        DriveError: the disk is too small or the folder cannot be written.
+        DriveError: the disk is too small or the folder is not writable.
     """
     if path.exists() and path.stat().st_size == size:
         return
@@ -124,7 +133,7 @@ def create_random_file(path: Path, size: int) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(path.parent).free
-        if free < size * 1.1:  # a file system that is filled to the brim slows down
+        if free < size * 1.1:  # a full file system is slow
             raise DriveError(f"{path.parent} has {free} bytes free, {int(size * 1.1)} are needed")
         block = os.urandom(FILL_BLOCK_BYTES)
         with part.open("wb") as stream:
@@ -135,17 +144,17 @@ def create_random_file(path: Path, size: int) -> None:
             os.fsync(stream.fileno())
         part.replace(path)
     except OSError as error:
-        raise DriveError(f"{path} cannot be made: {error}") from error
+        raise DriveError(f"{path} cannot be created: {error}") from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
 
 
 def check_readable(device: Path) -> None:
-    """Make sure that the device can be read, without any right to write.
+    """Check that a device can be opened for reading.
 
     Raises:
-        DriveError: it cannot, mostly for want of permission.
+        DriveError: it cannot; in most cases the permission is missing.
     """
     try:
         os.close(os.open(device, os.O_RDONLY))
@@ -155,11 +164,11 @@ def check_readable(device: Path) -> None:
         ) from error
 
 
-def link_drives(load: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """Link a load's drives into its working folder, refusing what must not be touched.
+def link_drives(load: Load, folder: Path) -> list[Check]:
+    """Link a load's drives into its working folder; refuse drives that must not be written to.
 
     Returns:
-        Checks for the record, one a drive.
+        Checks for the record, one per drive.
 
     Raises:
         DriveError: a drive is missing, unreadable, or must not be written to.
@@ -167,24 +176,22 @@ def link_drives(load: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     checks = []
     links = folder / "drives"
     for drive in load["target"].get("drives", []):
-        name = drive["component"]
-        if drive.get("file"):
-            create_random_file(Path(drive["file"]), drive["size_bytes"])
+        file = drive.get("file")
+        if file:
+            create_random_file(Path(file), drive["size_bytes"])
         device = find_device(drive)
         if load["writes"]:
-            against = reasons_against_writing(device)
+            reasons = reasons_against_writing(device)
             if not drive.get("destructive"):
-                against.insert(0, "chaosity_destructive_drives does not name it")
-            if against:
-                raise DriveError(f"{device} must not be written to: {'; '.join(against)}")
+                reasons.insert(0, "chaosity_destructive_drives does not name it")
+            if reasons:
+                raise DriveError(f"{device} must not be written to: {'; '.join(reasons)}")
         check_readable(device)
         links.mkdir(exist_ok=True)
-        (links / name).symlink_to(device.resolve())
-        places = [] if drive.get("file") else list_mounts(device)
-        note = f"mounted at {', '.join(places)}, read only by this point" if places else "unmounted"
-        checks.append(
-            make_check(f"drive {name}", not places, f"{device}: {note}", decisive=False)
-            if not drive.get("file")
-            else make_check(f"drive {name}", True, f"{device}: a file stands in", decisive=False)
-        )
+        (links / drive["component"]).symlink_to(device.resolve())
+        places = [] if file else list_mounts(device)
+        state = f"mounted at {', '.join(places)}; this point only reads" if places else "unmounted"
+        detail = f"{device}: {'a file replaces the drive' if file else state}"
+        name = f"drive {drive['component']}"
+        checks.append(make_check(name, not places, detail, decisive=False))
     return checks

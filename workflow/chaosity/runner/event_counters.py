@@ -1,11 +1,13 @@
 """Counts the processor's events while a load runs, by perf_event_open(2).
 
-Events are counted on the load's processing units and not for its processes: its threads are pinned
-there, nothing else is measured meanwhile, and what a tool starts later is counted as well. That
-takes root, CAP_PERFMON or a `kernel.perf_event_paranoid` below 1. `place` counts for a process.
+Events are counted on the load's processing units, not for its processes: its threads are pinned
+there, nothing else is measured meanwhile, and programs that the tool starts later count as well.
+This needs root, CAP_PERFMON or `kernel.perf_event_paranoid` below 1. The room `place` counts for a
+process.
 
-A counter is a list of events with signs, since some processors tell what comes from remote caches
-only as a difference. What cannot be counted keeps the kernel's reason, and the point stays valid.
+A counter is a list of events with signs: some processors count accesses to remote caches only as a
+difference. When an event cannot be counted, the record keeps the kernel's reason, and the point
+stays valid.
 """
 
 from __future__ import annotations
@@ -16,52 +18,58 @@ import os
 import platform
 import resource
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fcntl import ioctl
-from typing import Any
+from typing import cast
 
+from chaosity.records import CounterEvent, CounterRequest, CounterResult, EventCount
 from chaosity.runner.tool_output import ExtractionError
 
-# Numbers of the system call by architecture (the kernel's tables of system calls), for Python has
-# no function for it.
+# Number of the system call by architecture (the kernel's system call tables); Python has no
+# function for it.
 SYSTEM_CALL = {
-    "x86_64": 298, "aarch64": 241, "riscv64": 241, "loongarch64": 241, "ppc64le": 319, "s390x": 331,
-}  # fmt: skip
+    "x86_64": 298,
+    "aarch64": 241,
+    "riscv64": 241,
+    "loongarch64": 241,
+    "ppc64le": 319,
+    "s390x": 331,
+}
 # From the kernel's include/uapi/linux/perf_event.h.
-RAW = 4  # PERF_TYPE_RAW: an event of the processor, as its manual numbers it
-INSTRUCTIONS = {"type": 0, "config": 1}  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS
+RAW = 4  # PERF_TYPE_RAW: an event of the processor, with the number of its manual
+INSTRUCTIONS: CounterEvent = {"type": 0, "config": 1}  # PERF_TYPE_HARDWARE, ..._HW_INSTRUCTIONS
 ANY = -1  # processor or process
 CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
 ENABLE, DISABLE, RESET = 0x2400, 0x2401, 0x2403  # PERF_EVENT_IOC_*
 DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 0, 1 << 1, 1 << 5, 1 << 6
 ONLY_USER = EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR
-TIMES = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING, read behind the value
-READ = struct.Struct("=QQQ")
-# Counts that are subtracted were not read at one instant, so a difference of nothing may come out a
-# little below zero. Beyond this share of what it is taken from, the processor counts wrongly.
+TIMES = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING, read after the value
+READ_FORMAT = struct.Struct("=QQQ")
+# Counts that are subtracted are not read at one instant, so a difference may be slightly below
+# zero. Beyond this share of the positive counts, the counts contradict each other.
 CONTRADICTION = 0.01
-# What a refusal means, in words that lead on.
-MEANINGS = {
-    errno.ENOENT: "this machine has no such counter",
-    errno.ENODEV: "this machine has no such counter",
-    errno.EOPNOTSUPP: "this machine has no such counter",
+# Reasons for the kernel's error numbers.
+_ABSENT = "this machine has no such counter"
+_FORBIDDEN = "it needs root or kernel.perf_event_paranoid below {limit}"
+REASONS = {
+    errno.ENOENT: _ABSENT,
+    errno.ENODEV: _ABSENT,
+    errno.EOPNOTSUPP: _ABSENT,
     errno.EINVAL: "the kernel does not know this event",
-    errno.EACCES: "it needs root or kernel.perf_event_paranoid below {limit}",
-    errno.EPERM: "it needs root or kernel.perf_event_paranoid below {limit}",
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
     errno.EMFILE: "too many counters at once for this process",
     errno.EBUSY: "another program holds the counters",
     errno.ENOSYS: "this kernel counts no events",
 }
 
-Counted = dict[str, Any]
-
 
 class CounterError(Exception):
-    """An event cannot be counted; the text says why."""
+    """An event cannot be counted; the text gives the reason."""
 
 
 class EventAttributes(ctypes.Structure):
-    """struct perf_event_attr in its first published size, which every kernel takes."""
+    """struct perf_event_attr in its first published size, which every kernel accepts."""
 
     _fields_ = (
         ("type", ctypes.c_uint32),
@@ -78,33 +86,36 @@ class EventAttributes(ctypes.Structure):
 
 
 class LoadCounters:
-    """The counters of one load, from its release to its stop.
+    """The counters of one load, from its start signal to its stop.
 
     Args:
-        wanted: of the load: counter -> `events`, each with `config` and `sign` (and `type`, for
-            those that are not the processor's), or the `reason` why the host has none.
+        wanted: the load's counters by name: `events` or the `reason` for none.
         cpus: processing units to count on.
+
+    Attributes:
+        counted: the results by name of the counter, complete after `stop`.
     """
 
-    def __init__(self, wanted: Mapping[str, Mapping[str, Any]], cpus: Iterable[int]) -> None:
-        self.counted: dict[str, Counted] = {}
-        self._open: list[tuple[Counted, int]] = []
+    def __init__(self, wanted: Mapping[str, CounterRequest], cpus: Iterable[int]) -> None:
+        self.counted: dict[str, CounterResult] = {}
+        self._open: list[tuple[EventCount, int]] = []
         self._running = False
         cpus = sorted(cpus)
-        if any("events" in one for one in wanted.values()):
-            raise_file_limit(len(cpus) * sum(len(one.get("events", ())) for one in wanted.values()))
-        for name, one in wanted.items():
-            self.counted[name] = self._prepare(one, cpus)
+        if events := sum(len(request.get("events", ())) for request in wanted.values()):
+            raise_file_limit(len(cpus) * events)
+        for name, request in wanted.items():
+            self.counted[name] = self._open_counter(request, cpus)
 
-    def _prepare(self, one: Mapping[str, Any], cpus: Iterable[int]) -> Counted:
-        """Open the events of one counter on each unit, or none of them."""
-        if "reason" in one:
-            return {"reason": one["reason"]}
-        opened: list[tuple[Counted, int]] = []
+    def _open_counter(self, request: CounterRequest, cpus: Collection[int]) -> CounterResult:
+        """Open all events of a counter on all units, or none of them."""
+        if "reason" in request:
+            return {"reason": request["reason"]}
+        opened: list[tuple[EventCount, int]] = []
         try:
-            for event in one["events"]:
+            for event in request["events"]:
                 for cpu in cpus:
-                    opened.append(({**event, "cpu": cpu}, open_event_on_cpu(event, cpu)))
+                    count = cast(EventCount, {**event, "cpu": cpu})
+                    opened.append((count, open_event_on_cpu(event, cpu)))
         except CounterError as error:
             for _, handle in opened:
                 os.close(handle)
@@ -120,52 +131,52 @@ class LoadCounters:
             ioctl(handle, ENABLE, 0)
 
     def stop(self) -> None:
-        """Stop counting, once, and read what was counted."""
+        """Stop counting and read the counts; a second call does nothing."""
         if self._running:
             for _, handle in self._open:
                 ioctl(handle, DISABLE, 0)
             for count, handle in self._open:
-                names = ("count", "time_enabled_ns", "time_running_ns")
-                count.update(zip(names, read_event_count(handle), strict=True))
+                number, enabled_ns, running_ns = read_event_count(handle)
+                count["count"] = number
+                count["time_enabled_ns"], count["time_running_ns"] = enabled_ns, running_ns
         self._running = False
 
     def close(self) -> None:
-        """Give the counters back to the kernel."""
+        """Close the kernel's counters."""
         for _, handle in self._open:
             os.close(handle)
         self._open = []
 
 
 def raise_file_limit(number: int) -> None:
-    """Let this process hold so many files more, as far as it may; a counter is one a unit."""
+    """Allow this process to open `number` more files, up to its hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = soft + number
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    limit = soft + number if hard == resource.RLIM_INFINITY else min(soft + number, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def open_event_on_cpu(event: Mapping[str, Any], cpu: int) -> int:
-    """A file that counts an event on a unit, whoever runs there; it stands still.
+def open_event_on_cpu(event: CounterEvent, cpu: int) -> int:
+    """A file descriptor that counts an event on a unit, for all programs; it is not started.
 
     Raises:
-        CounterError: the kernel does not give it.
+        CounterError: the kernel refuses.
     """
-    # What the processor counts is about the load's own accesses. The kernel's events, such as a
-    # switch between tasks, happen in the kernel.
+    # Events of the processor are counted for the load's own accesses. Events of the kernel, such as
+    # task switches, happen in the kernel.
     only_load = ONLY_USER if event.get("type", RAW) == RAW else 0
-    return _open(event, DISABLED | only_load, cpu=cpu)
+    return _open_event(event, DISABLED | only_load, cpu=cpu)
 
 
-def open_event_for_process(event: Mapping[str, Any], pid: int) -> int:
-    """A file that counts an event for a process and what it starts from now on; it counts already.
+def open_event_for_process(event: CounterEvent, pid: int) -> int:
+    """A file descriptor that counts an event for a process and its future children; it is started.
 
     Raises:
-        CounterError: the kernel does not give it.
+        CounterError: the kernel refuses.
     """
-    return _open(event, INHERIT | ONLY_USER, pid=pid)
+    return _open_event(event, INHERIT | ONLY_USER, pid=pid)
 
 
-def _open(event: Mapping[str, Any], flags: int, pid: int = ANY, cpu: int = ANY) -> int:
+def _open_event(event: CounterEvent, flags: int, pid: int = ANY, cpu: int = ANY) -> int:
     attributes = EventAttributes(
         type=event.get("type", RAW),
         size=ctypes.sizeof(EventAttributes),
@@ -175,50 +186,55 @@ def _open(event: Mapping[str, Any], flags: int, pid: int = ANY, cpu: int = ANY) 
     )
     number = SYSTEM_CALL.get(platform.machine())
     if number is None:
-        raise CounterError(f"how {platform.machine()} counts events is not known here")
+        raise CounterError(f"the system call for counters on {platform.machine()} is unknown")
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
     handle = call(
-        ctypes.c_long(number), ctypes.byref(attributes), ctypes.c_int(pid), ctypes.c_int(cpu),
-        ctypes.c_int(-1), ctypes.c_ulong(CLOSE_ON_EXEC),
-    )  # fmt: skip
+        ctypes.c_long(number),
+        ctypes.byref(attributes),
+        ctypes.c_int(pid),
+        ctypes.c_int(cpu),
+        ctypes.c_int(-1),
+        ctypes.c_ulong(CLOSE_ON_EXEC),
+    )
     if handle < 0:
         code = ctypes.get_errno()
-        name = errno.errorcode.get(code, str(code))
-        # A unit shows what others do. Of one's own processes all but the kernel's events may be
-        # counted, unless the 3 of some distributions forbids that too.
-        meaning = MEANINGS.get(code, os.strerror(code)).format(limit=1 if pid == ANY else 3)
-        raise CounterError(f"{meaning} ({name})")
+        # Counting on a unit shows other users' programs, so it needs a setting below 1. Counting
+        # for own processes is allowed below 3 (some distributions add the value 3).
+        limit = 1 if pid == ANY else 3
+        reason = REASONS.get(code, os.strerror(code)).format(limit=limit)
+        raise CounterError(f"{reason} ({errno.errorcode.get(code, str(code))})")
     return int(handle)
 
 
 def read_event_count(handle: int) -> tuple[int, int, int]:
-    """What a file has counted, and for how long it was wanted and did count, in nanoseconds."""
-    return READ.unpack(os.read(handle, READ.size))
+    """The count of an open event, its enabled time and its running time, in nanoseconds."""
+    count, enabled_ns, running_ns = READ_FORMAT.unpack(os.read(handle, READ_FORMAT.size))
+    return count, enabled_ns, running_ns
 
 
-def counter_value(counted: Mapping[str, Counted], name: str) -> float:
+def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
     """The count of a counter, summed over units and events.
 
-    Each is scaled to the longest time that one of them was wanted: for the time it took turns, and
-    because a busy host may hold up this process between the start of one and that of the next.
+    Each count is scaled to the longest enabled time: events may take turns, and a busy host may
+    delay this process between the start of two events.
 
     Raises:
-        ExtractionError: it did not count; the text says why.
+        ExtractionError: the counter did not count; the text gives the reason.
     """
-    one = counted.get(name)
-    if one is None:
+    result = counted.get(name)
+    if result is None:
         raise ExtractionError(f"nothing was counted as {name}")
-    if "reason" in one:
-        raise ExtractionError(one["reason"])
-    if any("count" not in count for count in one["counts"]):
-        raise ExtractionError("the load never began")
-    wanted_ns = max((count["time_enabled_ns"] for count in one["counts"]), default=0)
+    if "reason" in result:
+        raise ExtractionError(result["reason"])
+    if any("count" not in count for count in result["counts"]):
+        raise ExtractionError("the load did not begin")
+    longest_ns = max((count["time_enabled_ns"] for count in result["counts"]), default=0)
     total = added = 0.0
-    for count in one["counts"]:
+    for count in result["counts"]:
         if not count["time_running_ns"]:
-            raise ExtractionError(f"it never got its turn on PU {count['cpu']}")
-        scaled = count["count"] * wanted_ns / count["time_running_ns"]
+            raise ExtractionError(f"the kernel never ran the counter on PU {count['cpu']}")
+        scaled = count["count"] * longest_ns / count["time_running_ns"]
         total += count.get("sign", 1) * scaled
         added += scaled if count.get("sign", 1) > 0 else 0.0
     if total < -CONTRADICTION * added:
@@ -226,11 +242,11 @@ def counter_value(counted: Mapping[str, Counted], name: str) -> float:
     return max(total, 0.0)
 
 
-def counted_time_share(counted: Counted) -> float | None:
-    """The least share of the time that one of its events was counted; None where none was."""
+def counted_time_share(result: CounterResult) -> float | None:
+    """The smallest share of the time that an event was counted; None if nothing was counted."""
     shares = [
         count["time_running_ns"] / count["time_enabled_ns"]
-        for count in counted.get("counts", ())
+        for count in result.get("counts", ())
         if count.get("time_enabled_ns")
     ]
     return min(shares, default=None)

@@ -1,4 +1,4 @@
-"""What the host was like around a measurement: read before and after, never assumed."""
+"""The state of the host before and after a measurement."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 import platform
 import time
 from pathlib import Path
-from typing import Any
 
-# Small files that say something that can change a number, by the name that records give them.
+from chaosity.records import HostState
+
+# Files whose content can change a measured value, by the key of the record.
 FACT_FILES = {
     "numa_balancing": "/proc/sys/kernel/numa_balancing",
     "transparent_hugepage": "/sys/kernel/mm/transparent_hugepage/enabled",
@@ -20,13 +21,13 @@ FACT_FILES = {
     "load_average": "/proc/loadavg",
     "boot_id": "/proc/sys/kernel/random/boot_id",
 }
-# Order of the first columns of the line "cpu" in /proc/stat, proc(5); in clock ticks.
+# The first columns of the line "cpu" in /proc/stat, proc(5); in clock ticks.
 STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def read_text(path: str | Path) -> str | None:
-    """The stripped content of a small file, None when there is none."""
+    """The stripped content of a small file; None if it cannot be read."""
     try:
         return Path(path).read_text(errors="replace").strip()
     except OSError:
@@ -34,14 +35,14 @@ def read_text(path: str | Path) -> str | None:
 
 
 def processor_seconds() -> dict[str, float]:
-    """Processor time of the whole host since boot, by kind."""
+    """Processor time of the whole host since boot in seconds, by kind."""
     line = (read_text("/proc/stat") or "cpu").splitlines()[0].split()[1:]
-    ticks = (int(word) / TICKS_PER_SECOND for word in line)
-    return dict(zip(STAT_COLUMNS, ticks, strict=False))
+    seconds = (int(word) / TICKS_PER_SECOND for word in line)
+    return dict(zip(STAT_COLUMNS, seconds, strict=False))
 
 
-def read_host_state() -> dict[str, Any]:
-    """The host's state now."""
+def read_host_state() -> HostState:
+    """The host's state at this time."""
     return {
         "taken_monotonic_seconds": time.monotonic(),
         "realtime_minus_monotonic_seconds": time.time() - time.monotonic(),
@@ -52,15 +53,15 @@ def read_host_state() -> dict[str, Any]:
 
 
 def free_memory_bytes() -> dict[int, int]:
-    """Memory that a load could get on each node without swapping.
+    """Memory in bytes that a load can get on each node without swapping.
 
-    Free pages and clean page cache of the node; on a host with one memory node the kernel's own
-    estimate ``MemAvailable`` when it is larger, because a guest with a memory balloon shows in
-    its node only what it has been lent so far.
+    Free pages and clean page cache of the node. On a host with one memory node, the kernel's own
+    estimate ``MemAvailable`` when it is larger: a guest with a memory balloon shows in its node
+    only the memory that it has at this time.
     """
     free = {}
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
-        fields = parse_meminfo(read_text(str(folder / "meminfo")) or "")
+        fields = parse_meminfo(read_text(folder / "meminfo") or "")
         if fields.get("MemTotal"):
             clean = fields.get("Inactive(file)", 0) + fields.get("Active(file)", 0)
             free[int(folder.name.removeprefix("node"))] = fields.get("MemFree", 0) + clean

@@ -1,34 +1,34 @@
-"""The values of a record, computed from its raw output each time they are wanted.
+"""The values of a record's metrics, computed from the raw output.
 
-With one load the value is what the tool says of its whole run, where its benchmark file points at
-such a figure. With several loads it is the rate over the window in which **all** loads ran
-(docs/design.md, section 5); a load that reports no progress must then have run wholly inside the
-progress of all others, and its own figure counts.
+With one load, the value is the tool's figure for its whole run, where the benchmark file names such
+a figure. With several loads, the value is the rate over the window in which **all** loads ran
+(docs/design.md, section 5). A load without progress must have run completely within the progress of
+all others; then its figure counts.
 
-A metric that its benchmark file calls optional may have no value: then there is a reason instead.
+An optional metric may have no value; then it has a reason instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from chaosity.records import LoadRecord, Measurement, MetricSource
 from chaosity.runner import event_counters, progress
 from chaosity.runner.tool_output import ExtractionError, extract_number
 
-# A metric's value: one, or one for each node of the target.
+# A metric's value: a number, or one number for each node of the target.
 Value = float | dict[str, float]
-# A value, or None and why there is none.
+# A value, or None and the reason.
 Reading = tuple[Value | None, str | None]
 
 
-def clock_offset(record: Mapping[str, Any]) -> float:
-    """Offset of the wall clock from the monotonic clock when the point began, in seconds."""
+def clock_offset(record: Measurement) -> float:
+    """Wall clock minus monotonic clock when the point began, in seconds."""
     return record["environment_before"]["realtime_minus_monotonic_seconds"]
 
 
-def progress_by_load(record: Mapping[str, Any]) -> dict[str, list[progress.Series]]:
-    """Progress of each load that reports it, by the load's name."""
+def progress_by_load(record: Measurement) -> dict[str, list[progress.Series]]:
+    """The progress of each load that reports it, by the load's name."""
     return {
         load["name"]: progress.progress_series(
             load["progress"], load["outputs"], clock_offset(record)
@@ -39,33 +39,34 @@ def progress_by_load(record: Mapping[str, Any]) -> dict[str, list[progress.Serie
 
 
 def common_window(
-    record: Mapping[str, Any], series: Mapping[str, list[progress.Series]]
+    record: Measurement, series: Mapping[str, list[progress.Series]]
 ) -> tuple[float, float] | None:
     """Begin and end of the time in which all loads ran; None when no load reports progress.
 
     Raises:
-        ExtractionError: a load without progress ran outside the progress of another.
+        ExtractionError: a load without progress ran outside the progress of another load.
     """
-    spans = {name: progress.common_span(one) for name, one in series.items()}
-    silent = [load for load in record["loads"] if load["name"] not in series]
+    spans = {name: progress.common_span(own) for name, own in series.items()}
     if not spans:
         return None
     begin, end = max(b for b, _ in spans.values()), min(e for _, e in spans.values())
-    for load in silent:
+    for load in record["loads"]:
+        if load["name"] in series:
+            continue
         first, last = load["began_monotonic_seconds"], load["ended_monotonic_seconds"]
         if first < begin or last > end:
-            raise ExtractionError(f"{load['name']} ran outside the time in which all others ran")
+            raise ExtractionError(f"{load['name']} ran while another load did not run")
         begin, end = first, last
     return begin, end
 
 
 def values_by_node(value: Value) -> dict[str | None, float]:
-    """The figures of a value, by the node that each is of; None for the load as a whole."""
-    return dict(value) if isinstance(value, dict) else {None: value}
+    """The numbers of a value by node; the key None stands for the load as a whole."""
+    return dict[str | None, float](value.items()) if isinstance(value, dict) else {None: value}
 
 
-def values_of_record(record: Mapping[str, Any]) -> dict[str, dict[str, Value | None]]:
-    """Value of every metric of every load, SI units: ``{load: {metric: value}}``.
+def values_of_record(record: Measurement) -> dict[str, dict[str, Value | None]]:
+    """The value of every metric of every load in SI units: ``{load: {metric: value}}``.
 
     A metric by node has a value for each node of its target: ``{load: {metric: {node: value}}}``.
 
@@ -78,63 +79,62 @@ def values_of_record(record: Mapping[str, Any]) -> dict[str, dict[str, Value | N
     }
 
 
-def metric_readings(record: Mapping[str, Any]) -> dict[str, dict[str, Reading]]:
-    """Value of every metric of every load, or None with the reason.
+def metric_readings(record: Measurement) -> dict[str, dict[str, Reading]]:
+    """The value of every metric of every load, or None with the reason.
 
     Raises:
         ExtractionError: a metric that is not optional has no value.
     """
     series = progress_by_load(record)
-    common = common_window(record, series) if len(record["loads"]) > 1 else None
-    found: dict[str, dict[str, Reading]] = {}
+    window = common_window(record, series) if len(record["loads"]) > 1 else None
+    readings: dict[str, dict[str, Reading]] = {}
     for load in record["loads"]:
         name = load["name"]
-        found[name] = {}
+        readings[name] = {}
         for metric, source in load["metrics"].items():
             try:
-                found[name][metric] = _value(load, metric, series.get(name), common), None
+                readings[name][metric] = _value(load, metric, series.get(name), window), None
             except ExtractionError as error:
                 if not is_optional(source):
                     raise
-                found[name][metric] = None, str(error)
-    return found
+                readings[name][metric] = None, str(error)
+    return readings
 
 
-def is_optional(source: Mapping[str, Any]) -> bool:
-    """Whether a point is valid without this metric: the file says so, or a counter gives it."""
+def is_optional(source: MetricSource) -> bool:
+    """Whether a point is valid without this metric: it is optional, or a counter's count."""
     return bool(source.get("optional") or "counter" in source)
 
 
 def _value(
-    load: Mapping[str, Any],
+    load: LoadRecord,
     metric: str,
     series: list[progress.Series] | None,
-    common: tuple[float, float] | None,
+    window: tuple[float, float] | None,
 ) -> Value:
-    """Value of one metric; `series` is the load's progress, `common` the window of all loads."""
+    """The value of a metric; `series` is the load's progress, `window` that of all loads."""
     source = load["metrics"][metric]
     if "counter" in source:
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
-    if series is not None and "by_node" in source:
-        begin, end = common or progress.common_span(series)
-        nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
-        output = load["outputs"]["stdout"]
-        return progress.node_rates(load["progress"], source, output, begin, end, nodes, threads)
-    if series is not None and "quantile" in source:
-        begin, end = common or progress.common_span(series)
-        return progress.quantile_in_window(
-            load["progress"], source, load["outputs"]["stdout"], begin, end
-        )
-    if series is not None and (source.get("progress") or (common and _is_progress(load, metric))):
-        begin, end = common or progress.common_span(series)
-        return progress.rate_in_window(series, begin, end)
+    if series is not None and load["progress"]:
+        begin, end = window or progress.common_span(series)
+        if "by_node" in source:
+            nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
+            output = load["outputs"]["stdout"]
+            return progress.node_rates(load["progress"], source, output, begin, end, nodes, threads)
+        if "quantile" in source:
+            output = load["outputs"]["stdout"]
+            return progress.quantile_in_window(load["progress"], source, output, begin, end)
+        if source.get("progress") or (window and _is_progress_rate(load, metric)):
+            return progress.rate_in_window(series, begin, end)
     return extract_number(source, load["outputs"])
 
 
-def _is_progress(load: Mapping[str, Any], metric: str) -> bool:
-    """Whether a figure of the tool for its whole run is the rate that its progress gives too.
+def _is_progress_rate(load: LoadRecord, metric: str) -> bool:
+    """Whether the tool's rate for its whole run is the same quantity as its progress.
 
-    It is the only rate of the load; shares and counts are figures of the whole run in any company.
+    It is, if it is a rate and no other metric is read from the progress. Shares and counts always
+    refer to the whole run.
     """
-    told = any(source.get("progress") for source in load["metrics"].values())
-    return metric.endswith("_per_second") and not told
+    from_progress = any(source.get("progress") for source in load["metrics"].values())
+    return metric.endswith("_per_second") and not from_progress

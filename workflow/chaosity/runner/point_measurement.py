@@ -1,4 +1,4 @@
-"""Measures one point: preconditions, one barrier, the common window, the verdict."""
+"""Measures one point: preconditions, barrier, common window, verdict."""
 
 from __future__ import annotations
 
@@ -10,12 +10,22 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from chaosity.errors import UserError
-from chaosity.records import SCHEMA_VERSION, make_check, make_verdict, utc_now
+from chaosity.records import (
+    SCHEMA_VERSION,
+    Check,
+    LoadPlacement,
+    Measurement,
+    Point,
+    Record,
+    StoppingRule,
+    make_check,
+    make_verdict,
+    utc_now,
+)
 from chaosity.runner import (
     drive_access,
     host_state,
@@ -23,41 +33,38 @@ from chaosity.runner import (
     observed_placement,
     opencl_devices,
     progress,
-    record_checks,
 )
 from chaosity.runner.load_process import LoadError, LoadProcess
+from chaosity.runner.record_checks import check_record
 
-# Two controllers may meet on a host; the lock file is where every user may make one.
+# Two controllers may measure on one host; every user may create a lock file here.
 HOST_LOCK = Path("/tmp/chaosity-measuring.lock")
 # How long to wait for another measurement to end before the point fails.
 LOCK_SECONDS = 900.0
-# Time to allocate, place and touch the memory: 64 GiB at 1 GB/s and some more.
+# Time to allocate, place and touch the memory: 64 GiB at 1 GB/s and a reserve.
 READY_SECONDS = 120.0
-# How often running loads are looked after. Each look costs microseconds.
+# Interval between two looks at the running loads; a look costs microseconds.
 POLL_SECONDS = 0.005
-# How often the precision reached is computed; it reads all samples so far.
+# Interval between two computations of the reached precision, which read all samples so far.
 PRECISION_SECONDS = 0.1
-
-# A load that reports no progress must run wholly beside the others: they begin this much earlier,
-# time for fio to open its files and write its first row, and are stopped this much later, more than
-# the 100 ms that a row covers.
+# A load without progress must run completely within the run of the others. They start this much
+# earlier (fio opens its files and writes its first row meanwhile) and stop this much later (longer
+# than the 100 ms of a row).
 HEAD_START_SECONDS = 1.0
 TAIL_SECONDS = 0.3
 
-Record = dict[str, Any]
-
 
 class PointError(Exception):
-    """The point cannot be measured; the text says why."""
+    """The point cannot be measured; the text gives the reason."""
 
 
 @contextlib.contextmanager
 def hold_host_lock() -> Iterator[int]:
-    """Hold the host's lock: one measurement at a time, whoever asks.
+    """Hold the host's lock, so that one measurement runs at a time.
 
     Yields:
-        The lock's file descriptor. Loads inherit it, so that a load that outlives a killed runner
-        still keeps others from measuring beside it.
+        The lock's file descriptor. Loads inherit it: a load that outlives a killed runner still
+        keeps other measurements away.
 
     Raises:
         PointError: another measurement did not end in time.
@@ -78,77 +85,81 @@ def hold_host_lock() -> Iterator[int]:
         os.close(handle)
 
 
-def check_free_memory(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Check that the loads fit into the free memory of their nodes, read back just now.
+def check_free_memory(point: Point) -> Check:
+    """Check that the loads fit into the free memory of their nodes.
 
     Raises:
-        PointError: a node is missing or has too little.
+        PointError: a node is missing or has too little free memory.
     """
     free = host_state.free_memory_bytes()
-    wanted: dict[int, int] = {}
+    needed: dict[int, int] = {}
     for load in point["loads"]:
         for node, share in memory_shares(load["placement"]).items():
-            wanted[node] = wanted.get(node, 0) + int(load["memory_bytes"] * share)
-    for node, size in wanted.items():
+            needed[node] = needed.get(node, 0) + int(load["memory_bytes"] * share)
+    for node, size in needed.items():
         if node not in free:
             raise PointError(f"node {node} has no memory on this host")
         if size > free[node]:
             raise PointError(f"node {node} has {free[node]} bytes free, {size} are needed")
-    detail = ", ".join(f"node {n}: {s} of {free[n]} free bytes" for n, s in wanted.items())
+    detail = ", ".join(f"node {n}: {s} of {free[n]} free bytes" for n, s in needed.items())
     return make_check("free memory", True, detail)
 
 
-def memory_shares(placement: Mapping[str, Any]) -> dict[int, float]:
-    """The share of a load's memory by node; equal ones where none are asked for."""
+def memory_shares(placement: LoadPlacement) -> dict[int, float]:
+    """The share of a load's memory on each node; equal shares where none are given."""
     nodes = placement["memory_nodes"]
-    given = placement.get("shares") or dict.fromkeys(nodes, 1 / len(nodes))
-    return {int(node): share for node, share in given.items()}
+    shares = placement.get("shares")
+    if shares:
+        return {int(node): share for node, share in shares.items()}
+    return dict.fromkeys(nodes, 1 / len(nodes))
 
 
-def check_processing_units(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Check that every unit asked for may be used here (a cgroup may forbid some).
+def check_processing_units(point: Point) -> Check:
+    """Check that this process may run on all units of the loads (a cgroup may forbid some).
 
     Raises:
-        PointError: some may not.
+        PointError: a unit is forbidden or missing.
     """
     allowed = os.sched_getaffinity(0)
     for load in point["loads"]:
-        missing = record_checks.parse_cpus(load["placement"]["cpus"]) - allowed
+        missing = observed_placement.parse_cpus(load["placement"]["cpus"]) - allowed
         if missing:
             raise PointError(f"this process may not run on PU {sorted(missing)}")
     return make_check("processing units", True, f"{len(allowed)} allowed")
 
 
-def check_nodes_as_planned(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Check that the units of every initiator belong to the nodes that the plan knows them on.
+def check_nodes_as_planned(point: Point) -> Check:
+    """Check that the units of every initiator are on the nodes that the plan names.
 
-    They do not when the host was booted into another mode since it was discovered, or when another
+    They are not, when the host was booted into another mode since its discovery, or when another
     host answers.
 
     Raises:
         PointError: a unit is on another node now.
     """
-    node_of = {
-        cpu: node for node, cpus in observed_placement.read_cpus_by_node().items() for cpu in cpus
-    }
+    cpus_by_node = observed_placement.read_cpus_by_node()
+    node_of = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}
     for load in point["loads"]:
-        initiator = load["initiator"]
-        for cpu in record_checks.parse_cpus(initiator["cpus"]):
-            now = node_of.get(cpu)
-            if now is not None and initiator["nodes"] and now not in initiator["nodes"]:
+        planned = load["initiator"]["nodes"]
+        for cpu in observed_placement.parse_cpus(load["initiator"]["cpus"]):
+            node = node_of.get(cpu)
+            if node is not None and planned and node not in planned:
+                listed = ", ".join(map(str, planned))
                 raise PointError(
-                    f"PU {cpu} is on node {now} now, and was on node"
-                    f" {', '.join(map(str, initiator['nodes']))} when the host was discovered"
+                    f"PU {cpu} is on node {node} now; at discovery it was on node {listed}"
                 )
-    return make_check(
-        "nodes as planned", True if node_of else None, f"{len(node_of)} PUs on their nodes"
-    )
+    detail = f"{len(node_of)} PUs on their nodes"
+    return make_check("nodes as planned", True if node_of else None, detail)
 
 
-def prepare_loads(
-    point: Mapping[str, Any], folder: Path
-) -> tuple[list[LoadProcess], list[dict[str, Any]]]:
-    """Check the preconditions and lay out a working folder for each load."""
+def prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[Check]]:
+    """Check the preconditions and make a working folder for each load.
+
+    Raises:
+        PointError: a precondition does not hold.
+        drive_access.DriveError: a drive cannot be used.
+        opencl_devices.OpenclError: an OpenCL device cannot be used.
+    """
     checks = [
         check_processing_units(point),
         check_nodes_as_planned(point),
@@ -156,40 +167,42 @@ def prepare_loads(
     ]
     loads = []
     for spec in point["loads"]:
-        own = folder / spec["name"]
-        own.mkdir()
-        checks += drive_access.link_drives(spec, own)
-        numbered, seen = opencl_devices.fill_in_device_numbers(spec)
-        checks += seen
-        loads.append(LoadProcess(numbered, own))
+        own_folder = folder / spec["name"]
+        own_folder.mkdir()
+        checks += drive_access.link_drives(spec, own_folder)
+        spec, device_checks = opencl_devices.fill_in_device_numbers(spec)
+        checks += device_checks
+        loads.append(LoadProcess(spec, own_folder))
     return loads, checks
 
 
 def start_loads(loads: list[LoadProcess], lock: int) -> float:
-    """Start all loads as one: those with a barrier get ready first, then all begin.
+    """Start all loads at the same time: loads with a barrier get ready first, then all begin.
 
-    A load whose pages are moved while it runs settles before it is ready; those that the runner can
-    stop run beside it meanwhile, since a placement is searched for the company that it will have. A
-    load that reports no progress begins last, once the others run.
+    A load whose pages move settles before it is ready. Stoppable loads run meanwhile, because the
+    best placement depends on the co-running loads. A load without progress begins last, once the
+    others run.
 
     Returns:
         Time of the start on the monotonic clock, in seconds.
     """
-    silent = [load for load in loads if load.silent]
-    settling = [load for load in loads if load.barrier and load.settles]
-    ahead = [
-        load for load in loads if settling and load.stoppable and load not in silent + settling
+    silent = [load for load in loads if load.is_silent]
+    settling = [load for load in loads if load.has_barrier and load.settles]
+    early = [
+        load
+        for load in loads
+        if settling and load.is_stoppable and load not in silent and load not in settling
     ]
     for load in loads:
-        if load.barrier:
+        if load.has_barrier:
             load.start(lock)
     for load in loads:
-        if load.barrier and load not in settling:
+        if load.has_barrier and load not in settling:
             load.wait_ready(READY_SECONDS)
-    release_loads(ahead, lock)
+    release_loads(early, lock)
     for load in settling:
         load.wait_ready(READY_SECONDS)
-    release_loads([load for load in loads if load not in ahead + silent], lock)
+    release_loads([load for load in loads if load not in early + silent], lock)
     if silent and len(loads) > len(silent):
         time.sleep(HEAD_START_SECONDS)
         wait_for_samples([load for load in loads if load not in silent])
@@ -198,62 +211,62 @@ def start_loads(loads: list[LoadProcess], lock: int) -> float:
 
 
 def release_loads(loads: list[LoadProcess], lock: int) -> None:
-    """Have loads run; what waits at a barrier needs only a line, and so comes last."""
+    """Let loads run; those at a barrier come last, because they need one line only."""
     for load in loads:
-        if not load.barrier:
+        if not load.has_barrier:
             load.start(lock)
     for load in loads:
-        if load.barrier:
+        if load.has_barrier:
             load.release()
 
 
 def wait_for_samples(loads: list[LoadProcess]) -> None:
-    """Wait until each load that tells while it runs has told once; a busy host takes its time.
+    """Wait until each load has reported a first sample; this takes longer on a busy host.
 
-    One that never does is judged when its output is read.
+    The check of the output finds a load that never reports one.
     """
     limit = time.monotonic() + READY_SECONDS
     for load in loads:
-        while not load.has_told and load.running():
+        while not load.has_reported and load.is_running():
             if time.monotonic() > limit:
                 return
             time.sleep(POLL_SECONDS)
 
 
 def is_precise(loads: list[LoadProcess], wanted: float) -> bool:
-    """Whether the rate of every load has settled closely enough since all of them run."""
+    """Whether the rate of every load has the wanted precision in the window common to all."""
     series = [list(load.samples) for load in loads]
     if not all(series):
         return False
     begin, end = progress.common_span(series)
-    widths = [progress.relative_half_width([one], begin, end) for one in series]
+    widths = [progress.relative_half_width([own], begin, end) for own in series]
     return all(width is not None and width <= wanted for width in widths)
 
 
 def wait_for_end(
-    loads: list[LoadProcess], began: float, stopping: Mapping[str, Any], timeout: float
+    loads: list[LoadProcess], began: float, stopping: StoppingRule, timeout: float
 ) -> None:
-    """Wait until the point has been measured, by the stopping rule.
+    """Wait until the point is measured, by the stopping rule.
 
-    Loads that end by themselves decide where there are any: the first to end ends the window.
-    Otherwise the point ends when its rates are precise enough or its time is up. A load that tells
-    while it runs is given time to tell once, since a pass may take longer on a busy host.
+    If loads end by themselves, the first to end closes the window. Otherwise the point ends when
+    its rates are precise enough or its time is up. Each load gets the time to report once, because
+    a pass may take longer on a busy host.
 
     Raises:
         PointError: nothing ended in time.
     """
-    own_end = [load for load in loads if not load.stoppable]
+    ends_by_itself = any(not load.is_stoppable for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
     wanted = stopping.get("relative_precision")
     next_look = began + shortest
-    while all(load.running() for load in loads):
+    while all(load.is_running() for load in loads):
         now = time.monotonic()
         if now - began > timeout:
             raise PointError(f"not finished after {timeout:g} s")
         for load in loads:
-            load.look_when_due()
-        if not own_end:
-            if now - began >= longest and all(load.has_told for load in loads):
+            load.observe_when_due()
+        if not ends_by_itself:
+            if now - began >= longest and all(load.has_reported for load in loads):
                 return
             if wanted is not None and now >= next_look:
                 if is_precise(loads, wanted):
@@ -262,10 +275,8 @@ def wait_for_end(
         time.sleep(POLL_SECONDS)
 
 
-def run_loads(
-    point: Mapping[str, Any], folder: Path, record: Record, lock: int
-) -> list[dict[str, Any]]:
-    """Measure the point; what is known goes into the record even when it fails midway.
+def run_loads(point: Point, folder: Path, record: Measurement, lock: int) -> list[Check]:
+    """Run the loads of a point; the record gets what is known, also after a failure.
 
     Returns:
         The checks of the verdict.
@@ -274,7 +285,7 @@ def run_loads(
     try:
         began = start_loads(loads, lock)
         wait_for_end(loads, began, point["stopping"], point["timeout_seconds"])
-        if any(load.silent for load in loads) and len(loads) > 1:
+        if any(load.is_silent for load in loads) and len(loads) > 1:
             time.sleep(TAIL_SECONDS)
     finally:
         started = [load for load in loads if hasattr(load, "process")]
@@ -282,21 +293,21 @@ def run_loads(
             load.stop()
         for load in started:
             load.finish()
-        record["loads"] = [load.report() for load in started]
+        record["loads"] = [load.load_record() for load in started]
     usage = resource.getrusage(resource.RUSAGE_SELF)
     record["runner_seconds"] = usage.ru_utime + usage.ru_stime
     record["environment_after"] = host_state.read_host_state()
-    return checks + record_checks.check_record(record)
+    return checks + check_record(record)
 
 
-def measure_point(point: Mapping[str, Any], replicate: int) -> Record:
-    """Measure one replicate of a point and return its record, whatever happens.
+def measure_point(point: Point, replicate: int) -> Record:
+    """Measure one replicate of a point; a failure is in the record's verdict.
 
     Args:
-        point: what the design says, see ``schemas/record.schema.json``, key ``point``.
+        point: the planned point.
         replicate: 1, 2, ...
     """
-    record: Record = {
+    measurement: Measurement = {
         "schema_version": SCHEMA_VERSION,
         "point": point,
         "replicate": replicate,
@@ -306,13 +317,13 @@ def measure_point(point: Mapping[str, Any], replicate: int) -> Record:
         "measured_on": socket.gethostname(),
         "loads": [],
     }
-    checks: list[dict[str, Any]] = []
+    checks: list[Check] = []
     folder = Path(tempfile.mkdtemp(prefix="chaosity-"))
     try:
         with hold_host_lock() as lock:
             kernel_settings.restore_leftover_settings()
-            record["environment_before"] = host_state.read_host_state()
-            checks = run_loads(point, folder, record, lock)
+            measurement["environment_before"] = host_state.read_host_state()
+            checks = run_loads(point, folder, measurement, lock)
     except (
         PointError,
         LoadError,
@@ -321,10 +332,8 @@ def measure_point(point: Mapping[str, Any], replicate: int) -> Record:
         UserError,
     ) as error:
         checks.append(make_check("measured", False, str(error)))
-    except Exception as error:  # a fault of this program must not stop the others' points
+    except Exception as error:  # a fault of this program must not end the whole run
         checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    record["finished_at"] = utc_now()
-    record["verdict"] = make_verdict(checks)
-    return record
+    return {**measurement, "finished_at": utc_now(), "verdict": make_verdict(checks)}

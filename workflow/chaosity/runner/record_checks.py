@@ -1,247 +1,241 @@
-"""Checks that a measurement means what it says: each gives one line of the verdict."""
+"""Checks of a finished measurement: each one gives one line of the verdict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from chaosity.records import make_check
+from chaosity.records import Check, LoadRecord, Measurement, make_check
 from chaosity.runner import event_counters, metric_values, progress
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, parse_cpus, share_deviations
 from chaosity.runner.tool_output import ExtractionError, extract_values
 
-# Share of a load's private pages that must lie on the nodes asked for. The rest is stacks and
-# library data, some MiB beside working sets of hundreds.
+# Share of a load's private pages that must lie on the requested nodes. The rest is stacks and
+# library data: some MiB, while working sets have hundreds.
 MEMORY_SHARE = 0.98
-# Below this much private memory a share says nothing.
+# With less private memory than this, a smaller share is accepted.
 MEMORY_FLOOR_BYTES = 32 * 1024 * 1024
-# A wall clock that was stepped by more than this moves fio's time stamps against the others'.
+SMALL_MEMORY_SHARE = 0.9
+# A step of the wall clock by more than this shifts fio's time stamps against those of other loads.
 CLOCK_STEP_SECONDS = 0.005
-# Processor time of others, as a share of the time that the initiators' units had, above which a
-# reader should know. One per cent is well below the effects that are looked for.
+# Processor time of other programs, as a share of the time of the initiators' units, above which the
+# record has a note. One per cent is well below the effects that are measured.
 FOREIGN_SHARE = 0.01
 
-Check = dict[str, Any]
-# Comparisons that a benchmark file may use below ``valid``.
-COMPARISONS = {
-    "equals": lambda seen, wanted: str(seen) == str(wanted),
-    "one_of": lambda seen, wanted: str(seen) in [str(one) for one in wanted],
-    "at_least": lambda seen, wanted: float(seen) >= float(wanted),
-    "at_most": lambda seen, wanted: float(seen) <= float(wanted),
+# Comparisons that a benchmark file may use below ``valid``: value, wanted -> whether it holds.
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "equals": lambda value, wanted: str(value) == str(wanted),
+    "one_of": lambda value, wanted: str(value) in [str(one) for one in wanted],
+    "at_least": lambda value, wanted: float(value) >= float(wanted),
+    "at_most": lambda value, wanted: float(value) <= float(wanted),
 }
 
 
-def check_exit_status(load: Mapping[str, Any]) -> Check:
-    """The tool ended as its benchmark file says that it ends when all is well."""
+def check_exit_status(load: LoadRecord) -> Check:
+    """Check that the tool ended with a status that its benchmark file allows."""
     status, signalled = load["exit_status"], load["signalled"]
-    good = load["stop"]["exit"] if signalled else [0]
-    said = load["outputs"]["stderr"].strip().splitlines()
+    allowed = load["stop"]["exit"] if signalled else [0]
+    passed = status in allowed and signalled != "KILL"
     detail = f"exit status {status}" + (f" after SIG{signalled}" if signalled else "")
-    passed = status in good and signalled != "KILL"
-    return make_check(
-        f"{load['name']}: ended well",
-        passed,
-        detail if passed or not said else f"{detail}: {said[-1][:300]}",
-    )
+    errors = load["outputs"]["stderr"].strip().splitlines()
+    if errors and not passed:
+        detail += f": {errors[-1][:300]}"
+    return make_check(f"{load['name']}: ended well", passed, detail)
 
 
-def check_output_rules(load: Mapping[str, Any]) -> list[Check]:
-    """The tool's own account agrees with what was asked of it."""
+def check_output_rules(load: LoadRecord) -> list[Check]:
+    """Check each rule of the benchmark file (``valid``) against the tool's output."""
     checks = []
     for rule in load["valid"]:
-        kind = next(name for name in COMPARISONS if name in rule)
-        name = f"{load['name']}: {rule['name']}"
+        kind, wanted = next((key, value) for key, value in rule.items() if key in COMPARISONS)
         try:
-            seen = extract_values(rule, load["outputs"])
-            passed = all(COMPARISONS[kind](one, rule[kind]) for one in seen)
-            shown = ", ".join(dict.fromkeys(str(one) for one in seen))
-            detail = f"{shown[:200]}" if passed else f"{shown[:200]}, wanted {kind} {rule[kind]}"
+            values = extract_values(rule, load["outputs"])
+            passed = all(COMPARISONS[kind](value, wanted) for value in values)
+            detail = ", ".join(dict.fromkeys(str(value) for value in values))[:200]
+            detail += "" if passed else f", required: {kind} {wanted}"
         except (ExtractionError, TypeError, ValueError) as error:
             passed, detail = False, str(error)
-        checks.append(make_check(name, passed, detail))
+        checks.append(make_check(f"{load['name']}: {rule['name']}", passed, detail))
     return checks
 
 
-def check_threads(load: Mapping[str, Any]) -> Check:
-    """Every thread may run only on the initiator's units; a pinning tool has one on each."""
-    name = f"{load['name']}: threads"
+def check_threads(load: LoadRecord) -> Check:
+    """Check that all threads run on the initiator's units; pinned tools have one on each unit."""
+    name, placement = f"{load['name']}: threads", load["placement"]
     seen = load["placement_seen"]
     if not seen:
-        return make_check(name, False, "the load ended before its placement could be seen")
-    wanted = parse_cpus(load["placement"]["cpus"])
-    allowed = [parse_cpus(thread["cpus_allowed"]) for thread in seen["threads"]]
-    strayed = sum(1 for one in allowed if not one <= wanted)
+        return make_check(name, False, "the load ended before its threads were seen")
+    wanted = parse_cpus(placement["cpus"])
+    allowed = [parse_cpus(thread["cpus_allowed"] or "") for thread in seen["threads"]]
+    strayed = sum(1 for cpus in allowed if not cpus <= wanted)
     if strayed:
-        return make_check(
-            name, False, f"{strayed} of {len(allowed)} threads may leave {sorted(wanted)}"
-        )
-    pinned = {next(iter(one)) for one in allowed if len(one) == 1}
-    if load["placement"].get("pinned") and pinned != wanted:
-        return make_check(
-            name, False, f"threads are pinned to {sorted(pinned)}, not {sorted(wanted)}"
-        )
-    return make_check(name, True, f"{len(allowed)} threads within {load['placement']['cpus']}")
+        detail = f"{strayed} of {len(allowed)} threads may leave {sorted(wanted)}"
+        return make_check(name, False, detail)
+    pinned = {next(iter(cpus)) for cpus in allowed if len(cpus) == 1}
+    if placement.get("pinned") and pinned != wanted:
+        detail = f"threads are pinned to {sorted(pinned)}, not {sorted(wanted)}"
+        return make_check(name, False, detail)
+    return make_check(name, True, f"{len(allowed)} threads within {placement['cpus']}")
 
 
-def check_pages(load: Mapping[str, Any]) -> Check:
-    """The pages are on the nodes that were asked for, in the shares that were asked for.
+def check_pages(load: LoadRecord) -> Check:
+    """Check that the pages are on the requested nodes, in the requested shares.
 
-    Where pages are moved while the load runs, the last look counts and no shares are wanted.
+    Where pages move while the load runs, the last observation counts and no shares are required.
     """
-    name = f"{load['name']}: pages"
-    nodes = load["placement"]["memory_nodes"]
-    seen = load["placement_seen"] or {}
-    by_node = seen.get("memory_bytes_by_node")
+    name, placement = f"{load['name']}: pages", load["placement"]
+    seen = load["placement_seen"]
+    by_node = seen["memory_bytes_by_node"] if seen else None
     if by_node is None:
         return make_check(name, None, "this kernel has no numa_maps", decisive=False)
     total = sum(by_node.values())
-    alone = load["placement"].get("mapping") is not None
-    floor = load["memory_bytes"] * MEMORY_SHARE
-    if total < (floor if alone else min(MEMORY_FLOOR_BYTES, floor)) or not total:
+    own_mapping = placement.get("mapping") is not None
+    least = load["memory_bytes"] * MEMORY_SHARE
+    if total < (least if own_mapping else min(MEMORY_FLOOR_BYTES, least)) or not total:
         return make_check(name, False, f"only {total} bytes of private memory were seen")
-    wanted = load["placement"].get("shares")
-    if wanted and not load["placement"].get("settles"):
-        return check_page_shares(name, wanted, by_node)
+    shares = placement.get("shares")
+    if shares and not placement.get("settles"):
+        return check_page_shares(name, shares, by_node)
+    nodes = placement["memory_nodes"]
     share = sum(by_node.get(str(node), 0) for node in nodes) / total
     detail = f"{100 * share:.2f} % of {total} bytes on node {','.join(map(str, nodes))}"
-    return make_check(name, share >= required_page_share(total, alone=alone), detail)
+    return make_check(name, share >= required_page_share(total, own_mapping=own_mapping), detail)
 
 
 def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[str, int]) -> Check:
-    """Every node has its share of the pages, those that should have none too."""
+    """Check that every node has its share of the pages, also the nodes with a share of 0."""
     total = sum(by_node.values())
     seen = {node: size / total for node, size in by_node.items()}
-    off = share_deviations(wanted, seen)
-    worst = max(off, key=off.__getitem__)
+    deviations = share_deviations(wanted, seen)
+    worst = max(deviations, key=deviations.__getitem__)
     detail = (
         f"node {worst} has {100 * seen.get(worst, 0.0):.2f} % of {total} bytes,"
-        f" {100 * wanted.get(worst, 0.0):.2f} % were wanted; no node is farther off"
+        f" requested: {100 * wanted.get(worst, 0.0):.2f} %; no other node deviates more"
     )
-    return make_check(name, off[worst] <= SHARE_TOLERANCE, detail)
+    return make_check(name, deviations[worst] <= SHARE_TOLERANCE, detail)
 
 
-def required_page_share(total: int, *, alone: bool) -> float:
-    """The share of pages that must be where they were asked for.
+def required_page_share(total: int, *, own_mapping: bool) -> float:
+    """The share of pages that must be on the requested nodes.
 
     Args:
         total: bytes that were seen.
-        alone: whether they are those of the measured memory alone, without stacks and libraries.
+        own_mapping: whether these are the measured memory alone, without stacks and libraries.
     """
-    return MEMORY_SHARE if alone or total >= MEMORY_FLOOR_BYTES else 0.9
+    return MEMORY_SHARE if own_mapping or total >= MEMORY_FLOOR_BYTES else SMALL_MEMORY_SHARE
 
 
 def check_metric_bounds(
-    load: Mapping[str, Any], found: Mapping[str, metric_values.Reading]
+    load: LoadRecord, readings: Mapping[str, metric_values.Reading]
 ) -> list[Check]:
-    """Every value is a positive number, and not more than the hardware can do.
+    """Check that every value is positive, finite and not above the hardware's bound.
 
-    Counts and shares may be zero, where their benchmark file says so; a counter's always.
+    Zero is allowed where the benchmark file says so, and for counters.
     """
     checks = []
-    for metric, (given, _) in found.items():
+    for metric, (reading, _) in readings.items():
+        if reading is None:  # an optional metric; the tidy table has the reason
+            continue
         source = load["metrics"][metric]
         bound = source.get("at_most")
         may_be_zero = source.get("may_be_zero") or "counter" in source
-        if given is None:  # an optional one; its row of the table says why
-            continue
-        for node, value in metric_values.values_by_node(given).items():
+        for node, value in metric_values.values_by_node(reading).items():
             name = f"{load['name']}: {metric}" + (f" of node {node}" if node else "")
             if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_zero):
-                checks.append(make_check(name, False, f"{value} is no measurement"))
+                checks.append(make_check(name, False, f"{value} is not a possible value"))
             elif bound is not None and value > bound:
-                checks.append(
-                    make_check(name, False, f"{value:.4g} is above the bound {bound:.4g}")
-                )
+                detail = f"{value:.4g} is above the bound {bound:.4g}"
+                checks.append(make_check(name, False, detail))
             else:
                 limit = "no upper bound is known" if bound is None else f"at most {bound:.4g}"
                 checks.append(make_check(name, True, limit))
     return checks
 
 
-def check_counter_times(load: Mapping[str, Any]) -> list[Check]:
-    """Whether each counter counted all the time or took turns with others (a note)."""
+def check_counter_times(load: LoadRecord) -> list[Check]:
+    """A note for each counter that counted for a part of the time only."""
     checks = []
     for name, counted in load.get("counted", {}).items():
         share = event_counters.counted_time_share(counted)
         if share is not None and share < 1.0:
-            detail = f"it counted {100 * share:.1f} % of the time, and is scaled up"
+            detail = f"counted for {100 * share:.1f} % of the time, and scaled up"
             checks.append(make_check(f"{load['name']}: {name}", False, detail, decisive=False))
     return checks
 
 
-def check_notes(load: Mapping[str, Any]) -> list[Check]:
-    """What the tool says in words of its own run (a note); null is nothing to say."""
+def check_notes(load: LoadRecord) -> list[Check]:
+    """A note for each remark that the tool writes about its run; null stands for no remark."""
     checks = []
     for source in load.get("notes", []):
         try:
-            seen = extract_values(source, load["outputs"])
+            values = extract_values(source, load["outputs"])
         except ExtractionError:
-            continue  # the tool did nothing that could be noted
-        said = "; ".join(str(one) for one in seen if one is not None)
+            continue  # the run had no occasion for this remark
+        remark = "; ".join(str(value) for value in values if value is not None)
         name = f"{load['name']}: {source['name']}"
-        checks.append(make_check(name, not said, said or "nothing was noted", decisive=False))
+        checks.append(make_check(name, not remark, remark or "no remark", decisive=False))
     return checks
 
 
-def check_precision(record: Mapping[str, Any]) -> list[Check]:
-    """Whether each load's rate settled as closely as the stopping rule asks (a note)."""
+def check_precision(record: Measurement) -> list[Check]:
+    """A note for each load: whether its rate reached the precision of the stopping rule."""
     wanted = record["stopping"].get("relative_precision")
     if wanted is None:
         return []
     checks = []
     series = metric_values.progress_by_load(record)
-    common = metric_values.common_window(record, series)
-    for name, one in series.items():
-        begin, end = common or progress.common_span(one)
-        width = progress.relative_half_width(one, begin, end)
-        detail = "too few samples to tell" if width is None else f"±{100 * width:.2f} % in the run"
+    window = metric_values.common_window(record, series)
+    for name, own in series.items():
+        begin, end = window or progress.common_span(own)
+        width = progress.relative_half_width(own, begin, end)
+        detail = "too few samples" if width is None else f"±{100 * width:.2f} % in the run"
         passed = None if width is None else width <= wanted
         checks.append(make_check(f"{name}: precision", passed, detail, decisive=False))
     return checks
 
 
-def check_undisturbed(record: Mapping[str, Any]) -> Check:
-    """How much processor time others took meanwhile, the hypervisor's included (a note)."""
+def check_undisturbed(record: Measurement) -> Check:
+    """A note: how much processor time other programs and the hypervisor took meanwhile."""
     before, after = record["environment_before"], record["environment_after"]
     spent = {
-        kind: after["processor_seconds"].get(kind, 0) - before["processor_seconds"].get(kind, 0)
-        for kind in before["processor_seconds"]
+        kind: after["processor_seconds"].get(kind, 0) - seconds
+        for kind, seconds in before["processor_seconds"].items()
     }
     busy = sum(spent.get(k, 0) for k in ("user", "nice", "system", "irq", "softirq", "steal"))
     own = sum(load["processor_seconds"] for load in record["loads"]) + record["runner_seconds"]
     elapsed = after["taken_monotonic_seconds"] - before["taken_monotonic_seconds"]
     units = set().union(*(parse_cpus(load["placement"]["cpus"]) for load in record["loads"]))
-    share = max(0.0, busy - own) / max(elapsed * len(units), 1e-9)
-    stolen = spent.get("steal", 0) / max(elapsed * len(units), 1e-9)
-    detail = f"others took {100 * share:.1f} % of the units' time"
-    detail += f", {100 * stolen:.1f} % was stolen by the hypervisor" if stolen > 0 else ""
+    available = max(elapsed * len(units), 1e-9)
+    share, stolen = max(0.0, busy - own) / available, spent.get("steal", 0) / available
+    detail = f"other programs took {100 * share:.1f} % of the units' time"
+    detail += f", the hypervisor took {100 * stolen:.1f} %" if stolen > 0 else ""
     return make_check("undisturbed", share <= FOREIGN_SHARE, detail, decisive=False)
 
 
-def check_clock(record: Mapping[str, Any]) -> Check:
-    """The wall clock was not stepped meanwhile; decisive where time stamps hang on it."""
+def check_clock(record: Measurement) -> Check:
+    """Check that the wall clock was not stepped; decisive where time stamps depend on it."""
     step = abs(
         record["environment_after"]["realtime_minus_monotonic_seconds"]
         - record["environment_before"]["realtime_minus_monotonic_seconds"]
     )
     needed = len(record["loads"]) > 1 and any(
-        (load["progress"] or {}).get("clock") == "realtime" for load in record["loads"]
+        load["progress"] and load["progress"].get("clock") == "realtime" for load in record["loads"]
     )
     detail = f"moved by {1000 * step:.2f} ms against the monotonic clock"
     return make_check("wall clock", step <= CLOCK_STEP_SECONDS, detail, decisive=needed)
 
 
-def check_record(record: Mapping[str, Any]) -> list[Check]:
+def check_record(record: Measurement) -> list[Check]:
     """All checks of a finished measurement."""
     checks: list[Check] = []
     for load in record["loads"]:
         checks += [check_exit_status(load), *check_output_rules(load)]
         checks += [check_threads(load), check_pages(load), *check_notes(load)]
     try:
-        found = metric_values.metric_readings(record)
+        readings = metric_values.metric_readings(record)
         for load in record["loads"]:
-            checks += check_metric_bounds(load, found[load["name"]])
+            checks += check_metric_bounds(load, readings[load["name"]])
             checks += check_counter_times(load)
         checks += check_precision(record)
     except ExtractionError as error:

@@ -1,17 +1,17 @@
-r"""Reads figures out of what a tool printed, as its benchmark file says.
+r"""Reads values from a tool's output, as its benchmark file describes.
 
-A *source* says where the text is (``in``: ``stdout`` or a file's name; files may be a pattern
-such as ``rate_bw.*.log``) and how to read it:
+A *source* says where the text is (``in``: ``stdout`` or a file's name; files may be a pattern such
+as ``rate_bw.*.log``) and how to read it:
 
 ``{json: "jobs[*].read.bw_bytes"}``
     A path through a JSON document: keys joined by dots, ``[*]`` for every item of a list.
 ``{event: done, key: valid}``
-    A key of the JSON line whose ``event`` is the one named.
+    A key of each JSON line with this ``event``.
 ``{regex: "Triad:\s+([0-9.]+)"}``
     The first group of every match.
 
-Several values are joined by ``combine``: sum, mean, minimum, maximum or single (the default: it
-is an error when there is not exactly one). ``scale`` turns the tool's unit into SI.
+Several values are combined by ``combine``: sum, mean, minimum, maximum or single (the default:
+there must be exactly one value). ``scale`` turns the tool's unit into SI.
 """
 
 from __future__ import annotations
@@ -23,42 +23,48 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from chaosity.records import OutputName, OutputSource
+
 
 class ExtractionError(ValueError):
-    """The tool's output does not hold what its benchmark file says it holds."""
+    """The tool's output does not hold what its benchmark file promises."""
 
 
-def output_texts(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[str]:
-    """The texts a source speaks of; several when it names files by a pattern."""
-    wanted = source.get("in", "stdout")
-    found = [outputs[name] for name in sorted(outputs) if fnmatch.fnmatchcase(name, wanted)]
-    if not found:
-        raise ExtractionError(f"the tool left no {wanted}")
-    return found
+def output_texts(source: OutputName, outputs: Mapping[str, str]) -> list[str]:
+    """The texts that a source names; several where it names files by a pattern.
+
+    Raises:
+        ExtractionError: there is no such output.
+    """
+    pattern = source.get("in", "stdout")
+    texts = [outputs[name] for name in sorted(outputs) if fnmatch.fnmatchcase(name, pattern)]
+    if not texts:
+        raise ExtractionError(f"the tool wrote no {pattern}")
+    return texts
 
 
 def values_at_path(document: Any, path: str) -> list[Any]:
     """All values at a path such as ``jobs[*].read.bw_bytes`` or ``jobs[0].error``.
 
-    An absent key or position gives no value.
+    A missing key or position gives no value.
     """
     values = [document]
     for step in re.findall(r"[^.\[\]]+|\[\*\]", path):
         if step == "[*]":
             values = [item for value in values if isinstance(value, list) for item in value]
         elif step.isdigit():
-            number = int(step)
-            values = [v[number] for v in values if isinstance(v, list) and number < len(v)]
+            index = int(step)
+            values = [v[index] for v in values if isinstance(v, list) and index < len(v)]
         else:
             values = [value[step] for value in values if isinstance(value, dict) and step in value]
     return values
 
 
 def parse_json_document(text: str) -> Any:
-    """The JSON document in a text, behind lines such as fio's "terminating on signal 2".
+    """The JSON document in a text; lines before it, such as fio's remarks, are skipped.
 
     Raises:
-        ExtractionError: there is none, or it is cut short.
+        ExtractionError: there is no JSON document, or it is incomplete.
     """
     lines = text.splitlines(keepends=True)
     first = next((i for i, line in enumerate(lines) if line.startswith(("{", "["))), 0)
@@ -68,82 +74,79 @@ def parse_json_document(text: str) -> Any:
         raise ExtractionError(f"the output is not JSON: {error}") from error
 
 
-# The output of a load is asked for each check and each metric of it, one load after the other.
+# Each check and each metric of a load parses the load's output again; loads follow one another.
 @lru_cache(maxsize=4)
 def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
-    """The JSON objects among the lines of a text, to be read only; other lines are passed over."""
-    found = []
+    """The JSON objects among the lines of a text (do not change them); other lines are skipped.
+
+    Raises:
+        ExtractionError: a line is incomplete JSON.
+    """
+    documents = []
     for line in text.splitlines():
         if line.startswith("{"):
             try:
-                found.append(json.loads(line))
+                documents.append(json.loads(line))
             except ValueError as error:
-                raise ExtractionError(f"a line is not whole JSON: {line[:60]!r}") from error
-    return tuple(found)
+                raise ExtractionError(f"a line is incomplete JSON: {line[:60]!r}") from error
+    return tuple(documents)
 
 
-def extract_values(source: Mapping[str, Any], outputs: Mapping[str, str]) -> list[Any]:
-    """Every value a source points at, unconverted.
+def extract_values(source: OutputSource, outputs: Mapping[str, str]) -> list[Any]:
+    """Every value at a source, unconverted.
 
     Raises:
-        ExtractionError: the text is not of the form that the source says.
+        ExtractionError: the output has no such value.
     """
-    found: list[Any] = []
+    values: list[Any] = []
     for text in output_texts(source, outputs):
         if "json" in source:
-            found += values_at_path(parse_json_document(text), source["json"])
+            values += values_at_path(parse_json_document(text), source["json"])
         elif "event" in source:
             lines = [
                 line for line in parse_json_lines(text) if line.get("event") == source["event"]
             ]
-            found += [line[source["key"]] for line in lines if source["key"] in line]
+            values += [line[source["key"]] for line in lines if source["key"] in line]
         else:
-            found += re.findall(source["regex"], text, re.MULTILINE)
-    if not found:
+            values += re.findall(source["regex"], text, re.MULTILINE)
+    if not values:
         where = source.get("json") or source.get("event") or source.get("regex")
-        raise ExtractionError(f"nothing at {where!r} in the output")
-    return found
+        raise ExtractionError(f"the output has no value at {where!r}")
+    return values
 
 
-def extract_number(source: Mapping[str, Any], outputs: Mapping[str, str]) -> float:
-    """The one figure a source stands for, in SI units."""
+def extract_number(source: OutputSource, outputs: Mapping[str, str]) -> float:
+    """The combined value at a source, in SI units.
+
+    Raises:
+        ExtractionError: there is no value, it is not a number, or there is more than one.
+    """
+    values = extract_values(source, outputs)
+    if any(value is None for value in values):
+        raise ExtractionError("the tool reported no value")
     try:
-        found = extract_values(source, outputs)
-        if any(value is None for value in found):
-            raise ExtractionError("the tool gave no value")
-        numbers = [float(value) for value in found]
+        numbers = [float(value) for value in values]
     except (TypeError, ValueError) as error:
-        if isinstance(error, ExtractionError):
-            raise
         raise ExtractionError(f"not a number: {error}") from error
     combine = source.get("combine", "single")
     if combine == "single" and len(numbers) != 1:
-        raise ExtractionError(f"{len(numbers)} values where one was expected")
-    joined = {
-        "single": lambda: numbers[0],
-        "sum": lambda: sum(numbers),
-        "mean": lambda: sum(numbers) / len(numbers),
-        "minimum": lambda: min(numbers),
-        "maximum": lambda: max(numbers),
-    }[combine]()
-    return joined * float(source.get("scale", 1))
+        raise ExtractionError(f"the output has {len(numbers)} values instead of one")
+    combined = {
+        "single": numbers[0],
+        "sum": sum(numbers),
+        "mean": sum(numbers) / len(numbers),
+        "minimum": min(numbers),
+        "maximum": max(numbers),
+    }[combine]
+    return combined * float(source.get("scale", 1))
 
 
-def ready_event(line: str) -> dict[str, Any] | None:
-    """A line that says that the program is ready, with its memory touched; None for any other."""
-    return _event(line, "ready")
-
-
-def sample_event(line: str) -> dict[str, Any] | None:
-    """A line that says what was done between two times; None for any other."""
-    return _event(line, "sample")
-
-
-def _event(line: str, name: str) -> dict[str, Any] | None:
-    if f'"{name}"' not in line or not line.startswith("{"):
+def parse_event_line(line: str, event: str) -> dict[str, Any] | None:
+    """The JSON object of a line, if the line reports this event; else None."""
+    if f'"{event}"' not in line or not line.startswith("{"):
         return None
     try:
         document = json.loads(line)
     except ValueError:
         return None
-    return document if document.get("event") == name else None
+    return document if isinstance(document, dict) and document.get("event") == event else None

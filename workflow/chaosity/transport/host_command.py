@@ -1,6 +1,8 @@
-"""OpenSSH with one kept connection a host, from the variables that Ansible itself uses.
+"""The command line that runs the runner on a host: locally, over OpenSSH, or through Slurm.
 
-Options: ssh_config(5). The host's key is always checked: an unknown or changed one is refused.
+OpenSSH keeps one connection per host open. It is configured by Ansible's own variables; the options
+are explained in ssh_config(5). The host's key is always checked: an unknown or changed key is
+refused.
 """
 
 from __future__ import annotations
@@ -10,43 +12,64 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from chaosity.errors import UserError
 
 LOCAL, SSH, SLURM = "local", "ssh", "slurm"
-# Where provisioning puts the runner unless the inventory says otherwise, seen from the home folder.
+# Provisioning's default folder for the runner, relative to the home folder.
 RUNNER_DIRECTORY = ".local/share/chaosity"
 RUNNER_FILE = "chaosity-run.pyz"
-# Of two equal options OpenSSH takes the first, so these outrank what the inventory adds.
+# OpenSSH uses the first of two equal options, so these overrule the inventory's options.
 REQUIRED_OPTIONS = {
     "StrictHostKeyChecking": "yes",
     "ControlMaster": "auto",
     "ControlPersist": "300",  # seconds; the next point comes long before
 }
-# These may be set otherwise by the inventory.
+# The inventory may overrule these options.
 DEFAULT_OPTIONS = {
-    "BatchMode": "yes",  # never ask: nobody may be there
+    "BatchMode": "yes",  # never ask for a password: a run is unattended
     "ConnectTimeout": "10",
-    # A host that died is noticed after 15 s, though its network address still answers.
+    # A dead host is noticed after 15 s, even if its network address still answers.
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",
 }
-# OpenSSH's own exit status for an error of its own; other ones are the remote program's.
+# OpenSSH's own exit status after an error of the connection; others are the remote program's.
 CONNECTION_FAILED = 255
 PASSWORD_VARIABLE = "CHAOSITY_SSH_PASSWORD"
+# Text in OpenSSH's messages -> cause of the error.
+ERROR_CAUSES = {
+    "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed; if that is intended, "
+    "remove the old key from the known hosts, if not, find out which machine answers",
+    "Host key verification failed": "its host key is not known; log in once by hand, compare "
+    "the key's fingerprint, and accept it",
+    "Permission denied": "it refused the key or the password",
+    "Connection refused": "nothing listens at its address and port",
+    "timed out": "it does not answer",
+    "Could not resolve": "its name cannot be resolved",
+    "No route to host": "there is no route to it",
+    "Connection closed": "it closed the connection",
+}
+
+
+class TransportDocument(TypedDict):
+    """A transport as JSON, see `Transport`."""
+
+    kind: str
+    way: list[str]
+    runner: list[str]
 
 
 @dataclass(frozen=True)
 class Transport:
     """How to run the runner on a host.
 
-    Args:
+    Attributes:
         kind: `LOCAL`, `SSH` or `SLURM`.
         way: the command that leads to the host; empty for this machine.
-        runner: the command that is the runner there.
+        runner: the command that starts the runner on the host.
     """
 
     kind: str
@@ -56,49 +79,48 @@ class Transport:
     def command(self, *arguments: str) -> list[str]:
         """The runner's command line with these arguments, for a process without a shell.
 
-        OpenSSH hands one text to a shell on the host, so there every word is quoted for it.
+        OpenSSH passes a single text to a shell on the host, so its words are quoted for that shell.
         """
         words = [*self.runner, *arguments]
         return [*self.way, *([shlex.join(words)] if self.kind == SSH else words)]
 
-    def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads back."""
-        return asdict(self)
+    def to_json(self) -> TransportDocument:
+        """The document from which `from_json` makes the same transport."""
+        return {"kind": self.kind, "way": list(self.way), "runner": list(self.runner)}
 
     @staticmethod
-    def from_json(document: dict[str, Any]) -> Transport:
-        """A transport as `to_json` wrote it."""
-        way: Sequence[str] = document["way"]
-        return Transport(document["kind"], tuple(way), tuple(document["runner"]))
+    def from_json(document: TransportDocument) -> Transport:
+        """A transport from the document of `to_json`."""
+        return Transport(document["kind"], tuple(document["way"]), tuple(document["runner"]))
 
 
 def control_socket_folder() -> Path:
-    """A folder for the sockets of kept connections, which only this user may use.
+    """A folder for the sockets of open connections; only this user may access it.
 
-    It lies in /tmp because the path of a socket may have no more than about 100 characters.
+    It is in /tmp, because the path of a socket is limited to about 100 characters.
 
     Raises:
-        UserError: somebody else made it.
+        UserError: the folder belongs to another user or is open to others.
     """
     folder = Path(tempfile.gettempdir()) / f"chaosity-ssh-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
-        raise UserError("is not this user's alone", str(folder), "remove it or set TMPDIR")
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
+        raise UserError("is accessible to other users", str(folder), "remove it or set TMPDIR")
     return folder
 
 
-def option_words(given: Mapping[str, str]) -> list[str]:
-    """Options as OpenSSH's command line wants them."""
-    return [word for key, value in given.items() for word in ("-o", f"{key}={value}")]
+def option_words(options: Mapping[str, str]) -> list[str]:
+    """Options in the form of OpenSSH's command line."""
+    return [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
 
 
 def ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
-    """The command that reaches a host.
+    """The command that reaches a host over OpenSSH.
 
     Args:
         name: the host's name in the inventory.
-        variables: its ``ansible_*`` variables, as they mean to Ansible's ssh connection.
+        variables: its ``ansible_*`` variables, with the meaning of Ansible's ssh connection.
 
     Raises:
         UserError: OpenSSH's client is not installed.
@@ -129,8 +151,7 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
 
     Args:
         name: the host's name in the inventory.
-        variables: its variables: ``ansible_*``, and those of the role `runner` and `kernels` that
-            say where things are.
+        variables: its variables: ``ansible_*``, and the paths of the roles `runner` and `kernels`.
     """
     folder = variables.get("runner_directory") or RUNNER_DIRECTORY
     python = variables.get("runner_python") or "python3"
@@ -141,43 +162,30 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
 
 
 def with_password(command: Sequence[str], password: str) -> tuple[list[str], dict[str, str]]:
-    """A command that opens the connection by password, and the environment it needs.
+    """A command that opens the connection with a password, and its environment variables.
 
-    The password is in no argument list: OpenSSH asks ``chaosity-askpass`` for it, which reads its
-    environment. Later commands use the connection that was opened, and need none.
+    No argument list contains the password: OpenSSH calls ``chaosity-askpass``, which prints it from
+    an environment variable. Later commands use the open connection and need no password.
     """
-    once = option_words({"BatchMode": "no", "NumberOfPasswordPrompts": "1"})
-    ask = shutil.which("chaosity-askpass") or "chaosity-askpass"
+    options = option_words({"BatchMode": "no", "NumberOfPasswordPrompts": "1"})
     environment = {
         **os.environ,
         PASSWORD_VARIABLE: password,
-        "SSH_ASKPASS": ask,
+        "SSH_ASKPASS": shutil.which("chaosity-askpass") or "chaosity-askpass",
         "SSH_ASKPASS_REQUIRE": "force",
     }
-    return [command[0], *once, *command[1:]], environment
+    return [command[0], *options, *command[1:]], environment
 
 
 def print_password() -> None:
-    """Print the password that the environment holds; OpenSSH calls it."""
+    """Print the password from the environment variable; OpenSSH calls this as a program."""
     print(os.environ.get(PASSWORD_VARIABLE, ""))
 
 
 def connection_error_cause(stderr: str) -> str:
-    """What OpenSSH said, in words that name the cause; its own last line where there is none."""
-    said = stderr.strip().splitlines()
-    causes = {
-        "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed; if that is right, "
-        "remove the old key from the known hosts, if not, find out who answers there",
-        "Host key verification failed": "its host key is not known; log in once by hand, compare "
-        "the key's fingerprint, and accept it",
-        "Permission denied": "it refused the key or the password",
-        "Connection refused": "nothing listens at its address and port",
-        "timed out": "it does not answer",
-        "Could not resolve": "its name cannot be resolved",
-        "No route to host": "there is no route to it",
-        "Connection closed": "it closed the connection",
-    }
-    for sign, cause in causes.items():
-        if any(sign in line for line in said):
+    """The cause of a failed connection in plain words; OpenSSH's last line if it is unknown."""
+    lines = stderr.strip().splitlines()
+    for text, cause in ERROR_CAUSES.items():
+        if any(text in line for line in lines):
             return cause
-    return said[-1] if said else "the connection ended without a word"
+    return lines[-1] if lines else "the connection ended without a message"

@@ -1,4 +1,4 @@
-"""Hosts that this run goes on without: ``results/<host>/left_out.json`` says since when and why."""
+"""Hosts that a run skips: ``results/<host>/left_out.json`` says since when and why."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SKIPPED_HOST_FILE = "left_out.json"
 
 @dataclass(frozen=True)
 class SkippedHost:
-    """A host that the last run had to leave out.
+    """A host that the last run skipped.
 
     Attributes:
         host: its name.
-        at: when, UTC.
-        reason: one sentence.
+        at: time in UTC (ISO 8601); empty when unknown.
+        reason: one clause.
     """
 
     host: str
@@ -27,29 +27,29 @@ class SkippedHost:
 
     @property
     def notice(self) -> str:
-        """When and why, as it stands in a report."""
+        """Time and reason, for a report."""
         return f"{self.minute}: {self.reason.rstrip('.')}"
 
     @property
     def minute(self) -> str:
-        """When, as people write it."""
+        """The time to the minute, such as "2026-11-21 03:30 UTC"."""
         return self.at[:16].replace("T", " ") + " UTC" if self.at else "an unknown time"
 
 
 def skip_host(folder: Path, host: str, reason: str) -> None:
-    """Note that a host's points are left for a later run.
+    """Note that a host is skipped; a later run measures its points.
 
     Args:
         folder: ``results/<host>``.
         host: its name.
-        reason: one clause for people.
+        reason: one clause.
     """
     note = {"host": host, "at": utc_now(), "reason": reason}
     write_atomically(folder / SKIPPED_HOST_FILE, json.dumps(note, indent=1) + "\n")
 
 
 def read_skipped_host(folder: Path) -> SkippedHost | None:
-    """When and why the last run skipped a host; None when the run measured it.
+    """When and why a host is skipped; None when it is not.
 
     Args:
         folder: ``results/<host>``.
