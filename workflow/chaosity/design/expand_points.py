@@ -25,6 +25,7 @@ from chaosity.design.sampling import PlanNotes
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.document_types import Config, ExperimentDocument
 from chaosity.errors import UserError
+from chaosity.place_names import node_name, package_name
 from chaosity.records import ExpandedPoint, Load, LoadTarget, NodeRelation, StoppingRule
 from chaosity.topology import OpenclDevice
 
@@ -289,8 +290,8 @@ class PointExpansion:
             packages |= self.host.packages_of(load.responder)
         nodes = target.nodes if target.is_memory else self.host.local_memory(load.initiator)
         packages |= {found.package for found in map(topology.node, nodes) if found}
-        used = {f"package{package}" for package in packages if package is not None}
-        used |= {f"node{node}" for node in nodes}
+        used = {package_name(package) for package in packages if package is not None}
+        used |= {node_name(node) for node in nodes}
         used |= {drive.component for drive in target.drives}
         return used | (self._device_components(target.device) if target.device else set())
 

@@ -15,7 +15,7 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.sampling import AT_MOST_SETS, evenly_spread, sets_of_every_size
 from chaosity.document_types import InitiatorSelector
 from chaosity.errors import UserError
-from chaosity.place_names import parse_place_name
+from chaosity.place_names import node_name, parse_place_name
 
 S = TypeVar("S")
 # Initiator and target of each load before this one, by its role.
@@ -164,7 +164,7 @@ def named_initiator(name: str, host: HostResources, one_per_core: bool, where: s
             where,
             f"nodes that have some: {', '.join(one for one in known if one.startswith('node'))}",
         )
-    if nodes and all(f"node{node}" in known for node in nodes):
+    if nodes and all(node_name(node) in known for node in nodes):
         return host.workers(nodes, one_per_core)
     if name not in known:
         raise UserError(f"this host has no initiator {name!r}", where, suggest_allowed(name, known))
