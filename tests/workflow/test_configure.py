@@ -157,7 +157,7 @@ def test_what_this_machine_lacks_is_refused_by_name(root: Path, extra: dict[str,
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"host_state_governer": "x"}, ["a variable that nobody reads: host_state_governer"]),
+        ({"host_state_governer": "x"}, ["an unknown variable: host_state_governer"]),
         ({"host_state_turbo": "perhaps"}, ["argument 'host_state_turbo' is of type str"]),
         ({"host_state_file": "here"}, ["localhost: host_state_file is here; give a full path"]),
         ({"host_state_huge_pages": {"0": {"1G": 99999}}}, ["GiB of memory, and", "are asked of"]),
@@ -177,7 +177,7 @@ def test_bad_input_is_refused_by_name(
 def test_a_misspelt_variable_is_refused_when_giving_back(root: Path) -> None:
     outcome = restore(root, extra={"host_state_fiel": "/tmp/x"})
     assert outcome.status != 0
-    assert outcome.says("a variable that nobody reads: host_state_fiel"), outcome.said
+    assert outcome.says("an unknown variable: host_state_fiel"), outcome.said
 
 
 def test_a_host_that_is_only_planned_for_is_left_alone(root: Path, tmp_path: Path) -> None:

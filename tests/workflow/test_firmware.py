@@ -47,12 +47,12 @@ REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
     "refused": ("narrow", {"firmware_reboot_allowed": True},
                 f"refuses {NPS}=NPS4, so refused was not rebooted: HTTP Error 400"),
     "lost": ("whole", {"firmware_reboot_allowed": True, "firmware_reboot_timeout": 1},
-             f"lost did not come back within 1 s of its reset (it still ran, not having gone down);"
+             f"lost did not come back within 1 s of its reset (it is still in the same boot);"
              f" {NPS} had been set to NPS4, from NPS1."),
     "mode": ("whole", {"firmware_mode": "nps9"}, "firmware_mode of mode is nps9; it has to be"),
     "maker": ("whole", {"firmware_vendor": "acme"}, "firmware_vendor of maker is acme, which has"),
     "half": ("whole", {"firmware_value": "NPS4"}, "give both, or neither"),
-    "spelling": ("whole", {"firmware_mod": "nps1"}, "a variable that nobody reads: firmware_mod."),
+    "spelling": ("whole", {"firmware_mod": "nps1"}, "an unknown variable: firmware_mod."),
 }  # fmt: skip
 CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
     "current": ("whole", {"firmware_mode": "nps1", "firmware_bmc_address": ""}),

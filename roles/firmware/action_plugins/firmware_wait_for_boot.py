@@ -32,8 +32,10 @@ class ActionModule(ActionBase):
 
     _requires_connection = False
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict:
-        """Wait; see the class."""
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Wait for another boot id; see the class."""
         result = super().run(tmp, task_vars)
         former = self._task.args["other_than"]
         begin = time.monotonic()
@@ -43,18 +45,18 @@ class ActionModule(ActionBase):
             booted = bool(boot) and boot != former
             now = time.monotonic()
             if booted or now + PAUSE_SECONDS > deadline:
-                last = last or "it still ran, not having gone down"
+                last = last or "it is still in the same boot"
                 return {**result, "booted": booted, "seconds": round(now - begin), "last": last}
             time.sleep(PAUSE_SECONDS)
 
     def _boot_identity(self) -> tuple[str, str]:
-        """The host's boot identity and nothing, or nothing and why it cannot be had."""
+        """The host's boot id and "", or "" and the reason why it cannot be read."""
         try:
-            # A kept connection of before the reboot would hang.
+            # A connection kept from before the reboot would hang.
             self._connection.reset()
             answer = self._low_level_execute_command(f"cat {BOOT_IDENTITY}", sudoable=False)
         except (AnsibleConnectionFailure, OSError) as error:
             return "", str(error)
         if answer["rc"] != 0:
-            return "", f"it refused: {answer['stderr'].strip()}"
+            return "", f"reading it failed: {answer['stderr'].strip()}"
         return answer["stdout"].strip(), ""

@@ -1,6 +1,6 @@
-"""Settings of a running kernel as values of files below /sys and /proc, and of one service.
+"""Settings of the running kernel: files below /sys and /proc, and one service.
 
-It runs on the hosts, so it needs nothing but a Python of at least 3.9.
+This module runs on the hosts, so it needs only the standard library of Python 3.9 or later.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 SERVICE = "irqbalance.service"
 
 POOL = re.compile(rf"{NODES}/node(\d+)/hugepages/hugepages-(\d+)kB/nr_hugepages")
-# Whether the kernel chooses weights; Linux 6.18 misnames the file.
+# The file says whether the kernel chooses weights; Linux 6.18 has it under a wrong name.
 AUTO = re.compile(rf"{WEIGHTS}/(auto|__auto_type)")
-# What changes along with another file, and is therefore given back after it.
+# Files that change when another file is written, so they are restored after it.
 ALONG = re.compile(rf"{AUTO.pattern}|.*/(energy_performance_preference|policy\d+/boost)")
 KIB = {"K": 1, "M": 1024, "G": 1024**2}
-# More than any machine has; the kernel gives what fits, and that is read back.
+# More than any machine has. The kernel reserves what fits, and the result is read back.
 MOST_PAGES = 2**40
-# The kernel keeps a weight in one byte, and 0 asks it for its own choice.
+# The kernel stores a weight in one byte; 0 lets it choose.
 WEIGHT_BOUNDS = (1, 255)
 # 0 off, 1 on, 2 between tiers of memory, 3 both (Documentation/admin-guide/sysctl/kernel.rst).
 NUMA_BALANCING_BOUNDS = (0, 3)
 
-# What files are to hold, and files that change along with them and are given back after them.
+# Requested contents by file; and these together with files that are restored after them.
 Values = dict[str, str]
 Expanded = tuple[Values, list[str]]
 
 
 class StateError(Exception):
-    """One sentence that says what cannot be done, and why."""
+    """Something cannot be done; the message is one sentence with the reason."""
 
 
 class Host:
-    """The files below a folder that holds `sys` and `proc`, named without it, and the service."""
+    """The files below a folder with `sys` and `proc`, named relative to it, and the service."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
 
     def find(self, pattern: str) -> list[str]:
-        """Names of the files that match, node 2 before node 10."""
+        """Names of matching files, in the order of the numbers in them."""
         found = (str(path.relative_to(self.root)) for path in self.root.glob(pattern))
         return sorted(found, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
 
     def words(self, name: str) -> list[str]:
-        """All words of a file without their brackets: what there is to choose from."""
+        """All words of a file without brackets: the possible values."""
         return re.sub(r"[\[\]]", "", (self.root / name).read_text()).split()
 
     def read(self, name: str) -> str:
@@ -82,8 +82,11 @@ class Host:
 
     def memory_kib(self, node: str, what: str) -> int:
         """`MemTotal` or `MemFree` of a node."""
-        said = (self.root / f"{NODES}/node{node}/meminfo").read_text()
-        return int(re.search(rf"{what}: *(\d+) kB", said).group(1))
+        text = (self.root / f"{NODES}/node{node}/meminfo").read_text()
+        found = re.search(rf"{what}: *(\d+) kB", text)
+        if found is None:
+            raise StateError(f"node {node} does not report {what}")
+        return int(found.group(1))
 
     def service(self) -> dict[str, str]:
         """LoadState and ActiveState of the service, from systemd."""
@@ -93,7 +96,7 @@ class Host:
     @staticmethod
     def _systemctl(*arguments: str) -> list[str]:
         if not shutil.which("systemctl"):
-            raise StateError("there is no systemd, which starts and stops it")
+            raise StateError("systemd is missing, which starts and stops the service")
         answer = subprocess.run(
             ["systemctl", *arguments], capture_output=True, text=True, check=False
         )
@@ -102,9 +105,19 @@ class Host:
         return answer.stdout.splitlines()
 
 
+def pool_of(name: str) -> tuple[str, int]:
+    """Node and page size in KiB of a pool of huge pages, from the name of its file."""
+    match = POOL.fullmatch(name)
+    if match is None:
+        raise StateError(f"{name} is not a pool of huge pages")
+    return match.group(1), int(match.group(2))
+
+
 def size(kib: int) -> str:
-    """A size for people."""
-    unit = max((unit for unit, factor in KIB.items() if kib >= factor), key=KIB.get, default="K")
+    """A size with a binary unit, such as 2 MiB."""
+    unit = max(
+        (unit for unit, factor in KIB.items() if kib >= factor), key=KIB.__getitem__, default="K"
+    )
     return f"{kib / KIB[unit]:.4g} {unit}iB"
 
 
@@ -143,27 +156,24 @@ def huge_pages(host: Host, wanted: Mapping[Any, Any]) -> Expanded:
     for page in sorted({page for sizes in nodes.values() for page in sizes}):
         match = re.fullmatch(r"(\d+)([KMG])", page)
         if not match:
-            raise StateError(f"{page} is no size of a page, as 2M and 1G are")
+            raise StateError(f"{page} is not a page size such as 2M or 1G")
         kib = int(match.group(1)) * KIB[match.group(2)]
         pools = host.find(f"{NODES}/node[0-9]*/hugepages/hugepages-{kib}kB/nr_hugepages")
-        files = {POOL.fullmatch(name).group(1): name for name in pools}
+        files = {pool_of(name)[0]: name for name in pools}
         counts = {node: sizes[page] for node, sizes in nodes.items() if page in sizes}
         try:
             found.update(spread(files, counts, (0, MOST_PAGES)))
         except StateError as error:
             raise StateError(f"pages of {page}: {error}") from None
-    for node in sorted({POOL.fullmatch(name).group(1) for name in found}):
+    for node in sorted({pool_of(name)[0] for name in found}):
         fits(host, node, found)
     return found, []
 
 
 def fits(host: Host, node: str, counts: Values) -> None:
-    """Refuse more huge pages than a node has memory, before the kernel takes it all in trying."""
+    """Refuse more huge pages than a node has memory; the kernel would use all memory in trying."""
     pools = host.find(f"{NODES}/node{node}/hugepages/hugepages-*kB/nr_hugepages")
-    asked = sum(
-        int(counts.get(name) or host.read(name)) * int(POOL.fullmatch(name).group(2))
-        for name in pools
-    )
+    asked = sum(int(counts.get(name) or host.read(name)) * pool_of(name)[1] for name in pools)
     there = host.memory_kib(node, "MemTotal")
     if asked > there:
         raise StateError(

@@ -105,7 +105,7 @@ def test_intel_is_asked_the_other_way_round(tried: Try) -> None:
     [
         ({"huge_pages": {"7": {"2M": 1}}}, "pages of 2M: node 7 has none, node 0, 2, 10 has"),
         ({"huge_pages": {"all": {"16M": 1}}}, "pages of 16M: this kernel has them on no node"),
-        ({"huge_pages": {"all": {"2MB": 1}}}, "2MB is no size of a page, as 2M and 1G are"),
+        ({"huge_pages": {"all": {"2MB": 1}}}, "2MB is not a page size such as 2M or 1G"),
         ({"huge_pages": {"all": 5}}, "node all needs a count for each size, as in {2M: 512}"),
         ({"huge_pages": {"0": {"2M": -1}}}, "-1 is no whole number from 0"),
         ({"huge_pages": {"0": {"2M": True}}}, "True is no whole number from 0"),

@@ -15,14 +15,15 @@ from virtual_lab.folder import BIOS, MACHINE, read_json, write_json
 
 
 def choices(folder: Path) -> dict[str, list[str]]:
-    """What each setting may be: the machine's modes, written as firmware does (NPS4)."""
+    """Possible values of each setting: the machine's modes in capitals, as firmware has them."""
     machine = read_json(folder / MACHINE)
     return {machine["firmware_attribute"]: [mode.upper() for mode in machine["modes"]]}
 
 
 def current(folder: Path) -> dict[str, str]:
-    """What the machine booted with."""
-    return read_json(folder / BIOS)["current"]
+    """The settings with which the machine booted."""
+    settings: dict[str, str] = read_json(folder / BIOS)["current"]
+    return settings
 
 
 def pending(folder: Path) -> dict[str, str]:

@@ -113,8 +113,8 @@ def _first_settings(machine: Machine) -> dict[str, str]:
 
 
 def mode_of(machine: Machine, settings: Machine) -> str:
-    """The mode that firmware settings ask for; empty where they say nothing of it."""
-    return settings.get(machine["firmware_attribute"], "").lower()
+    """The mode in firmware settings, in lower case; empty if they do not contain it."""
+    return str(settings.get(machine["firmware_attribute"], "")).lower()
 
 
 def _make_disk(folder: Path, image: Path) -> None:

@@ -36,12 +36,13 @@ class Node:
 
 
 def finest(machine: Machine) -> int:
-    """Nodes of a package in the mode that has most of them."""
-    return max(machine["modes"].values())
+    """Number of nodes per package in the mode with the most nodes."""
+    modes: dict[str, int] = machine["modes"]
+    return max(modes.values())
 
 
 def nodes_of(machine: Machine, mode: str) -> list[Node]:
-    """The nodes in a mode, by number: package by package, then those without processing units."""
+    """The nodes in a mode, in the order of their numbers: those without processing units last."""
     per_package, parts = machine["modes"][mode], finest(machine)
     cpus, memory = machine["cpus_per_package"], machine["memory_bytes_per_package"] // parts
     nodes = []
@@ -59,8 +60,8 @@ def nodes_of(machine: Machine, mode: str) -> list[Node]:
 
 
 def node_in_mode(machine: Machine, mode: str, part: int) -> int:
-    """The node that one of the finest nodes belongs to in a mode."""
-    per_package, parts = machine["modes"][mode], finest(machine)
+    """Number of the node in a mode to which a node of the finest mode belongs."""
+    per_package, parts = int(machine["modes"][mode]), finest(machine)
     package, within = divmod(part, parts)
     return package * per_package + within * per_package // parts
 
