@@ -29,6 +29,7 @@ REPLACED = {
     LogEvent.RESOURCES_INFO,
     LogEvent.WORKFLOW_STARTED,
 }
+# The rule that measures. A workflow that uses this one as a module may put a prefix before the name.
 MEASURE = "measure"
 
 
@@ -70,10 +71,10 @@ class LogHandler(LogHandlerBase):
             if self.usual_filter.filter(record):
                 self.print_line(self.usual_format.format(record))
         elif event == LogEvent.RUN_INFO:
-            self.total = details.stats.get(MEASURE, 0)
-            rules = details.stats.items()
-            others = sum(count for rule, count in rules if rule not in (MEASURE, "total"))
-            self.print_line(f"{self.total} measurements and {others} other steps to do")
+            counts = {rule: count for rule, count in details.stats.items() if rule != "total"}
+            self.total = sum(count for rule, count in counts.items() if rule.endswith(MEASURE))
+            others = sum(counts.values()) - self.total
+            self.print_line(f"{self.total} measurements to take, {others} other steps")
         elif event == LogEvent.GROUP_INFO:
             self.report_batch(details)
         elif event == LogEvent.GROUP_ERROR:
@@ -93,7 +94,7 @@ class LogHandler(LogHandlerBase):
 
     def report_start(self, details: Any) -> None:
         """Report the start of a job: its number, the time left, and what it measures."""
-        if details.rule_name != MEASURE:
+        if not details.rule_name.endswith(MEASURE):
             self.print_line(details.rule_msg or details.rule_name)
             return
         self.record_paths[details.jobid] = Path(details.output[0])
