@@ -29,7 +29,7 @@ REPLACED = {
     LogEvent.RESOURCES_INFO,
     LogEvent.WORKFLOW_STARTED,
 }
-# The rule that measures. A workflow that uses this one as a module may put a prefix before the name.
+# The rule that measures. A workflow that uses this as a module may put a prefix before its name.
 MEASURE = "measure"
 
 
