@@ -98,7 +98,7 @@ def value_text(mark: Mark, scale: Scale) -> str:
         return f"not measured: {mark['reason'] or _NO_REASON}"
     if mark["status"] != "valid":
         return STATUS_TEXTS["missing"]
-    text = f"{scale.text(mark['median'])}, {Estimate.of_cell(mark).interval_text(scale.number)}"
+    text = Estimate.of_cell(mark).text(scale)
     if mark["n_failed"]:
         text += f", {format_count(int(mark['n_failed']), 'replicate')} failed"
     if not pd.isna(mark["outliers"]) and mark["outliers"]:

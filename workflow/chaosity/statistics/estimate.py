@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from chaosity.statistics.significance import equal_values_allowed, p_or_certain
-from chaosity.units import choose_scale
+from chaosity.units import Scale
 
 CONFIDENCE = 0.95
 # The interval over two ratios would be 13 times as wide as their distance.
@@ -115,13 +115,8 @@ class Estimate(_HasInterval):
         )
         return cls(float(cell["median"]), low, high, int(cell["n"]))
 
-    def text(self, metric: str) -> str:
-        """The whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3".
-
-        Args:
-            metric: names the unit of the values, such as `bandwidth_bytes_per_second`.
-        """
-        scale = choose_scale(metric, [self.median])
+    def text(self, scale: Scale) -> str:
+        """The whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"."""
         return f"{scale.text(self.median)}, {self.interval_text(scale.number)}"
 
 
@@ -201,10 +196,6 @@ class Ratio(_HasInterval):
     def n_text(self) -> str:
         """The sizes of the samples: "n = 3", or "n = 3 and 5"."""
         return f"n = {self.n}" + (f" and {self.n_reference}" if self.n_reference != self.n else "")
-
-    def text(self, show: Callable[[float], str] = two_decimals) -> str:
-        """The whole ratio: "0.93 times, 95 % interval 0.91 to 0.95, n = 3"."""
-        return f"{show(self.ratio)} times, {self.interval_text(show)}"
 
 
 def _logs(values: ArrayLike) -> NDArray[np.float64]:
