@@ -92,10 +92,20 @@ def clusters_on_die() -> Layout:
 
 
 LAYOUTS = (
-    two_sockets(), two_packages(2), two_packages(4), full_mesh(4), full_mesh(8), ring(4), ring(8),
-    ring(6, one_way=True), mesh(2, 4), mesh(2, 3), interleaved(4), interleaved(8),
+    two_sockets(),
+    two_packages(2),
+    two_packages(4),
+    full_mesh(4),
+    full_mesh(8),
+    ring(4),
+    ring(8),
+    ring(6, one_way=True),
+    mesh(2, 4),
+    mesh(2, 3),
+    interleaved(4),
+    interleaved(8),
     clusters_on_die(),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -152,8 +162,12 @@ def swapped(layout: Layout, one: int, other: int) -> tuple[Layout, Fault]:
 def lying_table(layout: Layout, one: Pair, other: Pair) -> Fault:
     """Two entries of the distance table, both directions, change places."""
     table = layout.distances()
-    entries = {one: table[other], one[::-1]: table[other],
-               other: table[one], other[::-1]: table[one]}  # fmt: skip
+    entries = {
+        one: table[other],
+        one[::-1]: table[other],
+        other: table[one],
+        other[::-1]: table[one],
+    }
     return Fault("lying distance table", entries=entries, cells=frozenset(entries))
 
 

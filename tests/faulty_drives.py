@@ -56,17 +56,31 @@ def measure_drives(
             for replicate, value in enumerate(values, start=1):
                 rows.append(
                     {
-                        "host": "synthetic", "configuration": "nps4",
-                        "experiment": "storage_bandwidth", "load": "storage", "benchmark": "fio",
-                        "point": f"storage=node{reader}+{name}", "replicate": replicate,
-                        "status": "valid", "metric": "bandwidth_bytes_per_second", "value": value,
-                        "category": "storage_bandwidth", "initiator": f"node{reader}",
-                        "initiator_kind": "node", "initiator_nodes": str(reader), "threads": 1,
-                        "target": name, "target_kind": "drive", "target_nodes": str(node),
-                        "drives": 1, "file_backed": False, "factors": "{}", "levels": "{}",
+                        "host": "synthetic",
+                        "configuration": "nps4",
+                        "experiment": "storage_bandwidth",
+                        "load": "storage",
+                        "benchmark": "fio",
+                        "point": f"storage=node{reader}+{name}",
+                        "replicate": replicate,
+                        "status": "valid",
+                        "metric": "bandwidth_bytes_per_second",
+                        "value": value,
+                        "category": "storage_bandwidth",
+                        "initiator": f"node{reader}",
+                        "initiator_kind": "node",
+                        "initiator_nodes": str(reader),
+                        "threads": 1,
+                        "target": name,
+                        "target_kind": "drive",
+                        "target_nodes": str(node),
+                        "drives": 1,
+                        "file_backed": False,
+                        "factors": "{}",
+                        "levels": "{}",
                         "relation": "same_node" if reader == node else "other_node",
                     }
-                )  # fmt: skip
+                )
     return pd.DataFrame(rows).reindex(columns=list(COLUMNS)).astype(COLUMNS)
 
 

@@ -34,17 +34,31 @@ def test_the_default_config_fits_its_schema_key_by_key(good):
         ({"levels": {"latency_by_szie": {"bytes": 3}}}, ["did you mean latency_by_size?"]),
         ({"levels": {"latency_by_size": {"size": 3}}}, ["does not vary 'size'", "bytes"]),
         (
-            {"stopping": {"memory_bandwidth":
-             {"relative_precision": 0.1, "min_seconds": -1, "max_seconds": 1}}},
+            {
+                "stopping": {
+                    "memory_bandwidth": {
+                        "relative_precision": 0.1,
+                        "min_seconds": -1,
+                        "max_seconds": 1,
+                    }
+                }
+            },
             ["stopping.memory_bandwidth.min_seconds", "-1"],
         ),
         (
-            {"stopping": {"memory_bandwidth":
-             {"relative_precision": 0.1, "min_seconds": 9, "max_seconds": 1}}},
+            {
+                "stopping": {
+                    "memory_bandwidth": {
+                        "relative_precision": 0.1,
+                        "min_seconds": 9,
+                        "max_seconds": 1,
+                    }
+                }
+            },
             ["min_seconds is above max_seconds"],
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said(good, change, words):
     merged = {**good, **change}
     if "stopping" in change:

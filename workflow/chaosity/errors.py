@@ -1,15 +1,15 @@
-"""Errors that a person reads: one sentence that says what, where, and what would be right."""
+"""Errors for users: one sentence with the problem, the place, and what would be right."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something the user can mend: bad input, a missing tool, a refused drive.
+    """A problem that the user can fix: wrong input, a missing tool, a refused drive.
 
     Args:
-        what: what is wrong, as a clause without a full stop.
-        where: the file, key, host or point it is about.
-        remedy: what would be right, or the next step.
+        what: the problem, as a clause without a full stop.
+        where: the file, key, host or point with the problem.
+        remedy: what would be right, or the next step, as a clause.
     """
 
     def __init__(self, what: str, where: str | None = None, remedy: str | None = None) -> None:

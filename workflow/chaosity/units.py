@@ -1,8 +1,8 @@
-"""Quantities as people read them: a metric's name says its unit, a figure gets one scale.
+"""Formats quantities: the metric's name gives the unit, and a figure has one scale.
 
-Everything is kept in SI base units (bytes per second, seconds, ...), and the unit is in the name
-(`bandwidth_bytes_per_second`, `latency_ns`). This module turns such values into text and picks the
-prefix for an axis. GB means 10^9 bytes, GiB means 2^30.
+Values are in SI base units (bytes per second, seconds, ...), and the unit is part of the name
+(`bandwidth_bytes_per_second`, `latency_ns`). This module turns such values into text and chooses
+the prefix for an axis. GB means 10^9 bytes, GiB means 2^30.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-# Decimal prefixes, largest first; used for rates and for what vendors sell in GB.
+# Decimal prefixes, largest first; for rates and for sizes of drives.
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _BINARY = ((2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"))
 
@@ -34,11 +34,11 @@ _NO_UNIT = ((1.0, ""),)
 
 @dataclass(frozen=True)
 class Scale:
-    """A unit to show values in: shown value = value / factor.
+    """A unit for showing values: shown value = value / factor.
 
     Attributes:
-        factor: what one shown unit is in the metric's own unit.
-        symbol: what stands behind the number, such as "GB/s"; empty without a unit.
+        factor: one shown unit, in the metric's own unit.
+        symbol: text after the number, such as "GB/s"; empty without a unit.
         decimals: decimals that give the largest value three significant digits.
     """
 
@@ -62,15 +62,15 @@ def _suffix(metric: str) -> str | None:
 
 
 def has_unit(metric: str) -> bool:
-    """Whether a metric's name says a unit; any other is a plain number, such as a ratio."""
+    """Whether a metric's name has a unit; other metrics are plain numbers, such as ratios."""
     return _suffix(metric) not in (None, "_ratio")
 
 
 def choose_scale(metric: str, values: Iterable[float]) -> Scale:
-    """The one scale in which all these values of a metric are shown.
+    """The scale for showing all these values of a metric.
 
-    The largest value decides, so that it has one to three digits before the point; smaller ones
-    may then be below one, which keeps a figure in a single unit.
+    The largest value decides: it has one to three digits before the point. Smaller values may then
+    be below 1, so that a figure has a single unit.
 
     Args:
         metric: name with the unit as suffix, such as `bandwidth_bytes_per_second`.
@@ -86,23 +86,23 @@ def choose_scale(metric: str, values: Iterable[float]) -> Scale:
 
 
 def _decimals(largest: float) -> int:
-    """Decimals that leave three significant digits of the largest value shown."""
+    """Decimals that give the largest shown value three significant digits."""
     if largest <= 0.0 or largest >= 99.95:
         return 0
     return 1 if largest >= 9.995 else 2 if largest >= 0.9995 else 3
 
 
 def format_quantity(metric: str, value: float | None) -> str:
-    """One value with its own best unit, such as "41.2 GB/s"; "unknown" for none."""
+    """A value with its best unit, such as "41.2 GB/s"; "unknown" for None."""
     if value is None or not math.isfinite(value):
         return "unknown"
     return choose_scale(metric, [value]).text(value)
 
 
 def metric_words(metric: str) -> str:
-    """A metric's name without its unit, in words: `bandwidth_bytes_per_second` -> "bandwidth".
+    """A metric's name without its unit, as words: `bandwidth_bytes_per_second` -> "bandwidth".
 
-    A name that is nothing but its unit, such as `elements_per_second`, is a speed.
+    The result is "speed" for a name that is only a unit, such as `elements_per_second`.
     """
     suffix = _suffix(metric)
     words = metric.removesuffix(suffix) if suffix else metric
@@ -119,13 +119,13 @@ def format_binary_bytes(value: float | None) -> str:
 
 
 def format_exact_bytes(value: int) -> str:
-    """A size without rounding, in the largest binary unit that divides it: "64MiB", "48KiB"."""
+    """An exact size in the largest binary unit that divides it: "64MiB", "48KiB"."""
     factor, prefix = next((step for step in _BINARY if value % step[0] == 0), (1.0, ""))
     return f"{value // int(factor)}{prefix}B"
 
 
 def format_decimal_bytes(value: float | None) -> str:
-    """A drive's size in powers of 1000, as vendors count: "1.92 TB"."""
+    """A drive's size in powers of 1000, like the vendors' sizes: "1.92 TB"."""
     if value is None or not math.isfinite(value):
         return "unknown"
     factor, prefix = next((step for step in _SI if value >= step[0] * 0.9995), _SI[-1])
@@ -133,7 +133,7 @@ def format_decimal_bytes(value: float | None) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """A time span as people say it: "0.4 s", "52 s", "4 min 10 s", "3 h 05 min", "2 d 04 h"."""
+    """A time span: "0.4 s", "52 s", "4 min 10 s", "3 h 05 min", "2 d 04 h"."""
     if seconds is None or not math.isfinite(seconds):
         return "unknown"
     if seconds < 9.95:

@@ -98,7 +98,10 @@ def placed_point(command: list[str], seconds: float, **load: Any) -> dict[str, A
         "start": "spawn",
         "stop": {"by": "runner", "signal": "TERM", "exit": [128 + signal.SIGTERM]},
         "progress": {
-            "event": "sample", "begin": "begin_ns", "end": "end_ns", "amount": "passes",
+            "event": "sample",
+            "begin": "begin_ns",
+            "end": "end_ns",
+            "amount": "passes",
             "time_scale": 1e-9,
         },
         "metrics": {"passes_per_second": {"progress": True}},
@@ -106,7 +109,7 @@ def placed_point(command: list[str], seconds: float, **load: Any) -> dict[str, A
         "memory_bytes": 16 << 20,
         "placement": {"cpus": "0", "memory_nodes": [0], "mapping": "mapping"},
         **load,
-    }  # fmt: skip
+    }
     return {
         "point": "placed",
         "experiment": "placed",

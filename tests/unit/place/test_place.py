@@ -295,8 +295,10 @@ def test_the_runners_file_places_too(tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-I", str(archive), "--place", "--help"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "usage: chaosity-place" in done.stdout, done.stderr
 
 

@@ -84,13 +84,23 @@ class Settles:
         given = ("--report", str(self.path), "--", *program)
         self.process = subprocess.Popen(
             command(kernel, constants, *given, policy=policy),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def opened(self) -> int:
         """Wait until it runs; returns its process."""
-        return int(soon(lambda: self.mark.exists() and self.mark.read_text().endswith("\n")
-                        and self.mark.read_text()))  # fmt: skip
+        return int(
+            soon(
+                lambda: (
+                    self.mark.exists()
+                    and self.mark.read_text().endswith("\n")
+                    and self.mark.read_text()
+                )
+            )
+        )
 
     def event(self) -> dict:
         return json.loads(self.process.stdout.readline())
@@ -122,9 +132,10 @@ def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
     released = []
     release = load_process.LoadProcess.release
     monkeypatch.setattr(
-        load_process.LoadProcess, "release",
+        load_process.LoadProcess,
+        "release",
         lambda load: (released.append(load_process.time.monotonic_ns()), release(load)),
-    )  # fmt: skip
+    )
     program = (sys.executable, IMAGINED, "1", "1", "60", "16", "0.001", "barrier")
     given = ("--cpus", "0", "--report", "place.json", "--", *program)
     dwp = {"in": "place.json", "json": "dwp", "optional": True, "may_be_zero": True}
@@ -247,8 +258,13 @@ def test_without_a_rate_it_gets_ready_and_ends_with_status_3(start):
 
 def test_what_reports_without_a_ready_line_is_searched_as_ever(start):
     run = start(QUICK, "unready")
-    soon(lambda: run.event()["event"] == "sample" and run.path.exists()
-         and report(run.path)["search"]["settled"])  # fmt: skip
+    soon(
+        lambda: (
+            run.event()["event"] == "sample"
+            and run.path.exists()
+            and report(run.path)["search"]["settled"]
+        )
+    )
     run.process.terminate()
     status, names, _ = run.ended()
     assert (status, names[-1]) == (0, "done")

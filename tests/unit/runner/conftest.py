@@ -60,11 +60,21 @@ def make_point():
             "metrics": {"bandwidth_bytes_per_second": {"progress": True, "at_most": None}},
             "valid": [{"name": "right", "event": "done", "key": "valid", "equals": "True"}],
             "placement": {"memory_nodes": [0], "pinned": False, "cpus": cpus},
-            "initiator": {"name": "machine", "kind": "machine", "nodes": [0], "cpus": cpus,
-                          "threads": 1},
-            "target": {"name": "node0", "kind": "node", "nodes": [0], "drives": [],
-                       "relation": "same_node"},
-        }  # fmt: skip
+            "initiator": {
+                "name": "machine",
+                "kind": "machine",
+                "nodes": [0],
+                "cpus": cpus,
+                "threads": 1,
+            },
+            "target": {
+                "name": "node0",
+                "kind": "node",
+                "nodes": [0],
+                "drives": [],
+                "relation": "same_node",
+            },
+        }
         return {
             "host": "here",
             "configuration": "test",

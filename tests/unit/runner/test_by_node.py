@@ -15,20 +15,34 @@ from chaosity.runner.point_measurement import measure_point
 from chaosity.runner.tool_output import ExtractionError
 from chaosity.store.tidy_table import Outcome, outcome_rows
 
-SPEC = {"event": "sample", "begin": "begin_ns", "end": "end_ns", "amount": "bytes",
-        "time_scale": 1e-9}  # fmt: skip
-SOURCE = {"progress": True, "at_most": None, "by_node": {"amount": "bytes_by_node",
-          "time": "ns_by_node"}}  # fmt: skip
+SPEC = {
+    "event": "sample",
+    "begin": "begin_ns",
+    "end": "end_ns",
+    "amount": "bytes",
+    "time_scale": 1e-9,
+}
+SOURCE = {
+    "progress": True,
+    "at_most": None,
+    "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"},
+}
 METRIC = "path_bandwidth_bytes_per_second"
 
 
 def lines(*samples):
     """Output of a load: begin and end in seconds, and bytes and nanoseconds of nodes."""
     found = [
-        {"event": "sample", "begin_ns": begin * 10**9, "end_ns": end * 10**9,
-         "bytes": sum(moved.values()), "bytes_by_node": moved, "ns_by_node": spent}
+        {
+            "event": "sample",
+            "begin_ns": begin * 10**9,
+            "end_ns": end * 10**9,
+            "bytes": sum(moved.values()),
+            "bytes_by_node": moved,
+            "ns_by_node": spent,
+        }
         for begin, end, moved, spent in samples
-    ]  # fmt: skip
+    ]
     return "".join(json.dumps(line) + "\n" for line in [{"event": "ready"}, *found])
 
 
@@ -74,10 +88,19 @@ def test_an_account_that_is_not_whole(text, nodes, message):
 @pytest.fixture
 def point(make_point):
     """A load on node 0 that reads from nodes 0 and 3."""
-    place = {"0": {"relation": "same_node", "distance": 10},
-             "3": {"relation": "other_package", "distance": 32}}  # fmt: skip
-    target = {"name": "nodes0,3", "kind": "nodes", "nodes": [0, 3], "drives": [],
-              "relation": "other_package", "distance": 32, "by_node": place}  # fmt: skip
+    place = {
+        "0": {"relation": "same_node", "distance": 10},
+        "3": {"relation": "other_package", "distance": 32},
+    }
+    target = {
+        "name": "nodes0,3",
+        "kind": "nodes",
+        "nodes": [0, 3],
+        "drives": [],
+        "relation": "other_package",
+        "distance": 32,
+        "by_node": place,
+    }
     total = {"progress": True, "at_most": None}
     metrics = {METRIC: SOURCE, "bandwidth_bytes_per_second": total}
     return make_point(metrics=metrics, target=target, progress=SPEC)

@@ -51,9 +51,12 @@ def test_the_kernels_clock_counts_the_time_of_every_unit():
 def test_events_are_added_and_subtracted():
     minus = {**CLOCK, "sign": -1}
     found = counted_while_sleeping(
-        {"twice": {"events": [CLOCK, CLOCK]}, "nothing": {"events": [CLOCK, minus]},
-         "once": {"events": [CLOCK]}}
-    )  # fmt: skip
+        {
+            "twice": {"events": [CLOCK, CLOCK]},
+            "nothing": {"events": [CLOCK, minus]},
+            "once": {"events": [CLOCK]},
+        }
+    )
     cpus = len(os.sched_getaffinity(0))
     for name, times in (("twice", 2), ("once", 1)):
         # The counters do not begin at one instant: each is held to its own time.
@@ -68,9 +71,12 @@ def test_events_are_added_and_subtracted():
 @pytest.mark.real
 def test_what_the_kernel_refuses_keeps_its_reason_and_the_others_count():
     found = counted_while_sleeping(
-        {"no": {"events": [CLOCK, NOWHERE]}, "host": {"reason": "no events are known"},
-         "clock": {"events": [CLOCK]}}
-    )  # fmt: skip
+        {
+            "no": {"events": [CLOCK, NOWHERE]},
+            "host": {"reason": "no events are known"},
+            "clock": {"events": [CLOCK]},
+        }
+    )
     assert found["no"] == {"reason": "this machine has no such counter (ENOENT)"}
     assert found["host"] == {"reason": "no events are known"}
     assert event_counters.counter_value(found, "clock") > 0
@@ -146,8 +152,13 @@ def test_a_load_is_counted_from_its_release_to_its_stop(make_point, start):
 
 
 def count(value, enabled=100, running=100, sign=1, cpu=0):
-    return {"count": value, "time_enabled_ns": enabled, "time_running_ns": running,
-            "sign": sign, "cpu": cpu}  # fmt: skip
+    return {
+        "count": value,
+        "time_enabled_ns": enabled,
+        "time_running_ns": running,
+        "sign": sign,
+        "cpu": cpu,
+    }
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(1, 100)), min_size=1))

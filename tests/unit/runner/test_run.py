@@ -158,8 +158,14 @@ def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point
     stopping = {"relative_precision": None, "min_seconds": 30, "max_seconds": 30}
     point = tmp_path / "point.json"
     point.write_text(json.dumps(make_point(point={"stopping": stopping})))
-    command = [sys.executable, "-m", "chaosity.runner", str(point), "--record",
-               str(tmp_path / "rep1.json")]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "chaosity.runner",
+        str(point),
+        "--record",
+        str(tmp_path / "rep1.json"),
+    ]
     runner = subprocess.Popen(command)
     children = soon(
         lambda: has_samples(load_process.observed_placement.process_tree(runner.pid)[1:])

@@ -65,8 +65,11 @@ def test_a_password_is_in_the_environment_alone():
     assert command.index("BatchMode=no") < command.index("--")
     answer = subprocess.run(
         [sys.executable, "-c", ASKPASS],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert answer.stdout == "secret\n"
 
 
@@ -82,8 +85,10 @@ def test_sockets_are_this_user_s_alone(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("said", "meaning"),
     [
-        ("@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@\nHost key verification failed.",
-         "its host key has changed"),
+        (
+            "@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@\nHost key verification failed.",
+            "its host key has changed",
+        ),
         ("No ED25519 host key is known for x\nHost key verification failed.", "is not known"),
         ("root@x: Permission denied (publickey,password).", "refused the key or the password"),
         ("ssh: connect to host x port 22: Connection refused", "nothing listens"),
@@ -93,7 +98,7 @@ def test_sockets_are_this_user_s_alone(tmp_path, monkeypatch):
         ("something new", "something new"),
         ("", "without a message"),
     ],
-)  # fmt: skip
+)
 def test_what_openssh_says(said, meaning):
     assert meaning in connection_error_cause(said)
 

@@ -66,10 +66,16 @@ def test_gigabytes_are_decimal_and_gibibytes_binary():
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.42, "0.4 s"), (52.4, "52 s"), (60, "1 min"), (250, "4 min 10 s"), (3599.7, "1 h 00 min"),
-        (11100, "3 h 05 min"), (187200, "2 d 04 h"), (None, "unknown"),
+        (0.42, "0.4 s"),
+        (52.4, "52 s"),
+        (60, "1 min"),
+        (250, "4 min 10 s"),
+        (3599.7, "1 h 00 min"),
+        (11100, "3 h 05 min"),
+        (187200, "2 d 04 h"),
+        (None, "unknown"),
     ],
-)  # fmt: skip
+)
 def test_durations_read_as_people_say_them(seconds, text):
     assert format_duration(seconds) == text
 

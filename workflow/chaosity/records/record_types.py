@@ -121,19 +121,19 @@ class Record(Measurement):
 
 
 def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
-    """One line of a verdict.
+    """A line of a verdict.
 
     Args:
         name: what was checked, e.g. ``placement: memory``.
-        passed: None when it could not be checked here; the detail says why.
-        detail: what was seen, in words with figures.
+        passed: None when it could not be checked; the detail gives the reason.
+        detail: the observation, with numbers.
         decisive: False for a note that does not make the record invalid.
     """
     return {"name": name, "passed": passed, "detail": detail, "decisive": decisive}
 
 
 def make_verdict(checks: list[Check]) -> Verdict:
-    """The verdict that follows from checks: failed when a decisive one did not pass."""
+    """The verdict of all checks: failed when a decisive check did not pass."""
     broken = [c for c in checks if c["decisive"] and c["passed"] is False]
     reason = "; ".join(f"{c['name']}: {c['detail']}" for c in broken) or None
     return {"status": FAILED if broken else VALID, "reason": reason, "checks": checks}
