@@ -59,7 +59,7 @@ def test_the_default_config_fits_its_schema_key_by_key(good):
         ),
     ],
 )
-def test_what_is_wrong_is_said(good, change, words):
+def test_wrong_config_is_an_error_with_place_and_remedy(good, change, words):
     merged = {**good, **change}
     if "stopping" in change:
         merged["stopping"] = {**good["stopping"], **change["stopping"]}
@@ -70,7 +70,7 @@ def test_what_is_wrong_is_said(good, change, words):
     assert str(caught.value).count("\n") == 0
 
 
-def test_numbers_may_come_as_texts_from_a_command_line(good):
+def test_numbers_may_be_texts_from_a_command_line(good):
     given = {"latency_by_size": {"bytes": "3"}}
     assert check_config({**good, "levels": given})["levels"] == {"latency_by_size": {"bytes": 3}}
     rule = {"relative_precision": "null", "min_seconds": "0.5", "max_seconds": "1"}
@@ -79,11 +79,11 @@ def test_numbers_may_come_as_texts_from_a_command_line(good):
     assert stopping["stopping"]["core_to_core"] == expected
 
 
-def test_all_levels_are_taken_by_null(good):
+def test_null_means_all_levels(good):
     assert check_config({**good, "levels": None})["levels"] == {}
 
 
-def test_a_file_that_is_no_yaml_is_named_with_its_line(tmp_path):
+def test_a_file_that_is_not_yaml_is_named_with_its_line(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("a: 1\nb: [1,\nc: 2\n")
     with pytest.raises(UserError, match=r"config.yaml, line \d+: is not YAML"):

@@ -33,7 +33,7 @@ def run(monkeypatch):
     monkeypatch.setenv(RUN_BEGAN, BEGAN)
 
 
-def test_one_of_this_run_is_taken(tmp_path):
+def test_an_attempt_of_this_run_is_reused(tmp_path):
     path = tmp_path / "rep1.json"
     save_record(record(LATER), path)
     path.unlink()  # as Snakemake does with the outputs of a job that was cut short
@@ -47,13 +47,13 @@ def test_one_of_this_run_is_taken(tmp_path):
     [record(BEFORE), record(LATER, definition="e"), record(LATER, replicate=2)],
     ids=["an earlier run's", "another point's", "another replicate's"],
 )
-def test_others_are_not(tmp_path, other):
+def test_other_attempts_are_not_reused(tmp_path, other):
     path = tmp_path / "rep1.json"
     save_record(other, tmp_path / f"rep{other['replicate']}.json")
     assert attempt_of_this_run({"definition": "d"}, 1, path) is None
 
 
-def test_half_a_record_is_not(tmp_path):
+def test_an_incomplete_record_is_not_reused(tmp_path):
     path = tmp_path / "rep1.json"
     save_record(record(LATER), path)
     [attempt] = (tmp_path / "attempts").iterdir()
@@ -61,7 +61,7 @@ def test_half_a_record_is_not(tmp_path):
     assert attempt_of_this_run({"definition": "d"}, 1, path) is None
 
 
-def test_outside_a_run_none_is(tmp_path, monkeypatch):
+def test_outside_a_run_no_attempt_is_reused(tmp_path, monkeypatch):
     monkeypatch.delenv(RUN_BEGAN)
     path = tmp_path / "rep1.json"
     save_record(record(LATER), path)

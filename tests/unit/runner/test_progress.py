@@ -28,14 +28,14 @@ def test_rows_of_fio_become_bytes_on_the_monotonic_clock():
     assert series[1] == pytest.approx((0.9, 1.0, 204800.0), rel=1e-6)
 
 
-def test_one_series_a_drive():
+def test_one_series_per_drive():
     outputs = {"rate_bw.1.log": "1000, 10, 0", "rate_bw.2.log": "1000, 30, 0", "stdout": ""}
     series = progress.progress_series({**FIO_LOG, "clock": "monotonic"}, outputs, 0.0)
     assert progress.rate_in_window(series, 0.9, 1.0) == pytest.approx(40 * 1024)
 
 
 @pytest.mark.parametrize("log", ["", "1000", "x, y", "1000, fast"])
-def test_a_log_of_another_form_is_an_error(log):
+def test_a_log_with_another_form_is_an_error(log):
     with pytest.raises(ExtractionError):
         progress.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 0.0)
 
@@ -56,7 +56,7 @@ def test_no_common_time_is_an_error():
     st.lists(st.floats(0.01, 10), min_size=1, max_size=60),
     st.floats(1e3, 1e12),
 )
-def test_a_steady_rate_is_found_whatever_the_samples(lengths, steady):
+def test_a_steady_rate_does_not_depend_on_the_samples(lengths, steady):
     samples, now = [], 0.0
     for length in lengths:
         samples.append((now, now + length, steady * length))
@@ -85,7 +85,7 @@ def sample(begin, end, **blocks):
     return f'{{"event":"sample","begin_ns":{begin},"end_ns":{end},"blocks":{json.dumps(counts)}}}\n'
 
 
-def test_a_quantile_is_of_all_samples_within_the_window():
+def test_a_quantile_counts_all_samples_within_the_window():
     text = sample(0, 10, _1=100) + sample(10, 20, _2=2, _3=1) + sample(20, 30, _3=2, _4_5=1)
     found = [
         progress.quantile_in_window(SAMPLES, {"key": "blocks", "quantile": q}, text, 10e-9, 30e-9)
@@ -102,7 +102,7 @@ def test_a_window_without_a_whole_sample_has_no_quantile():
 
 
 @given(st.lists(st.floats(0.5, 1e6), min_size=1, max_size=50), st.floats(0, 1))
-def test_a_quantile_lies_between_what_was_seen(values, share):
+def test_a_quantile_is_between_the_extremes(values, share):
     counts = json.dumps({repr(value): values.count(value) for value in values})
     text = f'{{"event":"sample","begin_ns":1,"end_ns":2,"blocks":{counts}}}'
     found = progress.quantile_in_window(SAMPLES, {"key": "blocks", "quantile": share}, text, 0, 1)

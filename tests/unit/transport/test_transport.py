@@ -33,14 +33,14 @@ ASKPASS = "from chaosity.transport.host_command import print_password; print_pas
 
 
 @given(st.lists(st.text(min_size=1), max_size=4))
-def test_every_word_reaches_the_other_side_as_it_is(words):
+def test_every_word_reaches_the_host_unchanged(words):
     far = Transport(SSH, ("ssh", "--", "host"), ("run",)).command(*words)
     assert far[:3] == ["ssh", "--", "host"]
     assert shlex.split(far[3]) == ["run", *words]
     assert Transport(LOCAL, (), ("run",)).command(*words) == ["run", *words]
 
 
-def test_the_inventory_says_how_but_not_whether_keys_are_checked():
+def test_the_inventory_cannot_switch_off_key_checks():
     transport = ssh_transport("far", VARIABLES)
     way = list(transport.way)
     checking = [word for word in way if word.startswith("StrictHostKeyChecking")]
@@ -59,7 +59,7 @@ def test_openssh_understands_the_options():
     assert "stricthostkeychecking true" in said.stdout
 
 
-def test_a_password_is_in_the_environment_alone():
+def test_a_password_is_only_in_the_environment():
     command, environment = with_password(["ssh", "--", "host"], "secret")
     assert "secret" not in " ".join(command)
     assert command.index("BatchMode=no") < command.index("--")
@@ -73,7 +73,7 @@ def test_a_password_is_in_the_environment_alone():
     assert answer.stdout == "secret\n"
 
 
-def test_sockets_are_this_user_s_alone(tmp_path, monkeypatch):
+def test_the_socket_folder_is_closed_to_other_users(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = control_socket_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -99,11 +99,11 @@ def test_sockets_are_this_user_s_alone(tmp_path, monkeypatch):
         ("", "without a message"),
     ],
 )
-def test_what_openssh_says(said, meaning):
+def test_causes_of_failed_connections(said, meaning):
     assert meaning in connection_error_cause(said)
 
 
-def test_a_host_that_is_left_out_is_noted_until_it_takes_part(tmp_path):
+def test_a_skipped_host_is_noted_until_it_is_readmitted(tmp_path):
     assert read_skipped_host(tmp_path) is None
     skip_host(tmp_path, "far", "it does not answer")
     assert read_skipped_host(tmp_path).reason == "it does not answer"

@@ -38,7 +38,7 @@ from chaosity.units import (
         ("latency_ns", math.nan, "unknown"),
     ],
 )
-def test_a_value_reads_with_its_own_unit(metric, value, text):
+def test_a_value_is_formatted_with_its_best_unit(metric, value, text):
     assert format_quantity(metric, value) == text
 
 
@@ -76,11 +76,11 @@ def test_gigabytes_are_decimal_and_gibibytes_binary():
         (None, "unknown"),
     ],
 )
-def test_durations_read_as_people_say_them(seconds, text):
+def test_durations_are_formatted(seconds, text):
     assert format_duration(seconds) == text
 
 
-def test_words_around_numbers():
+def test_counts_and_percentages_are_formatted():
     assert format_count(1, "point") == "1 point"
     assert format_count(2040, "point") == "2\N{THIN SPACE}040 points"
     assert metric_words("bandwidth_bytes_per_second") == "bandwidth"

@@ -156,7 +156,7 @@ def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
     assert metric_values.values_of_record(record)["program"]["dwp"] == found["dwp"]
 
 
-def test_what_is_beside_it_runs_while_it_is_searched(kernel):
+def test_co_running_loads_run_during_the_search(kernel):
     """A load that the runner stops; the window of both begins when the search has ended."""
     program = (sys.executable, IMAGINED, "1", "1", "60", "16", "0.001", "barrier")
     given = ("--cpus", "0", "--report", "place.json", "--", *program)
@@ -175,7 +175,7 @@ def test_what_is_beside_it_runs_while_it_is_searched(kernel):
 
 
 @pytest.mark.parametrize("how", ["stop", "end of input"])
-def test_what_is_stopped_while_it_is_searched_never_was_ready(start, how):
+def test_a_program_stopped_during_the_search_was_never_ready(start, how):
     run = start(ENDLESS)
     run.opened()
     if how == "stop":
@@ -187,7 +187,7 @@ def test_what_is_stopped_while_it_is_searched_never_was_ready(start, how):
     assert found["search"]["reason"] == "the program ended before the search did"
 
 
-def test_a_crash_while_it_is_searched_is_the_programs(start):
+def test_a_crash_during_the_search_gives_the_programs_status(start):
     run = start(ENDLESS)
     os.kill(run.opened(), signal.SIGKILL)
     run.process.wait(20)
@@ -196,7 +196,7 @@ def test_a_crash_while_it_is_searched_is_the_programs(start):
 
 
 @pytest.mark.parametrize("how", ["stop", "end of input"])
-def test_what_is_stopped_before_its_release_has_no_sample(start, how):
+def test_a_program_stopped_before_its_release_has_no_sample(start, how):
     run = start(QUICK)
     assert run.event()["event"] == "ready"
     assert report(run.path)["search"]["settled"] is True
@@ -205,14 +205,14 @@ def test_what_is_stopped_before_its_release_has_no_sample(start, how):
     assert run.ended()[:2] == (0, ["done"])
 
 
-def test_end_of_input_before_it_is_ready_is_found_at_its_barrier(start):
+def test_end_of_input_before_ready_reaches_the_programs_barrier(start):
     run = start(ENDLESS)
     status, names, found = run.ended()
     assert (status, names) == (0, ["ready", "done"])
     assert found["search"]["settled"] is False
 
 
-def test_a_line_that_comes_early_releases_it_once_it_has_settled(start):
+def test_an_early_line_releases_the_program_after_settling(start):
     run = start(QUICK)
     run.process.stdin.write("go\n")
     run.process.stdin.flush()
@@ -225,7 +225,7 @@ def test_a_line_that_comes_early_releases_it_once_it_has_settled(start):
     assert (status, names[-1], names.count("ready")) == (0, "done", 0)
 
 
-def test_a_search_is_cut_short_and_stays_at_the_best_so_far(start):
+def test_a_search_out_of_time_stays_at_the_best_so_far(start):
     run = start(HASTY)
     assert run.event()["event"] == "ready"
     run.process.terminate()
@@ -243,11 +243,11 @@ def test_a_search_is_cut_short_and_stays_at_the_best_so_far(start):
     assert found["placed"] is True
 
 
-def test_who_waits_is_given_half_of_what_the_runner_allows():
+def test_the_search_gets_half_of_the_runners_time():
     assert SETTLE_SECONDS <= READY_SECONDS / 2
 
 
-def test_without_a_rate_it_gets_ready_and_ends_with_status_3(start):
+def test_without_a_rate_the_program_gets_ready_and_status_is_3(start):
     run = start(HASTY, "mute")
     assert run.event()["event"] == "ready"
     run.process.terminate()
@@ -256,7 +256,7 @@ def test_without_a_rate_it_gets_ready_and_ends_with_status_3(start):
     assert "reported 0 times" in found["search"]["reason"]
 
 
-def test_what_reports_without_a_ready_line_is_searched_as_ever(start):
+def test_a_program_without_a_ready_line_is_searched_as_usual(start):
     run = start(QUICK, "unready")
     soon(
         lambda: (
@@ -270,14 +270,14 @@ def test_what_reports_without_a_ready_line_is_searched_as_ever(start):
     assert (status, names[-1]) == (0, "done")
 
 
-def test_what_has_nothing_to_settle_keeps_its_own_barrier(start):
+def test_without_settling_the_program_keeps_its_own_barrier(start):
     run = start(ENDLESS, policy="uniform_all")
     assert run.event()["event"] == "ready"
     assert not run.mark.exists()
     assert run.ended()[1] == ["done"]
 
 
-def test_the_kernel_comes_to_rest_before_anybody_hears(start):
+def test_the_kernels_moves_end_before_the_ready_line(start):
     run = start("settling.LOOK_SECONDS = 0.05", policy="autonuma")
     assert run.event()["event"] == "ready"
     assert run.mark.exists()  # it runs
@@ -306,12 +306,12 @@ def at_rest(monkeypatch, shares):
     return found
 
 
-def test_pages_at_rest_are_seen_to_be_after_three_seconds(monkeypatch):
+def test_pages_at_rest_are_recognised_after_three_seconds(monkeypatch):
     assert at_rest(monkeypatch, [0.5]) == KernelSettling(3.0, True)
     assert at_rest(monkeypatch, [0.5, 0.506, 0.5, 0.498]) == KernelSettling(3.0, True)
 
 
-def test_pages_that_creep_are_not_at_rest(monkeypatch):
+def test_slowly_moving_pages_are_not_at_rest(monkeypatch):
     creeps = [0.5 + 0.004 * n for n in range(30)]  # each look alone would pass
     assert at_rest(monkeypatch, creeps) == KernelSettling(20.0, False)
     assert at_rest(monkeypatch, [0.2, 0.5, 0.7, 0.8]) == KernelSettling(6.0, True)
@@ -327,7 +327,7 @@ LINES = st.lists(st.none() | st.integers(0, 99), max_size=8)
 
 
 @given(LINES, LINES, LINES)
-def test_every_line_but_early_samples_is_passed_on_once_in_order(kept, awaited, after):
+def test_all_lines_except_early_samples_are_passed_on_once_in_order(kept, awaited, after):
     proxy = BarrierProxy()
     os.close(proxy.reading)
     ready = b'{"event":"ready"}\n'

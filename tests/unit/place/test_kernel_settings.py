@@ -47,7 +47,7 @@ def guardian(pid: int) -> int:
     return soon(lambda: next((one for one in children(pid) if os.getsid(one) == one), None))
 
 
-def test_a_program_that_ends_leaves_things_as_they_were(kernel):
+def test_settings_are_restored_after_a_normal_end(kernel):
     done = kernel.run(
         "--", "sh", "-c", f"cat {kernel.root / kernel_settings.NUMA_BALANCING}; exit 5"
     )
@@ -55,13 +55,13 @@ def test_a_program_that_ends_leaves_things_as_they_were(kernel):
     assert (kernel.balancing, kernel.left) == ("1", False)
 
 
-def test_a_program_that_crashes_leaves_things_as_they_were(kernel):
+def test_settings_are_restored_after_a_crash(kernel):
     assert kernel.run(*CRASH).returncode == 128 + signal.SIGSEGV
     assert (kernel.balancing, kernel.left) == ("1", False)
 
 
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGHUP", "SIGINT"])
-def test_whatever_ends_the_run_things_are_put_back_and_the_program_is_gone(kernel, how):
+def test_settings_are_restored_and_the_program_ends_after_any_signal(kernel, how):
     run = changed(kernel)
     program = sleeping(run.pid)
     assert kernel.left
@@ -72,7 +72,7 @@ def test_whatever_ends_the_run_things_are_put_back_and_the_program_is_gone(kerne
     soon(lambda: name(program) != "sleep")
 
 
-def test_a_killed_guardian_is_replaced_at_the_end(kernel):
+def test_after_a_killed_guardian_the_run_restores_the_settings(kernel):
     run = changed(kernel)
     os.kill(guardian(run.pid), signal.SIGKILL)
     run.terminate()
@@ -90,27 +90,27 @@ def both_killed(kernel: Kernel) -> None:
     assert (kernel.balancing, kernel.left) == ("0", True)
 
 
-def test_the_next_run_puts_back_what_both_killed_have_left(kernel):
+def test_the_next_run_restores_settings_after_both_were_killed(kernel):
     both_killed(kernel)
     done = kernel.run("--", "true", policy="autonuma")  # which wants what was there before
     assert done.returncode == 0, done.stderr
     assert (kernel.balancing, kernel.left) == ("1", False)
 
 
-def test_the_runner_puts_it_back_before_it_measures(kernel):
+def test_the_runner_restores_settings_before_it_measures(kernel):
     both_killed(kernel)
     kernel_settings.restore_leftover_settings(kernel.root)
     assert (kernel.balancing, kernel.left) == ("1", False)
 
 
-def test_another_boot_has_its_own_values(kernel):
+def test_settings_from_before_a_boot_are_not_restored(kernel):
     both_killed(kernel)
     kernel.set(kernel_settings.BOOT_ID, "another boot")
     kernel_settings.restore_leftover_settings(kernel.root)
     assert (kernel.balancing, kernel.left) == ("0", False)
 
 
-def test_what_a_living_run_has_changed_is_no_leftover(kernel):
+def test_settings_of_a_running_program_are_not_leftovers(kernel):
     run = changed(kernel)
     kernel_settings.restore_leftover_settings(kernel.root)
     assert (kernel.balancing, kernel.left) == ("0", True)
@@ -118,7 +118,7 @@ def test_what_a_living_run_has_changed_is_no_leftover(kernel):
     run.wait(10)
 
 
-def test_the_second_of_two_is_told(kernel):
+def test_a_second_run_is_refused(kernel):
     run = changed(kernel)
     done = kernel.run("--", "true", policy="autonuma")
     assert done.returncode == 2
@@ -129,7 +129,7 @@ def test_the_second_of_two_is_told(kernel):
     assert kernel.balancing == "1"
 
 
-def test_two_that_change_nothing_run_at_once(kernel):
+def test_two_runs_without_changes_run_at_the_same_time(kernel):
     kernel.set(kernel_settings.NUMA_BALANCING, "0")
     run = kernel.start(*SLEEP)
     soon(lambda: sleeping(run.pid))
@@ -140,7 +140,7 @@ def test_two_that_change_nothing_run_at_once(kernel):
     run.wait(10)
 
 
-def test_weights_are_set_and_the_kernels_own_choice_comes_back_last(kernel):
+def test_weights_are_set_and_the_automatic_mode_is_restored_last(kernel):
     wanted = {f"{WEIGHTS}0": "3"}
     with kernel_settings.hold_settings(wanted, kernel.root) as held:
         assert kernel.get(f"{WEIGHTS}0") == "3"
@@ -155,7 +155,7 @@ def test_weights_are_set_and_the_kernels_own_choice_comes_back_last(kernel):
     )
 
 
-def test_weights_that_a_search_varies_are_guarded_though_they_are_right_at_first(kernel):
+def test_weights_varied_by_a_search_are_guarded_from_the_start(kernel):
     wanted = {f"{WEIGHTS}0": "7"}
     with kernel_settings.hold_settings(wanted, kernel.root, [*wanted]) as held:
         held.change({f"{WEIGHTS}0": "9"})

@@ -18,7 +18,7 @@ def load(device, *, writes=False, **drive):
     return {"writes": writes, "target": {"drives": [one]}}
 
 
-def test_a_blank_device_has_nothing_against_it(tmp_path):
+def test_a_blank_device_may_be_written_to(tmp_path):
     with loop_device(tmp_path / "image") as device:
         assert drive_access.reasons_against_writing(device) == []
 
@@ -57,7 +57,7 @@ def test_a_mount_is_a_reason(tmp_path):
             subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_file_is_no_device_to_write_to(tmp_path):
+def test_a_file_must_not_be_written_to(tmp_path):
     path = tmp_path / "plain"
     path.write_text("precious")
     assert drive_access.reasons_against_writing(path) == ["it is not a block device"]
@@ -78,12 +78,12 @@ def test_a_named_blank_device_may_be_written_to(tmp_path):
         assert (tmp_path / "drives/disk-test").resolve() == device
 
 
-def test_a_missing_device_is_said(tmp_path):
+def test_a_missing_device_is_an_error(tmp_path):
     with pytest.raises(drive_access.DriveError, match="does not exist"):
         drive_access.link_drives(load(tmp_path / "none"), tmp_path)
 
 
-def test_an_nvme_slot_without_drive_is_said(tmp_path):
+def test_an_nvme_slot_without_a_drive_is_an_error(tmp_path):
     spec = {"writes": False, "target": {"drives": [{"component": "d", "pci": "ffff:ff:1f.7"}]}}
     with pytest.raises(drive_access.DriveError, match="no NVMe drive at"):
         drive_access.link_drives(spec, tmp_path)
@@ -107,21 +107,21 @@ def block(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_drive_is_found_by_slot_whatever_its_name(block):
+def test_a_drive_is_found_by_its_slot(block):
     assert drive_access.find_nvme_by_slot("0000:41:00.0", "OLD") == Path("/dev/nvme3n1")
 
 
-def test_a_replaced_drive_is_not_measured_as_the_old_one(block):
+def test_a_replaced_drive_is_an_error(block):
     with pytest.raises(drive_access.DriveError, match="it was replaced after discovery"):
         drive_access.find_nvme_by_slot("0000:41:00.0", "NEW")
 
 
-def test_a_path_of_a_multipath_drive_is_no_device(block):
+def test_a_path_of_a_multipath_drive_is_skipped(block):
     with pytest.raises(drive_access.DriveError, match="no NVMe drive"):
         drive_access.find_nvme_by_slot("0000:42:00.0", None)
 
 
-def test_the_stand_in_has_content_and_is_kept(tmp_path):
+def test_a_replacement_file_has_random_content_and_is_kept(tmp_path):
     path = tmp_path / "deep/file0"
     drive_access.create_random_file(path, 5 * 2**20 + 1)
     data = path.read_bytes()
@@ -131,7 +131,7 @@ def test_the_stand_in_has_content_and_is_kept(tmp_path):
     assert path.stat().st_mtime_ns == before
 
 
-def test_a_disk_that_is_too_small_for_the_stand_in(tmp_path):
+def test_a_disk_too_small_for_the_replacement_file(tmp_path):
     with pytest.raises(drive_access.DriveError, match="are needed"):
         drive_access.create_random_file(tmp_path / "file0", 2**60)
     assert list(tmp_path.iterdir()) == []

@@ -27,18 +27,18 @@ def test_lists_parse_as_the_topology_writes_them(cpus):
     assert observed_placement.parse_cpus(format_cpu_list(cpus)) == cpus
 
 
-def test_this_process_is_seen_where_it_may_run():
+def test_this_process_is_observed_on_its_units():
     seen = observed_placement.read_process_threads(os.getpid())
     allowed = {cpu for t in seen for cpu in observed_placement.parse_cpus(t["cpus_allowed"])}
     assert allowed == os.sched_getaffinity(0)
 
 
-def test_a_process_that_is_gone_is_nowhere():
+def test_an_ended_process_has_no_placement():
     assert observed_placement.read_process_threads(2**22 + 1) == []
     assert observed_placement.read_process_memory(2**22 + 1) is None
 
 
-def test_one_mapping_can_be_looked_at_alone():
+def test_a_single_mapping_can_be_counted():
     assert observed_placement.private_bytes_by_node(NUMA_MAPS, "7f2c40000000") == {1: 3 * 2097152}
     assert observed_placement.private_bytes_by_node(NUMA_MAPS, "7f2c4000") == {}
 
@@ -55,7 +55,7 @@ def test_a_list_of_mappings_is_their_sum():
     assert observed_placement.private_bytes_by_node(NUMA_MAPS, []) == {}
 
 
-def test_a_small_working_set_is_judged_by_its_own_pages(make_point):
+def test_a_small_working_set_is_checked_by_its_own_pages(make_point):
     """Stacks and libraries are larger than a working set that fits a cache."""
     [load] = make_point(memory_bytes=16384)["loads"]
     load["placement"]["mapping"] = "mapping"

@@ -69,7 +69,7 @@ def test_events_are_added_and_subtracted():
 
 
 @pytest.mark.real
-def test_what_the_kernel_refuses_keeps_its_reason_and_the_others_count():
+def test_a_refused_event_keeps_its_reason_and_other_counters_count():
     found = counted_while_sleeping(
         {
             "no": {"events": [CLOCK, NOWHERE]},
@@ -87,7 +87,7 @@ def test_what_the_kernel_refuses_keeps_its_reason_and_the_others_count():
 
 
 @pytest.mark.real
-def test_a_process_is_counted_from_the_start_on_with_what_it_starts():
+def test_a_process_is_counted_with_its_descendants():
     handle = event_counters.open_event_for_process(TASK_CLOCK, os.getpid())
     try:
         used = -time.process_time_ns()
@@ -101,7 +101,7 @@ def test_a_process_is_counted_from_the_start_on_with_what_it_starts():
 
 @pytest.mark.real
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up its rights")
-def test_without_rights_the_reason_says_what_to_change():
+def test_without_rights_the_reason_names_the_setting():
     if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 1:
         pytest.skip("anybody may count here")
     text = (
@@ -162,7 +162,7 @@ def count(value, enabled=100, running=100, sign=1, cpu=0):
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**12), st.integers(1, 100)), min_size=1))
-def test_counts_are_scaled_for_the_time_they_took_turns(seen):
+def test_counts_are_scaled_to_the_enabled_time(seen):
     counted = {"c": {"counts": [count(value, 100, running) for value, running in seen]}}
     expected = sum(value * 100 / running for value, running in seen)
     assert event_counters.counter_value(counted, "c") == pytest.approx(expected)
@@ -171,7 +171,7 @@ def test_counts_are_scaled_for_the_time_they_took_turns(seen):
     )
 
 
-def test_a_start_that_was_held_up_counts_as_if_it_were_in_time():
+def test_a_delayed_start_is_scaled():
     late = count(600, enabled=60, running=30)  # half of its time, which began at 40 of 100
     assert event_counters.counter_value(
         {"c": {"counts": [count(1000), late]}}, "c"
@@ -180,7 +180,7 @@ def test_a_start_that_was_held_up_counts_as_if_it_were_in_time():
     assert event_counters.counter_value(minus, "c") == 0.0
 
 
-def test_a_difference_may_miss_zero_by_little_only():
+def test_a_difference_may_be_slightly_below_zero_only():
     little = {"c": {"counts": [count(1000), count(1005, sign=-1)]}}
     assert event_counters.counter_value(little, "c") == 0.0
     much = {"c": {"counts": [count(1000), count(1500, sign=-1)]}}
@@ -188,6 +188,6 @@ def test_a_difference_may_miss_zero_by_little_only():
         event_counters.counter_value(much, "c")
 
 
-def test_an_event_that_never_got_its_turn_has_no_count():
+def test_an_event_that_never_ran_has_no_count():
     with pytest.raises(ExtractionError, match="never ran the counter on PU 3"):
         event_counters.counter_value({"c": {"counts": [count(0, 100, 0, cpu=3)]}}, "c")

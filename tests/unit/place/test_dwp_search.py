@@ -55,7 +55,7 @@ MACHINES = st.tuples(
 
 @settings(max_examples=150)
 @given(MACHINES, st.sampled_from([0.0, 0.001, 0.004]), st.integers(0, 2**20))
-def test_the_best_is_found_within_a_step_where_steps_differ(machine, noise, seed):
+def test_the_best_dwp_is_found_within_a_step(machine, noise, seed):
     start, bandwidths, latencies, workers = machine
     true = rates(start, bandwidths, latencies, range(workers))
     best = max(GRID, key=true.__getitem__)
@@ -69,20 +69,20 @@ def test_the_best_is_found_within_a_step_where_steps_differ(machine, noise, seed
     assert found.now == search.best.dwp == search.now  # and the program is left there
 
 
-def test_the_lab_machines_best_is_where_its_test_says():
+def test_the_best_dwp_of_the_lab_machine():
     true = rates([1.0] * 8, [3.0] + [1.0] * 7, [0.05] + [0.2] * 7, [0])
     assert max(GRID, key=true.__getitem__) == 0.2
     machine = Machine(true, 0.003, 3)
     assert DwpSearch(machine.rate, machine.move_to).run() == 0.2
 
 
-def test_a_machine_without_difference_is_left_where_it_was_after_two_steps():
+def test_without_differences_the_search_returns_after_two_steps():
     machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
     assert DwpSearch(machine.rate, machine.move_to).run() == 0.0
     assert max(machine.moves) == 0.2
 
 
-def test_doubt_measures_both_again_in_turns():
+def test_in_doubt_both_steps_are_measured_again_in_turns():
     machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
     search = DwpSearch(machine.rate, machine.move_to)
     search.run()
@@ -90,7 +90,7 @@ def test_doubt_measures_both_again_in_turns():
     assert tried == [0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 0.2, 0.0, 0.2, 0.0, 0.2]
 
 
-def test_one_disturbance_does_not_end_the_search():
+def test_a_disturbance_does_not_end_the_search():
     true = {dwp: 1.0 + dwp for dwp in GRID}
     machine = Machine(true, 0.001, 1)
     calls = []
@@ -103,7 +103,7 @@ def test_one_disturbance_does_not_end_the_search():
     assert DwpSearch(disturbed, machine.move_to).run() == 1.0
 
 
-def test_a_program_that_ends_leaves_what_was_measured():
+def test_an_ended_program_keeps_its_measurements():
     machine = Machine({dwp: 1.0 + dwp for dwp in GRID}, 0.001, 1)
 
     def ends() -> MeasuredRate:
@@ -118,7 +118,7 @@ def test_a_program_that_ends_leaves_what_was_measured():
     assert search.best.dwp == pytest.approx(0.3)
 
 
-def test_without_time_for_more_it_stays_at_the_best_so_far():
+def test_when_time_is_up_the_best_so_far_stays():
     machine = Machine({dwp: 1.0 + dwp for dwp in GRID}, 0.001, 1)
 
     def runs_out() -> MeasuredRate:

@@ -47,11 +47,11 @@ def test_a_good_load_gives_a_valid_record(make_point):
         ("invalid", "right: False, required: equals True"),
     ],
 )
-def test_what_goes_wrong_is_said(make_point, wrong, expected):
+def test_failures_have_a_reason(make_point, wrong, expected):
     assert expected in reason(measure_point(make_point(wrong), 1))
 
 
-def test_a_deaf_load_is_killed(make_point, monkeypatch):
+def test_a_load_that_ignores_the_stop_signal_is_killed(make_point, monkeypatch):
     monkeypatch.setattr(load_process, "GRACE_SECONDS", 0.5)
     assert "SIGKILL" in reason(measure_point(make_point("deaf"), 1))
 
@@ -105,7 +105,7 @@ def test_precision_ends_a_steady_point_early(make_point):
     assert time.monotonic() - began < 5
 
 
-def test_precision_is_that_of_the_time_in_which_all_run():
+def test_precision_is_computed_in_the_common_window():
     """A load that ran before the others, and steadily, is not steady beside them."""
     steady = [(n / 100, (n + 1) / 100, 1.0) for n in range(2000)]
     unsteady = [(20 + n / 100, 20 + (n + 1) / 100, 1.0 + n // 20 % 2) for n in range(200)]
@@ -116,7 +116,7 @@ def test_precision_is_that_of_the_time_in_which_all_run():
     assert not is_precise([ahead, later], 0.1)
 
 
-def test_a_pass_that_takes_longer_than_the_rule_is_waited_for(make_point):
+def test_a_pass_longer_than_the_stopping_rule_is_awaited(make_point):
     stopping = {"relative_precision": 0.01, "min_seconds": 0.1, "max_seconds": 0.2}
     record = measure_point(make_point("slow", point={"stopping": stopping}), 1)
     assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
@@ -147,7 +147,7 @@ def test_a_full_disk_loses_no_older_record(make_point, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"verdict": {}}', '{"schema_version": 99}'])
-def test_a_half_record_is_never_taken_for_a_whole_one(tmp_path, text):
+def test_an_incomplete_record_is_an_error(tmp_path, text):
     path = tmp_path / "rep1.json"
     path.write_text(text)
     with pytest.raises(ValueError):
@@ -194,7 +194,7 @@ def has_samples(pids):
 
 @pytest.mark.real
 @pytest.mark.skipif(shutil.which("clinfo") is None, reason="clinfo is not installed")
-def test_a_device_that_vanished_fails_the_point(make_point):
+def test_a_missing_opencl_device_fails_the_point(make_point):
     point = make_point()
     device = {"name": "opencl7", "platform": "None such", "device": "gone", "twin": 0, "pci": None}
     point["loads"][0]["target"]["device"] = device
@@ -231,7 +231,7 @@ print(json.dumps({"event": "done", "valid": True}), flush=True)
 """
 
 
-def test_a_silent_load_waits_until_the_others_really_run(make_point):
+def test_a_silent_load_starts_after_the_first_samples_of_the_others(make_point):
     point = make_point(command=[sys.executable, "-c", SLOW_TO_TELL])
     silent = {
         **make_point()["loads"][0],

@@ -29,7 +29,7 @@ def normal(parts: dict[int, float]) -> dict[int, float]:
 
 
 @given(PARTS)
-def test_shares_are_read_as_they_are_written(parts):
+def test_formatted_shares_parse_to_the_same_shares(parts):
     shares = normal(parts)
     assert parse_shares(format_shares(shares)) == pytest.approx(shares, abs=1e-5)
 
@@ -53,12 +53,12 @@ def test_other_texts_are_refused(text, words):
     assert all(word in str(caught.value) for word in words)
 
 
-def test_a_hundredth_is_rounding_and_is_mended():
+def test_a_sum_within_a_hundredth_is_scaled_to_1():
     assert parse_shares("0:0.33,1:0.33,2:0.33") == pytest.approx(uniform_shares(range(3)))
 
 
 @given(PARTS)
-def test_numbers_of_the_kernel_give_the_shares_to_the_error_they_claim(parts):
+def test_integer_weights_have_the_stated_error(parts):
     shares = normal(parts)
     numbers, error = integer_weights(shares)
     total = sum(numbers.values())
@@ -68,7 +68,7 @@ def test_numbers_of_the_kernel_give_the_shares_to_the_error_they_claim(parts):
 
 
 @given(st.lists(st.integers(-3, 7), max_size=400), PARTS)
-def test_as_few_pages_move_as_can_be_and_every_node_has_its_share(where, parts):
+def test_as_few_pages_as_possible_move(where, parts):
     there = [node for node in where if node >= 0]
     goal = apportion_whole(len(there), normal(parts))
     assert sum(goal.values()) == len(there)
@@ -85,7 +85,7 @@ def test_as_few_pages_move_as_can_be_and_every_node_has_its_share(where, parts):
 
 
 @given(st.integers(50, 500), PARTS)
-def test_whole_pages_are_within_one_of_the_shares(count, parts):
+def test_whole_numbers_are_within_one_of_the_shares(count, parts):
     shares = normal(parts)
     for node, n in apportion_whole(count, {k: s * count for k, s in shares.items()}).items():
         assert abs(n - shares[node] * count) < 1.0
@@ -104,13 +104,13 @@ def test_moved_pages_are_spread_over_the_whole_area(nodes, count):
         assert abs(half[node] / (count // 2) - 1 / nodes) < 0.1
 
 
-def test_a_departure_counts_nodes_that_only_one_side_has():
+def test_a_deviation_counts_nodes_of_one_side_only():
     assert largest_share_deviation({0: 0.5, 1: 0.5}, {0: 0.5, 2: 0.5}) == pytest.approx(0.5)
     assert largest_share_deviation({}, {}) == 0.0
 
 
 @given(st.lists(st.floats(-50.0, 50.0), min_size=1, max_size=8), st.integers(1, 100))
-def test_where_not_all_can_be_given_each_gets_the_same_less(owed, count):
+def test_unattainable_amounts_are_reduced_equally(owed, count):
     more = (count - sum(owed)) / len(owed)  # so that they add up to what there is
     owed = {node: value + more for node, value in enumerate(owed)}
     given = reduce_to_attainable(count, owed)

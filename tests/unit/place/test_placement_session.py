@@ -52,7 +52,7 @@ def _nodes() -> None:
         ("autonuma", (), "kernel"),
     ],
 )
-def test_the_report_says_what_was_wanted_and_seen(kernel, tmp_path, policy, arguments, method):
+def test_the_report_has_wanted_and_seen_shares(kernel, tmp_path, policy, arguments, method):
     path = tmp_path / "report.json"
     done = kernel.run("--report", str(path), *arguments, *python(ALLOCATES), policy=policy)
     assert (done.returncode, done.stdout, done.stderr) == (0, "allocated\n", "")
@@ -68,7 +68,7 @@ def test_the_report_says_what_was_wanted_and_seen(kernel, tmp_path, policy, argu
     assert balancing == (None if policy == "autonuma" else {"was": "1", "is": "0"})
 
 
-def test_the_kernels_own_weights_hold_where_it_has_them(kernel, tmp_path):
+def test_the_kernels_weights_are_used_where_they_exist(kernel, tmp_path):
     if not kernel_calls.supports_policy(kernel_calls.WEIGHTED_INTERLEAVE, [0]):
         pytest.skip("this kernel has no MPOL_WEIGHTED_INTERLEAVE")
     path = tmp_path / "report.json"
@@ -82,13 +82,13 @@ def test_the_kernels_own_weights_hold_where_it_has_them(kernel, tmp_path):
     assert kernel.get(f"{WEIGHTS}0") == "7"
 
 
-def test_threads_and_what_a_program_starts_stay_on_its_units(kernel):
+def test_threads_and_child_processes_stay_on_the_units(kernel):
     code = "import os; print(os.sched_getaffinity(0))"
     done = kernel.run("--cpus", "0", "--", "sh", "-c", f'{sys.executable} -c "{code}"')
     assert done.stdout.strip() == "{0}"
 
 
-def test_a_mapping_that_the_program_names_is_judged_alone_and_before_it_is_said(kernel, tmp_path):
+def test_a_named_mapping_counts_alone_and_is_placed_before_the_ready_line(kernel, tmp_path):
     path = tmp_path / "report.json"
     given = ("--report", str(path), "--", sys.executable, IMAGINED, "1", "1", "60", "16")
     run = kernel.start(*given)
@@ -99,26 +99,26 @@ def test_a_mapping_that_the_program_names_is_judged_alone_and_before_it_is_said(
     assert run.wait(10) == 128 + signal.SIGTERM
 
 
-def test_standard_input_goes_through(kernel):
+def test_standard_input_is_passed_on(kernel):
     done = subprocess.run(
         kernel.command("--", "cat"), input="in and out", capture_output=True, text=True, check=False
     )
     assert done.stdout == "in and out"
 
 
-def test_output_without_an_end_of_line_goes_through(kernel):
+def test_output_without_a_line_end_is_passed_on(kernel):
     done = kernel.run("--", "printf", "{no event\nand no end")
     assert done.stdout == "{no event\nand no end"
 
 
-def test_a_reader_that_goes_away_ends_the_program_as_ever(kernel):
+def test_a_closed_reader_ends_the_program_as_usual(kernel):
     run = kernel.start("--", "yes")
     run.stdout.read(10)
     run.stdout.close()
     assert run.wait(10) == 128 + signal.SIGPIPE
 
 
-def test_on_a_terminal_the_program_has_one_and_hears_the_keyboard_once(kernel):
+def test_on_a_terminal_the_program_gets_keyboard_signals_once(kernel):
     code = (
         "import signal, sys, time\n"
         "seen = []\n"
@@ -140,7 +140,7 @@ def test_on_a_terminal_the_program_has_one_and_hears_the_keyboard_once(kernel):
     os.waitpid(child, 0)
 
 
-def test_a_program_that_allocates_nothing_is_told_of(kernel, tmp_path):
+def test_a_program_without_memory_is_reported(kernel, tmp_path):
     path = tmp_path / "report.json"
     done = kernel.run("--report", str(path), "--", "sleep", "0.5")
     assert done.returncode == 0
@@ -148,14 +148,14 @@ def test_a_program_that_allocates_nothing_is_told_of(kernel, tmp_path):
     assert (report(path)["placed"], report(path)["seen"]) == (None, {})
 
 
-def test_a_program_that_ends_early_says_so_with_its_status(kernel, tmp_path):
+def test_a_program_that_ends_early_is_reported_with_its_status(kernel, tmp_path):
     path = tmp_path / "report.json"
     done = kernel.run("--report", str(path), "--", "sh", "-c", "exit 9")
     assert done.returncode == 9
     assert "before it ended with status 9" in report(path)["reason"]
 
 
-def test_pages_elsewhere_are_status_3(kernel):
+def test_misplaced_pages_give_exit_status_3(kernel):
     """One node cannot have pages elsewhere, so the wish is bent after the plan was made."""
     code = (
         "import sys\n"
@@ -203,7 +203,7 @@ def test_pages_elsewhere_are_status_3(kernel):
         ("uniform_all", ("--report", "/nowhere/at/all.json", "--", "true"), "is not writable"),
     ],
 )
-def test_bad_input_is_one_sentence_before_anything_runs(kernel, capsys, policy, arguments, words):
+def test_wrong_input_is_one_sentence_and_nothing_runs(kernel, capsys, policy, arguments, words):
     with pytest.raises(SystemExit) as ended:
         main(kernel.arguments(*arguments, policy=policy))
     said = capsys.readouterr()
@@ -213,7 +213,7 @@ def test_bad_input_is_one_sentence_before_anything_runs(kernel, capsys, policy, 
     assert kernel.balancing == "1"
 
 
-def test_a_kernel_without_a_policy_is_told_of(kernel):
+def test_a_kernel_without_weighted_interleave_is_reported(kernel):
     (kernel.root / "proc/sys/kernel/numa_balancing").unlink()
     done = kernel.run("--", "true", policy="autonuma")
     assert "this kernel has no /proc/sys/kernel/numa_balancing" in done.stderr
@@ -224,7 +224,7 @@ def test_a_kernel_without_a_policy_is_told_of(kernel):
     assert done.returncode == 2
 
 
-def test_a_search_measures_in_steps_and_says_them(kernel, tmp_path):
+def test_a_search_reports_its_steps(kernel, tmp_path):
     path = tmp_path / "report.json"
     given = ("--report", str(path), "--", sys.executable, IMAGINED, "1", "1", "8", "2")
     done = kernel.run(*given, policy="bwap_uniform")
@@ -238,7 +238,7 @@ def test_a_search_measures_in_steps_and_says_them(kernel, tmp_path):
     assert found["search"]["reason"] in (None, "the program ended before the search did")
 
 
-def test_a_program_without_samples_is_not_searched_and_says_what_to_do(kernel):
+def test_a_program_without_samples_is_not_searched_and_gets_a_remedy(kernel):
     code = (
         "import sys\n"
         "from chaosity.place import program_rate\n"
@@ -261,7 +261,7 @@ def there(area: page_migration.MemoryArea) -> int:
     return sum(part.block_bytes * part.present for part in page_migration.find_blocks(area))
 
 
-def test_huge_and_single_pages_of_one_mapping_are_told_apart():
+def test_huge_and_single_pages_of_one_mapping_are_separated():
     memory = mmap.mmap(-1, 5 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
     memory[:] = b"x" * len(memory)  # 5 MiB are no whole number of huge pages
@@ -274,7 +274,7 @@ def test_huge_and_single_pages_of_one_mapping_are_told_apart():
         assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
 
 
-def test_pages_of_this_process_are_found_and_stay():
+def test_pages_of_this_process_are_found_and_not_moved():
     memory = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory[:] = b"x" * len(memory)
     found = page_migration.find_areas(os.getpid())
@@ -286,7 +286,7 @@ def test_pages_of_this_process_are_found_and_stay():
         assert page_migration.move_to_shares(found, {node: 1.0}) == 0
 
 
-def test_the_runners_file_places_too(tmp_path):
+def test_the_zipapp_runs_chaosity_place(tmp_path):
     archive = tmp_path / "chaosity-run.pyz"
     archive.write_bytes(zipapp_bytes())
     assert (
@@ -310,7 +310,7 @@ def test_weights_come_from_a_matrix(tmp_path):
     assert found == pytest.approx({0: 1 / 3, 1: 1 / 3, 2: 1 / 3})
 
 
-def test_a_matrix_beside_shares_or_one_that_is_not_there_is_refused(tmp_path):
+def test_a_matrix_with_shares_or_a_missing_matrix_is_refused(tmp_path):
     def said(*arguments: str) -> str:
         given = ["place", "--policy", "canonical", "--workers", "0", *arguments, "--", "true"]
         return str(CliRunner().invoke(chaosity, given).exception)
@@ -342,7 +342,7 @@ time.sleep(5)
 """
 
 
-def test_memory_that_grows_is_looked_at_soon_though_looks_are_dear(kernel, tmp_path):
+def test_growing_memory_is_looked_at_soon_even_if_looks_are_expensive(kernel, tmp_path):
     path = tmp_path / "report.json"
     given = kernel.arguments("--report", str(path), *python(GROWS))
     done = subprocess.run([sys.executable, "-c", DEAR_LOOKS, *given], timeout=60, check=False)
@@ -369,7 +369,7 @@ def test_signals_are_passed_on_once(kernel, tmp_path):
     assert run.wait(10) == 4
 
 
-def test_a_copied_runner_finds_the_placer_beside_itself(tmp_path, monkeypatch):
+def test_a_copied_runner_finds_chaosity_place_in_its_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "chaosity-run.pyz")])
     monkeypatch.setenv("PATH", "/usr/bin")
     put_tools_first(None)
@@ -378,7 +378,7 @@ def test_a_copied_runner_finds_the_placer_beside_itself(tmp_path, monkeypatch):
     assert os.environ["PATH"].startswith(f"/opt/kernels:{tmp_path}:")
 
 
-def test_all_that_is_started_is_on_the_units_asked_for(kernel):
+def test_all_started_processes_are_on_the_requested_units(kernel):
     """As the runner looks at a load: this program, its guardian and what it runs."""
     run = kernel.start("--cpus", "1", "--", "sleep", "60")
     seen = soon(

@@ -40,19 +40,19 @@ def test_every_node_has_its_share_within_two_per_cent(make_point, seen, passed):
     assert found["decisive"]
 
 
-def test_the_node_that_is_farthest_off_is_named(make_point):
+def test_the_node_with_the_largest_deviation_is_named(make_point):
     found = placed(make_point, {"0": 0.75, "1": 0.25}, {"0": 50, "1": 40, "2": 10})
     assert found["detail"].startswith("node 0 has 50.00 % of")
     assert "requested: 75.00 %" in found["detail"]
 
 
-def test_where_pages_move_only_strangers_are_refused(make_point):
+def test_where_pages_move_only_foreign_nodes_fail(make_point):
     wanted = {"0": 0.5, "1": 0.5}
     assert placed(make_point, wanted, {"0": 99, "1": 1}, settles=True)["passed"]
     assert not placed(make_point, wanted, {"0": 50, "2": 50}, settles=True)["passed"]
 
 
-def test_where_the_kernel_decides_the_nodes_alone_count(make_point):
+def test_where_the_kernel_decides_only_nodes_count(make_point):
     assert placed(make_point, None, {"0": 3, "1": 97})["passed"]
     assert not placed(make_point, None, {"0": 3, "3": 97})["passed"]
 
@@ -61,7 +61,7 @@ def test_where_the_kernel_decides_the_nodes_alone_count(make_point):
     st.dictionaries(st.integers(0, 20).map(str), st.integers(1, 1000), min_size=1),
     st.dictionaries(st.integers(0, 20).map(str), st.integers(0, 1000), min_size=1),
 )
-def test_shares_are_right_when_no_node_is_farther_off_than_allowed(wanted, seen):
+def test_shares_pass_within_the_tolerance(wanted, seen):
     if not sum(seen.values()):
         return
     shares = {node: part / sum(wanted.values()) for node, part in wanted.items()}
@@ -71,7 +71,7 @@ def test_shares_are_right_when_no_node_is_farther_off_than_allowed(wanted, seen)
     assert found["passed"] is (off <= SHARE_TOLERANCE)
 
 
-def test_the_room_that_is_needed_follows_the_shares(make_point):
+def test_needed_memory_follows_the_shares(make_point):
     assert memory_shares({"memory_nodes": [0, 3]}) == {0: 0.5, 3: 0.5}
     shares = {"memory_nodes": [0, 3], "shares": {"0": 0.9, "3": 0.1}}
     assert memory_shares(shares) == {0: 0.9, 3: 0.1}
@@ -83,7 +83,7 @@ def test_the_room_that_is_needed_follows_the_shares(make_point):
 
 @pytest.mark.real
 @pytest.mark.parametrize("settles", [True, False])
-def test_what_settles_is_looked_at_again_before_it_is_stopped(
+def test_moving_pages_are_observed_again_before_the_stop(
     make_point, tmp_path, monkeypatch, settles
 ):
     """The first look sees all on node 0, any later one has them moved to node 1."""

@@ -52,12 +52,12 @@ TEXT = lines(
 )
 
 
-def test_the_rate_of_a_thread_at_a_node_times_the_threads():
+def test_a_node_rate_is_the_rate_of_a_thread_times_the_threads():
     found = progress.node_rates(SPEC, SOURCE, TEXT, 0.0, 2.0, [0, 3], 4)
     assert found == pytest.approx({"0": 400 / 1.0 * 4, "3": 40 / 2.0 * 4})
 
 
-def test_only_what_lies_in_the_window_counts_in_part_at_its_edges():
+def test_samples_at_the_edges_of_the_window_count_in_part():
     found = progress.node_rates(SPEC, SOURCE, TEXT, 0.5, 1.0, [0, 3], 1)
     assert found == pytest.approx({"0": 100 / 0.5, "3": 10 / 0.5})
     found = progress.node_rates(SPEC, SOURCE, TEXT, 0.5, 1.5, [0], 1)
@@ -65,7 +65,7 @@ def test_only_what_lies_in_the_window_counts_in_part_at_its_edges():
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=8), st.integers(1, 64))
-def test_a_steady_rate_is_found_however_it_is_cut(times, threads):
+def test_a_steady_node_rate_does_not_depend_on_the_samples(times, threads):
     """Every node moves 3 bytes a nanosecond while a thread is at it."""
     samples = [(i, i + 1, {"2": 3 * time}, {"2": time}) for i, time in enumerate(times)]
     found = progress.node_rates(SPEC, SOURCE, lines(*samples), 0.0, len(times) - 0.3, [2], threads)
@@ -80,7 +80,7 @@ def test_a_steady_rate_is_found_however_it_is_cut(times, threads):
         (TEXT.replace("ns_by_node", "times"), [0], "no bytes_by_node or no ns_by_node"),
     ],
 )
-def test_an_account_that_is_not_whole(text, nodes, message):
+def test_samples_with_missing_keys_are_an_error(text, nodes, message):
     with pytest.raises(ExtractionError, match=message):
         progress.node_rates(SPEC, SOURCE, text, 0.0, 2.0, nodes, 1)
 
@@ -128,7 +128,7 @@ def test_a_record_has_a_value_for_each_node(point):
     assert all(c["passed"] for c in checks)
 
 
-def test_each_node_keeps_below_the_bound(point):
+def test_each_node_is_checked_against_the_bound(point):
     [load] = point["loads"]
     load["metrics"] = {METRIC: {**SOURCE, "at_most": 100.0}}
     checks = record_checks.check_metric_bounds(load, {METRIC: ({"0": 400.0, "3": 20.0}, None)})
@@ -136,7 +136,7 @@ def test_each_node_keeps_below_the_bound(point):
 
 
 @pytest.mark.parametrize("status", ["valid", "failed", "missing"])
-def test_the_table_has_a_row_for_each_node_that_is_its_target(point, status):
+def test_the_tidy_table_has_a_row_for_each_node(point, status):
     total = {"bandwidth_bytes_per_second": (220.0, None)}
     found = {"memory": {METRIC: ({"0": 400.0, "3": 20.0}, None), **total}}
     outcome = Outcome(status, readings=found if status == "valid" else {})
@@ -174,7 +174,7 @@ print(json.dumps({"event": "done", "valid": True}), flush=True)
 
 @pytest.mark.real
 @pytest.mark.parametrize("loads", [1, 2])
-def test_a_real_load_is_told_by_node(make_point, loads):
+def test_a_real_load_has_values_by_node(make_point, loads):
     given = make_point(metrics={METRIC: SOURCE}, command=[sys.executable, "-c", PROGRAM])
     one = given["loads"][0]
     given["loads"] = [{**one, "name": f"memory{number}"} for number in range(loads)]

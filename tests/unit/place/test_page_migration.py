@@ -113,7 +113,7 @@ ONE_LARGE = {0: 0.805, 1: 0.03, 2: 0.03, 3: 0.03, 4: 0.0275, 5: 0.0275, 6: 0.025
 
 @given(SHARES)
 @example(ONE_LARGE)
-def test_small_pages_make_up_for_huge_ones(wanted):
+def test_small_pages_correct_what_huge_pages_are_too_coarse_for(wanted):
     huge = HUGE, PAGE, [0] * 12  # too few for shares of their own
     pool = HUGE, HUGE, [1] * 5
     memory = Memory([huge, pool, small([2] * 1000)])
@@ -124,7 +124,7 @@ def test_small_pages_make_up_for_huge_ones(wanted):
 
 
 @given(SHARES, st.integers(0, 511), st.integers(0, 5000), st.integers(0, 3000))
-def test_a_mapping_of_huge_and_single_pages_is_moved_as_both(wanted, before, after, untouched):
+def test_huge_and_single_pages_of_one_mapping_both_move(wanted, before, after, untouched):
     """As where a program has grown: single pages stand around huge ones, on any nodes."""
     memory = Memory([(HUGE, PAGE, [0] * 18)])
     begin, end = memory.begin(0), memory.begin(0) + 18 * HUGE
@@ -156,7 +156,7 @@ def test_a_mapping_of_huge_and_single_pages_is_moved_as_both(wanted, before, aft
         )
 
 
-def test_a_few_steps_towards_the_workers_move_only_what_must_move():
+def test_steps_towards_the_workers_move_as_few_pages_as_possible():
     memory = Memory([small([number % 8 for number in range(4000)])])
     with playing(memory):
         for step in range(1, 11):
@@ -169,7 +169,7 @@ def test_a_few_steps_towards_the_workers_move_only_what_must_move():
     assert set(memory.shares) == {0, 1}
 
 
-def test_pages_that_come_later_are_made_up_for():
+def test_pages_touched_later_are_placed_too():
     memory = Memory([small([node for node in NODES for _ in range(50)]), small([0] * 400)])
     with playing(memory):
         page_migration.move_to_shares(memory.found(), uniform_shares(NODES))

@@ -41,7 +41,7 @@ def test_keys_with_blanks():
     assert found == ["1"]
 
 
-def test_messages_before_the_document_are_passed_over():
+def test_messages_before_the_document_are_skipped():
     text = f"\nfio: terminating on signal 2\n{FIO}\n"
     assert extract_values({"json": "jobs[*].error"}, {"stdout": text}) == [0, 0]
 
@@ -68,7 +68,7 @@ def test_events_among_other_lines():
         ({"regex": "Add: (.*)"}, {"stdout": STREAM}, "no value at"),
     ],
 )
-def test_rubbish_is_told_from_figures(source, outputs, message):
+def test_wrong_output_is_an_error(source, outputs, message):
     with pytest.raises(ExtractionError, match=message):
         extract_number(source, outputs)
 

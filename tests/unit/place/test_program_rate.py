@@ -19,20 +19,20 @@ def sample(begin: int, end: int, **amount: object) -> str:
 
 
 @pytest.mark.parametrize("key", ["bytes", "elements", "passes"])
-def test_samples_count_whatever_their_amount_is_called(key):
+def test_samples_count_with_any_key_for_the_amount(key):
     found = program_rate.SampleSource()
     found.read_line(sample(1_000, 3_000, **{key: 7}), 0.0)
     assert found.series == [pytest.approx((1e-6, 3e-6, 7.0))]
 
 
-def test_an_amount_can_be_named():
+def test_the_key_of_the_amount_can_be_given():
     found = program_rate.SampleSource("turns")
     found.read_line(sample(0, 10, bytes=7, turns=2), 0.0)
     assert found.series[0][2] == 2.0
 
 
 @given(st.text())
-def test_any_other_line_is_no_sample(text):
+def test_other_lines_are_not_samples(text):
     found = program_rate.SampleSource()
     found.read_line(text, 0.0)
     found.read_line('{"event":"sample"' + text, 0.0)
@@ -40,7 +40,7 @@ def test_any_other_line_is_no_sample(text):
     assert found.series == []
 
 
-def test_lines_count_from_the_one_before():
+def test_lines_count_from_the_line_before():
     found = program_rate.LineSource(r"Iteration\s+\d+")
     for now, line in enumerate(["start", "Iteration 1", "other", "Iteration 2", "Iteration 3"]):
         found.read_line(line, float(now))
@@ -48,7 +48,7 @@ def test_lines_count_from_the_one_before():
 
 
 @pytest.mark.parametrize("text", ["", "lines=", "lines", "instructions=1", "bytes"])
-def test_what_tells_no_rate_is_refused(text):
+def test_an_unknown_rate_source_is_refused(text):
     with pytest.raises(UserError, match="samples, samples=KEY, lines=REGEX or instructions"):
         program_rate.check_rate_source(text)
 
@@ -85,7 +85,7 @@ class Steady:
         return self.at < self.ends
 
 
-def test_a_steady_rate_is_known_soon():
+def test_a_steady_rate_is_measured_quickly():
     source = program_rate.SampleSource()
     rate = program_rate.RateMeter(source, Steady(source, 0.005).pump)()
     assert rate.value == pytest.approx(200.0, rel=1e-3)
@@ -93,13 +93,13 @@ def test_a_steady_rate_is_known_soon():
     assert rate.seconds >= program_rate.SHORTEST
 
 
-def test_what_was_before_does_not_count():
+def test_samples_from_before_do_not_count():
     source = program_rate.SampleSource()
     source.read_line(sample(0, 10, steps=10**9), 0.0)
     assert program_rate.RateMeter(source, Steady(source, 0.005).pump)().value < 1000.0
 
 
-def test_too_few_reports_say_what_to_do(monkeypatch):
+def test_too_few_reports_give_a_remedy(monkeypatch):
     monkeypatch.setattr(program_rate, "HOPELESS_SECONDS", 0.6)
     source = program_rate.SampleSource()
     with pytest.raises(

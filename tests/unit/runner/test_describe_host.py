@@ -34,7 +34,7 @@ def description(tmp_path):
     return path
 
 
-def test_it_reads_like_the_machine_itself(description):
+def test_a_description_gives_the_same_topology_as_the_machine(description):
     live, told = topology_to_json(discover("live")), topology_to_json(discover(str(description)))
     told["source"] = live["source"]
     assert told == live
@@ -43,7 +43,7 @@ def test_it_reads_like_the_machine_itself(description):
     assert xml == topology_xml("live")
 
 
-def test_tools_and_the_runner_itself_are_told(description):
+def test_a_description_has_tools_and_the_runners_hash(description):
     with tarfile.open(description) as archive:
         facts = json.load(archive.extractfile(describe_host.FACTS_MEMBER))
     fio, missing = facts["tools"]
