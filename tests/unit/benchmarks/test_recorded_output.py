@@ -20,10 +20,16 @@ def load(name, **changed):
     """A load of a benchmark file, filled in with values that fit the recorded output."""
     context = {
         "initiator": {
-            "cpus": "0-1", "threads": changed.get("threads", 2), "nodes": "0", "memory_nodes": "0",
+            "cpus": "0-1",
+            "threads": changed.get("threads", 2),
+            "nodes": "0",
+            "memory_nodes": "0",
         },
         "target": {
-            "nodes": "0", "drives": [], "count": 2, "link_bytes_per_second": None,
+            "nodes": "0",
+            "drives": [],
+            "count": 2,
+            "link_bytes_per_second": None,
             "device": changed.get("device"),
         },
         "kernel": changed.get("kernel"),
@@ -36,7 +42,7 @@ def load(name, **changed):
         "relative_precision": None,
         "min_seconds": 1,
         "max_seconds": 1,
-    }  # fmt: skip
+    }
     return Benchmark(load_benchmark(name), changed.get("parameters", {})).load("memory", context)
 
 
@@ -158,7 +164,10 @@ def test_clpeak_of_another_device_or_of_too_many_threads_is_no_measurement():
     outputs = clpeak("global")
     other = load("clpeak", device={**POCL, "device": "another"}, threads=1)
     assert checks(other, outputs) == {
-        "platform": True, "device": False, "no more threads than units": True}  # fmt: skip
+        "platform": True,
+        "device": False,
+        "no more threads than units": True,
+    }
     more = {**outputs, "stdout": outputs["stdout"].replace("units   : 1", "units   : 2")}
     assert not checks(load("clpeak", device=POCL, threads=1), more)["no more threads than units"]
 

@@ -37,8 +37,10 @@ def test_every_file_is_valid_and_has_all_three_indicators():
 
 
 def test_no_processor_is_in_two_files():
-    of_files = [set().union(*(models(one) for one in document["processors"]))
-                for document in counter_files()]  # fmt: skip
+    of_files = [
+        set().union(*(models(one) for one in document["processors"]))
+        for document in counter_files()
+    ]
     for one, other in itertools.combinations(of_files, 2):
         assert not one & other
 

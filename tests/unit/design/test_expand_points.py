@@ -86,9 +86,7 @@ def test_working_sets_exceed_the_caches_in_reach(config, paper_host):
     for point in plan.points:
         [load] = point["loads"]
         cpus = set(parse_cpu_list(load["initiator"]["cpus"]))
-        caches = sum(
-            d.size_bytes for d in paper_host.topology.l3_domains if cpus & set(d.cpus)
-        )  # fmt: skip
+        caches = sum(d.size_bytes for d in paper_host.topology.l3_domains if cpus & set(d.cpus))
         word = next(w for w in load["command"] if w.startswith("--array-bytes="))
         assert int(word.partition("=")[2]) >= 4 * caches
 
@@ -130,8 +128,13 @@ def test_cpuless_nodes_are_targets_but_no_initiators(config, root):
     assert initiators < targets
 
 
-@pytest.mark.parametrize("file", sorted(p.name for p in (
-    Path(__file__).resolve().parents[4] / "shared/topologies/xml").glob("*.xml")))  # fmt: skip
+@pytest.mark.parametrize(
+    "file",
+    sorted(
+        p.name
+        for p in (Path(__file__).resolve().parents[4] / "shared/topologies/xml").glob("*.xml")
+    ),
+)
 def test_every_real_machine_can_be_planned(config, shared, file):
     topology = discover(str(shared / "topologies/xml" / file))
     plan = plan_host(PlannedHost("real", configuration_name(topology), topology), config)
@@ -189,8 +192,10 @@ def test_all_records_of_a_plan_are_asked_for():
     points = [{"experiment": "e", "point": name} for name in ("a", "b")]
     plan = SimpleNamespace(points=with_orders(points, [2, 4], 1))
     campaign = SimpleNamespace(plans={"h": plan}, folder=lambda _: "results/h/nps1")
-    expected = [f"results/h/nps1/e/{name}/rep{n}.json" for name, n in
-                [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]]  # fmt: skip
+    expected = [
+        f"results/h/nps1/e/{name}/rep{n}.json"
+        for name, n in [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]
+    ]
     assert Campaign.records(campaign, "h") == expected
 
 

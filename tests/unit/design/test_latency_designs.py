@@ -141,8 +141,9 @@ def test_pages_that_nobody_reserved_are_left_out_and_said(whole, paper_host):
     points, notes = expand(
         whole, host, "pages", chase=chase(vary={"pages": ["thp", "base", "2M", "1G"]})
     )
-    seen = {(p["loads"][0]["initiator"]["nodes"][0], p["loads"][0]["levels"]["pages"])
-            for p in points}  # fmt: skip
+    seen = {
+        (p["loads"][0]["initiator"]["nodes"][0], p["loads"][0]["levels"]["pages"]) for p in points
+    }
     assert (0, "2M") in seen
     assert {pages for node, pages in seen if node == 1} == {"thp", "base"}
     assert any(note.endswith("no huge page of 2 MiB is reserved on nodes1-7") for note in notes)
@@ -182,16 +183,18 @@ def test_pairs_of_cores_have_three_factors(config, paper_host):
     plan = plan_host(paper_host, config, ["core_to_core"])
     domains = len(paper_host.topology.l3_domains)
     near = [p for p in plan.points if p["loads"][0]["target"]["relation"] == "same_node"]
-    pairs = {(p["loads"][0]["initiator"]["name"], p["loads"][0]["levels"]["responder"])
-             for p in near}  # fmt: skip
+    pairs = {
+        (p["loads"][0]["initiator"]["name"], p["loads"][0]["levels"]["responder"]) for p in near
+    }
     assert len(pairs) >= domains * (domains - 1)
     assert all(a != b for a, b in pairs)
     for point in plan.points:
         [load] = point["loads"]
         assert len(parse_cpu_list(load["placement"]["cpus"])) == 2
         assert f"--responder={load['levels']['responder'].removeprefix('pu')}" in load["command"]
-    homes = {p["loads"][0]["target"]["name"] for p in plan.points
-             if p["point"].startswith("line=pu0+")}  # fmt: skip
+    homes = {
+        p["loads"][0]["target"]["name"] for p in plan.points if p["point"].startswith("line=pu0+")
+    }
     assert homes == {f"node{node}" for node in range(8)}
 
 
@@ -203,14 +206,19 @@ def test_a_packages_point_hangs_on_the_responders_package_too(config, paper_host
 
 def test_each_target_is_reached_from_its_nearest_node(config, hbm_host):
     plan = plan_host(hbm_host, config, ["loaded_latency"])
-    targets = {(load["initiator"]["nodes"][0], load["target"]["nodes"][0])
-               for p in plan.points for load in p["loads"] if load["role"] == "chase"}  # fmt: skip
+    targets = {
+        (load["initiator"]["nodes"][0], load["target"]["nodes"][0])
+        for p in plan.points
+        for load in p["loads"]
+        if load["role"] == "chase"
+    }
     assert {target for _, target in targets} == {n.os_index for n in hbm_host.topology.targets}
     distances = hbm_host.topology.distances
     for initiator, target in targets:
         own = distances.between(initiator, target)
-        assert own == min(distances.between(n.os_index, target)
-                          for n in hbm_host.topology.initiators)  # fmt: skip
+        assert own == min(
+            distances.between(n.os_index, target) for n in hbm_host.topology.initiators
+        )
 
 
 def test_traffic_comes_from_the_other_cores_of_the_package_or_from_nobody(config, paper_host):
@@ -266,8 +274,10 @@ def test_sizes_in_names_are_exact(power, times):
 
 def test_an_experiment_without_a_point_here_is_a_note(config, paper_host):
     topology = replace(paper_host.topology, cores=paper_host.topology.cores[:1], pus=(0,))
-    nodes = tuple(replace(n, cpus=(0,) if n.os_index == 0 else (), initiator=n.os_index == 0)
-                  for n in topology.nodes)  # fmt: skip
+    nodes = tuple(
+        replace(n, cpus=(0,) if n.os_index == 0 else (), initiator=n.os_index == 0)
+        for n in topology.nodes
+    )
     one_core = PlannedHost(
         "one", "uma", replace(topology, nodes=nodes, l3_domains=topology.l3_domains[:1])
     )

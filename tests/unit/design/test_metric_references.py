@@ -159,23 +159,41 @@ def test_a_wrong_entry_is_refused_when_the_file_is_read(tmp_path, monkeypatch, e
 PROGRAMS, RUNTIMES, CORES = ("sort", "stencil", "matrix"), ("vanilla", "locality"), (1, 2, 4)
 DOCUMENT = {
     "experiment": "study",
-    "designs": {"all": {"loads": {"work": {
-        "category": "c",
-        "initiator": [{"each": "pu"}, {"growing": "machine"}],
-        "target": {"local_to": "work.initiator"},
-    }}}},
-}  # fmt: skip
+    "designs": {
+        "all": {
+            "loads": {
+                "work": {
+                    "category": "c",
+                    "initiator": [{"each": "pu"}, {"growing": "machine"}],
+                    "target": {"local_to": "work.initiator"},
+                }
+            }
+        }
+    },
+}
 
 
 def study_point(program, runtime, cores):
-    initiator = {"name": f"cores{cores}", "kind": "pu" if cores == 1 else "machine",
-                 "threads": cores}  # fmt: skip
+    initiator = {
+        "name": f"cores{cores}",
+        "kind": "pu" if cores == 1 else "machine",
+        "threads": cores,
+    }
     target = {"name": f"memory{cores}", "kind": "node", "relation": f"relation{cores}"}
-    load = {"name": "work", "role": "work", "kernel": None, "initiator": initiator,
-            "target": target, "levels": {"program": program, "runtime": runtime},
-            "metrics": {"runs_per_second": {}}}  # fmt: skip
-    return {"point": f"{program}-{runtime}-{cores}", "loads": [load],
-            "factors": {"relation": f"relation{cores}"}}  # fmt: skip
+    load = {
+        "name": "work",
+        "role": "work",
+        "kernel": None,
+        "initiator": initiator,
+        "target": target,
+        "levels": {"program": program, "runtime": runtime},
+        "metrics": {"runs_per_second": {}},
+    }
+    return {
+        "point": f"{program}-{runtime}-{cores}",
+        "loads": [load],
+        "factors": {"relation": f"relation{cores}"},
+    }
 
 
 def references(points, to):
@@ -203,28 +221,48 @@ def test_a_pair_differs_in_what_is_named_and_in_nothing_else(chance, number, nam
 @given(st.permutations(list(itertools.product(PROGRAMS, RUNTIMES, CORES))))
 def test_the_order_of_the_points_makes_no_difference(every):
     points = [study_point(*one) for one in every]
-    assert references(points, {"threads": 1}) == references(sorted(
-        points, key=lambda point: point["point"]), {"threads": 1})  # fmt: skip
+    assert references(points, {"threads": 1}) == references(
+        sorted(points, key=lambda point: point["point"]), {"threads": 1}
+    )
 
 
 def test_a_factor_that_names_a_side_frees_that_side_alone():
     policies = ("first_touch", "uniform_workers", "uniform_all")
     document = {
         "experiment": "placed",
-        "designs": {"all": {"loads": {"work": {
-            "category": "c", "initiator": {"growing": "machine"}, "target": {"names": policies},
-        }}}},
+        "designs": {
+            "all": {
+                "loads": {
+                    "work": {
+                        "category": "c",
+                        "initiator": {"growing": "machine"},
+                        "target": {"names": policies},
+                    }
+                }
+            }
+        },
         "factors": {"policy": {"level": "work.target"}},
-        "relative": [{"name": "gain", "load": "work", "metric": "runs_per_second",
-                      "to": {"policy": "uniform_workers"}}],
-    }  # fmt: skip
+        "relative": [
+            {
+                "name": "gain",
+                "load": "work",
+                "metric": "runs_per_second",
+                "to": {"policy": "uniform_workers"},
+            }
+        ],
+    }
     points = []
     for policy, cores in itertools.product(policies, CORES):
         point = study_point("sort", "vanilla", cores)
         [load] = point["loads"]
         target = {**load["target"], "name": policy, "kind": "policy"}
-        points.append({"point": f"{policy}-{cores}", "loads": [{**load, "target": target}],
-                       "factors": {"policy": policy}})  # fmt: skip
+        points.append(
+            {
+                "point": f"{policy}-{cores}",
+                "loads": [{**load, "target": target}],
+                "factors": {"policy": policy},
+            }
+        )
     for point in add_metric_references(document, points, PlanNotes()):
         [one] = point["relative"]
         cores = point["point"].rpartition("-")[2]

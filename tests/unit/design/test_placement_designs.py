@@ -328,8 +328,9 @@ def test_a_note_is_in_a_point_but_asks_for_no_new_measurement(config, paper_host
     loads = {"work": work(["bwap_uniform"], {"each": "machine"}, category="placed_workload")}
     experiment = {"experiment": "tried", "designs": {"d": {"loads": loads}}}
     host = HostResources(paper_host.topology, ())
-    [one], [other] = (PointExpansion(host, used, config).points(experiment)
-                      for used in (benchmarks, without))  # fmt: skip
+    [one], [other] = (
+        PointExpansion(host, used, config).points(experiment) for used in (benchmarks, without)
+    )
     assert one["loads"][0]["notes"] == noted.document["notes"]
     assert "notes" not in other["loads"][0]
     assert one["definition"] == other["definition"]

@@ -24,8 +24,16 @@ HYBRID = ROOT.parent / "shared/topologies/xml/20em64t-hybrid-1p6c2t+2ca4co1t.xml
 CPU = OpenclDevice(
     "opencl0", "Portable Computing Language", "pthread", "cpu", vendor="GenuineIntel"
 )
-GPU = OpenclDevice("opencl0", "NVIDIA CUDA", "NVIDIA H200", "gpu", vendor="NVIDIA Corporation",
-                   pci="0000:01:00.0", uuid="u", node=0)  # fmt: skip
+GPU = OpenclDevice(
+    "opencl0",
+    "NVIDIA CUDA",
+    "NVIDIA H200",
+    "gpu",
+    vendor="NVIDIA Corporation",
+    pci="0000:01:00.0",
+    uuid="u",
+    node=0,
+)
 
 
 def names(topology, config, experiment):
@@ -117,11 +125,18 @@ def test_factors_say_alone(paper_host, config):
 
 
 def test_the_only_load_is_meant_whatever_it_is_called(paper_host, config):
-    load = {"category": "memory_bandwidth", "initiator": {"each": "machine"},
-            "target": {"names": ["node3"]}, "kernel": ["triad"]}  # fmt: skip
+    load = {
+        "category": "memory_bandwidth",
+        "initiator": {"each": "machine"},
+        "target": {"names": ["node3"]},
+        "kernel": ["triad"],
+    }
     sides = {side: {"level": f"only.{side}"} for side in ("initiator", "target")}
-    designs = {"a": {"loads": {"a": load}}, "b": {"loads": {"b": load}},
-               "both": {"loads": {"a": load, "b": load}}}  # fmt: skip
+    designs = {
+        "a": {"loads": {"a": load}},
+        "b": {"loads": {"b": load}},
+        "both": {"loads": {"a": load, "b": load}},
+    }
     document = {"experiment": "tried", "designs": designs, "factors": sides}
     expansion = PointExpansion(
         HostResources(paper_host.topology, ()), open_benchmarks(config), config
@@ -151,8 +166,11 @@ def test_without_a_device_there_is_no_point_and_a_reason(paper_host, config):
 def test_a_named_device_must_be_there(paper_host, config):
     topology = replace(paper_host.topology, opencl_devices=(CPU,))
     expansion = PointExpansion(HostResources(topology, ()), open_benchmarks(config), config)
-    load = {"category": "opencl_bandwidth", "initiator": {"each": "machine"},
-            "target": {"opencl": {"names": ["opencl1"]}}}  # fmt: skip
+    load = {
+        "category": "opencl_bandwidth",
+        "initiator": {"each": "machine"},
+        "target": {"opencl": {"names": ["opencl1"]}},
+    }
     document = {"experiment": "tried", "designs": {"d": {"loads": {"device": load}}}}
     with pytest.raises(UserError, match=r"has no OpenCL device 'opencl1'.*opencl0"):
         expansion.points(document)

@@ -5,14 +5,14 @@ Everything about the events of a processor is in the files below templates/count
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
-from typing import Any
 
 from chaosity.config import COUNTERS, load_named_yaml, suggest_allowed, yaml_names
 from chaosity.document_types import CounterDocument, EventCode
 from chaosity.errors import UserError
 from chaosity.records import CounterEvent, CounterRequest
+from chaosity.topology import HostFacts
 
 
 @cache
@@ -25,7 +25,7 @@ def counter_files() -> tuple[CounterDocument, ...]:
 
 
 def counter_events_of(
-    names: Iterable[str], host: Mapping[str, Any], where: str
+    names: Iterable[str], host: HostFacts, where: str
 ) -> dict[str, CounterRequest]:
     """The events of each counter on a host, or the reason why it has none.
 
@@ -48,7 +48,7 @@ def counter_events_of(
     return found
 
 
-def _counter(name: str, host: Mapping[str, Any]) -> CounterRequest:
+def _counter(name: str, host: HostFacts) -> CounterRequest:
     # These reasons are part of a point's definition. Other words would ask for new measurements.
     document = next((file for file in counter_files() if _is_for(file, host)), None)
     if document is None:
@@ -63,7 +63,7 @@ def _counter(name: str, host: Mapping[str, Any]) -> CounterRequest:
     return {"events": events, "source": document["source"]}
 
 
-def encoded(vendor: str, event: EventCode) -> int:
+def encoded(vendor: str | None, event: EventCode) -> int:
     """The number of an event for the kernel's x86 driver, see /sys/devices/cpu/format.
 
     Bits 0 to 7 are the event, 8 to 15 the unit mask. AMD has four more bits of the event at 32.
@@ -73,11 +73,12 @@ def encoded(vendor: str, event: EventCode) -> int:
     return (code & 0xFF) | (mask << 8) | high
 
 
-def _is_for(document: CounterDocument, host: Mapping[str, Any]) -> bool:
+def _is_for(document: CounterDocument, host: HostFacts) -> bool:
     """Whether a file is about a host's processor."""
     try:
-        family, model = int(host["cpu_family"]), int(host["cpu_model_number"])
-    except (KeyError, TypeError, ValueError):  # not every architecture has such numbers
+        family = int(host.get("cpu_family") or "")
+        model = int(host.get("cpu_model_number") or "")
+    except ValueError:  # not every architecture has such numbers
         return False
     return any(
         processor["vendor"] == host.get("cpu_vendor")
@@ -94,10 +95,10 @@ def _within(model: int, models: int | list[int]) -> bool:
     return first <= model <= last
 
 
-def _processor(host: Mapping[str, Any]) -> str:
+def _processor(host: HostFacts) -> str:
     """A processor by the numbers that the files have."""
-    keys = ("cpu_vendor", "cpu_family", "cpu_model_number")
-    vendor, family, model = (host.get(key) for key in keys)
+    family, model = host.get("cpu_family"), host.get("cpu_model_number")
+    vendor = host.get("cpu_vendor")
     if None in (vendor, family, model):
         return "this processor"
     return f"{vendor} family {family} model {model}"
