@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.report import Run
+from chaosity.report import RecordSummary
 from chaosity.store.tidy_table import COLUMNS
 
 BANDWIDTH = "bandwidth_bytes_per_second"
@@ -427,7 +427,7 @@ CONFIG = {
 }
 
 
-def runs(tidy: pd.DataFrame) -> list[Run]:
+def record_summaries(tidy: pd.DataFrame) -> list[RecordSummary]:
     """A record's summary for every measured replicate of a tidy table."""
     found = []
     keys = ["experiment", "point", "replicate"]
@@ -442,7 +442,7 @@ def runs(tidy: pd.DataFrame) -> list[Run]:
              "decisive": False},
         )  # fmt: skip
         found.append(
-            Run(
+            RecordSummary(
                 *key, 100, row["status"], None if row["status"] == "valid" else row["reason"],
                 row["measured_at"], ended,
                 {load: f"numactl --cpunodebind=0 --membind=0 {load}-tool --seconds 1.5"

@@ -12,8 +12,11 @@ import synthetic_latency as latency
 from lxml import etree
 from table_figures import draw
 
-from chaosity.report import render_report
+from chaosity.report import build_report_data
+from chaosity.report.html_pages import render_report
 from chaosity.report.variance_section import analysis_sections
+from chaosity.store import Measurements
+from chaosity.topology import topology_from_json
 
 EXPERIMENTS = [
     {"experiment": "memory_bandwidth", "question": "How much?", "figures": []},
@@ -29,12 +32,17 @@ def report(tmp_path_factory):
     rows = [*machine.memory(), *latency.matrix(machine, lies=False)]
     tidy = latency.pd.DataFrame(rows, columns=list(latency.TYPES)).astype(latency.TYPES)
     draw(EXPERIMENTS, tidy, machine.topology(), folder / "figures")
-    context = render_report(
-        tidy, folder / "report.html", experiments=EXPERIMENTS, figures=folder / "figures",
-        topology=machine.topology(), system=synthetic.system(machine), runs=[],
+    report = build_report_data(
+        Measurements.from_table(tidy),
+        output=folder / "report.html",
+        experiments=EXPERIMENTS,
+        figures=folder / "figures",
+        topology=topology_from_json(machine.topology()),
+        system=synthetic.system(machine),
+        summaries=[],
         config=synthetic.CONFIG,
-    )  # fmt: skip
-    return context, (folder / "report.html").read_text(encoding="utf-8")
+    )
+    return report, render_report(report)
 
 
 def sections(context):
@@ -58,7 +66,7 @@ def test_one_sentence_says_it_to_those_who_never_heard_of_f(report):
         "The differences come from the combination of initiator and target ("
     )
     assert "of the variation is noise" in matrix.sentence
-    assert "The relation of the two" in matrix.remote
+    assert "The relation of initiator and target" in matrix.remote
     assert "Remote is 1.569 times local (95 %: 1.552 to 1.586)." in matrix.remote
 
 
@@ -92,13 +100,15 @@ def test_values_as_they_are_are_compared_by_differences():
     rows = list(latency.matrix(machine, lies=False))
     tidy = latency.pd.DataFrame(rows, columns=list(latency.TYPES)).astype(latency.TYPES)
     noise = np.random.default_rng(4).normal(0.0, 1.0, len(tidy))
-    [matrix] = analysis_sections(tidy.assign(value=tidy["value"] + noise))["latency_matrix"]
+    [matrix] = analysis_sections(Measurements.from_table(tidy.assign(value=tidy["value"] + noise)))[
+        "latency_matrix"
+    ]
     assert "above local (95 %: +" in matrix.remote  # 54 ns is what the machine was made with
     assert abs(float(matrix.remote.split("Remote is ")[1].split(" ns")[0]) - 54.0) < 1.0
     level = matrix.levels[0].rows[0]
     assert (level.level, level.n, level.mean.endswith(" ns")) == ("pu0", 32, True)
     equal = tidy.assign(value=100.0 + noise)
-    [same] = analysis_sections(equal)["latency_matrix"]
+    [same] = analysis_sections(Measurements.from_table(equal))["latency_matrix"]
     assert same.sentence.startswith("No difference is detected at n = 128")
     assert "no difference is detected (95 %: 0.99" in same.remote
 
@@ -110,7 +120,7 @@ def test_an_experiment_without_anything_varied_says_nothing(report):
 
 def test_a_single_replicate_gives_no_test_where_nothing_is_left(tmp_path):
     machine = synthetic.Machine("h", ((0,),), {}, 4, 1)
-    found = analysis_sections(machine.tidy())
+    found = analysis_sections(Measurements.from_table(machine.tidy()))
     kernels = next(one for one in found["memory_bandwidth"] if "kernel" in one.title)
     assert kernels.svg is None
     assert "Effects cannot be separated from noise" in kernels.sentence

@@ -7,28 +7,51 @@ import json
 import pandas as pd
 import pytest
 
-from chaosity.components import ComponentState as State
-from chaosity.report.before_after import changes
+from chaosity.components import ComponentState
+from chaosity.report.before_after import component_changes
+from chaosity.store import Measurements
 
 A, B, C = (f"2026-11-0{day}T08:00:00.000Z" for day in (1, 2, 3))
 DRIVE = {
-    "component": "drive", "serial": "OLD", "firmware": "1", "size_bytes": 10**12, "model": "M",
-}  # fmt: skip
+    "component": "drive",
+    "serial": "OLD",
+    "firmware": "1",
+    "size_bytes": 10**12,
+    "model": "M",
+}
 STATES = {
-    "drive0": [State(A, DRIVE), State(B, {**DRIVE, "serial": "NEW", "firmware": "2"})],
-    "system": [State(A, {"tools": {"fio": "3.33"}}), State(C, {"tools": {"fio": "3.36"}})],
+    "drive0": [
+        ComponentState(A, DRIVE),
+        ComponentState(B, {**DRIVE, "serial": "NEW", "firmware": "2"}),
+    ],
+    "system": [
+        ComponentState(A, {"tools": {"fio": "3.33"}}),
+        ComponentState(C, {"tools": {"fio": "3.36"}}),
+    ],
 }
 
 
 def rows(point, era, values, drive=A, system=A, asked="a", load="storage"):
     return [
-        {"host": "h", "configuration": "c", "experiment": "storage_bandwidth", "point": point,
-         "load": load, "initiator": "node0", "target": "drive0", "replicate": number,
-         "metric": "bandwidth_bytes_per_second",
-         "status": "valid", "reason": None, "value": value, "era": era, "asked": asked,
-         "components": json.dumps({"drive0": drive, "system": system})}
+        {
+            "host": "h",
+            "configuration": "c",
+            "experiment": "storage_bandwidth",
+            "point": point,
+            "load": load,
+            "initiator": "node0",
+            "target": "drive0",
+            "replicate": number,
+            "metric": "bandwidth_bytes_per_second",
+            "status": "valid",
+            "reason": None,
+            "value": value,
+            "era": era,
+            "asked": asked,
+            "components": json.dumps({"drive0": drive, "system": system}),
+        }
         for number, value in enumerate(values, start=1)
-    ]  # fmt: skip
+    ]
 
 
 def repaired(points=1):
@@ -41,6 +64,10 @@ def repaired(points=1):
     return pd.DataFrame(found)
 
 
+def changes(history, states):
+    return component_changes(Measurements.from_table(history), states)
+
+
 def test_a_replaced_drive_is_told_from_what_to_what():
     [change], older = changes(repaired(), STATES)
     assert older == 0
@@ -48,8 +75,9 @@ def test_a_replaced_drive_is_told_from_what_to_what():
     assert (component.name, component.verb) == ("drive0", "was replaced")
     assert (component.before, component.after) == ("2026-11-01 08:00 UTC", "2026-11-02 08:00 UTC")
     assert {fact.name: fact.value for fact in component.facts} == {
-        "serial": "OLD \N{RIGHTWARDS ARROW} NEW", "firmware": "1 \N{RIGHTWARDS ARROW} 2",
-    }  # fmt: skip
+        "serial": "OLD \N{RIGHTWARDS ARROW} NEW",
+        "firmware": "1 \N{RIGHTWARDS ARROW} 2",
+    }
 
 
 def test_a_point_has_both_values_with_intervals_and_the_change():
@@ -59,15 +87,17 @@ def test_a_point_has_both_values_with_intervals_and_the_change():
     assert point.interval_before.endswith("n = 3")
     assert point.interval.startswith("95 % interval +3")
     assert change.sentence == (
-        "1 value measured again: 1 gained more than their replicates scatter; changes +400 %."
+        "1 value measured again: 1 increased by more than the scatter of the replicates; "
+        "change +400 %."
     )
 
 
 def test_of_many_points_the_worst_and_the_best_are_shown():
     [change], _ = changes(repaired(30), STATES)
     assert [point.point for point in change.lowest][:2] == [
-        "storage=node0+drive0", "storage=node1+drive0",
-    ]  # fmt: skip
+        "storage=node0+drive0",
+        "storage=node1+drive0",
+    ]
     assert change.highest[0].point == "storage=node29+drive0"
     assert (len(change.lowest), len(change.highest), change.omitted) == (6, 6, 18)
 
@@ -76,20 +106,20 @@ def test_within_the_scatter_no_difference_is_claimed():
     table = pd.DataFrame(rows("p", 1, [1e9, 1.1e9]) + rows("p", 2, [1.05e9, 1.09e9], drive=B))
     [change], _ = changes(table, STATES)
     assert change.lowest[0].interval.startswith("no difference detected at n = 2 and 2")
-    assert "no difference was detected" in change.sentence
+    assert "without a detected difference" in change.sentence
     assert "same" not in change.sentence
 
 
 def test_a_single_replicate_has_no_interval():
     [change], _ = changes(pd.DataFrame(rows("p", 1, [1e9]) + rows("p", 2, [5e9], drive=B)), STATES)
-    assert change.lowest[0].interval == "one replicate, no interval"
+    assert change.lowest[0].interval == "no interval"
     assert "single replicate" in change.sentence
 
 
-def test_what_was_asked_otherwise_is_counted_and_not_compared():
+def test_what_was_not_comparable_is_counted_and_not_compared():
     table = pd.DataFrame(rows("p", 1, [1e9]) + rows("p", 2, [5e9], drive=B, asked="b"))
     [change], _ = changes(table, STATES)
-    assert (change.lowest, change.asked_otherwise) == ((), 1)
+    assert (change.lowest, change.not_comparable) == ((), 1)
 
 
 def test_each_change_is_told_apart_the_newest_first():
@@ -102,7 +132,10 @@ def test_each_change_is_told_apart_the_newest_first():
 
 def test_what_is_too_long_to_read_is_only_called_changed():
     states = {
-        "drive0": [State(A, {"flags": list(range(40))}), State(B, {"flags": list(range(1, 41))})]
+        "drive0": [
+            ComponentState(A, {"flags": list(range(40))}),
+            ComponentState(B, {"flags": list(range(1, 41))}),
+        ]
     }
     [change], _ = changes(repaired(), states)
     assert change.components[0].facts[0].value == "changed, see the component's file"

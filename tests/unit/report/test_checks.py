@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 import synthetic
 
-from chaosity.report.machine_facts import environment, machine_facts, node_table
+from chaosity.report.machine_facts import host_state, machine_facts, node_table
 from chaosity.report.result_checks import SEVERITIES, check_results
-from chaosity.statistics import plain
+from chaosity.store import Measurements
+from chaosity.topology import topology_from_json
 
 
 def checks(system=None, topology=None, tidy=None, runs=()):
@@ -13,8 +14,8 @@ def checks(system=None, topology=None, tidy=None, runs=()):
     return {
         check.name: check
         for check in check_results(
-            plain(found.tidy() if tidy is None else tidy),
-            {**found.topology(), **(topology or {})},
+            Measurements.from_table(found.tidy() if tidy is None else tidy).rows,
+            topology_from_json({**found.topology(), **(topology or {})}),
             synthetic.system(found, **(system or {})),
             runs,
             (),
@@ -28,15 +29,18 @@ def checks(system=None, topology=None, tidy=None, runs=()):
         ({"frequency": {"governors": ["powersave"]}}, "Clock governor", "warning"),
         ({"frequency": {"governors": ["performance", "powersave"]}}, "Clock governor", "warning"),
         ({"frequency": None}, "Clock governor", "unknown"),
-        ({"memory_settings": {"transparent_huge_pages": "never"}}, "Transparent huge pages",
-         "warning"),
+        (
+            {"memory_settings": {"transparent_huge_pages": "never"}},
+            "Transparent huge pages",
+            "warning",
+        ),
         ({"memory_settings": None}, "Transparent huge pages", "unknown"),
         ({"memory_settings": {"numa_balancing": "1"}}, "NUMA balancing", "warning"),
         ({"hypervisor": True}, "Virtual machine", "warning"),
         ({"hypervisor": None}, "Virtual machine", "unknown"),
         ({}, "Virtual machine", "ok"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_change_numbers_are_told(system, name, severity):
     check = checks(system)[name]
     assert check.severity == severity
@@ -44,7 +48,12 @@ def test_settings_that_change_numbers_are_told(system, name, severity):
 
 
 def test_a_part_of_a_machine_is_called_a_part():
-    restrictions = {"disallowed_cpus": "8-11", "offline_cpus": "", "cgroup": "/slurm/job1"}
+    restrictions = {
+        "missing_cpus": "8-11",
+        "disallowed_cpus": "8-11",
+        "offline_cpus": "",
+        "cgroup": "/slurm/job1",
+    }
     check = checks(topology={"restricted": True, "restrictions": restrictions})[
         "Processors and nodes"
     ]
@@ -59,7 +68,7 @@ def test_the_worst_comes_first():
 
 def test_what_records_note_is_counted():
     tidy = synthetic.small().tidy()
-    check = checks(runs=synthetic.runs(tidy))["Precision"]
+    check = checks(runs=synthetic.record_summaries(tidy))["Precision"]
     assert check.text.startswith("not met in 33 % of 42 records, for example ±1.71 %")
 
 
@@ -79,21 +88,23 @@ def test_no_drive_is_no_fault():
 
 def test_the_machine_is_told_in_words():
     found = synthetic.epyc()
-    facts = {fact.name: fact.value for fact in
-             machine_facts(found.topology(), synthetic.system(found))}  # fmt: skip
+    topology = topology_from_json(found.topology())
+    facts = {fact.name: fact.value for fact in machine_facts(topology, synthetic.system(found))}
     assert facts["Structure"] == "2 packages, 8 memory nodes, 48 cores"
     assert facts["Memory"] == "256 GiB"
     assert facts["Drives"] == "30 x Corsair MP600 PRO, 2.00 TB"
-    rows = node_table(found.topology())
+    rows = node_table(topology)
     assert (rows[4].package, rows[4].cpus, rows[4].memory, rows[4].drives) == (
         *("1", "24-29", "32 GiB", "3"),
     )
 
 
 def test_the_environment_has_units_and_says_what_is_unknown():
-    groups = {group.name: {fact.name: fact.value for fact in group.facts}
-              for group in environment(synthetic.system(synthetic.small()))}  # fmt: skip
-    assert groups["General"]["cpu flags"] == "40 of them, in the component file"
+    groups = {
+        group.name: {fact.name: fact.value for fact in group.facts}
+        for group in host_state(synthetic.system(synthetic.small()))
+    }
+    assert groups["General"]["cpu flags"] == "40 values, see the component file"
     assert groups["General"]["huge page pools"] == "node 0 page 2 MiB pages 0"
     assert groups["General"]["hypervisor"] == "no"
     assert groups["Frequency"]["upper limits"] == "3.63 GHz"

@@ -8,10 +8,9 @@ import pytest
 import synthetic
 from lxml import etree
 
-from chaosity.report.configurations import compare_configurations, times
-from chaosity.report.resource_table import resource_rows
-from chaosity.statistics import plain
-from chaosity.store import COLUMNS
+from chaosity.report.configurations import compare_configurations, compared_ratio
+from chaosity.report.resource_table import resource_table
+from chaosity.store import COLUMNS, Measurements
 
 
 def nps4(**keys):
@@ -23,6 +22,12 @@ def nps1(**keys):
     return synthetic.Machine("h", ((0,), (1,)), {0: 4, 1: 3}, 12, **given)
 
 
+def compare(tidy, others, output, figures):
+    """`compare_configurations` of tidy tables."""
+    tables = {path: Measurements.from_table(other) for path, other in others.items()}
+    return compare_configurations(Measurements.from_table(tidy), tables, output, figures)
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("beside")
@@ -31,7 +36,7 @@ def found(tmp_path_factory):
     (other / "report.html").write_text("")
     tables = {other / "measurements.parquet": nps1().tidy()}
     output = folder / "nps4/report.html"
-    return compare_configurations(nps4().tidy(), tables, output, folder / "nps4"), folder / "nps4"
+    return compare(nps4().tidy(), tables, output, folder / "nps4"), folder / "nps4"
 
 
 def cell(found, name, column):
@@ -46,14 +51,19 @@ def test_a_column_is_a_configuration_with_its_day_and_report(found):
 
 
 def test_the_rows_are_the_resources_of_the_report(found):
-    alone = [line.name for line in resource_rows(plain(nps4().tidy())) if "beside" not in line.name]
+    alone = [
+        line.name
+        for line in resource_table(Measurements.from_table(nps4().tidy()))
+        if "co-running" not in line.name
+    ]
     there = [row.name for row in found[0].rows]
     assert [name for name in there if name in alone] == alone
     # What only another configuration has stands in its place.
     assert set(there) - set(alone) == {"Storage bandwidth, some drives of a node"}
     assert there[-3:-1] == [
-        "Storage bandwidth, some drives of a node", "Storage bandwidth, all drives of a node",
-    ]  # fmt: skip
+        "Storage bandwidth, some drives of a node",
+        "Storage bandwidth, all drives of a node",
+    ]
 
 
 def test_a_cell_has_value_interval_and_n(found):
@@ -65,7 +75,7 @@ def test_a_cell_has_value_interval_and_n(found):
 
 
 def test_the_ratio_is_to_this_reports_configuration(found, tmp_path):
-    slower = compare_configurations(
+    slower = compare(
         nps4().tidy(), {tmp_path / "x": half(nps1().tidy())}, tmp_path / "r.html", tmp_path
     )
     ratio = cell(slower, "Memory bandwidth, one processing unit", 1).ratio
@@ -80,9 +90,7 @@ def test_the_section_opens_with_the_verdict_on_each_other_configuration(tmp_path
         tmp_path / "a": nps1().tidy(),
         tmp_path / "b": half(nps1(configuration="nps2").tidy()),
     }
-    same, slower = compare_configurations(
-        nps4().tidy(), tables, tmp_path / "r.html", tmp_path
-    ).against
+    same, slower = compare(nps4().tidy(), tables, tmp_path / "r.html", tmp_path).verdicts
     assert same.verdict.startswith("nps1 against nps4: ")
     assert re.match(
         r"nps2 against nps4: (\d+) of \1 cells differ clearly .* \1 worse;", slower.verdict
@@ -101,9 +109,7 @@ def test_a_ratio_is_judged_among_all_of_its_configuration(tmp_path):
     other.loc[drive, "value"] *= 0.96
     unit = other["initiator_kind"] == "pu"
     other.loc[unit, "value"] *= 0.5
-    side = compare_configurations(
-        nps4(noise=0.001).tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path
-    )
+    side = compare(nps4(noise=0.001).tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
     little = cell(side, "Storage bandwidth, one drive", 1).ratio
     assert little.words.startswith("0.96 times (0.9")
     assert little.verdict == "no difference detected"
@@ -113,18 +119,16 @@ def test_a_ratio_is_judged_among_all_of_its_configuration(tmp_path):
 def test_nothing_in_common_is_said(tmp_path):
     own, other = nps4().tidy(), nps1().tidy()
     own, other = own[own["load"] == "memory"], other[other["load"] == "storage"]
-    side = compare_configurations(own, {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
-    assert side.against[0].verdict.startswith("nps1 against nps4: no comparable cell")
+    side = compare(own, {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
+    assert side.verdicts[0].verdict.startswith("nps1 against nps4: no comparable cell")
     assert all(row.cells[1] is None or row.cells[1].ratio is None for row in side.rows)
 
 
 @pytest.mark.parametrize("column", ["relation", "levels", "factors", "measured_at"])
 def test_an_older_table_is_compared_as_far_as_it_goes(tmp_path, column):
     other = nps1().tidy().drop(columns=column).reindex(columns=list(COLUMNS)).astype(COLUMNS)
-    side = compare_configurations(
-        nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path
-    )
-    assert "nps1 against nps4: " in side.against[0].verdict
+    side = compare(nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
+    assert "nps1 against nps4: " in side.verdicts[0].verdict
 
 
 def half(tidy):
@@ -138,39 +142,31 @@ def test_a_package_that_is_one_node_is_found_by_its_threads(tmp_path):
     package.loc[package["initiator_kind"] == "package", "threads"] = 12
     other = nps1().tidy()
     other = other[other["initiator_kind"] != "package"]
-    side = compare_configurations(package, {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
+    side = compare(package, {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
     assert cell(side, "Memory bandwidth, one package", 1).best.where.startswith("node")
 
 
 def test_what_was_not_measured_there_is_a_gap(tmp_path):
     other = nps1().tidy()
     other = other[other["load"] == "memory"]
-    side = compare_configurations(
-        nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path
-    )
+    side = compare(nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
     assert cell(side, "Storage bandwidth, one drive", 1) is None
 
 
 def test_other_kernels_are_not_compared(tmp_path):
     other = nps1().tidy()
     other = other[other["kernel"].fillna("") != "triad"]
-    side = compare_configurations(
-        nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path
-    )
+    side = compare(nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
     assert cell(side, "Memory bandwidth, one node", 1) is None
 
 
 def test_a_configuration_alone_has_nothing_beside_it(tmp_path):
     output, folder = tmp_path / "r.html", tmp_path
-    assert compare_configurations(nps4().tidy(), {}, output, folder) is None
+    assert compare(nps4().tidy(), {}, output, folder) is None
     empty = nps1()
     empty.missing = tuple(empty.tidy()["point"].unique())
-    assert (
-        compare_configurations(nps4().tidy(), {folder / "x": empty.tidy()}, output, folder) is None
-    )
-    assert (
-        compare_configurations(empty.tidy(), {folder / "x": nps4().tidy()}, output, folder) is None
-    )
+    assert compare(nps4().tidy(), {folder / "x": empty.tidy()}, output, folder) is None
+    assert compare(empty.tidy(), {folder / "x": nps4().tidy()}, output, folder) is None
 
 
 def test_every_bar_says_what_it_is(found):
@@ -187,11 +183,11 @@ def test_every_bar_says_what_it_is(found):
 
 def test_a_single_replicate_has_no_interval():
     one = {"ratio": 0.5, "low": None, "high": None, "n_left": 1, "n_right": 1}
-    found = times({**one, "verdict": "cannot be said"})
-    assert found.words == "0.50 times, no interval: one replicate"
+    found = compared_ratio({**one, "verdict": "cannot be said"})
+    assert found.words == "0.50 times, no interval: n = 1"
 
 
 def test_numbers_of_replicates_are_both_told_where_they_differ():
     one = {"ratio": 1.0, "low": 0.9, "high": 1.1, "n_left": 2, "n_right": 3}
-    found = times({**one, "verdict": "no difference detected"})
+    found = compared_ratio({**one, "verdict": "no difference detected"})
     assert found.words == "no difference detected at n = 2 and 3: 1.00 times (0.90 to 1.10)"

@@ -12,11 +12,13 @@ import synthetic_latency as latency
 from lxml import etree
 from table_figures import draw
 
-from chaosity.report import render_report
-from chaosity.report.before_after import changes
+from chaosity.report import build_report_data
+from chaosity.report.before_after import component_changes
 from chaosity.report.configurations import compare_configurations
-from chaosity.report.resource_table import resource_rows
-from chaosity.statistics import plain
+from chaosity.report.html_pages import render_report
+from chaosity.report.resource_table import resource_table
+from chaosity.store import Measurements
+from chaosity.topology import topology_from_json
 
 
 def machine():
@@ -28,12 +30,17 @@ def report(tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("latency_report"), machine()
     tidy, topology = latency.tidy(found, more=True), latency.topology(found)
     draw(latency.EXPERIMENTS, tidy, topology, folder / "figures")
-    context = render_report(
-        tidy, folder / "report.html", experiments=latency.EXPERIMENTS, figures=folder / "figures",
-        topology=topology, system=synthetic.system(found), runs=[], config=synthetic.CONFIG,
-    )  # fmt: skip
-    html = etree.HTML((folder / "report.html").read_text(encoding="utf-8"))
-    return context, html
+    report = build_report_data(
+        Measurements.from_table(tidy),
+        output=folder / "report.html",
+        experiments=latency.EXPERIMENTS,
+        figures=folder / "figures",
+        topology=topology_from_json(topology),
+        system=synthetic.system(found),
+        summaries=[],
+        config=synthetic.CONFIG,
+    )
+    return report, etree.HTML(render_report(report))
 
 
 def sections(context):
@@ -75,7 +82,7 @@ def test_sizes_and_rates_of_values_are_readable(report):
 
 
 def lines(tidy):
-    return {line.name: line for line in resource_rows(plain(tidy))}
+    return {line.name: line for line in resource_table(Measurements.from_table(tidy))}
 
 
 def test_latency_is_told_for_own_and_other_nodes_at_the_largest_size():
@@ -104,7 +111,7 @@ def test_a_line_between_cores_names_both_and_its_home():
 
 
 def test_company_costs_time_and_not_a_share():
-    found = lines(latency.tidy(machine()))["Memory latency beside other loads"]
+    found = lines(latency.tidy(machine()))["Memory latency, co-running"]
     assert found.detail.startswith("multiple of the value alone")
     assert found.worst.value.startswith(("2.", "3."))
     assert found.best.value.startswith(("0.9", "1.0"))
@@ -118,8 +125,9 @@ def test_on_one_node_there_is_one_line():
 def test_configurations_are_compared_for_own_and_other_nodes(tmp_path):
     one = machine()
     other = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 3, configuration="nps2")
-    tables = {tmp_path / "nps2" / "measurements.parquet": latency.tidy(other)}
-    found = compare_configurations(latency.tidy(one), tables, tmp_path / "report.html", tmp_path)
+    tables = {tmp_path / "nps2/measurements.parquet": Measurements.from_table(latency.tidy(other))}
+    own = Measurements.from_table(latency.tidy(one))
+    found = compare_configurations(own, tables, tmp_path / "report.html", tmp_path)
     names = [row.name for row in found.rows]
     assert names[:2] == [
         "Memory latency, one processing unit, own node",
@@ -133,14 +141,27 @@ def test_each_of_several_loads_of_a_name_has_its_change():
     for era, since in ((1, "1"), (2, "2")):
         for replicate in (1, 2, 3):
             rows += [
-                {"host": "h", "configuration": "c", "experiment": "e", "point": "chase=all",
-                 "load": "chase", "initiator": f"pu{pu}", "target": "node0",
-                 "metric": latency.LATENCY, "replicate": replicate, "status": "valid",
-                 "reason": None, "value": 90.0 * (1 + pu) * era + replicate, "era": era,
-                 "asked": "a", "components": json.dumps({"node0": since})}
+                {
+                    "host": "h",
+                    "configuration": "c",
+                    "experiment": "e",
+                    "point": "chase=all",
+                    "load": "chase",
+                    "initiator": f"pu{pu}",
+                    "target": "node0",
+                    "metric": latency.LATENCY,
+                    "replicate": replicate,
+                    "status": "valid",
+                    "reason": None,
+                    "value": 90.0 * (1 + pu) * era + replicate,
+                    "era": era,
+                    "asked": "a",
+                    "components": json.dumps({"node0": since}),
+                }
                 for pu in (0, 1)
-            ]  # fmt: skip
-    [change], _ = changes(pd.DataFrame(rows), {})
+            ]
+    [change], _ = component_changes(Measurements.from_table(pd.DataFrame(rows)), {})
     assert [point.load for point in change.lowest] == [
-        "chase of pu0 on node0", "chase of pu1 on node0",
-    ]  # fmt: skip
+        "chase of pu0 on node0",
+        "chase of pu1 on node0",
+    ]

@@ -17,7 +17,7 @@ from chaosity.errors import UserError
 from chaosity.report import summarise_report, write_overview
 from chaosity.report.equal_hosts import HostResults, compare_equal_hosts, processor_model
 from chaosity.report.report_files import is_stale
-from chaosity.store import SkippedHost, write_table
+from chaosity.store import Measurements, SkippedHost, write_table
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def measured(results, figures, host="lab", configuration="default", **keys):
     folder = results / host / configuration
     folder.mkdir(parents=True)
     context, _ = write(folder, found, figures)
-    summary = summarise_report(context, found.tidy()).to_json()
+    summary = summarise_report(context, Measurements.from_table(found.tidy())).to_json()
     (folder / "summary.json").write_text(json.dumps(summary))
     (folder / "summary.txt").write_text("warning: something\n")
     text = json.dumps({"host": host, "configuration": configuration})
@@ -75,28 +75,28 @@ def test_a_host_that_was_left_out_is_there_by_name(tmp_path, figures):
     leave_out(tmp_path, "a")
     leave_out(tmp_path, "never", "the <host key> changed")
     found, html = overview(tmp_path)
-    assert [row.left_out is not None for row in found.rows] == [True, True]
+    assert [row.skipped is not None for row in found.rows] == [True, True]
     assert found.rows[0].valid > 0
     assert found.rows[1].link is None
     assert "no route to host" in html
     assert "&lt;host key&gt;" in html
-    assert "left out on 2026-11-21 09:15 UTC" in found.sentence
+    assert "skipped on 2026-11-21 09:15 UTC" in found.sentence
 
 
 def test_a_broken_summary_is_said(tmp_path):
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/summary.json").write_text("{}")
-    with pytest.raises(UserError, match="is no summary"):
+    with pytest.raises(UserError, match="is not a summary"):
         overview(tmp_path)
 
 
 def test_the_report_of_a_host_that_was_left_out_says_so(tmp_path, figures):
     away = SkippedHost("lab", "2026-11-21T09:15:00.000Z", "no route to <host>.")
-    _, html = write(tmp_path, synthetic.small(), figures, left_out=away)
+    _, html = write(tmp_path, synthetic.small(), figures, skipped=away)
     assert "2026-11-21 09:15 UTC: no route to &lt;host&gt;." in html
-    assert "The last run left this host out" in html
+    assert "The last run skipped this host" in html
     _, html = write(tmp_path, synthetic.small(), figures)
-    assert "left this host out" not in html
+    assert "skipped this host" not in html
 
 
 def run(results, *arguments):
@@ -123,8 +123,9 @@ def test_reports_name_who_was_left_out_and_fail(tmp_path, figures):
     done = run(tmp_path)
     assert done.exit_code == 1
     assert done.output.splitlines()[1:] == [
-        str(folder / "report.html"), "skipped: b, 2026-11-21 09:15 UTC: no route to host",
-    ]  # fmt: skip
+        str(folder / "report.html"),
+        "skipped: b, 2026-11-21 09:15 UTC: no route to host",
+    ]
 
 
 def test_a_report_that_says_so_already_is_not_made_again(tmp_path, figures):
@@ -183,10 +184,10 @@ def test_the_host_that_is_not_like_the_others_is_named_and_linked(tmp_path, said
     found, html = overview(tmp_path)
     [group] = found.groups
     assert (group.configuration, group.processor, group.hosts) == ("default", EPYC, 5)
-    assert group.accused == {"d"}
+    assert group.outliers == {"d"}
     assert group.statements[0].text.startswith("d is an outlier: ")
     assert "worst memory bandwidth of " in group.statements[0].text
-    assert [row.host for row in found.rows if row.unlike] == ["d"]
+    assert [row.host for row in found.rows if row.outlier] == ["d"]
     assert found.sentence.startswith("Worst: d default, ")
     assert '<a href="d/default/report.html">Report of d</a>' in html
     assert read(html).open == []
@@ -196,10 +197,10 @@ def test_without_such_a_host_it_is_said_what_could_have_been_seen(tmp_path, said
     hosts(tmp_path, said, 4)
     found, html = overview(tmp_path)
     [group] = found.groups
-    assert group.accused == frozenset()
+    assert group.outliers == frozenset()
     assert "detected among 4 hosts" in group.statements[0].text
     assert "Smallest detectable deviation: about" in html
-    assert not any(row.unlike for row in found.rows)
+    assert not any(row.outlier for row in found.rows)
 
 
 def test_two_hosts_are_compared_and_neither_is_accused(tmp_path, said):
@@ -207,15 +208,15 @@ def test_two_hosts_are_compared_and_neither_is_accused(tmp_path, said):
     [group] = overview(tmp_path)[0].groups
     assert group.statements[0].text.startswith("a against b: ")
     assert "differ clearly" in group.statements[0].text
-    assert group.statements[1].text.startswith("Which of the two is at fault cannot be said")
-    assert group.accused == frozenset()
+    assert group.statements[1].text.startswith("Two hosts do not show which of them has the fault")
+    assert group.outliers == frozenset()
 
 
 def test_one_host_is_compared_with_nobody(tmp_path, said):
     hosts(tmp_path, said, 1)
     found, html = overview(tmp_path)
     assert found.groups == ()
-    assert "Are hosts equal" not in html
+    assert "Are equal hosts equal" not in html
 
 
 def test_hosts_of_another_processor_or_configuration_need_not_be_equal(tmp_path, said):
@@ -248,9 +249,9 @@ def test_a_host_whose_table_is_missing_broken_or_empty_is_left_out_by_name(tmp_p
     assert texts[0].startswith("a against f: ")  # an older table is compared
     assert texts[-4:] == [
         "b was not compared: it has no measurements.parquet.",
-        "c was not compared: its measurements.parquet is no tidy table.",
-        "d was not compared: its measurements.parquet holds no value.",
-        "e was not compared: its measurements.parquet is no tidy table.",
+        "c was not compared: its measurements.parquet is not a tidy table.",
+        "d was not compared: its measurements.parquet has no value.",
+        "e was not compared: its measurements.parquet is not a tidy table.",
     ]
 
 

@@ -11,8 +11,11 @@ from lxml import etree
 from table_figures import draw
 
 from chaosity.errors import UserError
-from chaosity.report import render_report
+from chaosity.report import build_report_data
+from chaosity.report.html_pages import render_report
 from chaosity.report.inline_svg import inline_svg
+from chaosity.store import Measurements
+from chaosity.topology import Topology, topology_from_json
 
 DRAWING = """<?xml version='1.0'?>
 <svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink' width='90px'
@@ -28,13 +31,23 @@ FIGURES = [
         "source": "figure 4",
         "figures": [
             {
-                "name": "nodes", "kind": "heatmap", "title": "Memory <by> node", "load": "memory",
-                "metric": synthetic.BANDWIDTH, "rows": "initiator", "columns": "target",
+                "name": "nodes",
+                "kind": "heatmap",
+                "title": "Memory <by> node",
+                "load": "memory",
+                "metric": synthetic.BANDWIDTH,
+                "rows": "initiator",
+                "columns": "target",
                 "where": {"initiator_kind": "node", "kernel": "triad"},
             },
             {
-                "name": "nothing", "kind": "heatmap", "title": "Of no machine", "load": "memory",
-                "metric": synthetic.BANDWIDTH, "rows": "initiator", "columns": "target",
+                "name": "nothing",
+                "kind": "heatmap",
+                "title": "Of no machine",
+                "load": "memory",
+                "metric": synthetic.BANDWIDTH,
+                "rows": "initiator",
+                "columns": "target",
                 "where": {"initiator_kind": "galaxy"},
             },
         ],
@@ -44,13 +57,18 @@ FIGURES = [
         "question": "And from drives?",
         "figures": [
             {
-                "name": "drives", "kind": "heatmap", "title": "Drives", "load": "storage",
-                "metric": synthetic.BANDWIDTH, "rows": "initiator", "columns": "target",
+                "name": "drives",
+                "kind": "heatmap",
+                "title": "Drives",
+                "load": "storage",
+                "metric": synthetic.BANDWIDTH,
+                "rows": "initiator",
+                "columns": "target",
                 "where": {"target_kind": "drive"},
             }
         ],
     },
-]  # fmt: skip
+]
 
 
 def machine(**keys):
@@ -69,12 +87,19 @@ def write(folder, found, figures=None, **parts):
         draw(FIGURES, tidy, found.topology(), figures)
     (folder / "topology.svg").write_text(DRAWING)
     given = {
-        "experiments": FIGURES, "figures": figures, "topology": found.topology(),
-        "system": synthetic.system(found), "runs": synthetic.runs(tidy),
-        "config": synthetic.CONFIG, "drawing": folder / "topology.svg", **parts,
-    }  # fmt: skip
-    context = render_report(tidy, folder / "report.html", **given)
-    return context, (folder / "report.html").read_text(encoding="utf-8")
+        "experiments": FIGURES,
+        "figures": figures,
+        "topology": topology_from_json(found.topology()),
+        "system": synthetic.system(found),
+        "summaries": synthetic.record_summaries(tidy),
+        "config": synthetic.CONFIG,
+        "drawing": folder / "topology.svg",
+        **parts,
+    }
+    output = folder / "report.html"
+    report = build_report_data(Measurements.from_table(tidy), output=output, **given)
+    output.write_text(render_report(report), encoding="utf-8")
+    return report, output.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -152,10 +177,16 @@ def test_the_sections_answer_in_their_order(report):
     _, html = report
     headings = re.findall(r"<h2>(.*?)</h2>", html)
     assert headings == [
-        "Is anything wrong?", "What can this machine do?",
-        "How was it measured, and can I trust it?", "Memory bandwidth", "Storage bandwidth",
-        "Topology", "Failed points", "Environment and versions", "Data, and how to cite",
-    ]  # fmt: skip
+        "Problems and findings",
+        "What can this machine do?",
+        "How was it measured, and how are values computed?",
+        "Memory bandwidth",
+        "Storage bandwidth",
+        "Topology",
+        "Failed points",
+        "State of the host, and versions",
+        "Data and citation",
+    ]
 
 
 def test_texts_are_escaped(report):
@@ -193,7 +224,7 @@ def test_what_can_it_do_has_the_worst_and_the_best_place(report):
     assert float(node.best.value.split()[0]) > float(node.worst.value.split()[0])
     assert re.fullmatch(r"6\d %", node.share)
     assert "triad" in node.detail
-    beside = lines["Memory bandwidth left beside other loads"]
+    beside = lines["Memory bandwidth, co-running"]
     assert beside.worst.value.endswith(" %")
     assert "storage=" in beside.worst.where
     assert "Storage bandwidth, one drive" in lines
@@ -207,8 +238,8 @@ def test_how_it_was_measured_is_said(report):
     assert "seed 1" in facts["Order"]
     assert "±1.0 %" in facts["Stopping rule, memory bandwidth"]
     assert "Stopping rule, core to core" not in facts  # of what was measured alone
-    assert facts["Precision reached"].startswith("half the cells are known to ±")
-    assert facts["Verified in each record"] == "pages (always)"
+    assert facts["Precision reached"].startswith("±")
+    assert facts["Checks of each record"] == "pages (always passed)"
     assert {fact.name for fact in context.programs} >= {"chaosity", "fio", "gcc"}
 
 
@@ -244,14 +275,15 @@ def test_findings_come_first_and_point_to_their_figure(tmp_path, figures):
 def test_nothing_wrong_says_what_was_checked(tmp_path, figures):
     found = machine(failed={})
     clean = [
-        dataclasses.replace(run, checks=run.checks[:1]) for run in synthetic.runs(found.tidy())
+        dataclasses.replace(run, checks=run.checks[:1])
+        for run in synthetic.record_summaries(found.tidy())
     ]
     tidy = found.tidy()
     tidy = tidy[tidy["target_kind"] != "all_of_nodes"]  # many drives give less than few on it
-    context, html = write(tmp_path, found, figures, runs=clean, tidy=tidy)
+    context, html = write(tmp_path, found, figures, summaries=clean, tidy=tidy)
     assert context.findings == ()
     assert context.problems == ()
-    assert "Nothing wrong was found." in html
+    assert "No problems found." in html
     names = {check.name for check in context.passed}
     assert names >= {"Failed points", "Completeness", "Clock governor", "NUMA balancing"}
     assert "Anomalies" in names
@@ -272,7 +304,7 @@ def test_a_table_without_any_value_still_gives_a_report(tmp_path):
     found = synthetic.small()
     tidy = found.tidy()
     found.missing = tuple(tidy["point"].unique())
-    context, html = write(tmp_path, found, runs=[])
+    context, html = write(tmp_path, found, summaries=[])
     assert context.resources == ()
     assert "without a measurement" in html
     assert "No value was measured." in html
@@ -280,7 +312,9 @@ def test_a_table_without_any_value_still_gives_a_report(tmp_path):
 
 
 def test_a_report_without_a_drawing_or_system_is_still_one(tmp_path, figures):
-    context, html = write(tmp_path, machine(), figures, drawing=None, system={}, topology={})
+    context, html = write(
+        tmp_path, machine(), figures, drawing=None, system={}, topology=Topology()
+    )
     assert context.drawing is None
     assert read(html).open == []
 
@@ -297,5 +331,5 @@ def test_a_drawing_is_made_harmless_and_able_to_shrink():
 
 @pytest.mark.parametrize("text", ["", "no xml", "<html/>", "<svg"])
 def test_what_is_no_drawing_is_an_error(text):
-    with pytest.raises(UserError, match="is no SVG"):
+    with pytest.raises(UserError, match="is not an SVG file"):
         inline_svg(text, "topology", "topology.svg")

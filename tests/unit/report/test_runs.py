@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from chaosity import records
 from chaosity.report import summarise_records
-from chaosity.report.record_summaries import tool_notes
+from chaosity.report.record_summaries import tool_note_sentences
 
 
 def record(status="valid", started=True):
@@ -59,10 +59,10 @@ def noted(folder, *said, target="bwap"):
 def test_notes_of_tools_are_counted_by_target(tmp_path):
     short = "cut short after 60 s, at the best so far"
     runs = noted(tmp_path, short, None, short, "") + noted(tmp_path, None, target="bwap_uniform")
-    assert list(tool_notes(runs)) == [
+    assert list(tool_note_sentences(runs)) == [
         f"search to its end, bwap: not met in 2 of 3 runs: {short}",
     ]
-    assert not list(tool_notes(replace(run, status="failed") for run in runs))
+    assert not list(tool_note_sentences([replace(run, status="failed") for run in runs]))
 
 
 def test_what_is_no_record_is_left_out(tmp_path):

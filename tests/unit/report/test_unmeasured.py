@@ -131,16 +131,19 @@ def test_the_report_says_what_was_not_measured_and_why(tmp_path):
 
 def test_the_report_says_where_a_search_was_cut_short_and_how_often(tmp_path):
     tidy = machine().tidy()
-    runs = synthetic.runs(tidy)
+    runs = synthetic.record_summaries(tidy)
     name, short = "search to its end", "cut short after 60 s, at the best so far"
     for number in range(4):
         words = short if number else None
         check = records.make_check(f"memory: {name}", not words, words or "", decisive=False)
-        runs[number] = replace(runs[number], experiment="memory_bandwidth",
-                               checks=(*runs[number].checks, check),
-                               noted={(name, "bwap"): words})  # fmt: skip
-    context, page = write(tmp_path, machine(), tidy=tidy, runs=runs)
-    sections = {section.name: section.noted for section in context.experiments}
+        runs[number] = replace(
+            runs[number],
+            experiment="memory_bandwidth",
+            checks=(*runs[number].checks, check),
+            tool_notes={(name, "bwap"): words},
+        )
+    context, page = write(tmp_path, machine(), tidy=tidy, summaries=runs)
+    sections = {section.name: section.tool_notes for section in context.experiments}
     assert sections.pop("memory_bandwidth") == (f"{name}, bwap: not met in 3 of 4 runs: {short}",)
     assert set(sections.values()) <= {()}
     assert f"Search to its end, bwap: not met in 3 of 4 runs: {short}." in page
@@ -157,9 +160,11 @@ def test_a_figure_may_leave_the_references_out(tmp_path):
     tidy.loc[own, "reference"] = tidy.loc[own, "target"] == "node0"
     write_table(tidy, tmp_path / "table.parquet")
     tidy = read_table(tmp_path / "table.parquet")
-    both = [{**one, "name": f"{one['name']}{number}", "where": where}
-            for number, where in enumerate([WHERE, {**WHERE, "reference": False}])
-            for one in figures(RATIO)]  # fmt: skip
+    both = [
+        {**one, "name": f"{one['name']}{number}", "where": where}
+        for number, where in enumerate([WHERE, {**WHERE, "reference": False}])
+        for one in figures(RATIO)
+    ]
     experiment = {"experiment": "memory_bandwidth", "figures": both}
     files = {f.name: f for f in draw([experiment], tidy, machine().topology(), tmp_path / "f")}
     assert files["map0"].marks == 15 and files["map1"].marks == 11

@@ -11,6 +11,7 @@ import pytest
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import load_experiment, read_config
 from chaosity.report.variance_section import analysis_sections
+from chaosity.store import Measurements
 from chaosity.statistics.factor_studies import studies
 from chaosity.store import COLUMNS
 
@@ -134,11 +135,11 @@ def test_the_gain_is_the_contrast_of_the_two_runtimes():
 
 
 def test_the_report_has_the_table_and_the_conclusion():
-    sections = analysis_sections(measured(0.04))["numa_runtime"]
+    sections = analysis_sections(Measurements.from_table(measured(0.04)))["numa_runtime"]
     [speedup] = [one for one in sections if one.title.startswith("Speedup")]
     assert {"runtime", "kernel"} <= {row.name for row in speedup.terms}
     [runtime] = [row for row in speedup.terms if row.name == "runtime"]
-    assert runtime.said == "significant"  # and "important" is not said
+    assert runtime.verdict == "significant"  # and "important" is not said
     assert any(
         one.startswith("runtime: significant") and "unimportant" in one for one in speedup.sentences
     )

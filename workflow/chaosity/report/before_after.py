@@ -1,30 +1,32 @@
-"""What changed on a host, and what that did to the points that touch it: before and after."""
+"""Describes the changes of a host's components, and the values before and after each change."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from chaosity.components import ComponentState
-from chaosity.report.machine_facts import Fact, shown, words
-from chaosity.statistics import LOAD, POINT, before_and_after
+from chaosity.report.machine_facts import Fact, key_text, value_text
+from chaosity.statistics import Estimate, Ratio, before_and_after, change_text
+from chaosity.store.measurements import LOAD, POINT, Measurements
 from chaosity.units import choose_scale, format_count, group_thousands
 
-# The newest changes of a host; all of them stand in the components' history.
+# The newest changes; the components' history has all.
 _MOST_CHANGES = 4
-# Of each change as many of the points that lost most, and as many of those that gained most.
+# Rows of each part of the table: largest losses, largest gains.
 _MOST_POINTS = 6
 _LONGEST_VALUE = 90
+# The states of each component by name, see `components.read_component_histories`.
 Histories = Mapping[str, Sequence[ComponentState]]
 
 
 @dataclass(frozen=True)
 class ChangedComponent:
-    """A component and what is different about it: facts are "from -> to"."""
+    """A component, and its values that changed, as "before -> after"."""
 
     name: str
     verb: str
@@ -35,7 +37,7 @@ class ChangedComponent:
 
 @dataclass(frozen=True)
 class ChangedPoint:
-    """A cell before and after, values with unit, intervals with n."""
+    """A cell before and after a change: values with unit, intervals with n."""
 
     experiment: str
     point: str
@@ -50,15 +52,15 @@ class ChangedPoint:
 
 @dataclass(frozen=True)
 class Change:
-    """Components that changed at one time, and the points that were measured again since.
+    """Components that changed at the same time, and the points that were measured again.
 
     Attributes:
-        components: what changed.
-        sentence: what the change did, in sum.
-        lowest: the points that lost most or gained least, the worst first.
-        highest: the points that gained most, the best first; empty when `lowest` has them all.
-        omitted: number of points that are in neither list.
-        asked_otherwise: number of points that were asked for something else after the change.
+        components: the changed components.
+        sentence: the effect of the change over all points.
+        lowest: points with the largest losses or smallest gains, the worst first.
+        highest: points with the largest gains, the best first; empty if `lowest` has all points.
+        omitted: number of points in neither list.
+        not_comparable: number of points whose request changed too.
     """
 
     components: tuple[ChangedComponent, ...]
@@ -66,39 +68,40 @@ class Change:
     lowest: tuple[ChangedPoint, ...]
     highest: tuple[ChangedPoint, ...]
     omitted: int
-    asked_otherwise: int
+    not_comparable: int
 
 
-def changes(history: pd.DataFrame, components: Histories) -> tuple[list[Change], int]:
-    """The newest changes, the newest first, and the number of older ones that are left out.
+def component_changes(history: Measurements, histories: Histories) -> tuple[list[Change], int]:
+    """The newest changes, the newest first, and the number of omitted older changes.
 
     Args:
-        history: as `store.measurement_history` makes it.
-        components: the states of each component.
+        history: values by period, as `store.build_history` makes them.
+        histories: the states of each component.
     """
-    # Not `compare`: which eras face each other, and after which change, is each cell's own matter.
-    cells = _with_company(before_and_after(history))
-    found: list[tuple[str, Change]] = []
+    # `compare` is not used here: which periods are compared differs from cell to cell.
+    cells = _with_load_counts(before_and_after(history))
+    dated: list[tuple[str, Change]] = []
     for text, rows in cells.groupby("changed", sort=False):
         changed = json.loads(str(text))
         newest = max((after for _, after in changed.values()), default="")
-        found.append((newest, _change(changed, rows, components)))
-    found.sort(key=lambda item: item[0], reverse=True)
-    shown_ones = [change for _, change in found[:_MOST_CHANGES]]
-    return shown_ones, len(found) - len(shown_ones)
+        dated.append((newest, _change(changed, rows, histories)))
+    dated.sort(key=lambda item: item[0], reverse=True)
+    shown = [change for _, change in dated[:_MOST_CHANGES]]
+    return shown, len(dated) - len(shown)
 
 
-def _with_company(cells: pd.DataFrame) -> pd.DataFrame:
-    """Cells with the number of loads of their point, and of those that have the load's name."""
+def _with_load_counts(cells: pd.DataFrame) -> pd.DataFrame:
+    """Cells with the numbers of their point's loads: all, and those of the same name."""
     loads = cells[[*POINT, *LOAD]].drop_duplicates()
-    for column, keys in (("loads", [*POINT]), ("namesakes", [*POINT, "load"])):
+    counts = {}
+    for column, keys in (("loads", [*POINT]), ("same_name_loads", [*POINT, "load"])):
         sizes = loads.groupby(keys, dropna=False).size()
-        cells[column] = sizes.reindex(pd.MultiIndex.from_frame(cells[keys])).to_numpy()
-    return cells
+        counts[column] = sizes.reindex(pd.MultiIndex.from_frame(cells[keys])).to_numpy()
+    return cells.assign(**counts)
 
 
 def _change(
-    changed: Mapping[str, Sequence[str | None]], rows: pd.DataFrame, components: Histories
+    changed: Mapping[str, tuple[str | None, str | None]], rows: pd.DataFrame, histories: Histories
 ) -> Change:
     comparable = rows[rows["comparable"]].sort_values("ratio", kind="stable")
     points = comparable.to_dict("records")
@@ -107,52 +110,51 @@ def _change(
         lowest, highest = points[:_MOST_POINTS], points[: -_MOST_POINTS - 1 : -1]
     return Change(
         components=tuple(
-            _component(name, *moments, components.get(name, ()))
-            for name, moments in changed.items()
+            _changed_component(name, before, after, histories.get(name, ()))
+            for name, (before, after) in changed.items()
         ),
-        sentence=_sentence(comparable),
-        lowest=tuple(map(_point, lowest)),
-        highest=tuple(map(_point, highest)),
+        sentence=_effect_sentence(comparable),
+        lowest=tuple(map(_changed_point, lowest)),
+        highest=tuple(map(_changed_point, highest)),
         omitted=len(points) - len(lowest) - len(highest),
-        asked_otherwise=len(rows) - len(comparable),
+        not_comparable=len(rows) - len(comparable),
     )
 
 
-def _component(
+def _changed_component(
     name: str, before: str | None, after: str | None, states: Sequence[ComponentState]
 ) -> ChangedComponent:
     contents = {state.since: dict(state.content or {}) for state in states}
-    was, became = contents.get(str(before), {}), contents.get(str(after), {})
-    facts = tuple(_differences(was, became))
-    replaced = was.get("serial") != became.get("serial")
+    old, new = contents.get(str(before), {}), contents.get(str(after), {})
     return ChangedComponent(
         name=name,
-        verb="was replaced" if replaced else "changed",
+        verb="changed" if old.get("serial") == new.get("serial") else "was replaced",
         before=_minute(before),
         after=_minute(after),
-        facts=facts,
+        facts=tuple(_differences(old, new)),
     )
 
 
 def _differences(
-    was: Mapping[str, Any], became: Mapping[str, Any], prefix: str = ""
+    old: Mapping[str, object], new: Mapping[str, object], prefix: str = ""
 ) -> Iterator[Fact]:
-    """What is different, key by key, below nested keys too."""
-    for key in dict.fromkeys([*was, *became]):
-        old, new = was.get(key), became.get(key)
-        if old == new:
+    """The keys with different values, including keys of nested documents."""
+    for key in dict.fromkeys([*old, *new]):
+        before, after = old.get(key), new.get(key)
+        if before == after:
             continue
-        name = f"{prefix} {words(key)}".strip()
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from _differences(old, new, name)
+        name = f"{prefix} {key_text(key)}".strip()
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from _differences(before, after, name)
             continue
-        from_, to = _short(key, old, key in was), _short(key, new, key in became)
-        arrow = f"{from_} \N{RIGHTWARDS ARROW} {to}"
-        yield Fact(name, "changed, see the component's file" if from_ == to else arrow)
+        texts = [_short_text(key, held[key]) if key in held else "nothing" for held in (old, new)]
+        equal = texts[0] == texts[1]
+        arrow = " \N{RIGHTWARDS ARROW} ".join(texts)
+        yield Fact(name, "changed, see the component's file" if equal else arrow)
 
 
-def _short(key: str, value: Any, present: bool) -> str:
-    text = shown(key, value) if present else "nothing"
+def _short_text(key: str, value: object) -> str:
+    text = value_text(key, value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
@@ -160,63 +162,50 @@ def _minute(moment: str | None) -> str:
     return f"{moment[:16].replace('T', ' ')} UTC" if moment else "an unknown time"
 
 
-def _sentence(rows: pd.DataFrame) -> str:
-    """How many points gained, lost, or show no difference, and the extremes."""
+def _effect_sentence(rows: pd.DataFrame) -> str:
+    """How many values increased, decreased or show no difference, and the largest changes."""
     if rows.empty:
-        return "No point that touches it has a valid value from before and from after."
-    gained = rows[(rows["ratio_low"] > 1.0).fillna(False)]
-    lost = rows[(rows["ratio_high"] < 1.0).fillna(False)]
-    unknown = int(rows["ratio_low"].isna().sum())
-    parts = [f"{group_thousands(len(part))} {verb} more than their replicates scatter"
-             for part, verb in ((gained, "gained"), (lost, "lost")) if len(part)]  # fmt: skip
-    rest = len(rows) - len(gained) - len(lost) - unknown
-    if rest:
-        parts.append(f"in {group_thousands(rest)} no difference was detected")
-    if unknown:
-        parts.append(f"{group_thousands(unknown)} have a single replicate, so no interval")
-    worst, best = rows["ratio"].min(), rows["ratio"].max()
-    span = _signed(best) if len(rows) == 1 else f"{_signed(worst)} to {_signed(best)}"
-    return f"{format_count(len(rows), 'value')} measured again: {', '.join(parts)}; changes {span}."
+        return "No point of the changed component has valid values before and after the change."
+    increased = int((rows["ratio_low"] > 1.0).fillna(False).sum())
+    decreased = int((rows["ratio_high"] < 1.0).fillna(False).sum())
+    single = int(rows["ratio_low"].isna().sum())
+    parts = [
+        f"{group_thousands(number)} {text}"
+        for number, text in (
+            (increased, "increased by more than the scatter of the replicates"),
+            (decreased, "decreased by more than the scatter of the replicates"),
+            (len(rows) - increased - decreased - single, "without a detected difference"),
+            (single, "with a single replicate, so without an interval"),
+        )
+        if number
+    ]
+    ends = dict.fromkeys((change_text(rows["ratio"].min()), change_text(rows["ratio"].max())))
+    values = format_count(len(rows), "value")
+    return f"{values} measured again: {', '.join(parts)}; change {' to '.join(ends)}."
 
 
-def _signed(ratio: float) -> str:
-    """A ratio as a change: 1.034 -> "+3.4 %"."""
-    change = 100.0 * (ratio - 1.0)
-    return f"{change:+.1f} %" if abs(change) < 9.95 else f"{change:+.0f} %"
-
-
-def _load_words(row: Mapping[str, Any]) -> str:
-    """Which of several loads of a point: its name, and whose it is where others have it too."""
-    if row["namesakes"] > 1:
-        return f"{row['load']} of {row['initiator']} on {row['target']}"
-    return str(row["load"])
-
-
-def _point(row: Mapping[str, Any]) -> ChangedPoint:
+def _changed_point(row: Mapping[Hashable, Any]) -> ChangedPoint:
     scale = choose_scale(row["metric"], [row["median_before"], row["median_after"]])
-    known = row["ratio_low"] is not None and not pd.isna(row["ratio_low"])
-    interval = "one replicate, no interval"
-    if known:
-        interval = f"95 % interval {_signed(row['ratio_low'])} to {_signed(row['ratio_high'])}"
-        if row["ratio_low"] <= 1.0 <= row["ratio_high"]:
-            n = f"{row['n_before']} and {row['n_after']}"
-            interval = f"no difference detected at n = {n}; {interval}"
-
-    def interval_of(side: str) -> str:
-        n = int(row[f"n_{side}"])
-        if n < 2:
-            return "one replicate, no interval"
-        low, high = scale.number(row[f"low_{side}"]), scale.number(row[f"high_{side}"])
-        return f"{low} to {high}, n = {n}"
-
+    before, after = (
+        Estimate.of_cell({key: row[f"{key}_{side}"] for key in ("median", "low", "high", "n")})
+        for side in ("before", "after")
+    )
+    low, high = (None if pd.isna(row[end]) else row[end] for end in ("ratio_low", "ratio_high"))
+    ratio = Ratio(row["ratio"], low, high, after.n, before.n)
+    interval = ratio.ends_text(change_text)
+    if ratio.ends and not ratio.excludes(1.0):
+        interval = f"no difference detected at n = {before.n} and {after.n}; {interval}"
+    load = str(row["load"])
+    if row["same_name_loads"] > 1:
+        load = f"{load} of {row['initiator']} on {row['target']}"
     return ChangedPoint(
         experiment=row["experiment"],
         point=row["point"],
-        load=_load_words(row) if row["loads"] > 1 else None,
-        before=scale.text(row["median_before"]),
-        interval_before=interval_of("before"),
-        after=scale.text(row["median_after"]),
-        interval_after=interval_of("after"),
-        change=_signed(row["ratio"]),
+        load=load if row["loads"] > 1 else None,
+        before=scale.text(before.median),
+        interval_before=before.interval_text(scale.number),
+        after=scale.text(after.median),
+        interval_after=after.interval_text(scale.number),
+        change=change_text(ratio.ratio),
         interval=interval,
     )

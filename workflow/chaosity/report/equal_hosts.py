@@ -1,34 +1,32 @@
-"""Hosts that should be equal: those of one processor model in one configuration.
+"""Compares hosts that should be equal: hosts of one processor model in one configuration.
 
-Of three and more it can be said which one is not like the others; two are compared, and which of
-them is at fault stays open.
+From three hosts on, outlier hosts are named. Two hosts are compared, but it stays open which of
+them has a fault.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-
 from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.compare.comparison_text import BETTER, WORSE
-from chaosity.components import read_components
+from chaosity.components import read_components, system_facts
 from chaosity.errors import UserError
 from chaosity.report.configurations import measured_configuration
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.store import read_table
+from chaosity.store.measurements import Measurements
+from chaosity.topology import read_topology
 from chaosity.units import format_count
 
-# Without these a value is of nothing; what else an older table lacks only parts cells.
-_NEEDED = ["host", "configuration", "experiment", "point", "replicate", "metric"]
+# Required for a comparison. Tables of earlier versions can lack other columns.
+_REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metric"]
 
 
 @dataclass(frozen=True)
 class HostResults:
-    """A host in one configuration, and the folder in which its summary and its table lie."""
+    """A host in one configuration, and the folder of its summary and table."""
 
     host: str
     configuration: str
@@ -37,7 +35,7 @@ class HostResults:
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence, and the host that it accuses, if any."""
+    """A sentence, and the outlier host that it names, or None."""
 
     text: str
     host: str | None = None
@@ -48,9 +46,9 @@ class EqualHosts:
     """Hosts that should be equal.
 
     Attributes:
-        configuration, processor: what they have in common; processor is None where nobody knows it.
-        hosts: their number, with those that could not be compared.
-        statements: sentences, those that accuse a host first.
+        configuration, processor: of all these hosts; processor is None if unknown.
+        hosts: their number, including hosts that could not be compared.
+        statements: sentences, those on outlier hosts first.
     """
 
     configuration: str
@@ -59,79 +57,85 @@ class EqualHosts:
     statements: tuple[Statement, ...]
 
     @property
-    def accused(self) -> frozenset[str]:
-        """Hosts that are not like the others."""
-        return frozenset(one.host for one in self.statements if one.host)
+    def outliers(self) -> frozenset[str]:
+        """The outlier hosts."""
+        return frozenset(statement.host for statement in self.statements if statement.host)
 
 
-def compare_equal_hosts(places: Sequence[HostResults]) -> list[EqualHosts]:
-    """What can be said of hosts that should be equal, by configuration and processor.
+def compare_equal_hosts(results: Sequence[HostResults]) -> list[EqualHosts]:
+    """Compare the hosts of each configuration and processor model.
 
-    A host whose table is missing or cannot be read is named and left out.
+    A host without a readable table is named and not compared.
     """
-    kinds: dict[tuple[str, str], list[HostResults]] = {}
-    for place in places:
-        key = (place.configuration, processor_model(place.folder) or "")
-        kinds.setdefault(key, []).append(place)
-    several = [(key, own) for key, own in sorted(kinds.items()) if len(own) > 1]
+    groups: dict[tuple[str, str], list[HostResults]] = {}
+    for each in results:
+        key = (each.configuration, processor_model(each.folder) or "")
+        groups.setdefault(key, []).append(each)
     return [
-        _compare_group(configuration, model or None, own) for (configuration, model), own in several
+        _compare_group(configuration, model or None, group)
+        for (configuration, model), group in sorted(groups.items())
+        if len(group) > 1
     ]
 
 
 def processor_model(folder: Path) -> str | None:
-    """The processor's model, as discovery or, without components, the topology has it."""
-    model = read_components(folder / "components").get("system", {}).get("cpu_model")
+    """The processor model in the system component or, without one, in the topology."""
+    model = system_facts(read_components(folder / "components")).get("cpu_model")
     if model:
         return str(model)
     try:
-        topology = json.loads((folder / "topology.json").read_text(encoding="utf-8"))
-        return str(topology["host"]["cpu_model"])
-    except (OSError, ValueError, KeyError, TypeError):
+        topology = read_topology(folder / "topology.json")
+    except UserError:
         return None
+    return topology.cpu_model if topology else None
 
 
 def _compare_group(
-    configuration: str, processor: str | None, places: Sequence[HostResults]
+    configuration: str, processor: str | None, group: Sequence[HostResults]
 ) -> EqualHosts:
-    found = {place.host: _table(place.folder) for place in places}
-    tables = {host: table for host, table in found.items() if isinstance(table, pd.DataFrame)}
-    reasons = [Statement(f"{host} was not compared: {reason}.") for host, reason in found.items()
-               if isinstance(reason, str)]  # fmt: skip
-    said = [*_verdict(tables), *reasons]
-    return EqualHosts(configuration, processor, len(places), tuple(said))
+    read = {each.host: _read_table(each.folder) for each in group}
+    tables = {host: table for host, table in read.items() if isinstance(table, Measurements)}
+    skipped = [
+        Statement(f"{host} was not compared: {reason}.")
+        for host, reason in read.items()
+        if isinstance(reason, str)
+    ]
+    return EqualHosts(configuration, processor, len(group), (*_statements(tables), *skipped))
 
 
-def _table(folder: Path) -> pd.DataFrame | str:
+def _read_table(folder: Path) -> Measurements | str:
     """The tidy table of a folder, or why it cannot be compared."""
     path = folder / MEASUREMENTS_FILE
     if not path.exists():
         return f"it has no {MEASUREMENTS_FILE}"
     try:
-        table = read_table(path)
-    except (UserError, ValueError, TypeError):  # no Parquet file, or one with other types
-        return f"its {MEASUREMENTS_FILE} is no tidy table"
-    if measured_configuration(table) is None:
-        return f"its {MEASUREMENTS_FILE} holds no value"
-    known = table.loc[table["status"] == "valid", _NEEDED]
-    return f"its {MEASUREMENTS_FILE} is no tidy table" if known.isna().to_numpy().any() else table
+        measurements = Measurements.read(path)
+    except (UserError, ValueError, TypeError):  # not a Parquet file, or with other types
+        return f"its {MEASUREMENTS_FILE} is not a tidy table"
+    if measured_configuration(measurements) is None:
+        return f"its {MEASUREMENTS_FILE} has no value"
+    required = measurements.rows.loc[measurements.rows["status"] == "valid", _REQUIRED]
+    if required.isna().to_numpy().any():
+        return f"its {MEASUREMENTS_FILE} is not a tidy table"
+    return measurements
 
 
-def _verdict(tables: Mapping[str, pd.DataFrame]) -> Iterator[Statement]:
+def _statements(tables: Mapping[str, Measurements]) -> Iterator[Statement]:
     try:
         if len(tables) > 2:
             found = find_outlier_hosts(tables)
-            odd = [host.host for host in found.hosts if host.differs]
-            # The sentences begin with those of the hosts that differ, in the order of the hosts.
-            accused = [*odd, *[None] * (len(found.sentences) - len(odd))]
-            yield from map(Statement, found.sentences, accused)
+            # The first sentences are about the outlier hosts, in the order of the hosts.
+            outliers = [host.host for host in found.hosts if host.differs]
+            others = [None] * (len(found.sentences) - len(outliers))
+            yield from map(Statement, found.sentences, [*outliers, *others])
         elif len(tables) == 2:
-            one, other = tables
-            pair = compare_selections(tables[one], tables[other], names=(one, other))
+            first, second = tables
+            pair = compare_selections(tables[first], tables[second], names=(first, second))
             yield Statement(pair.sentences[0])
             if {BETTER, WORSE} & set(pair.cells["verdict"]):
                 yield Statement(
-                    "Which of the two is at fault cannot be said; a third host decides."
+                    "Two hosts do not show which of them has the fault: measure a third host of "
+                    "this model."
                 )
     except UserError as error:
         yield Statement(f"{format_count(len(tables), 'host')} could not be compared: {error}")

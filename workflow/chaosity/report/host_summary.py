@@ -1,4 +1,4 @@
-"""What a report says in short: for the terminal, and for the overview of all hosts."""
+"""Summarises a report for the terminal and for the overview of all hosts (``summary.json``)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import pandas as pd
 from chaosity.report.report_data import ReportData
 from chaosity.report.resource_table import OTHER, measured_place, rank_cells, resource_levels
 from chaosity.report.result_checks import OK
-from chaosity.statistics import plain
+from chaosity.store.measurements import Measurements
 
 FINDING = "finding"
+NO_PROBLEMS = "no problems found"
 _MOST_LINES = 3
 
 
 @dataclass(frozen=True)
 class SummaryLine:
-    """Something that is wrong: finding, problem, warning, note or unknown; ok for nothing."""
+    """A problem; its severity is finding, problem, warning, note or unknown, or ok for none."""
 
     severity: str
     text: str
@@ -26,7 +27,7 @@ class SummaryLine:
 
 @dataclass(frozen=True)
 class BestValue:
-    """A resource's best place at one level, in words."""
+    """The best place of a resource at one level, as text."""
 
     level: str
     value: str
@@ -35,15 +36,16 @@ class BestValue:
 
 @dataclass(frozen=True)
 class Summary:
-    """A host in one configuration, in short.
+    """A host in one configuration; `to_json` is the content of ``summary.json``.
 
     Attributes:
         host, configuration: as in the tidy table.
-        measured: when.
-        worst: the worst that was found, the worst first.
+        measured: time of the measurement, as text.
+        worst: the worst problems, the worst first.
         points: number of points by status: valid, failed, missing.
-        resources: of each resource the best place of one node or drive, and of the largest level.
-        left_out: what the report says of the last run's having left the host out, or None.
+        resources: the best places of each resource: of one node or drive, and of the largest
+            level.
+        left_out: when and why the last run skipped the host, or None.
     """
 
     host: str
@@ -55,28 +57,30 @@ class Summary:
     left_out: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """The summary as plain values."""
         return asdict(self)
 
 
-def summarise_report(context: ReportData, tidy: pd.DataFrame) -> Summary:
-    """The summary of a report."""
+def summarise_report(report: ReportData, measurements: Measurements) -> Summary:
+    """The summary of a report and of the measurements that it was made from."""
     return Summary(
-        host=context.host,
-        configuration=context.configuration,
-        measured=context.measured,
-        worst=tuple(worst(context)),
-        points=_points(plain(tidy)),
-        resources=_resources(plain(tidy)),
-        left_out=context.skipped,
+        host=report.host,
+        configuration=report.configuration,
+        measured=report.measured,
+        worst=tuple(worst_problems(report)),
+        points=_points_by_status(measurements.rows),
+        resources=_best_values(measurements),
+        left_out=report.skipped,
     )
 
 
-def worst(context: ReportData) -> list[SummaryLine]:
-    """The three worst things that the report says."""
-    lines = [SummaryLine(FINDING, one.title) for one in context.findings]
-    lines += [SummaryLine(one.severity, f"{one.name}: {one.text}") for one in context.problems]
-    return lines[:_MOST_LINES] or [SummaryLine(OK, "nothing is wrong as far as was looked")]
+def worst_problems(report: ReportData) -> list[SummaryLine]:
+    """The worst three findings and problems of a report."""
+    lines = [SummaryLine(FINDING, finding.title) for finding in report.findings]
+    lines += [
+        SummaryLine(check.severity, f"{check.name}: {check.text}") for check in report.problems
+    ]
+    return lines[:_MOST_LINES] or [SummaryLine(OK, NO_PROBLEMS)]
 
 
 def terminal_line(line: SummaryLine) -> str:
@@ -84,32 +88,30 @@ def terminal_line(line: SummaryLine) -> str:
     return line.text if line.severity == OK else f"{line.severity}: {line.text}"
 
 
-def _points(tidy: pd.DataFrame) -> dict[str, int]:
-    """Points by their worst status: one failed replicate makes a point failed."""
-    statuses = tidy.groupby(["experiment", "point"])["status"].agg(set)
-    found = {"valid": 0, "failed": 0, "missing": 0}
-    for held in statuses:
-        found[next(one for one in ("failed", "missing", "valid") if one in held)] += 1
-    return found
+def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
+    """Number of points by status; one failed replicate makes a point failed."""
+    counts = {"valid": 0, "failed": 0, "missing": 0}
+    for statuses in rows.groupby(["experiment", "point"])["status"].agg(set):
+        counts[next(each for each in ("failed", "missing", "valid") if each in statuses)] += 1
+    return counts
 
 
-def _resources(tidy: pd.DataFrame) -> dict[str, tuple[BestValue, ...]]:
-    """Two levels of each resource: the part that repeats, and the largest that was measured.
+def _best_values(measurements: Measurements) -> dict[str, tuple[BestValue, ...]]:
+    """The best places of each resource at two levels: one node or drive, and the largest level.
 
-    Of times the latter is the best place for memory of another node, where that was measured.
+    For times, the second is the best place of other nodes' memory, where that was measured.
     """
     by_resource: dict[str, dict[str, BestValue]] = {}
-    for level in resource_levels(tidy):
-        cells = rank_cells(level.rows)
+    for level in resource_levels(measurements):
+        cells = rank_cells(level.measurements)
         if not cells.empty:
             best = measured_place(cells.iloc[0])
-            words = f"{level.words}, {level.part}" if level.part else level.words
-            figure = BestValue(words, best.value, best.where)
+            value = BestValue(level.words_and_part, best.value, best.where)
             key = level.key if level.part != OTHER else f"{level.key} {OTHER}"
-            by_resource.setdefault(level.resource, {})[key] = figure
-    found = {}
-    for resource, figures in by_resource.items():
-        part = next((key for key in ("node", "drive") if key in figures), next(iter(figures)))
-        shown = dict.fromkeys([part, list(figures)[-1]])
-        found[resource] = tuple(figures[key] for key in shown)
-    return found
+            by_resource.setdefault(level.resource, {})[key] = value
+    shown = {}
+    for resource, values in by_resource.items():
+        repeated = next((key for key in ("node", "drive") if key in values), next(iter(values)))
+        keys = dict.fromkeys([repeated, list(values)[-1]])
+        shown[resource] = tuple(values[key] for key in keys)
+    return shown

@@ -1,4 +1,4 @@
-"""Puts SVG files into the page so that they need nothing from outside and do no harm."""
+"""Makes SVG files safe and self-contained, for insertion into an HTML page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from lxml import etree
 
 from chaosity.errors import UserError
 
-SVG = "http://www.w3.org/2000/svg"
 _HREFS = ("href", "{http://www.w3.org/1999/xlink}href")
-# What could run, load or restyle the rest of the page.
-_UNWANTED = {"script", "foreignObject", "style", "metadata", "image", "iframe", "animate", "set"}
+# Elements that can run code, load files, or restyle the rest of the page.
+_UNSAFE = {"script", "foreignObject", "style", "metadata", "image", "iframe", "animate", "set"}
 
 
 def inline_svg(text: str | bytes, scope: str, where: str = "drawing") -> str:
@@ -19,35 +18,39 @@ def inline_svg(text: str | bytes, scope: str, where: str = "drawing") -> str:
 
     Args:
         text: the whole document.
-        scope: goes before every id, so that drawings do not use one another's parts.
-        where: how an error names the document.
+        scope: prefix of all ids, so that drawings do not share ids.
+        where: name of the document in errors.
 
     Raises:
-        UserError: it is no SVG.
+        UserError: the text is not an SVG document.
     """
     data = text.encode() if isinstance(text, str) else text
     parser = etree.XMLParser(
-        remove_comments=True, remove_pis=True, resolve_entities=False, no_network=True,
+        remove_comments=True,
+        remove_pis=True,
+        resolve_entities=False,
+        no_network=True,
         huge_tree=True,
-    )  # fmt: skip
+    )
     try:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
-        raise UserError(f"is no SVG: {error.msg}", where) from error
+        raise UserError(f"is not an SVG file: {error.msg}", where) from error
     if etree.QName(root).localname != "svg":
-        raise UserError("is no SVG", where)
+        raise UserError("is not an SVG file", where)
     for element in list(root.iter(etree.Element)):
-        if etree.QName(element).localname in _UNWANTED and element.getparent() is not None:
-            element.getparent().remove(element)
+        parent = element.getparent()
+        if etree.QName(element).localname in _UNSAFE and parent is not None:
+            parent.remove(element)
             continue
-        _scope(element, scope)
-    _give_view_box(root)
-    return etree.tostring(root, encoding="unicode")
+        _prefix_ids(element, scope)
+    _set_view_box(root)
+    return str(etree.tostring(root, encoding="unicode"))
 
 
-def _scope(element: etree._Element, scope: str) -> None:
-    """Prefix ids and references to them; drop handlers and references to anything else."""
-    for key, value in list(element.attrib.items()):
+def _prefix_ids(element: etree._Element, scope: str) -> None:
+    """Prefix ids and references to ids; remove event handlers and all other references."""
+    for key, value in [(str(key), str(value)) for key, value in element.attrib.items()]:
         if key == "id":
             element.set(key, f"{scope}-{value}")
         elif key in _HREFS:
@@ -61,10 +64,10 @@ def _scope(element: etree._Element, scope: str) -> None:
             element.set(key, value.replace("url(#", f"url(#{scope}-"))
 
 
-def _give_view_box(root: etree._Element) -> None:
-    """Make a drawing of fixed size able to shrink to the page.
+def _set_view_box(root: etree._Element) -> None:
+    """Give a drawing of fixed size a view box, so that it shrinks to the width of the page.
 
-    lstopo writes a view box with units, which is no view box, so browsers crop instead of shrink.
+    lstopo writes the view box with units. Browsers ignore such a view box and crop the drawing.
     """
     box = (root.get("viewBox") or "").replace("px", "")
     if not box and root.get("width") and root.get("height"):
@@ -75,6 +78,6 @@ def _give_view_box(root: etree._Element) -> None:
 
 
 def width_of(svg: str) -> float | None:
-    """Width of an SVG element in its own units, as its view box says."""
+    """Width of an SVG element in its own units, from its view box; None without a view box."""
     match = re.search(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)', svg)
     return float(match.group(1)) if match else None

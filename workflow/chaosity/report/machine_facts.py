@@ -1,22 +1,30 @@
-"""What machine, in words: from the topology's JSON and the system component."""
+"""Describes the machine in words, from its topology and its system component."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
+from chaosity.cpusets import format_cpu_list
+from chaosity.topology import Drive, HostFacts, OpenclDevice, Topology
+from chaosity.units import (
+    format_binary_bytes,
+    format_count,
+    format_decimal_bytes,
+    format_quantity,
+)
 
+# A component's document, or a part of it, as read from its JSON file.
 Document = Mapping[str, Any]
-# Longer lists (CPU flags) are counted, and stand in the component file.
+# Longer lists, such as the CPU flags, are counted; the component file has them all.
 _MOST_ITEMS = 12
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A line of a list: what, and what it is."""
+    """A line of a list: name and value."""
 
     name: str
     value: str
@@ -24,7 +32,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class FactGroup:
-    """Facts that belong together."""
+    """A titled list of facts."""
 
     name: str
     facts: tuple[Fact, ...]
@@ -32,7 +40,7 @@ class FactGroup:
 
 @dataclass(frozen=True)
 class NodeRow:
-    """A line of the table of nodes."""
+    """A row of the table of nodes."""
 
     node: str
     package: str
@@ -42,112 +50,104 @@ class NodeRow:
     drives: str
 
 
-def machine_facts(topology: Document, system: Document) -> list[Fact]:
-    """What the machine is, in a handful of lines."""
-    nodes = topology.get("nodes") or []
-    memory = sum(node.get("present_bytes") or node.get("memory_bytes") or 0 for node in nodes)
-    cores, pus = topology.get("cores") or 0, topology.get("pus") or 0
-    threads = f", {format_count(pus, 'processing unit')}" if pus != cores else ""
+def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
+    """Processor, structure, memory, drives and kernel of the machine, a line each.
+
+    Args:
+        topology: of the host.
+        system: document of its system component.
+    """
+    counts, memory = topology.counts, topology.memory_bytes
+    structure = [
+        format_count(counts.packages, "package"),
+        format_count(len(topology.nodes), "memory node"),
+        format_count(counts.cores, "core"),
+    ]
+    if counts.pus != counts.cores:
+        structure.append(format_count(counts.pus, "processing unit"))
     facts = [
         Fact("Processor", str(system.get("cpu_model") or "unknown")),
-        Fact(
-            "Structure",
-            f"{format_count(topology.get('packages') or 0, 'package')}, "
-            f"{format_count(len(nodes), 'memory node')}, {format_count(cores, 'core')}{threads}",
-        ),
+        Fact("Structure", ", ".join(structure)),
         Fact("Memory", format_binary_bytes(memory) if memory else "unknown"),
-        Fact("Drives", _drives(topology.get("drives") or [])),
+        Fact("Drives", _drives_text(topology.drives)),
     ]
-    gpus = [gpu for gpu in topology.get("gpus") or [] if gpu.get("compute", True)]
-    if gpus:
-        models = Counter(str(gpu.get("model") or gpu.get("name") or "unknown") for gpu in gpus)
+    if gpus := topology.compute_gpus:
+        models = Counter(gpu.model or gpu.name or "unknown" for gpu in gpus)
         facts.append(Fact("GPUs", ", ".join(f"{n} x {model}" for model, n in models.items())))
-    devices = topology.get("opencl_devices") or []
-    if devices:
-        facts.append(Fact("OpenCL devices", "; ".join(map(_opencl_device, devices))))
+    if devices := topology.opencl_devices:
+        facts.append(Fact("OpenCL devices", "; ".join(map(_opencl_text, devices))))
     firmware = system.get("firmware") or {}
-    product = " ".join(
-        str(firmware[k]) for k in ("product_vendor", "product_name") if firmware.get(k)
-    )
+    product = " ".join(filter(None, map(firmware.get, ("product_vendor", "product_name"))))
     if product:
         facts.insert(0, Fact("Product", product))
     facts.append(Fact("Kernel", str(system.get("kernel_release") or "unknown")))
     return facts
 
 
-def _opencl_device(device: Document) -> str:
-    """A device by the name that points use, and who runs it."""
-    processor = ", the processor itself" if device.get("type") == "cpu" else ""
-    return f"{device['name']}: {device['device']} ({device['platform']}{processor})"
+def _opencl_text(device: OpenclDevice) -> str:
+    """Name of a device in points, model and platform."""
+    processor = ", runs on the processor" if device.is_processor else ""
+    return f"{device.name}: {device.device} ({device.platform}{processor})"
 
 
-def _drives(drives: list[Document]) -> str:
-    """Drives by model, such as "30 x Corsair MP600 PRO, 2.00 TB"."""
-    if not drives:
-        return "no NVMe drive"
-    kinds = Counter(
-        (str(drive.get("model") or "NVMe drive").strip(), drive.get("size_bytes"))
-        for drive in drives
-    )
-    return "; ".join(
+def _drives_text(drives: Sequence[Drive]) -> str:
+    """Number, model and size of the drives, such as "30 x Corsair MP600 PRO, 2.00 TB"."""
+    kinds = Counter(((each.model or "NVMe drive").strip(), each.size_bytes) for each in drives)
+    texts = (
         f"{number} x {model}" + (f", {format_decimal_bytes(size)}" if size else "")
         for (model, size), number in kinds.items()
     )
+    return "; ".join(texts) or "no NVMe drive"
 
 
-def node_table(topology: Document) -> list[NodeRow]:
-    """The table of memory nodes."""
-    at_node = Counter(drive.get("node") for drive in topology.get("drives") or [])
+def node_table(topology: Topology) -> list[NodeRow]:
+    """A row for each node of the machine."""
+    drives = Counter(drive.node for drive in topology.drives)
     rows = []
-    for node in topology.get("nodes") or []:
-        kind = [str(node.get("kind") or "")]
-        kind += ["no CPUs"] if not node.get("initiator") else []
-        kind += ["no memory"] if not node.get("target") else []
-        size = node.get("present_bytes") or node.get("memory_bytes")
-        package = node.get("package")
+    for node in topology.nodes:
+        kind = [node.kind or ""]
+        kind += ["no CPUs"] if not node.initiator else []
+        kind += ["no memory"] if not node.target else []
         rows.append(
             NodeRow(
-                node=str(node["os_index"]),
-                package="several" if package is None else str(package),
-                cpus=node.get("cpus") or "none",
-                memory=format_binary_bytes(size) if size else "unknown",
-                kind=", ".join(part for part in kind if part),
-                drives=str(at_node.get(node["os_index"], 0)),
+                node=str(node.os_index),
+                package="several" if node.package is None else str(node.package),
+                cpus=format_cpu_list(node.shown_cpus) or "none",
+                memory=format_binary_bytes(node.size_bytes) if node.size_bytes else "unknown",
+                kind=", ".join(filter(None, kind)),
+                drives=str(drives[node.os_index]),
             )
         )
     return rows
 
 
-def environment(system: Document) -> list[FactGroup]:
-    """Everything that the system component holds, in groups, names as words."""
+def host_state(system: Mapping[str, object]) -> list[FactGroup]:
+    """All values of the system component, in groups."""
     general: list[Fact] = []
     groups: list[FactGroup] = []
     for key, value in system.items():
         if key in ("component", "tools"):
             continue
         if isinstance(value, Mapping):
-            facts = tuple(Fact(words(name), shown(name, item)) for name, item in value.items())
+            facts = tuple(Fact(key_text(name), value_text(name, v)) for name, v in value.items())
             if facts:
-                groups.append(FactGroup(_capital(words(key)), facts))
+                title = key_text(key)
+                groups.append(FactGroup(title[:1].upper() + title[1:], facts))
         else:
-            general.append(Fact(words(key), shown(key, value)))
+            general.append(Fact(key_text(key), value_text(key, value)))
     return [FactGroup("General", tuple(general)), *groups] if general else groups
 
 
-def words(name: str) -> str:
-    """A key as words, without the unit that its value will carry."""
+def key_text(name: str) -> str:
+    """A key as words, without its unit, since the value's text has the unit."""
     for suffix in ("_bytes", "_hertz", "_seconds"):
         name = name.removesuffix(suffix)
     text = name.replace("_", " ")
     return {"cpu": "CPU", "smt": "SMT", "numa": "NUMA"}.get(text, text)
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def shown(name: str, value: Any) -> str:
-    """A value in words, with its unit where its name has one."""
+def value_text(name: str, value: object) -> str:
+    """A value of a component's document as text, with the unit that its key names."""
     if value is None or value == "":
         return "unknown" if value is None else "none"
     if isinstance(value, bool):
@@ -158,15 +158,8 @@ def shown(name: str, value: Any) -> str:
         return format_quantity(name, value) if name.endswith(("_hertz", "_seconds")) else str(value)
     if isinstance(value, list | tuple):
         if len(value) > _MOST_ITEMS:
-            return f"{len(value)} of them, in the component file"
-        return ", ".join(_item(name, item) for item in value) or "none known"
+            return f"{len(value)} values, see the component file"
+        return ", ".join(value_text(name, item) for item in value) or "none known"
     if isinstance(value, Mapping):
-        return _item(name, value)
+        return " ".join(f"{key_text(key)} {value_text(key, item)}" for key, item in value.items())
     return str(value)
-
-
-def _item(name: str, item: Any) -> str:
-    """An element of a list; of several fields each with its name."""
-    if not isinstance(item, Mapping):
-        return shown(name, item)
-    return " ".join(f"{words(key)} {shown(key, value)}" for key, value in item.items())

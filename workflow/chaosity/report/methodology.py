@@ -1,142 +1,169 @@
-"""How was it measured, and can I trust it?"""
+"""Describes how the values were measured: points, order, stopping rules, precision, checks."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from chaosity.report.machine_facts import Fact
-from chaosity.report.record_summaries import Run
+from chaosity.report.machine_facts import Document, Fact
+from chaosity.report.record_summaries import RecordSummary
 from chaosity.statistics import mark_outliers, summarise
 from chaosity.units import format_count, format_duration, format_percent, group_thousands
 
-# "90 % of the cells are known to ..." says more than the worst one, which is also told.
-_MOST = 0.9
+# The precision that this share of the cells reaches says more than the worst cell alone.
+_MOST_CELLS = 0.9
+_VALUES = (
+    "Each value is the median of its replicates. Its 95 % interval is Student's t interval of the "
+    "logarithms: if the machine does not change, 95 of 100 such intervals hold the true value. "
+    "n is the number of replicates. GB is 10^9 bytes, GiB is 2^30 bytes."
+)
+_DIFFERENCES = (
+    "A difference is reported if the 95 % interval of the ratio does not hold 1. Comparisons of "
+    "many cells are adjusted for their number. Values of one run are paired by replicate, so slow "
+    "drift cancels out. Values of different runs are not paired: their interval holds only the "
+    'scatter within the runs. "No difference detected" does not mean equal.'
+)
+_FINDINGS = (
+    "A finding compares a value with values that are equal on a healthy machine, such as those of "
+    "all remote nodes of one package. It is reported if the value is worse by at least 5 % (8 % "
+    "without replicates) and if this is not chance: over all comparisons on this host, the chance "
+    "of a wrong finding is 1 %. A value without a comparable cell is not tested."
+)
 
 
-def methodology(tidy: pd.DataFrame, runs: Sequence[Run], config: Mapping[str, Any]) -> list[Fact]:
-    """Points, order, stopping rule, time, precision and verification, a line each."""
-    facts = [Fact("Points", _points(tidy))]
-    if notes := config.get("notes"):
-        facts.append(Fact("Not measured", "\n".join(notes)))
-    facts.append(Fact("Order", _order(tidy, config)))
-    measured = set(tidy["category"].dropna())
-    for category, rule in (config.get("stopping") or {}).items():
-        if category not in measured:
-            continue
-        words = str(category).replace("_", " ")
-        facts.append(Fact(f"Stopping rule, {words}", _rule(rule)))
-    if runs:
-        facts.append(Fact("Time", _time(runs)))
-    facts.append(Fact("Precision reached", _precision(tidy)))
-    facts.append(Fact("Outliers", _outliers(tidy)))
-    verified = _verified(runs)
-    if verified:
-        facts.append(Fact("Verified in each record", verified))
-    facts.append(
-        Fact(
-            "Values",
-            "medians of the replicates; intervals are Student's t at 95 %, on logarithms, so that "
-            "they are intervals of ratios. GB is 10^9 bytes, GiB is 2^30.",
-        )
+def methodology(
+    rows: pd.DataFrame, summaries: Sequence[RecordSummary], config: Document
+) -> list[Fact]:
+    """How the values were measured and computed, a fact each.
+
+    Args:
+        rows: of the tidy table, in numpy types.
+        summaries: of the records.
+        config: of the workflow: `seed`, `stopping`, and `notes` of the plan.
+    """
+    cells = summarise(rows)
+    return [
+        Fact("Points", _points_text(rows)),
+        *_not_measured(config),
+        Fact("Order", _order_text(rows, config)),
+        *_stopping_rules(rows, config),
+        *([Fact("Time", _time_text(summaries))] if summaries else []),
+        Fact("Values", _VALUES),
+        Fact("Differences", _DIFFERENCES),
+        Fact("Findings", _FINDINGS),
+        Fact("Precision reached", _precision_text(cells)),
+        Fact("Outliers", _outliers_text(rows, cells)),
+        *_verified(summaries),
+    ]
+
+
+def _points_text(rows: pd.DataFrame) -> str:
+    points = rows[["experiment", "point"]].drop_duplicates()
+    measurements = rows[["experiment", "point", "replicate", "status"]].drop_duplicates()
+    by_status = Counter(measurements["status"])
+    statuses = ", ".join(
+        f"{group_thousands(by_status[status])} {status}"
+        for status in ("valid", "failed", "missing")
+        if by_status[status]
     )
-    return facts
-
-
-def _points(tidy: pd.DataFrame) -> str:
-    points = tidy[["experiment", "point"]].drop_duplicates()
-    runs = tidy[["experiment", "point", "replicate", "status"]].drop_duplicates()
-    by_status = Counter(runs["status"])
-    parts = [f"{group_thousands(by_status[status])} {status}" for status in ("valid", "failed", "missing")
-             if by_status[status]]  # fmt: skip
+    experiments = format_count(points["experiment"].nunique(), "experiment")
     return (
-        f"{format_count(len(points), 'point')} in {format_count(points['experiment'].nunique(), 'experiment')}, "
-        f"{format_count(len(runs), 'measurement')} planned: {', '.join(parts)}"
+        f"{format_count(len(points), 'point')} in {experiments}, "
+        f"{format_count(len(measurements), 'measurement')} planned: {statuses}"
     )
 
 
-def _order(tidy: pd.DataFrame, config: Mapping[str, Any]) -> str:
-    most = tidy.groupby("experiment", sort=False)["replicate"].max().astype(int)
-    least = int(most.min()) if len(most) else 0
-    more = [f"{number} of {name.replace('_', ' ')}" for name, number in most.items()
-            if number > least]  # fmt: skip
-    text = format_count(least, "replicate block") + (f" ({', '.join(more)})" if more else "")
+def _not_measured(config: Document) -> Iterator[Fact]:
+    if notes := config.get("notes"):
+        yield Fact("Not measured", "\n".join(notes))
+
+
+def _order_text(rows: pd.DataFrame, config: Document) -> str:
+    replicates = rows.groupby("experiment", sort=False)["replicate"].max().astype(int)
+    fewest = int(replicates.min()) if len(replicates) else 0
+    more = ", ".join(
+        f"{number} of {str(name).replace('_', ' ')}"
+        for name, number in replicates.items()
+        if number > fewest
+    )
+    text = format_count(fewest, "replicate block") + (f" ({more})" if more else "")
     seed = config.get("seed")
-    text += ", each point once a block in a random order"
+    text += "; each block holds every point once, in random order"
     return text + (f" (seed {seed})" if seed is not None else "")
 
 
-def _rule(rule: Mapping[str, Any]) -> str:
-    shortest, longest = rule.get("min_seconds"), rule.get("max_seconds")
-    wanted = rule.get("relative_precision")
-    if wanted is None:
-        return f"for {longest:g} s, unless the tool ends by itself"
-    return (
-        f"until the 95 % interval of the rate is within ±{format_percent(wanted)}, "
-        f"after {shortest:g} s at the earliest and {longest:g} s at the latest"
+def _stopping_rules(rows: pd.DataFrame, config: Document) -> Iterator[Fact]:
+    """The stopping rule of each measured category."""
+    measured = set(rows["category"].dropna())
+    for category, rule in (config.get("stopping") or {}).items():
+        if category not in measured:
+            continue
+        shortest, longest = rule.get("min_seconds"), rule.get("max_seconds")
+        precision = rule.get("relative_precision")
+        text = f"for {longest:g} s, unless the tool ends earlier"
+        if precision is not None:
+            text = (
+                f"until the 95 % interval of the rate is within ±{format_percent(precision)}, "
+                f"but at least {shortest:g} s and at most {longest:g} s"
+            )
+        yield Fact(f"Stopping rule, {category.replace('_', ' ')}", text)
+
+
+def _time_text(summaries: Sequence[RecordSummary]) -> str:
+    moments = (
+        min(summary.began_at for summary in summaries),
+        max(summary.finished_at for summary in summaries),
     )
+    first, last = (moment[:16].replace("T", " ") for moment in moments)
+    total = sum(summary.seconds for summary in summaries)
+    return f"{format_duration(total)} of measurements, {first} to {last} UTC"
 
 
-def _time(runs: Sequence[Run]) -> str:
-    first, last = min(r.began_at for r in runs), max(r.finished_at for r in runs)
-    total = sum(run.seconds for run in runs)
-    return f"{format_duration(total)} of measuring, {_minute(first)} to {_minute(last)} UTC"
-
-
-def _minute(moment: str) -> str:
-    return moment[:16].replace("T", " ")
-
-
-def _precision(tidy: pd.DataFrame) -> str:
-    cells = summarise(tidy)
+def _precision_text(cells: pd.DataFrame) -> str:
     known = cells.loc[cells["precision"].notna(), "precision"]
     if known.empty:
-        return "unknown: there is one replicate"
-    worst = cells.loc[known.idxmax()]
+        return "unknown, since there is one replicate"
+    worst = cells.iloc[int(cells["precision"].argmax())]
     return (
-        f"half the cells are known to ±{format_percent(known.median())}, "
-        f"{format_percent(_MOST)} to ±{format_percent(known.quantile(_MOST))}, "
-        f"the worst ({worst['load']} of {worst['point']}) to ±{format_percent(known.max())}"
+        f"±{format_percent(known.median())} or better for half of the cells, "
+        f"±{format_percent(float(known.quantile(_MOST_CELLS)))} for {format_percent(_MOST_CELLS)}, "
+        f"±{format_percent(known.max())} for the worst ({worst['load']} of {worst['point']})"
     )
 
 
-def _outliers(tidy: pd.DataFrame) -> str:
-    cells = summarise(tidy)
-    judged = cells["outliers"].notna()
-    if not judged.any():
-        return "not looked for: that takes 5 replicates"
-    number = int(mark_outliers(tidy).sum())
-    values = int(cells.loc[judged, "n"].sum())
-    # Of undisturbed normal samples of five about one value in twelve lies outside the fences.
+def _outliers_text(rows: pd.DataFrame, cells: pd.DataFrame) -> str:
+    tested = cells["outliers"].notna()
+    if not tested.any():
+        return "not tested, since this takes 5 replicates"
+    outliers = format_count(int(mark_outliers(rows).sum()), "value")
+    values = group_thousands(int(cells.loc[tested, "n"].sum()))
+    # Of undisturbed normal samples of five, about one value in twelve is outside the fences.
     return (
-        f"{format_count(number, 'value')} of {group_thousands(values)} lie outside Tukey's fences, marked and "
-        "kept (up to 9 % do by chance in samples this small)"
+        f"{outliers} of {values} are outside Tukey's fences; they are marked, not dropped "
+        "(in samples this small, up to 9 % are outside by chance)"
     )
 
 
-def _verified(runs: Sequence[Run]) -> str:
-    """Names of decisive checks, with how many records passed them."""
+def _verified(summaries: Sequence[RecordSummary]) -> Iterator[Fact]:
+    """Names of the checks that decide on validity, and how many records passed them."""
     passed: Counter[str] = Counter()
     total: Counter[str] = Counter()
-    for run in runs:
-        for check in run.checks:
-            if not check["decisive"]:
-                continue
-            # "memory: pages" of one load and "storage: pages" of another are one kind of check.
-            name = str(check["name"]).split(": ")[-1]
-            total[name] += 1
-            passed[name] += check["passed"] is True
+    for summary in summaries:
+        for check in summary.checks:
+            if check["decisive"]:
+                # "memory: pages" and "storage: pages" are the same check of different loads.
+                name = check["name"].split(": ")[-1]
+                total[name] += 1
+                passed[name] += check["passed"] is True
     if not total:
-        return ""
-    whole = [name for name in total if passed[name] == total[name]]
-    parts = [
-        f"{name} ({group_thousands(passed[name])} of {group_thousands(total[name])})"
+        return
+    always = [name for name in total if passed[name] == total[name]]
+    texts = [", ".join(always) + " (always passed)"] if always else []
+    texts += [
+        f"{name} ({group_thousands(passed[name])} of {group_thousands(total[name])} passed)"
         for name in total
-        if name not in whole
+        if name not in always
     ]
-    if whole:
-        parts.insert(0, ", ".join(whole) + " (always)")
-    return ", ".join(parts)
+    yield Fact("Checks of each record", ", ".join(texts))

@@ -1,4 +1,4 @@
-"""All hosts and configurations on one page, when there are several: a row each."""
+"""Writes the overview: all hosts and configurations on one page, a row each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from chaosity.errors import UserError
 from chaosity.records import write_atomically
 from chaosity.report.equal_hosts import EqualHosts, HostResults, compare_equal_hosts
 from chaosity.report.host_summary import FINDING
-from chaosity.report.html_pages import page
+from chaosity.report.html_pages import render_page
 from chaosity.report.result_checks import OK, PROBLEM, SEVERITIES
 from chaosity.result_folders import skipped_hosts
 from chaosity.store import SkippedHost, read_skipped_host
 
-_ORDER = (FINDING, *SEVERITIES)
+_SEVERITIES = (FINDING, *SEVERITIES)
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class HostRow:
     """A host in one configuration.
 
     Attributes:
-        host, configuration, measured: as the report has them.
-        link: to the report, None when there is none.
-        severity, text: the worst that was found.
-        others: number of further things that the report says in short.
-        valid, failed, missing: points.
-        resources: of each column of the overview the figures, as in the summary.
-        left_out: when and why the last run left the host out, else None.
-        unlike: that it is not like the hosts that it should be equal to, else None.
+        host, configuration, measured: as in the report.
+        link: to the report, or None without a report.
+        severity, text: the worst problem.
+        others: number of further problems in the summary.
+        valid, failed, missing: numbers of points.
+        resources: the best values for each column of the overview, as in the summary.
+        skipped: when and why the last run skipped the host, or None.
+        outlier: that the host differs from equal hosts, or None.
     """
 
     host: str
@@ -48,16 +48,20 @@ class HostRow:
     failed: int
     missing: int
     resources: tuple[tuple[Mapping[str, str], ...], ...]
-    left_out: str | None
-    unlike: str | None = None
+    skipped: str | None
+    outlier: str | None = None
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The page: names of the resources' columns, and the rows, by host and configuration.
+    """The content of the page.
 
-    Hosts that should be equal stand together in `groups`, `links` has the report of each host and
-    configuration.
+    Attributes:
+        columns: names of the resources.
+        rows: by host and configuration.
+        groups: hosts that should be equal.
+        hosts: number of hosts.
+        sentence: the worst problem of all hosts.
     """
 
     columns: tuple[str, ...]
@@ -69,7 +73,7 @@ class Overview:
 
     @property
     def links(self) -> dict[tuple[str, str], str | None]:
-        """The report of each host and configuration, None where there is none."""
+        """The report of each host and configuration, None without a report."""
         return {(row.host, row.configuration): row.link for row in self.rows}
 
 
@@ -77,41 +81,51 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     """Write the overview.
 
     Args:
-        summaries: `summary.json` of each report; hosts without one are shown when they were left
-            out.
+        summaries: `summary.json` of each report. Skipped hosts are listed without a summary too.
         output: the HTML file, in the folder of all hosts.
 
     Raises:
-        UserError: a summary cannot be read.
+        UserError: a file is not a summary.
     """
-    found = {path: _read(path) for path in sorted(set(summaries))}
-    columns = tuple(dict.fromkeys(name for one in found.values() for name in one["resources"]))
-    alike = compare_equal_hosts([HostResults(one["host"], one["configuration"], path.parent)
-                    for path, one in found.items()])  # fmt: skip
-    rows = [_marked(_row(path, one, columns, output), alike) for path, one in found.items()]
-    known = {row.host for row in rows}
-    rows += [_never_measured(one, columns)
-             for one in skipped_hosts(output.parent) if one.host not in known]  # fmt: skip
-    rows.sort(key=lambda row: (row.host, row.configuration))
-    overview = Overview(
-        columns, tuple(rows), tuple(alike), len({row.host for row in rows}), _sentence(rows)
+    read = {path: _read_summary(path) for path in sorted(set(summaries))}
+    columns = tuple(dict.fromkeys(name for each in read.values() for name in each["resources"]))
+    groups = compare_equal_hosts(
+        [
+            HostResults(each["host"], each["configuration"], path.parent)
+            for path, each in read.items()
+        ]
     )
-    write_atomically(output, page("overview.html.j2", overview=overview))
+    rows = [_marked(_row(path, each, columns, output), groups) for path, each in read.items()]
+    measured = {row.host for row in rows}
+    rows += [
+        _never_measured(skipped, columns)
+        for skipped in skipped_hosts(output.parent)
+        if skipped.host not in measured
+    ]
+    rows.sort(key=lambda row: (row.host, row.configuration))
+    hosts = len({row.host for row in rows})
+    overview = Overview(columns, tuple(rows), tuple(groups), hosts, _worst_sentence(rows))
+    write_atomically(output, render_page("overview.html.j2", overview=overview))
     return overview
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_summary(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {**found, "resources": dict(found["resources"]), "worst": list(found["worst"])}
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            **summary,
+            "resources": dict(summary["resources"]),
+            "worst": list(summary["worst"]),
+        }
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError("is no summary of a report", str(path), "make the report again") from error
+        remedy = "write the report again"
+        raise UserError("is not a summary of a report", str(path), remedy) from error
 
 
 def _row(path: Path, summary: Mapping[str, Any], columns: tuple[str, ...], output: Path) -> HostRow:
     html = path.with_name("report.html")
     worst = summary["worst"][0]
-    away = read_skipped_host(path.parent.parent)
+    skipped = read_skipped_host(path.parent.parent)
     return HostRow(
         host=summary["host"],
         configuration=summary["configuration"],
@@ -122,42 +136,52 @@ def _row(path: Path, summary: Mapping[str, Any], columns: tuple[str, ...], outpu
         others=len(summary["worst"]) - 1,
         **summary["points"],
         resources=tuple(tuple(summary["resources"].get(column, ())) for column in columns),
-        left_out=_left_out(away) if away else None,
+        skipped=_skipped_text(skipped) if skipped else None,
     )
 
 
-def _marked(row: HostRow, alike: Iterable[EqualHosts]) -> HostRow:
-    """A row that says so when the host is not like the others."""
-    for group in alike:
-        if group.configuration == row.configuration and row.host in group.accused:
-            return replace(row, unlike=f"not like the others in {row.configuration}, see above")
+def _marked(row: HostRow, groups: Iterable[EqualHosts]) -> HostRow:
+    """The row, with a note if the host is an outlier host."""
+    for group in groups:
+        if group.configuration == row.configuration and row.host in group.outliers:
+            text = f"outlier host: differs from the other hosts in {row.configuration}, see above"
+            return replace(row, outlier=text)
     return row
 
 
-def _left_out(away: SkippedHost) -> str:
-    return f"left out on {away.minute}: {away.reason}"
+def _skipped_text(skipped: SkippedHost) -> str:
+    return f"skipped on {skipped.minute}: {skipped.reason}"
 
 
-def _never_measured(away: SkippedHost, columns: tuple[str, ...]) -> HostRow:
+def _never_measured(skipped: SkippedHost, columns: tuple[str, ...]) -> HostRow:
     return HostRow(
-        host=away.host, configuration="", measured="never measured", link=None,
-        severity=PROBLEM, text="", others=0, valid=0, failed=0, missing=0,
-        resources=tuple(() for _ in columns), left_out=_left_out(away),
-    )  # fmt: skip
+        host=skipped.host,
+        configuration="",
+        measured="never measured",
+        link=None,
+        severity=PROBLEM,
+        text="",
+        others=0,
+        valid=0,
+        failed=0,
+        missing=0,
+        resources=tuple(() for _ in columns),
+        skipped=_skipped_text(skipped),
+    )
 
 
-def _sentence(rows: Iterable[HostRow]) -> str:
-    """What is worst, and where."""
-    wrong = [(_rank(row), row) for row in rows if row.left_out or row.unlike or row.severity != OK]
+def _worst_sentence(rows: Iterable[HostRow]) -> str:
+    """The worst problem of all hosts, with the host."""
+    wrong = [row for row in rows if row.skipped or row.outlier or row.severity != OK]
     if not wrong:
-        return "Nothing is wrong on any host as far as was looked."
-    (_, rank), worst = min(wrong, key=lambda one: one[0])
+        return "No problems found on any host."
+    worst = min(wrong, key=_rank)
     name = f"{worst.host} {worst.configuration}".strip()
-    text = worst.text if _ORDER.index(worst.severity) <= rank else worst.unlike
-    return f"Worst: {name}, {(worst.left_out or str(text)).rstrip('.')}."
+    text = worst.text if _SEVERITIES.index(worst.severity) <= _rank(worst)[1] else worst.outlier
+    return f"Worst: {name}, {(worst.skipped or str(text)).rstrip('.')}."
 
 
 def _rank(row: HostRow) -> tuple[bool, int]:
-    """Where a host stands among those with something wrong, the worst first."""
-    own = _ORDER.index(row.severity)
-    return row.left_out is None, min(own, _ORDER.index(PROBLEM)) if row.unlike else own
+    """Position of a host among the hosts with problems: skipped hosts first, then by severity."""
+    own = _SEVERITIES.index(row.severity)
+    return row.skipped is None, min(own, _SEVERITIES.index(PROBLEM)) if row.outlier else own

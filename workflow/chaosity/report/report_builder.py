@@ -1,11 +1,9 @@
-"""Gathers everything that the report says from the table, the records and the figures."""
+"""Builds the report's data from the tidy table, the records and the figures."""
 
 from __future__ import annotations
 
-import csv
-import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,131 +11,150 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.anomalies import Findings, analyse_host, host_parts
-from chaosity.components import ComponentState
-from chaosity.figures import FigureFile, is_byte_column, read_figures
-from chaosity.figures.mark_texts import count_reasons
-from chaosity.report.before_after import changes
+from chaosity.components import Components, ComponentState
+from chaosity.figures import read_figures
+from chaosity.report.before_after import component_changes
 from chaosity.report.configurations import compare_configurations
-from chaosity.report.inline_svg import inline_svg, width_of
-from chaosity.report.machine_facts import Fact, environment, machine_facts, node_table
-from chaosity.report.methodology import methodology
-from chaosity.report.record_summaries import Run, tool_notes
-from chaosity.report.report_data import (
-    ExperimentSection,
-    FailedPoint,
-    FigureSection,
-    ReportData,
-    Table,
+from chaosity.report.experiment_section import (
+    experiment_section,
+    figure_section,
+    relative_path,
 )
-from chaosity.report.resource_table import resource_rows
+from chaosity.report.inline_svg import inline_svg, width_of
+from chaosity.report.machine_facts import (
+    Document,
+    Fact,
+    host_state,
+    machine_facts,
+    node_table,
+)
+from chaosity.report.methodology import methodology
+from chaosity.report.record_summaries import RecordSummary
+from chaosity.report.report_data import FailedPoint, ReportData
+from chaosity.report.resource_table import resource_table
 from chaosity.report.result_checks import OK, check_results
-from chaosity.report.shown_findings import MOST_FINDINGS, findings_check, folded, shown_findings
-from chaosity.report.variance_section import AnalysisSection, analysis_sections
-from chaosity.statistics import POINT, plain
+from chaosity.report.shown_findings import (
+    MOST_FINDINGS,
+    findings_check,
+    merge_similar,
+    shown_findings,
+)
+from chaosity.report.variance_section import analysis_sections
 from chaosity.store import SkippedHost
-from chaosity.topology import topology_from_json
-from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
+from chaosity.store.measurements import POINT, Measurements
+from chaosity.topology import HostFacts, Topology
 
-# A longer table is better read from the CSV than from the page.
-_MOST_ROWS = 320
-# Of hundreds of failed points the first show what is wrong; the table of all is in the CSVs.
+# Failed points on the page; measurements.parquet has all.
 _MOST_FAILED = 200
-# Figures are drawn for paper; on a screen, read from farther away, they are a quarter larger.
-_PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
-_STATISTICS = ("median_", "interval_low_", "interval_high_")
+_FILES = {
+    "Raw records, one for each point and replicate": "EXPERIMENT/POINT/rep1.json, rep2.json, ...",
+    "All values as one table (Parquet)": "measurements.parquet",
+    "Values before and after changes": "history.parquet",
+    "Planned points": "points",
+    "Components": "components",
+    "Topology (hwloc XML)": "topology.xml",
+    "Findings": "findings.json",
+    "Exports for hwloc, numactl and schedulers": "exports",
+}
 
 
 def build_report_data(
-    tidy: pd.DataFrame,
+    measurements: Measurements,
     *,
     experiments: Sequence[Mapping[str, Any]],
     figures: Path,
-    topology: Mapping[str, Any],
-    system: Mapping[str, Any],
-    runs: Sequence[Run],
-    config: Mapping[str, Any],
+    topology: Topology,
+    system: HostFacts,
+    summaries: Sequence[RecordSummary],
+    config: Document,
     output: Path,
     drawing: Path | None = None,
-    found: Findings | None = None,
-    components: Mapping[str, Mapping[str, Any]] | None = None,
-    others: Mapping[Path, pd.DataFrame] | None = None,
-    history: pd.DataFrame | None = None,
-    states: Mapping[str, Sequence[ComponentState]] | None = None,
-    left_out: SkippedHost | None = None,
+    findings: Findings | None = None,
+    components: Components | None = None,
+    others: Mapping[Path, Measurements] | None = None,
+    history: Measurements | None = None,
+    histories: Mapping[str, Sequence[ComponentState]] | None = None,
+    skipped: SkippedHost | None = None,
 ) -> ReportData:
-    """Gather what the report says.
+    """The data of the report of one host in one configuration.
 
     Args:
-        tidy: the tidy table of one host in one configuration.
-        experiments: the experiments' YAML documents.
+        measurements: of the host in this configuration.
+        experiments: YAML documents of the experiments.
         figures: folder that `figures.draw` filled.
-        topology: `Topology.to_json()`.
-        system: the system component's document.
-        runs: summaries of the records, see `summarise_records`.
-        config: the workflow's config; `seed`, `stopping` and `results` are read.
-        output: where the report will lie; links are relative to its folder.
-        drawing: the topology as drawn by lstopo, an SVG file.
-        found: what the analysis found; without it, it is made here.
-        components: documents of the components by name; without, no drive has siblings.
-        others: tidy tables of the host's other configurations by their paths.
-        history: earlier values of points that were measured again, see `store.measurement_history`.
-        states: what each component was and since when, see `components.read_component_histories`.
-        left_out: that the last run left the host out, and why.
+        topology: of the host.
+        system: document of the system component.
+        summaries: of the records, see `summarise_records`.
+        config: of the workflow: `seed`, `stopping` and `results`.
+        output: the file of the report; links are relative to its folder.
+        drawing: the topology as SVG file, drawn by lstopo.
+        findings: None to analyse the measurements.
+        components: documents of the components by name; without them, drives are not compared.
+        others: measurements of the host's other configurations, by the paths of their tables.
+        history: values from before and after changes, see `store.build_history`.
+        histories: states of the components, see `components.read_component_histories`.
+        skipped: when and why the last run skipped the host.
 
     Raises:
-        UserError: the drawing is no SVG.
+        UserError: the drawing is not an SVG file.
     """
-    table = plain(tidy)
+    rows = measurements.rows
     drawn = read_figures(figures)
-    found = found or analyse_host(
-        table, host_parts(topology_from_json(topology) if topology else None, components)
+    findings = findings or analyse_host(measurements, host_parts(topology, components))
+    checks = check_results(rows, topology, system, summaries, drawn)
+    checks.append(findings_check(findings))
+    analyses = analysis_sections(measurements)
+    failed = _failed_points(rows, summaries, config)
+    host, configuration = (
+        str(rows[column].iloc[0]) if len(rows) else f"unknown {column}"
+        for column in ("host", "configuration")
     )
-    checks = [*check_results(table, topology, system, runs, drawn), findings_check(found)]
-    explained = analysis_sections(table)
-    failed = _failed(table, runs, config)
-    host, configuration = (str(table[key].iloc[0]) if len(table) else "unknown host"
-                           for key in ("host", "configuration"))  # fmt: skip
-    shown = None
-    if drawing is not None:
-        shown = inline_svg(drawing.read_bytes(), "topology", str(drawing))
-    side = compare_configurations(table, others or {}, output, figures)
-    changed, older = changes(history, states or {}) if history is not None else ([], 0)
+    svg = None if drawing is None else inline_svg(drawing.read_bytes(), "topology", str(drawing))
+    section = compare_configurations(measurements, others or {}, output, figures)
+    compared = section.figures if section else ()
+    changes, older = ([], 0) if history is None else component_changes(history, histories or {})
     return ReportData(
         host=host,
         configuration=configuration,
-        measured=_measured(table),
+        measured=_measured_text(rows),
         machine=tuple(machine_facts(topology, system)),
-        findings=tuple(shown_findings(found, drawn, figures)),
-        findings_omitted=max(0, len(folded(found.anomalies)) - MOST_FINDINGS),
+        findings=tuple(shown_findings(findings, drawn, figures)),
+        findings_omitted=max(0, len(merge_similar(findings.anomalies)) - MOST_FINDINGS),
         problems=tuple(check for check in checks if check.severity != OK),
         passed=tuple(check for check in checks if check.severity == OK),
-        resources=tuple(resource_rows(table)),
-        methodology=tuple(methodology(table, runs, config)),
+        resources=tuple(resource_table(measurements)),
+        methodology=tuple(methodology(rows, summaries, config)),
         experiments=tuple(
-            _experiment(each, drawn, figures, output, explained, table, runs)
-            for each in experiments
+            experiment_section(
+                document,
+                drawn,
+                figures,
+                output,
+                analyses.get(document["experiment"], ()),
+                rows,
+                summaries,
+            )
+            for document in experiments
         ),
-        drawing=shown,
-        drawing_pixels=round(width_of(shown or "") or 0),
+        drawing=svg,
+        drawing_pixels=round(width_of(svg or "") or 0),
         nodes=tuple(node_table(topology)),
         failed=tuple(failed[:_MOST_FAILED]),
         failed_omitted=max(0, len(failed) - _MOST_FAILED),
-        environment=tuple(environment(system)),
-        programs=tuple(_programs(runs, system)),
+        host_state=tuple(host_state(system)),
+        programs=tuple(_programs(summaries, system)),
         files=tuple(_files(figures, output)),
-        skipped=left_out.notice if left_out else None,
-        configurations=side,
-        configuration_figures=tuple(_figure(one, figures, output) for one in side.figures)
-        if side
-        else (),
-        changes=tuple(changed),
+        skipped=skipped.notice if skipped else None,
+        configurations=section,
+        configuration_figures=tuple(figure_section(each, figures, output) for each in compared),
+        changes=tuple(changes),
         changes_omitted=older,
     )
 
 
-def _measured(tidy: pd.DataFrame) -> str:
-    """When: the first and the last day or minute of the values."""
-    moments = sorted(moment for moment in tidy["measured_at"] if isinstance(moment, str))
+def _measured_text(rows: pd.DataFrame) -> str:
+    """First and last time of the values: "measured 2026-11-21 09:15 to 10:02 UTC"."""
+    moments = sorted(moment for moment in rows["measured_at"] if isinstance(moment, str))
     if not moments:
         return "not measured yet"
     first, last = (moment[:16].replace("T", " ") for moment in (moments[0], moments[-1]))
@@ -147,175 +164,50 @@ def _measured(tidy: pd.DataFrame) -> str:
     return f"measured {span} UTC"
 
 
-def _experiment(
-    document: Mapping[str, Any],
-    drawn: Iterable[FigureFile],
-    folder: Path,
-    output: Path,
-    explained: Mapping[str, tuple[AnalysisSection, ...]],
-    rows: pd.DataFrame,
-    runs: Iterable[Run],
-) -> ExperimentSection:
-    name = document["experiment"]
-    own = [figure for figure in drawn if figure.experiment == name]
-    return ExperimentSection(
-        name=name,
-        question=document.get("question", ""),
-        source=document.get("source"),
-        figures=tuple(_figure(figure, folder, output) for figure in own if figure.csv),
-        without_points=tuple(f.title for f in own if not f.csv and not f.problem),
-        broken=tuple(Fact(f.title, f.problem) for f in own if f.problem),
-        analysis=explained.get(name, ()),
-        unmeasured=tuple(_unmeasured(rows[rows["experiment"] == name])),
-        noted=tuple(tool_notes(run for run in runs if run.experiment == name)),
-    )
-
-
-def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
-    """A line for each metric of a load that has no value in valid rows, and reason for that."""
-    without = rows[(rows["status"] == "valid") & rows["value"].isna()]
-    for (load, metric), own in without.groupby(["load", "metric"], sort=False):
-        of_all = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
-        for told in count_reasons(own["reason"], int(of_all), "value"):
-            yield f"{metric_words(metric)} of {load}: not measured: {told}"
-
-
-def _figure(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
-    """A figure with its files, as `draw` left them."""
-    notes = []
-    if figure.source:
-        notes.append(f"Answers to {figure.source}.")
-    notes += [f"Values come from a {label}." for label in figure.labels]
-    if "(file-backed)" in figure.title:
-        notes.append("A file on the local file system stood in for drives.")
-    svg = (folder / figure.svg).read_text(encoding="utf-8") if figure.svg else None
-    names = {"SVG": figure.svg, "PNG": figure.png, "CSV": figure.csv,
-             "CSV of the numbers": figure.numbers}  # fmt: skip
-    links = tuple(
-        Fact(kind, _relative(folder / name, output)) for kind, name in names.items() if name
-    )
-    return FigureSection(
-        name=figure.name,
-        title=figure.title,
-        sentence=figure.sentence,
-        notes=tuple(notes),
-        failed=figure.failed,
-        svg=svg,
-        width_pixels=round((width_of(svg or "") or 540.0) * _PIXELS_PER_POINT),
-        links=links,
-        table=_table(folder / str(figure.csv)) if svg else None,
-        tables=figure.tables,
-        # A figure without any value says so in its sentence.
-        unmeasured=figure.unmeasured if figure.marks else (),
-    )
-
-
-def _table(path: Path) -> Table:
-    """A figure's CSV as a table in a readable unit."""
-    with path.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    measured = [row for row in rows if row["status"] != "absent"]
-    if not measured:
-        return Table((), ())
-    columns = list(measured[0])
-    start = next(i for i, name in enumerate(columns) if name.startswith("median_"))
-    metric = columns[start].removeprefix("median_")
-    if len(measured) > _MOST_ROWS:
-        return Table((), (), len(measured))
-    scale = choose_scale(metric, [float(row[columns[start]] or "nan") for row in measured])
-
-    def shown(row: Mapping[str, str], prefix: str) -> str:
-        text = row[f"{prefix}{metric}"]
-        return scale.number(float(text)) if text else ""
-
-    unit = f" ({scale.symbol})" if scale.symbol else ""
-    heads = [name.replace("_", " ").replace(".", " ") for name in columns[:start]]
-    return Table(
-        columns=(*heads, f"median{unit}", "interval low", "interval high", "n", "status"),
-        rows=tuple(
-            (
-                *(_level(name, row[name]) for name in columns[:start]),
-                *(shown(row, prefix) for prefix in _STATISTICS),
-                row["replicates_valid"],
-                row["status"],
-            )
-            for row in measured
-        ),
-    )
-
-
-def _level(column: str, text: str) -> str:
-    """A level of a factor, or a measured position, as people read it."""
-    number = text.replace(".", "", 1).isdigit()
-    if number and is_byte_column(column):
-        return format_binary_bytes(float(text))
-    measured = number and metric_words(column) != column
-    # A count that was asked for, such as a queue depth, has no unit and is told as it was asked.
-    if measured and text.isdigit() and not choose_scale(column, [float(text)]).symbol:
-        return text
-    return format_quantity(column, float(text)) if measured else text
-
-
-def _failed(
-    tidy: pd.DataFrame, runs: Sequence[Run], config: Mapping[str, Any]
+def _failed_points(
+    rows: pd.DataFrame, summaries: Sequence[RecordSummary], config: Document
 ) -> list[FailedPoint]:
-    """Each failed point once, with the command lines of its last attempt."""
-    attempts = {(run.experiment, run.point, run.replicate): run for run in runs}
-    failed = tidy[tidy["status"] == "failed"]
+    """Each failed point, with the command lines of its first failed replicate."""
+    by_replicate = {(each.experiment, each.point, each.replicate): each for each in summaries}
     points = []
-    for key, rows in failed.groupby(list(POINT), sort=False):
-        host, configuration, experiment, point = key
-        replicates = sorted({int(number) for number in rows["replicate"]})
-        run = attempts.get((experiment, point, replicates[0]))
-        reasons = dict.fromkeys(str(reason) for reason in rows["reason"] if reason is not None)
-        record = "/".join(
-            [str(config.get("results", "results")), host, configuration, experiment, point]
-        )
+    for key, group in rows[rows["status"] == "failed"].groupby(list(POINT), sort=False):
+        host, configuration, experiment, point = map(str, key)
+        replicates = sorted({int(number) for number in group["replicate"]})
+        summary = by_replicate.get((experiment, point, replicates[0]))
+        commands = summary.commands if summary else {}
+        reasons = dict.fromkeys(str(reason) for reason in group["reason"] if reason is not None)
+        results = str(config.get("results", "results"))
+        record = f"{results}/{host}/{configuration}/{experiment}/{point}/rep{replicates[0]}.json"
         points.append(
             FailedPoint(
                 experiment=experiment,
                 point=point,
                 replicates=", ".join(map(str, replicates)),
                 reason="; ".join(reasons) or "no reason recorded",
-                commands=tuple(Fact(k, v) for k, v in (run.commands if run else {}).items()),
-                repeat=shlex.join(["snakemake", f"{record}/rep{replicates[0]}.json"]),
+                commands=tuple(Fact(name, command) for name, command in commands.items()),
+                repeat=shlex.join(["snakemake", record]),
             )
         )
     return points
 
 
-def _programs(runs: Sequence[Run], system: Mapping[str, Any]) -> list[Fact]:
-    """Versions of everything that took part; several when they changed between records."""
+def _programs(summaries: Sequence[RecordSummary], system: Mapping[str, object]) -> list[Fact]:
+    """Versions of all programs; several versions if they changed between records."""
     versions: dict[str, dict[str, None]] = {}
-    for name, version in (system.get("tools") or {}).items():
-        versions.setdefault(name, {})[str(version)] = None
-    for run in runs:
-        for name, version in run.programs.items():
-            versions.setdefault(name, {})[version] = None
+    tools = system.get("tools")
+    known = tools if isinstance(tools, Mapping) else {}
+    for programs in (known, *(each.programs for each in summaries)):
+        for name, version in programs.items():
+            versions.setdefault(name, {})[str(version)] = None
     versions["chaosity"] = {__version__: None}
     return [Fact(name, ", ".join(found)) for name, found in sorted(versions.items())]
 
 
 def _files(figures: Path, output: Path) -> list[Fact]:
-    """Where the data is, of what lies others the report."""
-    places = {
-        "Raw records, one a point and replicate": "EXPERIMENT/POINT/rep1.json, rep2.json, ...",
-        "All values as one table (Parquet)": "measurements.parquet",
-        "Values from before and after changes": "history.parquet",
-        "Points as planned": "points",
-        "Components": "components",
-        "Topology (hwloc XML)": "topology.xml",
-        "Findings": "findings.json",
-        "For hwloc, numactl and schedulers": "exports",
-    }
-    found = [
-        Fact(what, place)
-        for what, place in places.items()
-        if "..." in place or (output.parent / place).exists()
+    """The files in the folder of the report, with paths relative to it."""
+    present = [
+        Fact(name, path)
+        for name, path in _FILES.items()
+        if "..." in path or (output.parent / path).exists()
     ]
-    return [*found, Fact("Figures as SVG, PNG and CSV", f"{_relative(figures, output)}/")]
-
-
-def _relative(path: Path, output: Path) -> str:
-    """A path as seen from the report's folder."""
-    return Path(os.path.relpath(path, output.parent)).as_posix()
+    return [*present, Fact("Figures as SVG, PNG and CSV", f"{relative_path(figures, output)}/")]

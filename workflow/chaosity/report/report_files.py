@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from chaosity.anomalies import Findings
-from chaosity.components import read_component_histories, read_components
+from chaosity.components import read_component_histories, read_components, system_facts
 from chaosity.config import CONFIG, load_experiment, read_yaml
 from chaosity.errors import UserError
 from chaosity.figures import draw
@@ -16,19 +16,20 @@ from chaosity.records import write_atomically
 from chaosity.report.host_summary import summarise_report, terminal_line
 from chaosity.report.html_pages import render_report
 from chaosity.report.record_summaries import summarise_records
+from chaosity.report.report_builder import build_report_data
 from chaosity.result_folders import other_configuration_tables
 from chaosity.store import (
     HISTORY_COLUMNS,
+    Measurements,
     build_history,
     build_tidy_table,
     read_skipped_host,
     read_table,
 )
-from chaosity.store.measurements import Measurements
-from chaosity.topology import topology_from_json
+from chaosity.topology import Topology, read_topology
 
 
-def read_plan(path: Path) -> dict[str, Any]:
+def read_plan(path: Path) -> Mapping[str, Any]:
     """The plan in ``plan.json``.
 
     Raises:
@@ -88,38 +89,41 @@ def write_report(
     folder = plan.parent
     planned = read_plan(plan)
     experiments = [load_experiment(name) for name in planned["experiments"]]
-    measured = read_table(table) if table else build_tidy_table(folder / "points", folder)
+    measurements = Measurements.from_table(
+        read_table(table) if table else build_tidy_table(folder / "points", folder)
+    )
     components = read_components(folder / "components")
-    topology = json.loads((folder / "topology.json").read_text(encoding="utf-8"))
+    topology = read_topology(folder / "topology.json") or Topology()
     figures = output.parent / "figures"
-    draw(experiments, Measurements.from_table(measured), topology_from_json(topology), figures)
+    draw(experiments, measurements, topology, figures)
     earlier = (
         read_table(former, HISTORY_COLUMNS)
         if former
         else build_history(folder / "points", folder, folder / "components")
     )
-    context = render_report(
-        measured,
-        output,
+    report = build_report_data(
+        measurements,
         experiments=experiments,
         figures=figures,
         topology=topology,
-        system=components.get("system", {}),
-        runs=summarise_records(planned_records(folder)),
+        system=system_facts(components),
+        summaries=summarise_records(planned_records(folder)),
         config={
             **read_yaml(config_file),
             **planned.get("config", {}),
             "notes": planned.get("notes", []),
         },
+        output=output,
         drawing=drawing,
-        found=read_findings(findings) if findings else None,
+        findings=read_findings(findings) if findings else None,
         components=components,
-        others={path: read_table(path) for path in others},
-        history=earlier,
-        states=read_component_histories(folder / "components"),
-        left_out=read_skipped_host(folder.parent),
+        others={path: Measurements.read(path) for path in others},
+        history=Measurements.from_table(earlier),
+        histories=read_component_histories(folder / "components"),
+        skipped=read_skipped_host(folder.parent),
     )
-    summary = summarise_report(context, measured)
+    write_atomically(output, render_report(report))
+    summary = summarise_report(report, measurements)
     text = json.dumps(summary.to_json(), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
     return [terminal_line(line) for line in summary.worst]

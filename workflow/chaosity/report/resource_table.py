@@ -1,9 +1,8 @@
-"""What can this machine do? One line a resource, with its best and its worst place."""
+"""Makes the table "What can this machine do?": a row for each resource, best and worst place."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,16 +10,14 @@ from dataclasses import dataclass
 import pandas as pd
 
 from chaosity.figures.axis_values import axis_value_of
-from chaosity.statistics import (
+from chaosity.statistics import Estimate, cells_differ, corun_slowdown, summarise
+from chaosity.store.measurements import (
     LOAD,
     POINT,
-    cells_differ,
-    corun_slowdown,
-    is_performance,
+    Measurements,
+    equals,
     less_is_better,
-    load_counts,
-    load_parameters,
-    summarise,
+    parse_levels,
 )
 from chaosity.units import (
     choose_scale,
@@ -30,7 +27,7 @@ from chaosity.units import (
     metric_words,
 )
 
-# Small to large, as they follow one another in the table: level -> words.
+# Kinds of initiators and of drive sets with their names in the table, small to large.
 INITIATORS = {
     "pu": "one processing unit",
     "core": "one core",
@@ -48,20 +45,20 @@ DRIVES = {
     "all_of_nodes": "all drives of several nodes",
     "all": "all drives",
 }
-# Where times differ most: they are told apart for memory of the initiator's own node and others.
+# Times have separate rows for memory of the initiator's own node and of other nodes.
 OWN, OTHER = "own node", "other nodes"
-_OWN = ("same_node", "same_nodes")
-# The tail of a distribution is in the figures; the table has one line a resource.
-_TAIL = re.compile(r"_p\d+_")
+_OWN_RELATIONS = ("same_node", "same_nodes")
+# Percentiles such as latency_p99_ns are in the figures, not in this table.
+_PERCENTILE = re.compile(r"_p\d+_")
 
 
 @dataclass(frozen=True)
 class MeasuredPlace:
-    """A value and where it was measured.
+    """A value and its place.
 
     Attributes:
-        value: with unit.
-        interval: "95 % interval ... to ..., n = 3", or why there is none.
+        value: median with unit.
+        interval: "95 % interval ... to ..., n = 3", or "no interval: n = 1".
         where: initiator and target, or the point's name.
     """
 
@@ -72,14 +69,14 @@ class MeasuredPlace:
 
 @dataclass(frozen=True)
 class ResourceRow:
-    """One line: a resource at one level of the machine.
+    """A row of the table.
 
     Attributes:
         name: of the resource and the level.
-        detail: benchmark, kernel, label, number of cells.
-        best, worst: its extremes; worst is None where there is just one cell.
-        share: worst as a share of best in words; None where there is just one cell.
-        differ: False when the cells do not differ by more than noise, None when unknown.
+        detail: benchmark, kernel, label, number of places.
+        best, worst: extremes; worst is None with a single place.
+        share: worst / best as text; None with a single place.
+        differ: False if the places do not differ by more than noise, None if unknown.
     """
 
     name: str
@@ -90,176 +87,163 @@ class ResourceRow:
     differ: bool | None
 
 
-def resource_rows(tidy: pd.DataFrame) -> list[ResourceRow]:
-    """All lines: each load alone by level, then what loads lose in company."""
-    lines = [_line(level.name, level.rows) for level in resource_levels(tidy)]
-    return [line for line in lines if line is not None] + _company(tidy)
-
-
 @dataclass(frozen=True)
 class ResourceLevel:
-    """Cells that are like with like: a resource at one level of the machine.
+    """Comparable rows of a resource at one level of the machine.
 
     Attributes:
-        resource: such as "Memory bandwidth".
+        resource: for example "Memory bandwidth".
         key: of INITIATORS or DRIVES.
-        words: that it has there.
-        rows: of the tidy table, of one experiment, benchmark and kernel, asked for the same.
-        part: OWN or OTHER where it is of these alone, else None.
+        words: name of the level, from INITIATORS or DRIVES.
+        measurements: of one experiment, benchmark, kernel and request.
+        part: OWN or OTHER where the rows are split by them, else None.
     """
 
     resource: str
     key: str
     words: str
-    rows: pd.DataFrame
+    measurements: Measurements
     part: str | None = None
 
     @property
     def name(self) -> str:
-        """ResourceRow, level and part."""
-        return f"{self.resource}, {self.words}" + (f", {self.part}" if self.part else "")
+        """Resource, level and part."""
+        return f"{self.resource}, {self.words_and_part}"
+
+    @property
+    def words_and_part(self) -> str:
+        """Level and part, without the resource."""
+        return f"{self.words}, {self.part}" if self.part else self.words
 
 
-def resource_levels(tidy: pd.DataFrame) -> Iterator[ResourceLevel]:
-    """Every resource that was measured alone, at every level, small to large."""
-    for (category, metric), rows in _alone(tidy).groupby(["category", "metric"], sort=False):
-        if _TAIL.search(metric):
+def resource_table(measurements: Measurements) -> list[ResourceRow]:
+    """All rows: loads alone by level, then the slowdowns of co-running loads."""
+    rows = [_resource_row(level) for level in resource_levels(measurements)]
+    return [row for row in rows if row is not None] + _slowdown_rows(measurements)
+
+
+def resource_levels(measurements: Measurements) -> Iterator[ResourceLevel]:
+    """Each resource that was measured alone, at each level, small to large."""
+    for (category, metric), part in _alone(measurements).groups(["category", "metric"]):
+        if _PERCENTILE.search(metric):
             continue
-        level, resource = _level_of(rows), resource_name(category, metric)
+        level, resource = _level_of(part), resource_name(category, metric)
         for key, words in {**INITIATORS, **DRIVES}.items():
-            chosen = _comparable(rows[level == key], rows)
-            for part in _parts(chosen):
-                own = chosen if part is None else chosen[_part_of(chosen) == part]
-                yield ResourceLevel(resource, key, words, own, part)
+            chosen = _most_comparable(part.select(level == key), part)
+            for own_or_other in _split_by_relation(chosen):
+                rows = chosen
+                if own_or_other is not None:
+                    rows = chosen.select(_own_or_other(chosen) == own_or_other)
+                yield ResourceLevel(resource, key, words, rows, own_or_other)
 
 
-def _parts(rows: pd.DataFrame) -> list[str | None]:
-    """Times by whose memory it is, where there is both; everything else whole."""
-    if rows.empty:
-        return []
-    pair = (
-        "responder" in load_parameters(rows).iloc[0]
-    )  # the line's home is not the distance it goes
-    if pair or not less_is_better(rows["metric"].iloc[0]):
-        return [None]
-    parts = _part_of(rows)
-    return [OWN, OTHER] if parts.nunique() == 2 else [None]
+def _alone(measurements: Measurements) -> Measurements:
+    """Rates and times of loads that ran alone."""
+    return measurements.alone().performance() if len(measurements) else measurements
 
 
-def _part_of(rows: pd.DataFrame) -> pd.Series:
-    return rows["relation"].isin(_OWN).map({True: OWN, False: OTHER})
-
-
-def _alone(tidy: pd.DataFrame) -> pd.DataFrame:
-    """Rows of points with a single load that say what the machine can do."""
-    if tidy.empty:
-        return tidy
-    return tidy[(load_counts(tidy) == 1) & tidy["metric"].map(is_performance)]
-
-
-def _level_of(rows: pd.DataFrame) -> pd.Series:
-    """The level of each row: its drive set where it has one, else its initiator."""
+def _level_of(measurements: Measurements) -> pd.Series:
+    """The level of each row: kind of its drive set if it has one, else of its initiator."""
+    rows = measurements.rows
     return rows["target_kind"].where(rows["target_kind"].isin(DRIVES), rows["initiator_kind"])
 
 
-def matching_rows(tidy: pd.DataFrame, level: ResourceLevel) -> pd.DataFrame:
-    """Rows of another table that are like a level's, whatever it is called there.
+def _split_by_relation(measurements: Measurements) -> list[str | None]:
+    """[OWN, OTHER] for times with both relations, [None] for all other rows."""
+    if not len(measurements):
+        return []
+    # In a core-to-core transfer, the relation of the line's home is not the distance of the cores.
+    has_responder = "responder" in measurements.levels.iloc[0]
+    if has_responder or not less_is_better(measurements.rows["metric"].iloc[0]):
+        return [None]
+    return [OWN, OTHER] if _own_or_other(measurements).nunique() == 2 else [None]
+
+
+def _own_or_other(measurements: Measurements) -> pd.Series:
+    return measurements.rows["relation"].isin(_OWN_RELATIONS).map({True: OWN, False: OTHER})
+
+
+def matching_rows(measurements: Measurements, level: ResourceLevel) -> Measurements:
+    """Rows of another configuration that are comparable to a level.
 
     Where the firmware makes a package a single node, the node's name stands for both. So a level
-    that is not there by its name is looked for by its number of threads.
+    without rows of its name is searched by its number of threads.
     """
-    rows, first = _alone(tidy), level.rows.iloc[0]
-    for column in ("category", "metric", "experiment", "benchmark", "kernel"):
-        rows = rows[_equal(rows[column], first[column])]
-    rows = rows[_kind_of(rows) == _kind_of(level.rows).iloc[0]]
+    reference = level.measurements
+    first = reference.rows.iloc[0]
+    columns = ("category", "metric", "experiment", "benchmark", "kernel")
+    found = _alone(measurements).where(**{column: first[column] for column in columns})
+    found = found.select(_requests(found) == _requests(reference).iloc[0])
     if level.part is not None:
-        rows = rows[_part_of(rows) == level.part]
-    named = rows[_level_of(rows) == level.key]
-    if not named.empty or level.key in DRIVES:
+        found = found.select(_own_or_other(found) == level.part)
+    named = found.select(_level_of(found) == level.key)
+    if len(named) or level.key in DRIVES:
         return named
-    return rows[rows["threads"].isin(level.rows["threads"].unique())]
+    return found.select(found.rows["threads"].isin(reference.rows["threads"].unique()))
 
 
 def resource_name(category: str, metric: str) -> str:
-    """Such as "Memory bandwidth", from a category and a metric that may both say "bandwidth"."""
-    words = str(category).replace("_", " ")
-    measured = metric_words(metric)
-    words = words if words.endswith(measured) else f"{words} {measured}"
+    """Name such as "Memory bandwidth", where category and metric may both say "bandwidth"."""
+    words, metric_name = category.replace("_", " "), metric_words(metric)
+    words = words if words.endswith(metric_name) else f"{words} {metric_name}"
     return words[:1].upper() + words[1:]
 
 
-def _comparable(rows: pd.DataFrame, category: pd.DataFrame) -> pd.DataFrame:
-    """Rows of one experiment, benchmark and kernel, asked for the same: others are not alike.
+def _most_comparable(level: Measurements, category: Measurements) -> Measurements:
+    """The largest group of comparable rows: one experiment, benchmark, kernel and request.
 
-    It is the one with most places here; of several, the one with the largest working set (smaller
-    ones are in caches), then that of the experiment and of its kernel which measured most, and last
-    the better one: larger pages show what memory can do, small ones what the TLB takes from it.
+    The group with most places here wins. Among several: the largest working set (smaller sets fit
+    into caches), then the experiment with most points and its kernel with most rows, then the
+    better values (larger pages show the memory, smaller pages the TLB).
     """
-    if rows.empty:
-        return rows
-    keys = ["experiment", "benchmark", "kernel", "_kind"]
-    rows = rows.assign(_kind=_kind_of(rows))
-    kinds = rows[keys].drop_duplicates()
+    if not len(level):
+        return level
 
-    def alike(kind: tuple[object, ...]) -> pd.Series:
-        same = [_equal(rows[key], value) for key, value in zip(keys, kind, strict=True)]
-        return same[0] & same[1] & same[2] & same[3]
+    def rank(part: Measurements) -> tuple[int, float, int, int, float]:
+        first = part.rows.iloc[0]
+        experiment = category.rows[category.rows["experiment"] == first["experiment"]]
+        kernel = experiment[equals(experiment["kernel"], first["kernel"])]
+        points = experiment["point"].nunique()
+        size = float(json.loads(first["_request"]).get("bytes") or 0)
+        return part.place_count, size, points, len(kernel), part.median_goodness
 
-    better = -1.0 if less_is_better(rows["metric"].iloc[0]) else 1.0
-
-    def weight(kind: tuple[object, ...]) -> tuple[int, float, int, int, float]:
-        here = rows[alike(kind)]
-        places = here[["initiator", "target"]].drop_duplicates()
-        own = category[_equal(category["experiment"], kind[0])]
-        kernel = own[_equal(own["kernel"], kind[2])]
-        size = float(json.loads(str(kind[3])).get("bytes") or 0)
-        value = here["value"].median()
-        worth = -math.inf if pd.isna(value) else better * value
-        return len(places), size, own["point"].nunique(), len(kernel), worth
-
-    best = max(kinds.itertuples(index=False, name=None), key=weight)
-    return rows[alike(best)].drop(columns="_kind")
+    requests = level.with_columns(_request=_requests(level))
+    best = requests.largest_group(["experiment", "benchmark", "kernel", "_request"], rank)
+    return Measurements(best.rows.drop(columns="_request"))
 
 
-def _kind_of(rows: pd.DataFrame) -> pd.Series:
-    """What was asked of each row's load, but for who answered: that is a place."""
+def _requests(measurements: Measurements) -> pd.Series:
+    """The levels of each row's load as JSON, without the responder, which is a place."""
 
-    def kind(text: str) -> str:
-        levels = {key: value for key, value in json.loads(text).items() if key != "responder"}
-        return json.dumps(levels)
+    def request(text: str) -> str:
+        return json.dumps({k: v for k, v in parse_levels(text).items() if k != "responder"})
 
-    texts = load_parameters(rows)
-    return texts.map({text: kind(text) for text in texts.unique()})
-
-
-def _equal(column: pd.Series, value: object) -> pd.Series:
-    """Where a column has a value, None being one."""
-    return column.isna() if value is None else column == value
+    texts = measurements.rows["load_parameters"]
+    return texts.map({text: request(text) for text in texts.unique()})
 
 
-def _line(name: str, rows: pd.DataFrame) -> ResourceRow | None:
-    """The line of some cells; None when none of them is valid."""
-    cells = rank_cells(rows)
+def _resource_row(level: ResourceLevel) -> ResourceRow | None:
+    """The row of a level; None without a valid cell."""
+    cells = rank_cells(level.measurements)
     if cells.empty:
         return None
-    best, worst = cells.iloc[0], cells.iloc[-1]
+    best, worst, several = cells.iloc[0], cells.iloc[-1], len(cells) > 1
     share = worst["median"] / best["median"]
-    several = len(cells) > 1
-    less = less_is_better(best["metric"])
+    share_text = f"{share:.2f} times" if less_is_better(best["metric"]) else format_percent(share)
     return ResourceRow(
-        name=name,
-        detail=f"{load_description(rows)}, {format_count(len(cells), 'place')}",
+        name=level.name,
+        detail=f"{load_description(level.measurements)}, {format_count(len(cells), 'place')}",
         best=measured_place(best),
         worst=measured_place(worst) if several else None,
-        share=(f"{share:.2f} times" if less else format_percent(share)) if several else None,
-        differ=cells_differ(rows) if several else None,
+        share=share_text if several else None,
+        differ=cells_differ(level.measurements.rows) if several else None,
     )
 
 
-def load_description(rows: pd.DataFrame) -> str:
-    """Benchmark, kernel, label and what was asked of some cells that are alike."""
-    first = rows.iloc[0]
-    levels = json.loads(_kind_of(rows).iloc[0])
+def load_description(measurements: Measurements) -> str:
+    """Benchmark, kernel, label and levels of comparable loads."""
+    first = measurements.rows.iloc[0]
+    levels = json.loads(_requests(measurements).iloc[0])
     parts = [str(first["benchmark"]).replace("_", " "), first["kernel"], first["label"]]
     if "bytes" in levels:
         parts.append(format_binary_bytes(levels["bytes"]))
@@ -267,75 +251,73 @@ def load_description(rows: pd.DataFrame) -> str:
         parts.append(f"{levels['pages']} pages")
     if "share" in levels:
         parts.append(f"{levels['share']} % of its peak")
-    others = {name: levels[name] for name in levels if name not in ("bytes", "pages", "share")}
-    for name, value in others.items():
-        parts.append(f"{name.replace('_', ' ')} {axis_value_of(value, column=name).short}")
+    for name, value in levels.items():
+        if name not in ("bytes", "pages", "share"):
+            parts.append(f"{name.replace('_', ' ')} {axis_value_of(value, column=name).short}")
     return ", ".join(part for part in parts if isinstance(part, str))
 
 
-def rank_cells(rows: pd.DataFrame) -> pd.DataFrame:
-    """The valid cells, as `summarise`, the best first."""
-    cells = summarise(rows)
+def rank_cells(measurements: Measurements) -> pd.DataFrame:
+    """The valid cells, as `summarise` makes them, the best first."""
+    cells = summarise(measurements.rows)
     cells = cells[cells["status"] == "valid"]
     if cells.empty:
         return cells
-    less = less_is_better(cells["metric"].iloc[0])
-    return cells.sort_values("median", ascending=less, kind="stable")
+    ascending = less_is_better(cells["metric"].iloc[0])
+    return cells.sort_values("median", ascending=ascending, kind="stable")
+
+
+def _estimate(cell: pd.Series) -> Estimate:
+    return Estimate.of_cell({str(column): value for column, value in cell.items()})
 
 
 def measured_place(cell: pd.Series) -> MeasuredPlace:
-    """A cell in words."""
+    """Value, interval and place of a cell."""
     where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']}"
-    levels = json.loads(cell["factors"]) if isinstance(cell.get("factors"), str) else {}
-    if responder := levels.get("responder"):
+    if responder := parse_levels(cell.get("factors")).get("responder"):
         where = f"{cell['initiator']} \N{LEFT RIGHT ARROW} {responder}, line on {cell['target']}"
     scale = choose_scale(cell["metric"], [cell["median"]])
-    interval = "one replicate, no interval"
-    if not pd.isna(cell["low"]):
-        low, high = scale.number(cell["low"]), scale.number(cell["high"])
-        interval = f"95 % interval {low} to {high}, n = {cell['n']}"
+    interval = _estimate(cell).interval_text(scale.number)
     return MeasuredPlace(scale.text(cell["median"]), interval, where)
 
 
-def _company(tidy: pd.DataFrame) -> list[ResourceRow]:
-    """What each kind of load keeps when others run beside it."""
-    ratios = corun_slowdown(tidy)
+def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
+    """Values of co-running loads as ratios to the same loads alone, a row for each metric."""
+    ratios = corun_slowdown(measurements)
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:
         return []
-    loads = tidy[[*POINT, *LOAD]].drop_duplicates().groupby([*POINT, "load"]).size()
+    loads = measurements.rows[[*POINT, *LOAD]].drop_duplicates().groupby([*POINT, "load"]).size()
     keys = pd.MultiIndex.from_frame(ratios[[*POINT, "load"]])
     ratios = ratios.assign(several=loads.reindex(keys).to_numpy() > 1)
-    lines = []
-    for (category, metric), cells in ratios.groupby(["category", "metric"], sort=False):
-        if _TAIL.search(metric):
+    rows = []
+    for key, cells in ratios.groupby(["category", "metric"], sort=False):
+        category, metric = map(str, key)
+        if _PERCENTILE.search(metric):
             continue
-        less = less_is_better(metric)
-        ordered = cells.sort_values("median", ascending=less, kind="stable")
-        best, worst = ordered.iloc[0], ordered.iloc[-1]
-        resource = resource_name(category, metric)
-        left, unit = ("", "multiple") if less else (" left", "share")
-        lines.append(
+        times = less_is_better(metric)
+        ordered = cells.sort_values("median", ascending=times, kind="stable")
+        unit = "ratio to" if times else "share of"
+        rows.append(
             ResourceRow(
-                name=f"{resource}{left} beside other loads",
-                detail=f"{unit} of the value alone, {format_count(len(cells), 'value')}",
-                best=_kept(best, less),
-                worst=_kept(worst, less) if len(cells) > 1 else None,
+                name=f"{resource_name(category, metric)}, co-running",
+                detail=f"{unit} the value alone, {format_count(len(cells), 'value')}",
+                best=_slowdown_place(ordered.iloc[0], times),
+                worst=_slowdown_place(ordered.iloc[-1], times) if len(cells) > 1 else None,
                 share=None,
                 differ=None,
             )
         )
-    return lines
+    return rows
 
 
-def _kept(cell: pd.Series, less: bool) -> MeasuredPlace:
-    def words(ratio: float) -> str:
-        return f"{ratio:.2f} times" if less else format_percent(ratio)
+def _slowdown_place(cell: pd.Series, times: bool) -> MeasuredPlace:
+    """Ratio, interval and point of a co-running load; times are ratios, rates are shares."""
 
-    interval = "one replicate, no interval"
-    if not pd.isna(cell["low"]):
-        interval = f"95 % interval {words(cell['low'])} to {words(cell['high'])}, n = {cell['n']}"
+    def text(ratio: float) -> str:
+        return f"{ratio:.2f} times" if times else format_percent(ratio)
+
     where = str(cell["point"])
     if cell["several"]:
         where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']} in {where}"
-    return MeasuredPlace(words(cell["median"]), interval, where)
+    return MeasuredPlace(text(cell["median"]), _estimate(cell).interval_text(text), where)

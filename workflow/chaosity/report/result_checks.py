@@ -1,36 +1,35 @@
-"""Is anything wrong? What was looked at, what was found, and what to do about it."""
+"""Checks the results for problems that a reader must know: each with its text and advice."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from chaosity.figures import FigureFile
-from chaosity.report.record_summaries import Run
+from chaosity.report.record_summaries import RecordSummary
+from chaosity.topology import HostFacts, Topology
 from chaosity.units import format_count, format_percent, group_thousands
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
-# A note on more than this share of the records is about the whole run.
-_MANY = 0.2
-Document = Mapping[str, Any]
+# A check that fails in a larger share of the records is a warning, otherwise a note.
+_WARNING_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class ResultCheck:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: what, in two or three words.
-        severity: problem (a result is missing or wrong), warning (results hold, but not for what
-            one might think), note, unknown (it could not be seen here), ok.
-        text: what was found.
-        advice: what to do about it, or None.
-        link: the report's section that has the details, or None.
+        name: of the check, in two or three words.
+        severity: problem (a result is missing or wrong), warning (results are valid, but with a
+            limit), note, unknown (this machine does not show it), ok.
+        text: the result, as a clause without a full stop.
+        advice: what to do, or None.
+        link: id of the report's section with details, or None.
     """
 
     name: str
@@ -41,74 +40,74 @@ class ResultCheck:
 
 
 def check_results(
-    tidy: pd.DataFrame,
-    topology: Document,
-    system: Document,
-    runs: Sequence[Run],
+    rows: pd.DataFrame,
+    topology: Topology,
+    system: HostFacts,
+    summaries: Sequence[RecordSummary],
     figures: Sequence[FigureFile],
 ) -> list[ResultCheck]:
-    """Everything that was looked at, the worst first.
+    """All checks, the worst first.
 
     Args:
-        tidy: the tidy table, plain.
-        topology: `Topology.to_json()`.
-        system: the system component.
-        runs: summaries of the records.
-        figures: that were drawn, and those that were not.
+        rows: of the tidy table, in numpy types.
+        topology: of the host.
+        system: document of its system component.
+        summaries: of the records.
+        figures: drawn or failed to draw.
     """
     checks = [
-        _failed(tidy),
-        _missing(tidy),
-        _drawn(figures),
-        _drives(tidy),
-        _virtual(system),
-        _restricted(topology),
+        _failed_points(rows),
+        _missing_points(rows),
+        _broken_figures(figures),
+        _drives(rows),
+        _virtual_machine(system),
+        _restrictions(topology),
         _governor(system),
         _huge_pages(system),
-        _balancing(system),
-        _replicates(tidy),
-        *_notes_of_records(runs),
+        _numa_balancing(system),
+        _replicates(rows),
+        *_record_checks(summaries),
     ]
-    found = [check for check in checks if check is not None]
-    return sorted(found, key=lambda check: SEVERITIES.index(check.severity))
+    present = [check for check in checks if check is not None]
+    return sorted(present, key=lambda check: SEVERITIES.index(check.severity))
 
 
-def _points(tidy: pd.DataFrame) -> int:
-    return len(tidy[["experiment", "point"]].drop_duplicates())
+def _number_of_points(rows: pd.DataFrame) -> int:
+    return len(rows[["experiment", "point"]].drop_duplicates())
 
 
-def _failed(tidy: pd.DataFrame) -> ResultCheck:
-    failed = tidy[tidy["status"] == "failed"]
-    total = _points(tidy)
+def _failed_points(rows: pd.DataFrame) -> ResultCheck:
+    failed = rows[rows["status"] == "failed"]
+    total = format_count(_number_of_points(rows), "point")
     if failed.empty:
-        return ResultCheck("Failed points", OK, f"none of {format_count(total, 'point')} failed")
+        return ResultCheck("Failed points", OK, f"none of {total} failed")
     reasons = Counter(str(reason).split(":")[0] for reason in failed["reason"].dropna())
-    listed = ", ".join(reason for reason, _ in reasons.most_common(3))
+    most_common = ", ".join(reason for reason, _ in reasons.most_common(3))
     return ResultCheck(
         "Failed points",
         PROBLEM,
-        f"{group_thousands(_points(failed))} of {format_count(total, 'point')} failed ({listed})",
-        "The reasons stand below; the next run measures these points again.",
+        f"{group_thousands(_number_of_points(failed))} of {total} failed ({most_common})",
+        "The next run measures these points again. All reasons are below.",
         "failed",
     )
 
 
-def _missing(tidy: pd.DataFrame) -> ResultCheck:
-    missing = tidy[tidy["status"] == "missing"]
+def _missing_points(rows: pd.DataFrame) -> ResultCheck:
+    missing = rows[rows["status"] == "missing"]
     if missing.empty:
-        return ResultCheck("Completeness", OK, "every planned point was measured")
+        return ResultCheck("Completeness", OK, "all planned points were measured")
+    number = _number_of_points(missing)
     reasons = Counter(str(reason) for reason in missing["reason"].dropna())
     return ResultCheck(
         "Completeness",
         PROBLEM,
-        f"{format_count(_points(missing), 'planned point')} "
-        f"{'is' if _points(missing) == 1 else 'are'} without a measurement"
-        + (f" ({reasons.most_common(1)[0][0]})" if reasons else ""),
-        "Run again: only these are measured.",
+        f"{format_count(number, 'planned point')} {'is' if number == 1 else 'are'} "
+        "without a measurement" + (f" ({reasons.most_common(1)[0][0]})" if reasons else ""),
+        "Run again: only these points are measured.",
     )
 
 
-def _drawn(figures: Iterable[FigureFile]) -> ResultCheck | None:
+def _broken_figures(figures: Iterable[FigureFile]) -> ResultCheck | None:
     broken = [figure for figure in figures if figure.problem]
     if not broken:
         return None
@@ -116,141 +115,142 @@ def _drawn(figures: Iterable[FigureFile]) -> ResultCheck | None:
         "Figures",
         PROBLEM,
         f"{format_count(len(broken), 'figure')} could not be drawn: {broken[0].problem}",
-        "Mend the list `figures` of the experiment's file.",
+        "Correct the key `figures` in the file of the experiment.",
     )
 
 
-def _drives(tidy: pd.DataFrame) -> ResultCheck | None:
-    storage = tidy[tidy["drives"].notna() & (tidy["drives"] > 0)]
+def _drives(rows: pd.DataFrame) -> ResultCheck | None:
+    storage = rows[rows["drives"].notna() & (rows["drives"] > 0)]
     if storage.empty:
         return ResultCheck("Drives", NOTE, "no drive was measured")
     if not storage["file_backed"].any():
-        return ResultCheck("Drives", OK, "storage values come from the drives themselves")
+        return ResultCheck("Drives", OK, "all storage values come from drives")
     return ResultCheck(
         "Drives",
         WARNING,
-        "storage values are file-backed: a file on the local file system stood in for drives",
-        "They say what this file system gives, not what a drive can do; every figure says so.",
+        "storage values are file-backed: a file on the local file system was read, since there "
+        "is no NVMe drive",
+        "The values describe this file system, not a drive. Each figure says so.",
     )
 
 
-def _virtual(system: Document) -> ResultCheck:
-    hypervisor = system.get("hypervisor")
+def _virtual_machine(system: HostFacts) -> ResultCheck:
+    name, hypervisor = "Virtual machine", system.get("hypervisor")
     if hypervisor is None:
-        return ResultCheck(
-            "Virtual machine", UNKNOWN, "whether this is a virtual machine is not known"
-        )
+        return ResultCheck(name, UNKNOWN, "it is unknown whether this is a virtual machine")
     if not hypervisor:
-        return ResultCheck("Virtual machine", OK, "the operating system runs on the hardware")
+        return ResultCheck(name, OK, "the operating system runs on the hardware")
     return ResultCheck(
-        "Virtual machine",
+        name,
         WARNING,
-        "this is a virtual machine: topology and bandwidth are what the hypervisor shows and "
-        "lends, and neighbours can take a share",
-        "Trust differences between places only when they repeat; measure the hardware itself "
-        "where you can.",
+        "this is a virtual machine: the hypervisor decides which topology it shows and how much "
+        "bandwidth it gives, and other virtual machines can take a share",
+        "Trust a difference only if it occurs again in a second run. Measure the hardware itself "
+        "if you can.",
     )
 
 
-def _restricted(topology: Document) -> ResultCheck:
-    if not topology.get("restricted"):
-        return ResultCheck("Processors and nodes", OK, "all that are online may be used")
-    details = {
-        name.replace("_", " "): value
-        for name, value in (topology.get("restrictions") or {}).items()
+def _restrictions(topology: Topology) -> ResultCheck:
+    name = "Processors and nodes"
+    if not topology.restricted:
+        return ResultCheck(name, OK, "all that are online can be used")
+    listed = ", ".join(
+        f"{key.replace('_', ' ')} {value}"
+        for key, value in topology.restrictions.as_text().items()
         if value
-    }
-    listed = ", ".join(f"{name} {value}" for name, value in details.items())
+    )
     return ResultCheck(
-        "Processors and nodes",
+        name,
         WARNING,
-        "only a part of the machine may be used" + (f": {listed}" if listed else ""),
-        "Whole-machine values are those of the part; run outside the cgroup or cpuset for all.",
+        f"only a part of the machine can be used: {listed}",
+        "Values of the whole machine are values of this part. Run outside the cgroup or cpuset to "
+        "measure all of it.",
     )
 
 
-def _governor(system: Document) -> ResultCheck:
-    governors = (system.get("frequency") or {}).get("governors")
+def _governor(system: HostFacts) -> ResultCheck:
+    name, frequency = "Clock governor", system.get("frequency")
+    governors = frequency["governors"] if frequency else []
     if not governors:
-        return ResultCheck(
-            "Clock governor", UNKNOWN, "this machine does not show its clock governor"
-        )
+        return ResultCheck(name, UNKNOWN, "this machine does not show its clock governor")
     if set(governors) == {"performance"}:
-        return ResultCheck("Clock governor", OK, "performance on every processing unit")
+        return ResultCheck(name, OK, "performance on all processing units")
     return ResultCheck(
-        "Clock governor",
+        name,
         WARNING,
-        f"the clock governor is {' and '.join(map(str, governors))}, so clocks may lag behind load",
+        f"the clock governor is {' and '.join(map(str, governors))}, so the clock can rise too "
+        "late under load",
         "Set it to performance with `ansible-playbook configure.yml` and measure again.",
     )
 
 
-def _huge_pages(system: Document) -> ResultCheck:
+def _huge_pages(system: HostFacts) -> ResultCheck:
+    name = "Transparent huge pages"
     mode = (system.get("memory_settings") or {}).get("transparent_huge_pages")
     if mode is None:
-        return ResultCheck("Transparent huge pages", UNKNOWN, "their setting is not known")
+        return ResultCheck(name, UNKNOWN, "the setting is unknown")
     if mode != "never":
-        return ResultCheck("Transparent huge pages", OK, f"set to {mode}")
+        return ResultCheck(name, OK, f"set to {mode}")
     return ResultCheck(
-        "Transparent huge pages",
+        name,
         WARNING,
         "transparent huge pages are off, so address translation can limit memory bandwidth",
         "Set them to madvise or always with `ansible-playbook configure.yml`.",
     )
 
 
-def _balancing(system: Document) -> ResultCheck:
-    balancing = (system.get("memory_settings") or {}).get("numa_balancing")
-    if balancing is None:
-        return ResultCheck("NUMA balancing", UNKNOWN, "its setting is not known")
-    if str(balancing) == "0":
-        return ResultCheck("NUMA balancing", OK, "off")
+def _numa_balancing(system: HostFacts) -> ResultCheck:
+    name, setting = "NUMA balancing", (system.get("memory_settings") or {}).get("numa_balancing")
+    if setting is None:
+        return ResultCheck(name, UNKNOWN, "the setting is unknown")
+    if str(setting) == "0":
+        return ResultCheck(name, OK, "off")
     return ResultCheck(
-        "NUMA balancing",
+        name,
         WARNING,
-        "the kernel may move pages between nodes while a point is measured",
-        "Switch it off with `ansible-playbook configure.yml`; placement was verified at the end "
-        "of each point.",
+        "the kernel can move pages between nodes during a measurement",
+        "Switch it off with `ansible-playbook configure.yml`. The placement of the pages was "
+        "verified at the end of each measurement.",
     )
 
 
-def _replicates(tidy: pd.DataFrame) -> ResultCheck | None:
-    most = tidy.groupby("experiment", sort=False)["replicate"].max()
-    once = [name.replace("_", " ") for name in most.index[most == 1]]
-    if not once:
+def _replicates(rows: pd.DataFrame) -> ResultCheck | None:
+    most = rows.groupby("experiment", sort=False)["replicate"].max()
+    single = [str(name).replace("_", " ") for name in most.index[most == 1]]
+    if not single:
         return None
-    which = "every point" if len(once) == len(most) else f"every point of {', '.join(once)}"
+    points = "every point" if len(single) == len(most) else f"every point of {', '.join(single)}"
     return ResultCheck(
         "Replicates",
         WARNING,
-        f"{which} was measured once: no interval can be given and no difference be trusted",
+        f"{points} was measured once, so there are no intervals, and differences cannot be trusted",
         "Set `replicates` to 3 or more.",
     )
 
 
-def _notes_of_records(runs: Sequence[Run]) -> list[ResultCheck]:
-    """Checks of the records that do not decide but that a reader should know of."""
-    found: dict[str, dict[bool | None, list[str]]] = {}
-    for run in runs:
-        for check in run.checks:
+def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
+    """Checks of the records that do not decide on validity: how many records did not pass them."""
+    details: dict[str, dict[bool | None, list[str]]] = {}
+    for summary in summaries:
+        for check in summary.checks:
             if not check["decisive"]:
-                name = str(check["name"]).split(": ")[-1]
-                details = found.setdefault(name, {True: [], False: [], None: []})
-                details[check["passed"]].append(str(check["detail"]))
+                name = check["name"].split(": ")[-1]
+                by_result = details.setdefault(name, {True: [], False: [], None: []})
+                by_result[check["passed"]].append(check["detail"])
     checks = []
-    for name, details in found.items():
-        total = sum(map(len, details.values()))
-        for passed, verb in ((False, "not met"), (None, "not to be told")):
-            number = len(details[passed])
-            if not number:
+    for name, by_result in details.items():
+        total = sum(map(len, by_result.values()))
+        for passed, verb in ((False, "not met"), (None, "could not be determined")):
+            if not (examples := by_result[passed]):
                 continue
-            severity = WARNING if number > _MANY * total else NOTE
-            text = f"{verb} in {format_percent(number / total)} of {format_count(total, 'record')}"
+            share = len(examples) / total
+            severity = WARNING if share > _WARNING_SHARE else NOTE
             checks.append(
                 ResultCheck(
                     name[:1].upper() + name[1:],
                     UNKNOWN if passed is None else severity,
-                    f"{text}, for example {details[passed][0]}",
+                    f"{verb} in {format_percent(share)} of {format_count(total, 'record')}, "
+                    f"for example {examples[0]}",
                 )
             )
     return checks

@@ -1,85 +1,102 @@
-"""What the analysis found, for the top of the report: the worst first, each with its figure."""
+"""Prepares findings for the top of the report: the worst first, each with its figure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.anomalies import CONTENTION, Anomaly, Findings
 from chaosity.figures import FigureFile
-from chaosity.report.report_data import Finding
+from chaosity.place_names import node_name
 from chaosity.report.result_checks import OK, UNKNOWN, ResultCheck
 
-# A reader acts on the first few; all are in findings.json.
+# The report shows this many findings; findings.json has all.
 MOST_FINDINGS = 8
 
 
+@dataclass(frozen=True)
+class ShownFinding:
+    """A finding as the report shows it.
+
+    Attributes:
+        title: the finding in one sentence.
+        text: evidence: how large, how certain, compared with what.
+        advice: what to look at, or None.
+        figure: name of the figure that shows it, or None.
+    """
+
+    title: str
+    text: str
+    advice: str | None = None
+    figure: str | None = None
+
+
 def shown_findings(
-    found: Findings, figures: Sequence[FigureFile], folder: Path
-) -> Iterator[Finding]:
+    findings: Findings, figures: Sequence[FigureFile], folder: Path
+) -> Iterator[ShownFinding]:
     """The worst findings.
 
     Args:
-        found: of the analysis.
-        figures: that were drawn.
-        folder: where they are.
+        findings: of the analysis.
+        figures: all drawn figures.
+        folder: of the figures.
     """
-    for one, alike in folded(found.anomalies)[:MOST_FINDINGS]:
-        yield Finding(
-            title=one.sentence,
-            text=" ".join((one.evidence, *one.also, *_alike(alike))),
-            advice=one.advice,
-            figure=_figure_of(one, figures, folder),
+    for anomaly, similar in merge_similar(findings.anomalies)[:MOST_FINDINGS]:
+        yield ShownFinding(
+            title=anomaly.sentence,
+            text=" ".join((anomaly.evidence, *anomaly.also, *_similar_text(similar))),
+            advice=anomaly.advice,
+            figure=_figure_of(anomaly, figures, folder),
         )
 
 
-def folded(found: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Anomalies with those of the same kind that differ in the node alone, the worst first.
+def merge_similar(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
+    """Each anomaly with the contention of the same experiment in other nodes, the worst first.
 
-    Contention in every node is how the processor is built, and one finding to a reader.
+    Contention in several nodes has one cause, the design of the processor, so it is one finding.
     """
-    result: list[tuple[Anomaly, list[Anomaly]]] = []
-    for one in found:
-        same = [
-            alike for first, alike in result
-            if one.kind == CONTENTION == first.kind and one.where == first.where
-        ]  # fmt: skip
-        if same:
-            same[0].append(one)
+    merged: list[tuple[Anomaly, list[Anomaly]]] = []
+    for anomaly in anomalies:
+        for first, similar in merged:
+            if anomaly.kind == CONTENTION == first.kind and anomaly.where == first.where:
+                similar.append(anomaly)
+                break
         else:
-            result.append((one, []))
-    return result
+            merged.append((anomaly, []))
+    return merged
 
 
-def _alike(others: Sequence[Anomaly]) -> Iterator[str]:
-    if others:
-        listed = ", ".join(f"{one.components[0]} ({one.loss_percent:.0f} %)" for one in others)
-        yield f"So it is within {listed}."
+def _similar_text(similar: Sequence[Anomaly]) -> Iterator[str]:
+    if similar:
+        listed = ", ".join(f"{each.components[0]} ({each.loss_percent:.0f} %)" for each in similar)
+        yield f"The same holds within {listed}."
 
 
-def findings_check(found: Findings) -> ResultCheck:
-    """What was looked at for anomalies, and how small a fault would have been found."""
-    if not found.checked:
-        return ResultCheck("Anomalies", UNKNOWN, found.verdict.rstrip("."))
-    said = "compared" if found.anomalies else "no anomaly was detected in"
-    sizes = " (the loss of a single one that would have been found in 19 of 20 cases)"
-    return ResultCheck("Anomalies", OK, f"{said} {'; '.join(found.checked)}{sizes}")
+def findings_check(findings: Findings) -> ResultCheck:
+    """What was tested for anomalies, and the smallest loss that would have been found."""
+    if not findings.checked:
+        return ResultCheck("Anomalies", UNKNOWN, findings.verdict.rstrip("."))
+    result = "tested" if findings.anomalies else "no anomaly detected in"
+    return ResultCheck(
+        "Anomalies",
+        OK,
+        f"{result} {'; '.join(findings.checked)} (smallest detectable loss: the loss that would "
+        "have been found with 95 % power)",
+    )
 
 
-def _figure_of(one: Anomaly, figures: Sequence[FigureFile], folder: Path) -> str | None:
-    """The figure of its experiment that shows its places, else the first of the experiment."""
-    own = [
-        figure for figure in figures
-        if figure.experiment == one.where.get("experiment") and figure.csv
-    ]  # fmt: skip
-    names = [_name(part) for part in (one.target, one.initiator) if part is not None]
-    for figure in own:
+def _figure_of(anomaly: Anomaly, figures: Sequence[FigureFile], folder: Path) -> str | None:
+    """The figure of the experiment whose CSV has the anomaly's places, else its first figure."""
+    candidates = [
+        figure
+        for figure in figures
+        if figure.experiment == anomaly.where.get("experiment") and figure.csv
+    ]
+    places = [part for part in (anomaly.target, anomaly.initiator) if part is not None]
+    names = [node_name(part) if isinstance(part, int) else part for part in places]
+    for figure in candidates:
         text = (folder / str(figure.csv)).read_text(encoding="utf-8").replace("\n", ",")
         if all(f"{name}," in text for name in names):
             return figure.name
-    return own[0].name if own else None
-
-
-def _name(part: int | str) -> str:
-    """As the figures' tables have it."""
-    return f"node{part}" if isinstance(part, int) else part
+    return candidates[0].name if candidates else None

@@ -1,14 +1,13 @@
-"""What explains the differences between an experiment's values, for people who never heard of F.
+"""Explains the differences between an experiment's values: factors, levels and residuals.
 
-A sentence each; the table of variation, the levels and the residuals stand behind it.
+Each analysis begins with a sentence for readers who do not know F tests. Behind it are the table of
+variation, the levels and the residuals.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-
-import pandas as pd
 
 from chaosity.figures.residual_plots import MOST_MARKS, residuals_svg
 from chaosity.statistics.anova import Analysis
@@ -22,17 +21,18 @@ from chaosity.statistics.anova_terms import (
 from chaosity.statistics.contrasts import MOST_LEVELS_IN_PAIRS, Interval
 from chaosity.statistics.estimate import CONFIDENCE
 from chaosity.statistics.factor_studies import REMOTE, Study, analyses
+from chaosity.store.measurements import Measurements
 from chaosity.units import format_quantity, metric_words
 
-# The widest that residuals are drawn on the page, in pixels.
+# Largest width of the residuals on the page.
 _WIDTH_PIXELS = 720
-# Where the relation alone goes with less, it is no summary of the pairs.
-_RELATION_TELLS_PERCENT = 50.0
+# A relation that explains less of the variation is not a summary of the pairs.
+_RELATION_FROM_PERCENT = 50.0
 
 
 @dataclass(frozen=True)
 class TermRow:
-    """A line of the table of variation, as text; `percent` is as wide as its bar."""
+    """A row of the table of variation, as text; `percent` is the width of its bar."""
 
     name: str
     percent: float
@@ -40,12 +40,12 @@ class TermRow:
     freedom: str
     f: str
     p: str
-    said: str
+    verdict: str
 
 
 @dataclass(frozen=True)
 class LevelRow:
-    """A level with its mean and its departure from the grand mean."""
+    """A level with its mean and its difference from the mean of all levels."""
 
     level: str
     n: int
@@ -56,7 +56,7 @@ class LevelRow:
 
 @dataclass(frozen=True)
 class FactorLevels:
-    """A factor's levels, or of many levels only how far apart they are."""
+    """A factor's levels; of many levels only their number and the two that differ most."""
 
     factor: str
     rows: tuple[LevelRow, ...]
@@ -69,14 +69,14 @@ class AnalysisSection:
     """An analysis of variance as the report shows it.
 
     Attributes:
-        title: what was analysed.
-        sentence: what explains the differences.
-        remote: local against remote, or None.
+        title: metric, load and factors.
+        sentence: the conclusion.
+        remote: remote compared with local, or None.
         terms: the table of variation.
-        sentences: the conclusion by rule for each term.
+        sentences: the conclusion for each term.
         levels: of each factor.
-        remarks: scale, noise, gaps, what follows from what.
-        svg: residuals; None without any.
+        remarks: number of values, scale, gaps, omitted columns.
+        svg: drawing of the residuals; None without residuals.
         width_pixels: of the drawing.
     """
 
@@ -91,16 +91,16 @@ class AnalysisSection:
     width_pixels: int = _WIDTH_PIXELS
 
 
-def analysis_sections(tidy: pd.DataFrame) -> dict[str, tuple[AnalysisSection, ...]]:
-    """The analyses of each experiment by its name.
+def analysis_sections(measurements: Measurements) -> dict[str, tuple[AnalysisSection, ...]]:
+    """The analyses of each experiment, by its name.
 
     Args:
-        tidy: the tidy table of one host in one configuration.
+        measurements: of one host in one configuration.
     """
-    found: dict[str, list[AnalysisSection]] = defaultdict(list)
-    for number, (study, analysis) in enumerate(analyses(tidy), start=1):
-        found[study.experiment].append(_section(study, analysis, f"residuals-{number}"))
-    return {name: tuple(sections) for name, sections in found.items()}
+    sections: dict[str, list[AnalysisSection]] = defaultdict(list)
+    for number, (study, analysis) in enumerate(analyses(measurements), start=1):
+        sections[study.experiment].append(_section(study, analysis, f"residuals-{number}"))
+    return {name: tuple(own) for name, own in sections.items()}
 
 
 def _section(study: Study, analysis: Analysis, name: str) -> AnalysisSection:
@@ -108,68 +108,68 @@ def _section(study: Study, analysis: Analysis, name: str) -> AnalysisSection:
     if analysis.error.variance is not None:
         svg = residuals_svg(analysis, study.metric, name)
     return AnalysisSection(
-        title=title_of(study),
-        sentence=_spoken(analysis.conclusion),
+        title=analysis_title(study),
+        sentence=_readable(analysis.conclusion),
         remote=_remote(study, analysis),
         terms=tuple(_term(term) for term in analysis.terms if term.kind != "total"),
-        sentences=tuple(_spoken(term.sentence) for term in analysis.terms if term.sentence),
+        sentences=tuple(_readable(term.sentence) for term in analysis.terms if term.sentence),
         levels=tuple(_levels(study, analysis, factor) for factor in analysis.factors),
         remarks=tuple(_remarks(study, analysis)),
         svg=svg,
     )
 
 
-def title_of(study: Study) -> str:
-    """What was analysed: "Bandwidth of memory by initiator and target (kernel triad)"."""
-    words = metric_words(study.metric).capitalize()
+def analysis_title(study: Study) -> str:
+    """A title such as "Bandwidth of memory by initiator and target (kernel triad)"."""
+    metric = metric_words(study.metric).capitalize()
     factors = [_words(factor) for factor in study.factors]
     listed = " and ".join(filter(None, [", ".join(factors[:-1]), factors[-1]]))
-    held = ", ".join(f"{_words(key)} {_words(level)}" for key, level in study.where.items())
-    return f"{words} of {study.load} by {listed}" + (f" ({held})" if held else "")
+    fixed = ", ".join(f"{_words(key)} {_words(level)}" for key, level in study.where.items())
+    return f"{metric} of {study.load} by {listed}" + (f" ({fixed})" if fixed else "")
 
 
 def _words(name: str) -> str:
     return name.replace("_", " ").replace(".", " ")
 
 
-def _spoken(sentence: str) -> str:
-    """The letter x between factors becomes the sign that people write."""
+def _readable(sentence: str) -> str:
+    """The sentence with a multiplication sign for the letter x, and spaces for underscores."""
     return sentence.replace(" x ", " \N{MULTIPLICATION SIGN} ").replace("_", " ")
 
 
 def _remote(study: Study, analysis: Analysis) -> str | None:
-    """How much the relation explains, and other places against one's own."""
+    """The share of variation that the relation explains, and remote compared with local."""
     contrast, share = study.local_against_remote(analysis), study.share_of_relation(analysis)
     if contrast is None:
         return None
     parts = []
-    if share is not None and share >= _RELATION_TELLS_PERCENT:
+    if share is not None and share >= _RELATION_FROM_PERCENT:
         parts.append(
-            "The relation of the two (same node, same package, other package) alone goes with "
-            f"{percent_text(share)} of the variation."
+            "The relation of initiator and target (same node, same package, other package) alone "
+            f"explains {percent_text(share)} of the variation."
         )
-    sentence = _apart(REMOTE.capitalize(), "local", contrast.difference, study.metric)
+    sentence = _difference_sentence(REMOTE.capitalize(), "local", contrast.difference, study.metric)
     return " ".join([*parts, sentence])
 
 
-def _apart(one: str, other: str, interval: Interval, metric: str) -> str:
-    """How far apart two things are, as a sentence."""
+def _difference_sentence(level: str, other: str, interval: Interval, metric: str) -> str:
+    """The difference of two levels, as a sentence."""
     bounds = _bounds(interval, metric)
     if interval.differs is False:
-        return f"Between {one.lower()} and {other} no difference is detected{bounds}."
+        return f"Between {level.lower()} and {other} no difference is detected{bounds}."
     if interval.ratio is not None:
-        return f"{one} is {_ratio(interval.ratio)} times {other}{bounds}."
+        return f"{level} is {_ratio(interval.ratio)} times {other}{bounds}."
     side = "above" if interval.value > 0.0 else "below"
-    return f"{one} is {format_quantity(metric, abs(interval.value))} {side} {other}{bounds}."
+    return f"{level} is {format_quantity(metric, abs(interval.value))} {side} {other}{bounds}."
 
 
-def _difference(interval: Interval, metric: str) -> str:
+def _difference_text(interval: Interval, metric: str) -> str:
     """A ratio, or a difference with its sign and unit."""
     return _ratio(interval.ratio) if interval.ratio is not None else _signed(interval.value, metric)
 
 
 def _ratio(ratio: float) -> str:
-    """Near one the third decimal tells on which side of it."""
+    """A ratio with three decimals, since most ratios are near 1."""
     return f"{ratio:.3f}" if ratio < 9.9995 else f"{ratio:.3g}"
 
 
@@ -178,7 +178,7 @@ def _signed(value: float, metric: str) -> str:
 
 
 def _bounds(interval: Interval, metric: str) -> str:
-    """The interval in brackets; empty without one."""
+    """The interval in brackets, or an empty text without an interval."""
     if interval.low is None or interval.high is None:
         return ""
     percent = f"{CONFIDENCE:.0%}".replace("%", " %")
@@ -189,25 +189,25 @@ def _bounds(interval: Interval, metric: str) -> str:
 
 
 def _term(term: Term) -> TermRow:
-    said = ""
+    verdict = ""
     if term.kind == "error":
-        said = "noise"
+        verdict = "noise"
     elif term.significant is not None:
-        said = "significant" if term.significant else "no difference detected"
-        said += ", important" if term.significant and term.important else ""
+        verdict = "significant" if term.significant else "no difference detected"
+        verdict += ", important" if term.significant and term.important else ""
     return TermRow(
-        name=_spoken(term.name),
+        name=_readable(term.name),
         percent=round(min(100.0, term.variation_percent), 2),
         share=percent_text(term.variation_percent),
         freedom=str(term.degrees_of_freedom),
         f="" if term.f is None else f"{term.f:.3g}" if term.f < 1000.0 else f"{term.f:,.0f}",
         p="" if term.p_value is None else p_text(term.p_value).removeprefix("p ").lstrip("= "),
-        said=said,
+        verdict=verdict,
     )
 
 
 def _levels(study: Study, analysis: Analysis, factor: str) -> FactorLevels:
-    """Levels that fit on the page; of more only the extremes."""
+    """The levels if they fit on the page, and the two levels that differ most."""
     own = [effect for effect in analysis.effects if effect.factor == factor]
     few = len(own) <= MOST_LEVELS_IN_PAIRS
     rows = tuple(
@@ -215,7 +215,7 @@ def _levels(study: Study, analysis: Analysis, factor: str) -> FactorLevels:
             level=effect.level,
             n=effect.n,
             mean=format_quantity(study.metric, effect.mean),
-            effect=_difference(effect.effect, study.metric),
+            effect=_difference_text(effect.effect, study.metric),
             interval=_bounds(effect.effect, study.metric).strip(" ()"),
         )
         for effect in own
@@ -224,10 +224,10 @@ def _levels(study: Study, analysis: Analysis, factor: str) -> FactorLevels:
     widest = max(pairs, key=lambda pair: abs(pair.difference.value), default=None)
     extremes = None
     if widest is not None:
-        adjusted = "; the interval allows for all pairs (Tukey)" if widest.adjusted else ""
-        said = _apart(widest.level, widest.against, widest.difference, study.metric)
-        said = said[0].lower() + said[1:] if widest.difference.differs is False else said
-        extremes = f"Farthest apart: {said[:-1]}{adjusted}."
+        adjusted = "; the interval is adjusted for all pairs (Tukey)" if widest.adjusted else ""
+        text = _difference_sentence(widest.level, widest.against, widest.difference, study.metric)
+        text = text[0].lower() + text[1:] if widest.difference.differs is False else text
+        extremes = f"Largest difference: {text[:-1]}{adjusted}."
     return FactorLevels(
         factor=_words(factor),
         rows=rows if few else (),
@@ -237,13 +237,13 @@ def _levels(study: Study, analysis: Analysis, factor: str) -> FactorLevels:
 
 
 def _remarks(study: Study, analysis: Analysis) -> list[str]:
-    """What to know before believing it."""
+    """Number of values, scale, omitted columns, and the meaning of significant and important."""
     remarks = [f"{analysis.n} values.", analysis.transform_reason, *analysis.notes]
     if study.left_out:
         names = ", ".join(map(_words, study.left_out))
-        remarks.append(f"Left out, since it follows from the factors: {names}.")
+        remarks.append(f"Omitted, since they follow from the factors: {names}.")
     if analysis.n > MOST_MARKS and analysis.error.variance is not None:
-        remarks.append(f"{MOST_MARKS} of {analysis.n} residuals are drawn, the largest among them.")
+        remarks.append(f"{MOST_MARKS} of {analysis.n} residuals are drawn, including the largest.")
     remarks.append(
         f"Significant: p below {SIGNIFICANT_BELOW:g}. "
         f"Important: {IMPORTANT_FROM_PERCENT:g} % of the variation or more."

@@ -1,0 +1,215 @@
+"""Prepares an experiment for the report: its figures with files and values, and its analysis."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from chaosity.figures import FigureFile, TextTable, is_byte_column
+from chaosity.figures.mark_texts import count_reasons
+from chaosity.report.inline_svg import width_of
+from chaosity.report.machine_facts import Fact
+from chaosity.report.record_summaries import RecordSummary, tool_note_sentences
+from chaosity.report.variance_section import AnalysisSection
+from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
+
+# A longer table is easier to read in the CSV file than on the page.
+_MOST_ROWS = 320
+# Figures have the size of print; on a screen, which is farther away, they are 25 % larger.
+_PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
+_DEFAULT_WIDTH_POINTS = 540.0
+_STATISTICS = ("median_", "interval_low_", "interval_high_")
+
+
+@dataclass(frozen=True)
+class ValueTable:
+    """The values of a figure; `omitted` is their number if they are too many for the page."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    omitted: int = 0
+
+
+@dataclass(frozen=True)
+class FigureSection:
+    """A figure with its caption, files and values.
+
+    Attributes:
+        name, title, sentence: of the figure; the sentence is its main result.
+        notes: source, labels of the values, and a stand-in for drives.
+        failed: a line for each failed mark.
+        svg: None for a figure that consists of `tables` alone.
+        width_pixels: width of the drawing on a screen.
+        links: kind of each file, and its path relative to the report.
+        table: the values, None without a drawing.
+        tables: below the drawing, or in its place.
+        unmeasured: reasons of marks without a value.
+    """
+
+    name: str
+    title: str
+    sentence: str
+    notes: tuple[str, ...]
+    failed: tuple[str, ...]
+    svg: str | None
+    width_pixels: int
+    links: tuple[Fact, ...]
+    table: ValueTable | None
+    tables: tuple[TextTable, ...] = ()
+    unmeasured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExperimentSection:
+    """An experiment in the report.
+
+    Attributes:
+        name, question: of the experiment.
+        source: the published figure or table that it repeats, or None.
+        figures: its figures.
+        without_points: titles of figures for which this machine has no points.
+        broken: titles of figures that could not be drawn, with the error.
+        analysis: what explains the differences between its values.
+        unmeasured: metrics without a value, with the reason.
+        tool_notes: messages of tools in valid runs.
+    """
+
+    name: str
+    question: str
+    source: str | None
+    figures: tuple[FigureSection, ...]
+    without_points: tuple[str, ...]
+    broken: tuple[Fact, ...]
+    analysis: tuple[AnalysisSection, ...] = ()
+    unmeasured: tuple[str, ...] = ()
+    tool_notes: tuple[str, ...] = ()
+
+
+def experiment_section(
+    document: Mapping[str, Any],
+    figures: Iterable[FigureFile],
+    folder: Path,
+    output: Path,
+    analysis: tuple[AnalysisSection, ...],
+    rows: pd.DataFrame,
+    summaries: Iterable[RecordSummary],
+) -> ExperimentSection:
+    """The section of one experiment.
+
+    Args:
+        document: YAML document of the experiment.
+        figures: of all experiments.
+        folder: of the figures.
+        output: the file of the report.
+        analysis: of this experiment.
+        rows: of the tidy table, in numpy types, of all experiments.
+        summaries: of the records of all experiments.
+    """
+    name = document["experiment"]
+    own = [figure for figure in figures if figure.experiment == name]
+    own_summaries = [summary for summary in summaries if summary.experiment == name]
+    return ExperimentSection(
+        name=name,
+        question=document.get("question", ""),
+        source=document.get("source"),
+        figures=tuple(figure_section(each, folder, output) for each in own if each.csv),
+        without_points=tuple(each.title for each in own if not each.csv and not each.problem),
+        broken=tuple(Fact(each.title, each.problem) for each in own if each.problem),
+        analysis=analysis,
+        unmeasured=tuple(_unmeasured(rows[rows["experiment"] == name])),
+        tool_notes=tuple(tool_note_sentences(own_summaries)),
+    )
+
+
+def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
+    """A line for each metric of a load without a value in valid rows, and each reason."""
+    without = rows[(rows["status"] == "valid") & rows["value"].isna()]
+    for key, group in without.groupby(["load", "metric"], sort=False):
+        load, metric = map(str, key)
+        total = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
+        for reason in count_reasons(group["reason"], int(total), "value"):
+            yield f"{metric_words(metric)} of {load}: not measured: {reason}"
+
+
+def figure_section(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
+    """A figure with its files, which `draw` wrote into the folder."""
+    notes = [f"Repeats {figure.source}."] if figure.source else []
+    notes += [f"Values come from a {label}." for label in figure.labels]
+    if "(file-backed)" in figure.title:
+        notes.append("A file on the local file system was read in place of drives.")
+    svg = (folder / figure.svg).read_text(encoding="utf-8") if figure.svg else None
+    files = {
+        "SVG": figure.svg,
+        "PNG": figure.png,
+        "CSV": figure.csv,
+        "CSV of the numbers": figure.numbers,
+    }
+    return FigureSection(
+        name=figure.name,
+        title=figure.title,
+        sentence=figure.sentence,
+        notes=tuple(notes),
+        failed=figure.failed,
+        svg=svg,
+        width_pixels=round((width_of(svg or "") or _DEFAULT_WIDTH_POINTS) * _PIXELS_PER_POINT),
+        links=tuple(
+            Fact(kind, relative_path(folder / name, output)) for kind, name in files.items() if name
+        ),
+        table=_value_table(folder / str(figure.csv)) if svg else None,
+        tables=figure.tables,
+        # A figure without any value gives the reason in its sentence.
+        unmeasured=figure.unmeasured if figure.marks else (),
+    )
+
+
+def relative_path(path: Path, output: Path) -> str:
+    """A path relative to the folder of the report, with slashes."""
+    return Path(os.path.relpath(path, output.parent)).as_posix()
+
+
+def _value_table(path: Path) -> ValueTable:
+    """A figure's CSV as a table in one unit."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["status"] != "absent"]
+    if not rows:
+        return ValueTable((), ())
+    columns = list(rows[0])
+    start = next(i for i, name in enumerate(columns) if name.startswith("median_"))
+    metric = columns[start].removeprefix("median_")
+    if len(rows) > _MOST_ROWS:
+        return ValueTable((), (), len(rows))
+    scale = choose_scale(metric, [float(row[columns[start]] or "nan") for row in rows])
+
+    def cells(row: Mapping[str, str]) -> Iterator[str]:
+        yield from (_level_text(name, row[name]) for name in columns[:start])
+        for prefix in _STATISTICS:
+            text = row[f"{prefix}{metric}"]
+            yield scale.number(float(text)) if text else ""
+        yield row["replicates_valid"]
+        yield row["status"]
+
+    unit = f" ({scale.symbol})" if scale.symbol else ""
+    heads = [name.replace("_", " ").replace(".", " ") for name in columns[:start]]
+    return ValueTable(
+        columns=(*heads, f"median{unit}", "interval low", "interval high", "n", "status"),
+        rows=tuple(tuple(cells(row)) for row in rows),
+    )
+
+
+def _level_text(column: str, text: str) -> str:
+    """A level of a factor, or a measured position, with its unit."""
+    if not text.replace(".", "", 1).isdigit():
+        return text
+    if is_byte_column(column):
+        return format_binary_bytes(float(text))
+    has_unit = metric_words(column) != column
+    # A requested number without a unit, such as a queue depth, is shown as it was requested.
+    if not has_unit or (text.isdigit() and not choose_scale(column, [float(text)]).symbol):
+        return text
+    return format_quantity(column, float(text))
