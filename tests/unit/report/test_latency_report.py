@@ -112,7 +112,7 @@ def test_a_line_between_cores_names_both_and_its_home():
 
 def test_company_costs_time_and_not_a_share():
     found = lines(latency.tidy(machine()))["Memory latency, co-running"]
-    assert found.detail.startswith("multiple of the value alone")
+    assert found.detail.startswith("ratio to the value alone")
     assert found.worst.value.startswith(("2.", "3."))
     assert found.best.value.startswith(("0.9", "1.0"))
 
