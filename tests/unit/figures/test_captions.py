@@ -35,7 +35,8 @@ def caption(entry, found, experiment="memory_bandwidth"):
 def test_heatmap_caption_has_best_worst_and_ratios_by_relation():
     text = caption(NODES, machine())
     assert text.startswith("Best: 41.")
-    assert "(33 % less)" in text
+    assert "; 33 % less)" in text
+    assert ", 95 % interval 4" in text
     assert "Bandwidth relative to the same node: 0.97 (95 % interval 0.97 to" in text
     assert ") for another node of the package and 0.67 (" in text
     assert text.endswith("for another package.")
@@ -59,13 +60,13 @@ def test_line_caption_has_the_change_and_the_worst_panel():
 def test_caption_of_a_single_value():
     text = caption(NODES, synthetic.small())
     assert text.startswith("4")
-    assert text.endswith("n = 3: node0 -> node0.")
+    assert text.endswith("n = 3 (node0 -> node0).")
 
 
 def test_caption_without_a_valid_value_counts_the_marks_by_status():
     found = synthetic.small()
     found.failed = {"memory=node0+node0+triad": "killed"}
-    assert caption(NODES, found) == "No valid value. No value for 1 of 1 mark: 1 failed."
+    assert caption(NODES, found) == "No value for 1 of 1 mark: 1 failed."
 
 
 def test_caption_counts_the_marks_without_a_value():

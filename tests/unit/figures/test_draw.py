@@ -196,7 +196,7 @@ def test_a_file_that_stands_in_is_said_in_title_and_text(tmp_path):
                    found.topology(), tmp_path)  # fmt: skip
     assert file.title == "Drives (file-backed)"
     assert "(file-backed)" in titles(tmp_path, "drives")["drives-cell-0-0"]
-    assert re.fullmatch(r"1\.\d\d GB/s, .*, n = 3: node0 -> file0\.", file.sentence)
+    assert re.fullmatch(r"1\.\d\d GB/s, .*, n = 3 \(node0 -> file0\)\.", file.sentence)
 
 
 def test_one_replicate_has_no_interval(tmp_path):

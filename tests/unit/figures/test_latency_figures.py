@@ -112,8 +112,8 @@ def test_a_curve_stands_where_it_was_measured(large):
     low, high = (float(full[f"interval_{end}_load.{latency.TRAFFIC}"]) for end in ("low", "high"))
     assert low < float(full[f"load.{latency.TRAFFIC}"]) < high
     texts = titles(folder, "loaded_latency").values()
-    assert any(text.startswith("pu0 -> node0, read, beside 3") for text in texts)
-    assert any(text.startswith("pu0 -> node0, alone, beside 0.0 GB/s: ") for text in texts)
+    assert any(text.startswith("pu0 -> node0, read, at 3") for text in texts)
+    assert any(text.startswith("pu0 -> node0, alone, at 0.0 GB/s: ") for text in texts)
     assert len(texts) == len(table) - 1  # the failed one has no place
     assert files["loaded_latency"].failed[0].startswith("chase=pu6.load=node1+copy+70: placement")
 
@@ -175,7 +175,7 @@ def test_a_table_says_where_memory_was_asked_for_and_seen(large, one_node):
     assert serial.caption.startswith("serial: chase latency (ns), median of 3 replicates")
     assert concurrent.caption.startswith("concurrent: ")
     assert serial.columns[:5] == (
-        "Initiator processing unit", "Its node", "Memory node", "Pages seen on", "4 KiB",
+        "Initiator processing unit", "Its node", "Memory node", "Pages found on", "4 KiB",
     )  # fmt: skip
     assert [cell.text for cell in serial.rows[2][:4]] == ["6", "1", "1", "1"]
     assert serial.rows[0][4].text.startswith("1.2")

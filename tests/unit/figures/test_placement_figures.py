@@ -58,9 +58,7 @@ def measured(elements):
             lambda _, workers: {node: 2.0 if node in workers else 1.0 for node in range(8)},
         )
         document = load_experiment(name)
-        points = add_metric_references(
-            document, expansion.points(document), expansion.plan_notes
-        )
+        points = add_metric_references(document, expansion.points(document), expansion.plan_notes)
         assert expansion.notes == []
         rows, outcomes = [], {}
         for point in points:
@@ -115,7 +113,7 @@ def test_contended_paths_are_matrices_of_workers_and_memory_nodes(measured, tmp_
     tables = drawn("contended_paths", table, tmp_path)["contended_paths"].tables
     assert sorted(len(one.rows) for one in tables) == sorted(len(p["loads"]) for p in points)
     for one in tables:
-        assert one.columns[2:] == ("Memory node", "Pages seen on", *map(str, range(8)))
+        assert one.columns[2:] == ("Memory node", "Pages found on", *map(str, range(8)))
         for row in one.rows:
             assert [cell.text for cell in row[2:4]] == ["0-7", "0-7"]
             assert all(cell.text and cell.state == "valid" for cell in row)

@@ -55,7 +55,7 @@ def test_a_figure_of_text_stands_in_the_page_with_its_csv(report):
     tables = figure.xpath(".//table[contains(@class, 'text')]")
     assert [table.findtext("caption").split(":")[0] for table in tables] == ["serial", "concurrent"]
     heads = ["".join(head.itertext()) for head in tables[0].xpath(".//thead//th")]
-    assert heads[3:5] == ["Pages seen on", "4 KiB"]
+    assert heads[3:5] == ["Pages found on", "4 KiB"]
     assert "n = 3" in tables[0].xpath(".//tbody/tr[1]/td[4]/@title")[0]
     assert tables[0].getparent().get("class") == "wide"  # scrolls
     assert json.dumps(dataclasses.asdict(context))

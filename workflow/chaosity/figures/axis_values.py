@@ -297,7 +297,10 @@ def sort_and_group(
     found = list(values)
     # All drives are also all drives of all nodes: another set, by its number of nodes.
     if {value.kind for value in found} == {"node_drives", "all_drives"}:
-        found = [_as_node_drives(value) for value in found]
+        found = [
+            replace(value, kind="node_drives", order=(len(value.nodes), value.nodes))
+            for value in found
+        ]
     mixed = len({value.kind for value in found}) > 1
     keyed = [(_group_key(value, packages, mixed), value) for value in found]
     keyed.sort(key=lambda pair: (_KINDS.index(pair[1].kind), pair[0][0], pair[1].order))
@@ -311,13 +314,6 @@ def sort_and_group(
     if len(groups) < 2 or all(group.size == 1 for group in groups):
         groups = [AxisGroup("", 0, len(ordered))] if ordered else []
     return ordered, groups
-
-
-def _as_node_drives(value: AxisValue) -> AxisValue:
-    """Return the set of all drives as the drives of all their nodes."""
-    if value.kind == "node_drives":
-        return value
-    return replace(value, kind="node_drives", order=(len(value.nodes), value.nodes))
 
 
 def _group_key(

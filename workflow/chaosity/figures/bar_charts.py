@@ -16,6 +16,7 @@ from chaosity.figures.drawing_sheet import (
     BoxStyle,
     TextStyle,
     draw_cross,
+    draw_intervals,
     draw_status_legend,
     empty_style,
     header_height,
@@ -158,17 +159,8 @@ def _draw_bar(axes: Axes, bar: _Bar, limits: Limits, identity: str) -> None:
     if not pd.isna(mark["low"]):
         low, high = mark["low"] / factor, mark["high"] / factor
         end = max(value, high)
-        axes.errorbar(
-            value,
-            middle,
-            xerr=[[value - low], [high - value]],
-            fmt="none",
-            ecolor=style.INK,
-            elinewidth=1.0,
-            capsize=min(2.5, bar.height * 12),
-            capthick=1.0,
-            clip_on=False,
-        )
+        ends, caps = [[value - low], [high - value]], min(2.5, bar.height * 12)
+        draw_intervals(axes, value, middle, xerr=ends, ecolor=style.INK, capsize=caps)
     look = TextStyle(size=style.SMALL_POINTS, ha="left", va="center_baseline", gid=IGNORE)
     number = limits.scale.number(mark["median"])
     axes.text(end + 0.01 * limits.high / factor, middle, number, clip_on=False, **look)

@@ -94,7 +94,7 @@ def change_statement(data: FigureData) -> str | None:
         shown = [shown[0], shown[-1]]
     same_ends = len({(change.start.name, change.stop.name) for change in shown}) == 1
     first = shown[0]
-    ends = f"{first.start.short} to {first.stop.short}" if same_ends else "first to last"
+    ends = f"{first.start.short} to {first.stop.short}" if same_ends else "first to last value"
     texts = [_change_text(data, change, same_ends) for change in shown]
     which = f" (smallest and largest of {len(worst)} series)" if len(worst) > len(shown) else ""
     return (
@@ -241,17 +241,14 @@ def difference_statement(data: FigureData, base: str) -> str | None:
                 continue
             ratio = block_ratio(other, reference)
             if ratio.n:
-                change = f"{format_percent(abs(ratio.median - 1.0))} {_more(ratio.median)}"
+                more = "more" if ratio.median > 1.0 else "less"
+                change = f"{format_percent(abs(ratio.median - 1.0))} {more}"
                 where = f"{data.long_label('x', group)} with {data.long_label('series', name)}"
                 parts.append(f"{change} for {where} (ratio {ratio_text(ratio)})")
     if not parts:
         return None
     reference_label = axis_value_of(base).long
     return f"{metric_words(data.spec.metric)} relative to {reference_label}: {'; '.join(parts)}"
-
-
-def _more(ratio: float) -> str:
-    return "more" if ratio > 1.0 else "less"
 
 
 def comparison_statement(data: FigureData, compare: LevelComparison) -> str:

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from chaosity.figures.caption_statements import (
-    bound_statement,
-    change_statement,
-    comparison_statement,
-    curve_statement,
-    difference_statement,
-    list_text,
-    order_statement,
-    ratio_text,
-)
+from chaosity.figures import caption_statements
 from chaosity.figures.drawing_sheet import STATUS_TEXTS
-from chaosity.figures.figure_data import FigureData, marks_of
+from chaosity.figures.figure_data import FigureData, Mark, marks_of
 from chaosity.figures.mark_texts import mark_label, unmeasured_lines, value_text
 from chaosity.statistics import (
     UNMEASURED,
@@ -25,10 +16,12 @@ from chaosity.statistics import (
     is_performance,
     less_is_better,
 )
-from chaosity.units import Scale, format_count, format_percent, metric_words
+from chaosity.units import Scale, format_count, format_percent, format_quantity, metric_words
 
 # Share of the targets that every relation must have for a comparison; others may have failed.
 _MOST_TARGETS = 0.8
+# A larger ratio is written as a multiple and not in per cent.
+_MANY_TIMES = 10.0
 # Near to far. Each relation is compared with the nearest relation that was measured.
 _RELATIONS = {
     "same_node": "the same node",
@@ -57,15 +50,17 @@ def caption_of(data: FigureData, scale: Scale) -> str:
 def _value_statements(data: FigureData, valid: pd.DataFrame, scale: Scale) -> list[str | None]:
     """Return statements about the valid marks."""
     if valid.empty:
-        return ["no valid value"]
-    bounds = bound_statement(data) if data.bounds else None
+        return []
+    bounds = caption_statements.bound_statement(data) if data.bounds else None
     if len(valid) == 1:
         [mark] = marks_of(valid)
-        return [f"{value_text(mark, scale)}: {mark_label(mark, data)}", bounds]
+        return [f"{value_text(mark, scale)} ({mark_label(mark, data)})", bounds]
     differ = cells_differ(data.measurements, ["host", "configuration", *_mark_columns(data)])
     statements = [bounds, _main_statement(data) or _range_statement(data, valid, scale, differ)]
     if data.spec.cell_note == "distance":
-        statements.append(order_statement(valid, "note", data.spec.metric, "distance"))
+        statements.append(
+            caption_statements.order_statement(valid, "note", data.spec.metric, "distance")
+        )
     if data.spec.kind == "heatmap":
         statements.append(_relation_statement(data, differ))
     if (valid["n"] == 1).all():
@@ -77,20 +72,20 @@ def _main_statement(data: FigureData) -> str | None:
     """Return the statement that the kind of figure is made for; None if there is none."""
     spec = data.spec
     if spec.loss_to is not None:
-        statement = difference_statement(data, spec.loss_to)
+        statement = caption_statements.difference_statement(data, spec.loss_to)
     elif spec.compare is not None:
-        statement = comparison_statement(data, spec.compare)
+        statement = caption_statements.comparison_statement(data, spec.compare)
     elif spec.kind == "curve":
-        statement = curve_statement(data)
+        statement = caption_statements.curve_statement(data)
     elif spec.kind == "scatter":
         valid = data.marks[data.marks["status"] == "valid"]
         name = "distance" if spec.x == "distance" else spec.x_title
         name = name or data.x_column.split(".")[-1].replace("_", " ")
-        statement = order_statement(valid, "position", spec.metric, name.lower())
+        statement = caption_statements.order_statement(valid, "position", spec.metric, name.lower())
     else:
         statement = None
     if statement is None and "x" in data.axes and data.axes["x"].numeric:
-        statement = change_statement(data)
+        statement = caption_statements.change_statement(data)
     return statement
 
 
@@ -128,12 +123,19 @@ def _range_statement(
         return f"{scale.text(low)} in all {marks}"
     judged = is_performance(data.spec.metric)  # a count is neither good nor bad
     first, last = ("best", "Worst") if judged else ("highest", "Lowest")
-    change = abs(worst["median"] / best["median"] - 1.0)
+    ratio = worst["median"] / best["median"]
+    change = f"{format_percent(abs(ratio - 1.0))} {'more' if less else 'less'}"
+    change = f"{ratio:.0f} times as much" if ratio >= _MANY_TIMES else change
     return (
-        f"{first}: {scale.text(best['median'])}, {mark_label(best, data)}. "
-        f"{last}: {scale.text(worst['median'])}, {mark_label(worst, data)} "
-        f"({format_percent(change)} {'more' if less else 'less'})"
+        f"{first}: {_median_text(best, data)} ({mark_label(best, data)}). "
+        f"{last}: {_median_text(worst, data)} ({mark_label(worst, data)}; {change})"
     )
+
+
+def _median_text(mark: Mark, data: FigureData) -> str:
+    """Return the median of a mark in its own unit, with its interval when there are replicates."""
+    estimate, metric = Estimate.of_cell(mark), data.spec.metric
+    return estimate.text(metric) if estimate.ends else format_quantity(metric, estimate.median)
 
 
 def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
@@ -144,9 +146,12 @@ def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
         differ is False and not any(ratio.excludes(1.0) for ratio in ratios.values())
     ):
         return None
-    texts = [f"{ratio_text(ratio)} for {_RELATIONS[name]}" for name, ratio in ratios.items()]
+    texts = [
+        f"{caption_statements.ratio_text(ratio)} for {_RELATIONS[name]}"
+        for name, ratio in ratios.items()
+    ]
     metric = metric_words(data.spec.metric)
-    return f"{metric} relative to {_RELATIONS[nearest]}: {list_text(texts)}"
+    return f"{metric} relative to {_RELATIONS[nearest]}: {caption_statements.list_text(texts)}"
 
 
 def _relation_ratios(data: FigureData) -> tuple[str, dict[str, Estimate]]:

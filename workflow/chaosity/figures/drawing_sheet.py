@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import TypedDict, TypeVar
 
 from matplotlib.axes import Axes
@@ -49,15 +50,10 @@ class TextStyle(TypedDict, total=False):
 # Text in the middle of a mark; the mark beneath it receives the pointer.
 CENTRED = TextStyle(ha="center", va="center_baseline", gid=IGNORE)
 _EMPTY: dict[str, BoxStyle] = {
-    "failed": {"facecolor": "white", "hatch": "//////", "edgecolor": style.HATCH, "linewidth": 0.6},
-    "missing": {"facecolor": style.UNMEASURED, "edgecolor": "white", "linewidth": 0.9},
-    "unmeasured": {
-        "facecolor": "white",
-        "hatch": "....",
-        "edgecolor": style.HATCH,
-        "linewidth": 0.6,
-    },
-    "absent": {"facecolor": "white", "edgecolor": style.UNMEASURED, "linewidth": 0.6},
+    "failed": BoxStyle(facecolor="white", hatch="//////", edgecolor=style.HATCH, linewidth=0.6),
+    "missing": BoxStyle(facecolor=style.UNMEASURED, edgecolor="white", linewidth=0.9),
+    "unmeasured": BoxStyle(facecolor="white", hatch="....", edgecolor=style.HATCH, linewidth=0.6),
+    "absent": BoxStyle(facecolor="white", edgecolor=style.UNMEASURED, linewidth=0.6),
 }
 
 
@@ -99,6 +95,12 @@ def draw_cross(sheet: Axes, x: float, y: float, room: float) -> None:
     size = min(11.0, 62.0 * room)
     look: TextStyle = {**CENTRED, "size": size, "weight": "bold", "color": style.FAILED}
     sheet.text(x, y, "\N{MULTIPLICATION SIGN}", **look)
+
+
+# Draws 95 % intervals: draw_intervals(axes, x, y, xerr=..., ecolor=..., capsize=...).
+draw_intervals = partial(
+    Axes.errorbar, fmt="none", elinewidth=1.0, capthick=1.0, zorder=2, clip_on=False
+)
 
 
 def draw_status_legend(sheet: Axes, x: float, y: float, statuses: Collection[str]) -> None:

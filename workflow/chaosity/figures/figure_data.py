@@ -25,11 +25,8 @@ from chaosity.store.measurements import CELL, LOAD, Measurements, equals
 from chaosity.topology import Topology
 
 ALONE = "alone"  # level of a factor that relates two loads, for a load without the other
-_COMBINE: Mapping[str, Literal["median", "min", "max"]] = {
-    "median": "median",
-    "minimum": "min",
-    "maximum": "max",
-}
+_Function = Literal["median", "min", "max"]
+_COMBINE: Mapping[str, _Function] = {"median": "median", "minimum": "min", "maximum": "max"}
 _ROLES: tuple[Role, ...] = ("panels", "series", "rows", "columns", "x")
 
 
@@ -247,12 +244,8 @@ def _with_measured_x(
     by = [*CELL, *axes]
     marks = summarise(rows, by)
     positions = summarise(rows.assign(value=rows["x"]), by)
-    for name, source in (
-        ("position", "median"),
-        ("position_low", "low"),
-        ("position_high", "high"),
-    ):
-        marks[name] = positions[source].to_numpy()
+    columns_of_x = ["position", "position_low", "position_high"]
+    marks[columns_of_x] = positions[["median", "low", "high"]].to_numpy()
     if spec.kind == "curve":
         _check_lines(spec, rows, [role for role in axes if rows[role].notna().any()])
     return FigureData(spec, axes, marks, rows, metric or str(spec.x))

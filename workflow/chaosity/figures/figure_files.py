@@ -72,12 +72,12 @@ class FigureFile:
     sentence: str
     problem: str | None
     source: str | None
-    labels: tuple[str, ...]
-    failed: tuple[str, ...]
-    marks: int
-    svg: str | None
-    png: str | None
-    csv: str | None
+    labels: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    marks: int = 0
+    svg: str | None = None
+    png: str | None = None
+    csv: str | None = None
     numbers: str | None = None
     tables: tuple[TextTable, ...] = ()
     unmeasured: tuple[str, ...] = ()
@@ -116,10 +116,13 @@ def draw(
     files = []
     with style.figure_style():
         for spec, data in selected:
-            if isinstance(data, FigureData):
-                files.append(_try_write(data, limits[spec.name], directory))
-            else:
+            if not isinstance(data, FigureData):
                 files.append(_not_drawn(spec, data))
+                continue
+            try:
+                files.append(_write(data, limits[spec.name], directory))
+            except UserError as error:  # the description does not fit the data
+                files.append(_not_drawn(spec, str(error)))
     manifest = json.dumps([asdict(file) for file in files], indent=1, ensure_ascii=False)
     write_atomically(directory / MANIFEST, manifest + "\n")
     return files
@@ -163,31 +166,11 @@ def _try_select(
         return str(error)
 
 
-def _try_write(data: FigureData, limits: Limits, directory: Path) -> FigureFile:
-    """Write a figure, or return the error when its description does not fit the data."""
-    try:
-        return _write(data, limits, directory)
-    except UserError as error:
-        return _not_drawn(data.spec, str(error))
-
-
 def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
     """Return a figure without files."""
-    return FigureFile(
-        name=spec.name,
-        experiment=spec.experiment,
-        kind=spec.kind,
-        title=spec.title,
-        sentence=problem or "No point of this host belongs to this figure.",
-        problem=problem,
-        source=spec.source,
-        labels=(),
-        failed=(),
-        marks=0,
-        svg=None,
-        png=None,
-        csv=None,
-    )
+    sentence = problem or "No point of this host belongs to this figure."
+    identity = (spec.name, spec.experiment, spec.kind, spec.title)
+    return FigureFile(*identity, sentence, problem, spec.source)
 
 
 def _write(data: FigureData, limits: Limits, directory: Path, caption: str = "") -> FigureFile:

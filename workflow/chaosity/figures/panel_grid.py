@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from chaosity.figures import style
 from chaosity.figures.drawing_sheet import (
     MARGIN,
+    draw_intervals,
     header_height,
     new_sheet,
     wrap_legend,
@@ -215,7 +216,7 @@ def draw_series(
     heights = np.array([mark["median"] for _, mark in valid]) / factor
     settings: LineStyle = {"lw": 1.4, "markersize": 4.5, "zorder": 3, **look}
     axes.plot([x for x, _ in valid], heights, markeredgewidth=0.9, clip_on=False, **settings)
-    _draw_intervals(axes, valid, look["color"], factor)
+    _draw_mark_intervals(axes, valid, look["color"], factor)
     floor = axes.get_ylim()[0]
     for number, (x, mark) in enumerate(points):
         y = mark["median"] / factor if mark["status"] == "valid" else floor
@@ -226,22 +227,20 @@ def draw_series(
         axes.plot([x], [y], alpha=0.0, zorder=5, clip_on=False, gid=f"{identity}-{number}", **area)
 
 
-def _draw_intervals(
+def _draw_mark_intervals(
     axes: Axes, points: list[tuple[float, Mark]], color: str, factor: float
 ) -> None:
     """Draw the intervals of the values and of measured positions."""
-    draw = partial(
-        axes.errorbar, fmt="none", ecolor=color, elinewidth=1.0, capsize=2.5, capthick=1.0
-    )
+    draw = partial(draw_intervals, axes, ecolor=color, capsize=2.5)
     known = [(x, mark) for x, mark in points if not pd.isna(mark["low"])]
     if known:
         medians = np.array([mark["median"] for _, mark in known]) / factor
         ends = np.array([[mark["low"], mark["high"]] for _, mark in known]).T / factor
         x = [x for x, _ in known]
-        draw(x, medians, yerr=np.abs(ends - medians), zorder=2, clip_on=False)
+        draw(x, medians, yerr=np.abs(ends - medians))
     known = [(x, mark) for x, mark in points if not pd.isna(mark.get("position_low"))]
     if known:
         positions = np.array([x for x, _ in known])
         ends = np.array([[mark["position_low"], mark["position_high"]] for _, mark in known]).T
         heights = [mark["median"] / factor for _, mark in known]
-        draw(positions, heights, xerr=np.abs(ends - positions), zorder=2, clip_on=False)
+        draw(positions, heights, xerr=np.abs(ends - positions))

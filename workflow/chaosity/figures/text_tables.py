@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -67,18 +67,6 @@ class TextTable:
         return cls(**{**stored, "rows": rows, **listed})
 
 
-class CurveNumber(TypedDict):
-    """A row of `curve_table`: a quantity of a curve, or the reason why it is unknown."""
-
-    quantity: str
-    median: float
-    low: float
-    high: float
-    n: float
-    reason: str | None
-    note: str | None
-
-
 def text_tables(data: FigureData) -> tuple[TextTable, ...]:
     """Return the tables of a figure of kind "table", or the numbers of its curves."""
     if data.spec.kind == "table":
@@ -126,7 +114,7 @@ def _value_table(
         values = [_value_cell(by_column.get(name), scale) for name in across.names[columns]]
         rows.append((*lead, *values))
     headings = [across.tick_label(value) for value in across.values[columns]]
-    headings = [down.title, "Its node", "Memory node", "Pages seen on", *headings]
+    headings = [down.title, "Its node", "Memory node", "Pages found on", *headings]
     return TextTable(caption, tuple(headings), 4, tuple(rows))
 
 
@@ -206,10 +194,10 @@ def _curve_number_table(data: FigureData) -> TextTable:
     by: list[str] = [*roles] or ["host"]
     for key, own in numbers.groupby(by, sort=False, dropna=False):
         names = [_curve_name(data, role, name) for role, name in zip(roles, key, strict=False)]
-        by_quantity = {row["quantity"]: row for row in own.to_dict("records")}
+        by_quantity = own.set_index("quantity")
         cells = [TextCell(name) for name in names]
         for name in QUANTITIES:
-            number = cast(CurveNumber, by_quantity[name])
+            number = by_quantity.loc[name]
             cells.append(_curve_number_cell(number, metric_of_quantity(name, data)))
             if isinstance(number["reason"], str):
                 curve = f"{', '.join(names)}: " if names else ""
@@ -224,12 +212,12 @@ def _curve_number_table(data: FigureData) -> TextTable:
 def _curve_name(data: FigureData, role: Role, name: object) -> str:
     """Return the label of a curve on an axis."""
     if not isinstance(name, str):
-        return "nothing beside it"
+        return "no co-running load"
     known = {value.name: value.long for value in data.axes[role].values}
     return known.get(name, axis_value_of(name).long)
 
 
-def _curve_number_cell(number: CurveNumber, metric: str) -> TextCell:
+def _curve_number_cell(number: pd.Series, metric: str) -> TextCell:
     """Return a quantity of a curve, with interval and n as detail."""
     if pd.isna(number["median"]):
         return TextCell("\N{EN DASH}", str(number["reason"]), "absent")

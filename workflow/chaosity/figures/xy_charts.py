@@ -69,7 +69,7 @@ def _x_title(data: FigureData, scale: Scale) -> str:
     text = text or axis_title(data.x_column, ())
     text = text[:1].upper() + text[1:]
     if data.spec.kind == "scatter" and data.marks["position"].duplicated().any():
-        text += ", marks of one value side by side"
+        text += ", equal values side by side"
     return f"{text} ({scale.symbol})" if scale.symbol else text
 
 
@@ -79,7 +79,7 @@ def _legend(data: FigureData) -> list[tuple[str, LineStyle]]:
     if data.spec.kind == "scatter":
         entries = [(text, _point_style(look)) for text, look in entries]
     if entries and data.marks["series"].isna().any():
-        entries.append(("nothing beside it", ALONE_STYLE))
+        entries.append(("no co-running load", ALONE_STYLE))
     return entries
 
 
@@ -155,11 +155,11 @@ def _valid_points(table: pd.DataFrame, x_scale: Scale) -> list[tuple[float, Mark
 
 
 def _position_text(x: float, mark: Mark, data: FigureData, x_scale: Scale) -> str:
-    """Return the position of a mark for its hover text: "beside 41.2 GB/s", "distance 12"."""
+    """Return the position of a mark for its hover text: "at 41.2 GB/s", "distance 12"."""
     value = mark.get("true_position", x * x_scale.factor)
     column = data.x_column.split(".")[-1].replace("_", " ")
     text = x_scale.text(value) if x_scale.symbol else f"{value:g}"
-    return f"{'beside' if data.x_is_metric else column} {text}"
+    return f"{'at' if data.x_is_metric else column} {text}"
 
 
 def _set_x_axis(panel: Panel, data: FigureData, x_scale: Scale) -> None:
