@@ -257,10 +257,20 @@ def opencl_devices(
 
 
 def _opencl_of_clinfo(output: str) -> Iterator[OpenclDevice]:
-    numbers = ("platform_number", "device_number")
     for device in parse_clinfo(output):
-        facts = {name: value for name, value in device.items() if name not in numbers}
-        yield OpenclDevice(name="", **facts)
+        yield OpenclDevice(
+            name="",
+            platform=device["platform"],
+            device=device["device"],
+            type=device["type"],
+            twin=device["twin"],
+            vendor=device["vendor"],
+            driver=device["driver"],
+            compute_units=device["compute_units"],
+            memory_bytes=device["memory_bytes"],
+            pci=device["pci"],
+            uuid=device["uuid"],
+        )
 
 
 def _opencl_of_tree(tree: HwlocTree) -> Iterator[OpenclDevice]:
