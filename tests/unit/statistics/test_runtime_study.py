@@ -11,9 +11,8 @@ import pytest
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import load_experiment, read_config
 from chaosity.report.variance_section import analysis_sections
-from chaosity.store import Measurements
 from chaosity.statistics.factor_studies import studies
-from chaosity.store import COLUMNS
+from chaosity.store import COLUMNS, Measurements
 
 REPLICATES = 6
 # How much faster than on one core, by program; the runtime's part is small beside these.
