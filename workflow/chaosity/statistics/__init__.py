@@ -26,9 +26,6 @@ from chaosity.store.measurements import (
     POINT,
     is_performance,
     less_is_better,
-    load_counts,
-    load_parameters,
-    plain,
 )
 
 __all__ = [
@@ -57,11 +54,8 @@ __all__ = [
     "is_performance",
     "latency_divergence",
     "less_is_better",
-    "load_counts",
-    "load_parameters",
     "mark_outliers",
     "paired_ratios",
-    "plain",
     "studies",
     "summarise",
     "with_unloaded",

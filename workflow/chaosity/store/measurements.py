@@ -374,7 +374,6 @@ def _listed(texts: Counter[str]) -> str:
     return ", ".join(f"{n} x {text}" if n > 1 else text for text, n in sorted(texts.items()))
 
 
-plain = _in_numpy_types  # superseded by `Measurements.from_table`
 # Rows for statistics: measurements, or a table with the columns that the function needs.
 Table = Measurements | pd.DataFrame
 
@@ -382,13 +381,3 @@ Table = Measurements | pd.DataFrame
 def as_measurements(table: Table) -> Measurements:
     """The rows of a table in numpy types, without the columns that `from_table` adds."""
     return table if isinstance(table, Measurements) else Measurements(_in_numpy_types(table))
-
-
-def load_counts(tidy: pd.DataFrame) -> pd.Series:
-    """Superseded by the column `load_count`."""
-    return pd.Series(_load_counts(tidy), tidy.index, dtype=float)
-
-
-def load_parameters(tidy: pd.DataFrame) -> pd.Series:
-    """Superseded by the column of this name."""
-    return tidy["levels"].fillna("{}") if "levels" in tidy else pd.Series("{}", tidy.index)
