@@ -1,4 +1,4 @@
-"""Loop devices as drives that may be harmed."""
+"""Loop devices: block devices that tests may overwrite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def checksum(path: Path) -> str:
 
 @contextmanager
 def loop_device(image: Path, size: int = 64 * 2**20, *, filesystem: bool = False) -> Iterator[Path]:
-    """A loop device over a new image, blank or with a file system; skipped where not allowed."""
+    """A loop device over a new image, blank or with a file system; skips the test without root."""
     if os.geteuid() != 0:
         pytest.skip("loop devices need root")
     image.write_bytes(os.urandom(2**20) if filesystem else b"")
@@ -33,7 +33,7 @@ def loop_device(image: Path, size: int = 64 * 2**20, *, filesystem: bool = False
     command = [losetup, "--find", "--show", str(image)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"no loop device to be had: {done.stderr.strip()}")
+        pytest.skip(f"no loop device is available: {done.stderr.strip()}")
     device = Path(done.stdout.strip())
     try:
         yield device

@@ -1,4 +1,4 @@
-"""A real OpenSSH server of its own on loopback, with keys of its own, for one test session."""
+"""A private OpenSSH server on the loopback interface, with its own keys, for the tests."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ import time
 from pathlib import Path
 
 
-def key(path: Path) -> Path:
+def make_key_pair(path: Path) -> Path:
     """Make a key pair without a passphrase."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
     return path
 
 
 def free_port() -> int:
-    """A port that nothing listens at."""
+    """A TCP port on which no program listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 class Server:
-    """An sshd that lets this user in by key; `stop` cuts every session, as a dead host does."""
+    """An sshd that accepts this user's key; `stop` cuts every session, like a host that dies."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
-        self.host_key, self.user_key = key(folder / "host"), key(folder / "user")
+        self.host_key, self.user_key = (
+            make_key_pair(folder / "host"),
+            make_key_pair(folder / "user"),
+        )
         keys = folder / "authorized"
         keys.write_text((folder / "user.pub").read_text())
         public = " ".join((folder / "host.pub").read_text().split()[:2])
@@ -42,7 +45,7 @@ class Server:
         )
 
     def start(self) -> None:
-        """Listen, and wait until it does."""
+        """Start the server and wait until it listens."""
         Path("/run/sshd").mkdir(exist_ok=True)  # where sshd of Debian drops its rights
         program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "sshd"
         self.process = subprocess.Popen(
@@ -58,12 +61,12 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What the server has said so far."""
+        """The content of the server's log file."""
         return (self.folder / "log").read_text()
 
     @property
     def variables(self) -> dict[str, object]:
-        """The inventory's variables that lead here."""
+        """The inventory variables that lead to this server."""
         return {
             "ansible_host": "127.0.0.1",
             "ansible_port": self.port,
@@ -72,7 +75,7 @@ class Server:
         }
 
     def stop(self) -> None:
-        """Die, and every session with it."""
+        """Kill the server and all its sessions."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         sessions = children.read_text().split() if children.exists() else []
         for pid in [*sessions, str(self.process.pid)]:

@@ -1,4 +1,4 @@
-"""Waits for what another process does, and no longer than it takes."""
+"""Waits for another process, no longer than necessary."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 
-def soon(true: Callable[[], Found], seconds: float = 120.0) -> Found:
-    """Wait until something holds, and return it."""
+def wait_until(condition: Callable[[], Found], seconds: float = 120.0) -> Found:
+    """Wait until a condition is true; returns its value.
+
+    Raises:
+        AssertionError: the condition is still false after this time.
+    """
     limit = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < limit, f"it did not come true within {seconds:g} s"
+    while not (found := condition()):
+        assert time.monotonic() < limit, f"the condition is false after {seconds:g} s"
         time.sleep(0.01)
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sshd import free_port, key
+from sshd import free_port, make_key_pair
 from virtual_lab import drives, power
 from virtual_lab.errors import LabError
 from virtual_lab.folder import describe_anew, write_json
@@ -56,8 +56,8 @@ def lone(lab, small, tmp_path: Path):
     """The folder of a machine that boots only when it is asked to."""
     folder = tmp_path / "lone"
     folder.mkdir()
-    key(folder / "ssh_host_ed25519_key")
-    key(tmp_path / "id_ed25519")
+    make_key_pair(folder / "ssh_host_ed25519_key")
+    make_key_pair(tmp_path / "id_ed25519")
     description = {
         "name": "lone",
         "image": small.described()["image"],

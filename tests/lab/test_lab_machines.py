@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import plays
-from sshd import key
+from sshd import make_key_pair
 
 pytestmark = pytest.mark.lab
 
@@ -54,14 +54,14 @@ def test_it_is_who_it_should_be(small) -> None:
 
 def test_another_host_key_is_refused(small, tmp_path: Path) -> None:
     known_hosts = tmp_path / "known_hosts"
-    public = key(tmp_path / "other").with_suffix(".pub").read_text()
+    public = make_key_pair(tmp_path / "other").with_suffix(".pub").read_text()
     known_hosts.write_text(f"[127.0.0.1]:{small.port} {public}")
     answer = small.ssh("true", known_hosts=known_hosts)
     assert answer.returncode == 255
     assert "Host key verification failed" in answer.stderr
 
 
-def test_the_image_that_machines_share_holds_no_key(small) -> None:
+def test_the_image_that_machines_share_holds_no_make_key_pair(small) -> None:
     image = Path(small.described()["image"]) / "root.img"
     for path in ("/etc/ssh", "/root/.ssh"):
         listing = subprocess.run(

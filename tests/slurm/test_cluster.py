@@ -13,13 +13,11 @@ import pytest
 
 from chaosity.config import schema_validator
 from slurm_workflow import HOSTS, Checkout, command, play
-from waiting import soon
+from waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
-COST = re.compile(
-    r"(\d+) measurements in (\d+) Slurm jobs on 2 nodes: .* Per measurement,"
-)
+COST = re.compile(r"(\d+) measurements in (\d+) Slurm jobs on 2 nodes: .* Per measurement,")
 
 
 def keys(document: object) -> object:
@@ -76,7 +74,7 @@ def test_a_cancelled_job_is_tried_again_and_keeps_what_it_had(checkout: Checkout
     long = {"relative_precision": None, "min_seconds": 1, "max_seconds": 1}
     checkout.configure(stopping={"memory_bandwidth": long})
     run = checkout.start()
-    soon(lambda: len(checkout.attempts("nodea")) >= 3)
+    wait_until(lambda: len(checkout.attempts("nodea")) >= 3)
     [number] = running("nodea")
     assert command("scancel", number).returncode == 0
     said, _ = run.communicate(timeout=400)
@@ -115,7 +113,7 @@ def test_a_node_that_is_drained_during_the_run_does_not_hold_it_up(
     checkout.configure(slurm={**short, "partition": None, "account": None}, replicates=2)
     run = checkout.start()
     try:
-        soon(lambda: checkout.attempts("nodeb"))
+        wait_until(lambda: checkout.attempts("nodeb"))
         drain("nodeb", "bad fan")
         said, _ = run.communicate(timeout=450)
     finally:
@@ -130,10 +128,10 @@ def test_a_node_that_is_drained_during_the_run_does_not_hold_it_up(
 
 def test_ctrl_c_leaves_no_job_behind(checkout: Checkout) -> None:
     run = checkout.start()
-    soon(lambda: running("nodea") or running("nodeb"))
+    wait_until(lambda: running("nodea") or running("nodeb"))
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=120)
-    soon(lambda: not running("nodea") and not running("nodeb") and not pending())
+    wait_until(lambda: not running("nodea") and not running("nodeb") and not pending())
 
 
 def test_what_a_jobs_cgroup_withholds_is_discovered_as_such(checkout: Checkout) -> None:

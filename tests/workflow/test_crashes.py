@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from chaosity.config import schema_validator
-from waiting import soon
+from waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -32,7 +32,7 @@ def start(workflow):
 def test_kill_in_the_middle_and_go_on(workflow):
     workflow.config["experiments"] = ["memory_bandwidth"]
     run = start(workflow)
-    soon(lambda: len(records(workflow)) >= 3)
+    wait_until(lambda: len(records(workflow)) >= 3)
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     kept = {path: path.read_bytes() for path in records(workflow)}
@@ -52,7 +52,7 @@ def test_two_runs_in_one_folder_do_not_meet(workflow):
     workflow.config["experiments"] = ["memory_bandwidth"]
     run = start(workflow)
     try:
-        soon(lambda: len(records(workflow)) >= 1)
+        wait_until(lambda: len(records(workflow)) >= 1)
         done = workflow.snakemake()
         assert done.returncode != 0
         assert "writes here" in done.stdout

@@ -12,7 +12,7 @@ import pytest
 
 from chaosity.config import schema_validator
 from chaosity.runner.build_zipapp import write_zipapp
-from sshd import Server, key
+from sshd import Server, make_key_pair
 from workflow_folder import Workflow
 
 pytestmark = pytest.mark.real
@@ -111,7 +111,7 @@ def test_hosts_that_cannot_be_reached_are_named_and_the_others_go_on(workflow, s
 
 @pytest.mark.thorough
 def test_a_changed_host_key_is_called_that(workflow, server):
-    other = key(server.folder / "other")
+    other = make_key_pair(server.folder / "other")
     public = " ".join(other.with_suffix(".pub").read_text().split()[:2])
     server.known.write_text(f"[127.0.0.1]:{server.port} {public}\n")
     done = workflow.snakemake()
@@ -121,7 +121,7 @@ def test_a_changed_host_key_is_called_that(workflow, server):
 
 @pytest.mark.thorough
 def test_a_wrong_key_is_refused_by_name(workflow, server):
-    wrong = key(server.folder / "wrong")
+    wrong = make_key_pair(server.folder / "wrong")
     workflow.hosts({"far": host(workflow, server, ansible_ssh_private_key_file=str(wrong))})
     done = workflow.snakemake()
     assert done.returncode == 2

@@ -196,7 +196,7 @@ def path_in_repository(path: Path) -> str:
 
 
 def varied_names(experiment: ExperimentDocument) -> set[str]:
-    """Names of everything that an experiment varies beside initiators and targets."""
+    """Names of everything that an experiment varies besides initiators and targets."""
     names = set()
     for design in experiment["designs"].values():
         for load in design["loads"].values():

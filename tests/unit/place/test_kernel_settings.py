@@ -14,7 +14,7 @@ from kernel_files import WEIGHTS, Kernel
 
 from chaosity.errors import UserError
 from chaosity.runner import kernel_settings
-from waiting import soon
+from waiting import wait_until
 
 SLEEP = ("--", "sleep", "60")
 CRASH = ("--", "sh", "-c", "kill -SEGV $$")
@@ -23,8 +23,8 @@ CRASH = ("--", "sh", "-c", "kill -SEGV $$")
 def changed(kernel: Kernel) -> subprocess.Popen[str]:
     """A run that has changed the setting."""
     run = kernel.start(*SLEEP)
-    soon(lambda: kernel.balancing == "0")
-    soon(lambda: sleeping(run.pid))
+    wait_until(lambda: kernel.balancing == "0")
+    wait_until(lambda: sleeping(run.pid))
     return run
 
 
@@ -44,7 +44,7 @@ def sleeping(pid: int) -> int | None:
 
 
 def guardian(pid: int) -> int:
-    return soon(lambda: next((one for one in children(pid) if os.getsid(one) == one), None))
+    return wait_until(lambda: next((one for one in children(pid) if os.getsid(one) == one), None))
 
 
 def test_settings_are_restored_after_a_normal_end(kernel):
@@ -67,9 +67,9 @@ def test_settings_are_restored_and_the_program_ends_after_any_signal(kernel, how
     assert kernel.left
     run.send_signal(getattr(signal, how))
     run.wait(10)
-    soon(lambda: not kernel.left)
+    wait_until(lambda: not kernel.left)
     assert kernel.balancing == "1"
-    soon(lambda: name(program) != "sleep")
+    wait_until(lambda: name(program) != "sleep")
 
 
 def test_after_a_killed_guardian_the_run_restores_the_settings(kernel):
@@ -86,7 +86,7 @@ def both_killed(kernel: Kernel) -> None:
     os.kill(watching, signal.SIGKILL)
     run.kill()
     run.wait(10)
-    soon(lambda: not name(watching))  # with it goes its hold on the lock
+    wait_until(lambda: not name(watching))  # with it goes its hold on the lock
     assert (kernel.balancing, kernel.left) == ("0", True)
 
 
@@ -132,7 +132,7 @@ def test_a_second_run_is_refused(kernel):
 def test_two_runs_without_changes_run_at_the_same_time(kernel):
     kernel.set(kernel_settings.NUMA_BALANCING, "0")
     run = kernel.start(*SLEEP)
-    soon(lambda: sleeping(run.pid))
+    wait_until(lambda: sleeping(run.pid))
     done = kernel.run("--", "sh", "-c", "exit 6")
     assert done.returncode == 6, done.stderr
     assert kernel.run("--", "true", policy="autonuma").returncode == 2

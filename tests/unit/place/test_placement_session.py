@@ -25,7 +25,7 @@ from chaosity.runner import observed_placement
 from chaosity.runner.__main__ import put_tools_first
 from chaosity.runner.build_zipapp import zipapp_bytes
 from chaosity.runner.point_measurement import measure_point as measured
-from waiting import soon
+from waiting import wait_until
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
 ALLOCATES = "import time; x = bytearray(8 << 20); print('allocated', flush=True); time.sleep(1.2)"
@@ -363,7 +363,7 @@ def test_signals_are_passed_on_once(kernel, tmp_path):
     run = kernel.start(*python(code))
     assert run.stdout.readline() == "up\n"
     run.send_signal(signal.SIGUSR1)
-    soon(lambda: marks.read_text())
+    wait_until(lambda: marks.read_text())
     assert marks.read_text() == "x\n"
     run.send_signal(signal.SIGTERM)
     assert run.wait(10) == 4
@@ -381,7 +381,7 @@ def test_a_copied_runner_finds_chaosity_place_in_its_folder(tmp_path, monkeypatc
 def test_all_started_processes_are_on_the_requested_units(kernel):
     """As the runner looks at a load: this program, its guardian and what it runs."""
     run = kernel.start("--cpus", "1", "--", "sleep", "60")
-    seen = soon(
+    seen = wait_until(
         lambda: [s for s in [observed_placement.read_process_threads(run.pid)] if len(s) == 3]
     )[0]
     assert {thread["cpus_allowed"] for thread in seen} == {"1"}

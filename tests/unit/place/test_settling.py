@@ -23,7 +23,7 @@ from chaosity.place.settling import KernelSettling
 from chaosity.runner import load_process, metric_values, observed_placement, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.point_measurement import measure_point as measured
-from waiting import soon
+from waiting import wait_until
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
 # Waits at a barrier as the kernels do; the file named first tells when it was passed, and by whom.
@@ -93,7 +93,7 @@ class Settles:
     def opened(self) -> int:
         """Wait until it runs; returns its process."""
         return int(
-            soon(
+            wait_until(
                 lambda: (
                     self.mark.exists()
                     and self.mark.read_text().endswith("\n")
@@ -258,7 +258,7 @@ def test_without_a_rate_the_program_gets_ready_and_status_is_3(start):
 
 def test_a_program_without_a_ready_line_is_searched_as_usual(start):
     run = start(QUICK, "unready")
-    soon(
+    wait_until(
         lambda: (
             run.event()["event"] == "sample"
             and run.path.exists()

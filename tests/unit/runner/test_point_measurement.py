@@ -18,7 +18,7 @@ import pytest
 from chaosity import records
 from chaosity.runner import load_process, metric_values
 from chaosity.runner.point_measurement import HOST_LOCK, is_precise, measure_point
-from waiting import soon
+from waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -167,7 +167,7 @@ def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point
         str(tmp_path / "rep1.json"),
     ]
     runner = subprocess.Popen(command)
-    children = soon(
+    children = wait_until(
         lambda: has_samples(load_process.observed_placement.process_tree(runner.pid)[1:])
     )
     for child in children:  # else it ends when nobody reads its output
