@@ -317,7 +317,7 @@ def test_a_matrix_with_shares_or_a_missing_matrix_is_refused(tmp_path):
 
     assert "does not exist" in said("--matrix", str(tmp_path / "none.csv"))
     assert "--shares is given too; remove one" in said("--matrix", str(tmp_path), "--shares", "0:1")
-    assert "there is no topology.json" in said("--matrix", str(tmp_path))
+    assert "topology.json is missing" in said("--matrix", str(tmp_path))
 
 
 # Each look takes 0.2 s of a processor, as on a machine with much memory: the next comes after 10 s.
