@@ -16,7 +16,7 @@ from chaosity.statistics import (
     is_performance,
     less_is_better,
 )
-from chaosity.units import Scale, format_count, format_percent, format_quantity, metric_words
+from chaosity.units import Scale, choose_scale, format_count, format_percent, metric_words
 
 # Share of the targets that every relation must have for a comparison; others may have failed.
 _MOST_TARGETS = 0.8
@@ -134,8 +134,9 @@ def _range_statement(
 
 def _median_text(mark: Mark, data: FigureData) -> str:
     """Return the median of a mark in its own unit, with its interval when there are replicates."""
-    estimate, metric = Estimate.of_cell(mark), data.spec.metric
-    return estimate.text(metric) if estimate.ends else format_quantity(metric, estimate.median)
+    estimate = Estimate.of_cell(mark)
+    scale = choose_scale(data.spec.metric, [estimate.median])
+    return estimate.text(scale) if estimate.ends else scale.text(estimate.median)
 
 
 def _relation_statement(data: FigureData, differ: bool | None) -> str | None:

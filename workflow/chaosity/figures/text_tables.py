@@ -194,10 +194,10 @@ def _curve_number_table(data: FigureData) -> TextTable:
     by: list[str] = [*roles] or ["host"]
     for key, own in numbers.groupby(by, sort=False, dropna=False):
         names = [_curve_name(data, role, name) for role, name in zip(roles, key, strict=False)]
-        by_quantity = own.set_index("quantity")
+        by_quantity = {row["quantity"]: row for _, row in own.iterrows()}
         cells = [TextCell(name) for name in names]
         for name in QUANTITIES:
-            number = by_quantity.loc[name]
+            number = by_quantity[name]
             cells.append(_curve_number_cell(number, metric_of_quantity(name, data)))
             if isinstance(number["reason"], str):
                 curve = f"{', '.join(names)}: " if names else ""
