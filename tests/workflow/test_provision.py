@@ -152,7 +152,10 @@ def test_a_program_whose_library_is_not_there_is_left_out_and_said(
     [
         ({"kernels_stream_sha256": "0" * 64}, ["has the SHA-256", "It was not built", "0" * 64]),
         ({"kernels_stream_sha256": ""}, ["kernels_stream_source without a valid"]),
-        ({"kernels_stream_source": "/no/stream.c"}, ["/no/stream.c has the SHA-256 (no such file)"]),
+        (
+            {"kernels_stream_source": "/no/stream.c"},
+            ["/no/stream.c has the SHA-256 (no such file)"],
+        ),
         ({"kernels_stream_array_size": 0}, ["kernels_stream_array_size", "must be positive"]),
         ({"kernels_stream_array_size": "many"}, ["kernels_stream_array_size", "int"]),
         ({"kernels_directory": "kernels"}, ["is kernels; give a full path"]),

@@ -72,8 +72,9 @@ def traced(binary: Path, function: str, trace: Path, options: list[str]):
     trace.unlink()  # tens of megabytes
     arrays_lines = ran.ready["arrays"] * (ran.ready["array_bytes"] // LINE)
     # the function's own variables and what it returns to lie elsewhere
-    return ran, *({at: n for at, n in one.items() if 0 <= at < arrays_lines * 2}
-                  for one in (loaded, stored))  # fmt: skip
+    return ran, *(
+        {at: n for at, n in one.items() if 0 <= at < arrays_lines * 2} for one in (loaded, stored)
+    )
 
 
 def lines_of(array: int, array_bytes: int) -> range:

@@ -22,15 +22,19 @@ def load(name: str, kernel: str, cpus: str, node: int) -> dict:
     """A load of a benchmark file over one node, with base pages, which every machine has."""
     context = {
         "initiator": {"cpus": cpus, "threads": len(cpus.split(",")), "nodes": str(node)},
-        "target": {"nodes": str(node), "node_count": 1, "policy": "uniform_all",
-                   "shares_text": f"{node}:1"},
+        "target": {
+            "nodes": str(node),
+            "node_count": 1,
+            "policy": "uniform_all",
+            "shares_text": f"{node}:1",
+        },
         "kernel": kernel,
         "kernel_name": kernel,
         "bytes": 2 << 20,
         "bytes_per_node": 2 << 20,
         "memory_peak_bytes_per_second": None,
         "timeout_seconds": 1,
-    }  # fmt: skip
+    }
     return Benchmark(load_benchmark(name), {"pages": "base"}).load("one", context)
 
 
@@ -40,8 +44,11 @@ def ran(one: dict, folder: Path, report: dict = PLACED) -> dict:
     program = command[command.index("--") + 1 :] if "--" in command else command
     ended = subprocess.run(
         [folder / program[0], *program[1:], "--max-seconds=0.1"],
-        input="go\n", capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        input="go\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (ended.returncode, ended.stderr) == (0, "")
     outputs = {"stdout": ended.stdout, "stderr": "", "place.json": json.dumps(report)}
     return {**one, "outputs": outputs}

@@ -137,9 +137,7 @@ def test_the_end_of_input_means_stop(summing: Path, drives: list[Path], start: S
     assert (done["valid"], done["stopped_by"]) == (None, "end_of_input")
 
 
-def test_contents_that_change_are_found(
-    summing: Path, folder: Path, start: Start, cpu: str
-):  # fmt: skip
+def test_contents_that_change_are_found(summing: Path, folder: Path, start: Start, cpu: str):
     path = folder / "changing"
     path.write_bytes(bytes(CHUNK))
     needs_rings(summing, [path], cpu)
@@ -157,7 +155,7 @@ def test_contents_that_change_are_found(
 
 def test_a_read_that_gives_less_than_a_chunk_ends_it(
     summing: Path, folder: Path, start: Start, cpu: str
-):  # fmt: skip
+):
     path = folder / "shrinking"
     path.write_bytes(bytes(4 * CHUNK))
     needs_rings(summing, [path], cpu)

@@ -54,10 +54,22 @@ def start(options: argparse.Namespace) -> str:
     log = folder / "log"
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "virtual_bmc", "serve", folder, "--lab", options.lab,
-             "--port", str(options.port)],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "virtual_bmc",
+                "serve",
+                folder,
+                "--lab",
+                options.lab,
+                "--port",
+                str(options.port),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     (folder / "pid").write_text(str(process.pid))
     for _ in range(START_SECONDS * 10):
         if answers(options.port):

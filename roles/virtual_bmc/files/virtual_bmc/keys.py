@@ -58,18 +58,30 @@ def _signed_by_itself(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     unused = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-         "crl_sign", "encipher_only", "decipher_only"), False)  # fmt: skip
+        (
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "crl_sign",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
+    )
     extensions: list[tuple[x509.ExtensionType, bool]] = [
-        (x509.SubjectAlternativeName(
-            [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-        ), False),
+        (
+            x509.SubjectAlternativeName(
+                [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+            ),
+            False,
+        ),
         # Newer Pythons check all that an issuer's certificate has to have.
         (x509.BasicConstraints(ca=True, path_length=0), True),
         (x509.KeyUsage(digital_signature=True, key_cert_sign=True, **unused), True),
         (identifier, False),
         (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), False),
-    ]  # fmt: skip
+    ]
     builder = (
         x509.CertificateBuilder()
         .subject_name(name)
