@@ -166,4 +166,4 @@ def _verified(summaries: Sequence[RecordSummary]) -> Iterator[Fact]:
         for name in total
         if name not in always
     ]
-    yield Fact("Checks of each record", ", ".join(texts))
+    yield Fact("Checks of each record", ", ".join(texts).replace("_", " "))

@@ -17,6 +17,11 @@ PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
 # A check that fails in a larger share of the records is a warning, otherwise a note.
 _WARNING_SHARE = 0.2
+_RECORD_ADVICE = {
+    "precision": "The intervals in this report show the precision that was reached. For narrower "
+    "intervals, raise `max_seconds` in `stopping`, or `replicates`.",
+    "undisturbed": "Stop other programs on the host and measure again.",
+}
 
 
 @dataclass(frozen=True)
@@ -251,6 +256,7 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
                     UNKNOWN if passed is None else severity,
                     f"{verb} in {format_percent(share)} of {format_count(total, 'record')}, "
                     f"for example {examples[0]}",
+                    None if passed is None else _RECORD_ADVICE.get(name),
                 )
             )
     return checks

@@ -81,8 +81,8 @@ def findings_check(findings: Findings) -> ResultCheck:
     return ResultCheck(
         "Anomalies",
         OK,
-        f"{result} {'; '.join(findings.checked)} (smallest detectable loss: the loss that would "
-        "have been found with 95 % power)",
+        f"{result} {'; '.join(findings.checked)}; the percentages are the smallest losses that "
+        "would have been found with 95 % power",
     )
 
 
