@@ -268,7 +268,7 @@ def test_changed_sources_are_compiled_again(checkout: Path) -> None:
     play_without_root(checkout)
     link = checkout / "build/kernels/chaosity-bandwidth"
     before = link.readlink()
-    with (checkout / "roles/kernels/files/common/process.c").open("a") as source:
+    with (checkout / "roles/kernels/files/common/errors.c").open("a") as source:
         source.write("/* changed */\n")
     outcome = play_without_root(checkout)
     assert outcome.status == 0, outcome.said
