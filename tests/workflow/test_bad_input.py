@@ -14,9 +14,7 @@ def thorough(*values):
     ("config", "words"),
     [
         ({"replicate": 2}, "config, the document: unknown key 'replicate'; did you mean repl"),
-        thorough(
-            {"experiments": ["gpu"]}, "unknown experiment 'gpu'; allowed: bandwidth_scaling"
-        ),
+        thorough({"experiments": ["gpu"]}, "unknown experiment 'gpu'; allowed: bandwidth_scaling"),
         thorough({"benchmarks": {"memory_bandwidth": "strem"}}, "unknown benchmark 'strem'"),
         thorough({"hosts": ["milan"]}, "unknown host 'milan'; allowed: localhost"),
         thorough({"inventory": "none.yml"}, "none.yml: the inventory does not exist"),
