@@ -16,8 +16,6 @@ from chaosity.components.component_documents import (
     system_document,
 )
 from chaosity.components.component_files import (
-    drive_documents,
-    is_drive_document,
     read_components,
     system_facts,
     write_components,
@@ -37,9 +35,7 @@ __all__ = [
     "SystemDocument",
     "component_documents",
     "drive_component_name",
-    "drive_documents",
     "gpu_component_name",
-    "is_drive_document",
     "read_component_histories",
     "read_components",
     "system_document",

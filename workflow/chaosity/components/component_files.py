@@ -6,13 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeGuard, cast
+from typing import cast
 
 from chaosity.components.component_documents import (
     SYSTEM,
     ComponentDocument,
     Components,
-    DriveDocument,
 )
 from chaosity.components.component_history import record_state
 from chaosity.records import write_atomically
@@ -100,13 +99,3 @@ def read_components(folder: Path) -> dict[str, ComponentDocument]:
 def system_facts(components: Components) -> HostFacts:
     """Returns the facts in the system component; empty where it is missing."""
     return cast(HostFacts, components.get(SYSTEM, {}))
-
-
-def drive_documents(components: Components) -> dict[str, DriveDocument]:
-    """Returns the documents of the NVMe drives, by component."""
-    return {name: document for name, document in components.items() if is_drive_document(document)}
-
-
-def is_drive_document(document: ComponentDocument) -> TypeGuard[DriveDocument]:
-    """Whether a document describes an NVMe drive."""
-    return document.get("component") == "drive"
