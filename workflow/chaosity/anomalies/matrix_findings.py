@@ -8,13 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_model import (
-    ASYMMETRY,
-    REMOTE_BETTER,
-    Anomaly,
-    CellGroup,
-    Findings,
-)
+from chaosity.anomalies.anomaly_model import ASYMMETRY, REMOTE_BETTER, Anomaly, CellGroup, Findings
 from chaosity.anomalies.departures import MATTERS, compare_cells
 from chaosity.anomalies.matrix_analysis import MatrixAnalysis
 from chaosity.anomalies.matrix_structure import (
