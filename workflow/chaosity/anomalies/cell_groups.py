@@ -13,20 +13,35 @@ from typing import Generic
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 
-from chaosity.anomalies.anomaly_model import Anomaly, SliceKey
+from chaosity.anomalies.anomaly_model import Anomaly, Loss, SliceKey
 from chaosity.anomalies.departures import (
+    LEVEL,
     Departure,
     Suspect,
-    detectable_loss,
+    critical_value,
     estimate_scatter,
-    find_departures,
-    loss_of,
+    is_clear,
+    limit_confidence,
 )
-from chaosity.anomalies.scored_cells import Name, ScoredCells, loss_percent, score_cells
+from chaosity.anomalies.scored_cells import (
+    Name,
+    Position,
+    ScoredCells,
+    loss_percent,
+    positions_of,
+    score_cells,
+)
 
 # Of two comparable initiators or targets, either can be the faulty one.
 _TOO_FEW = 2
+# Share of a component's cells that have to depart. Noise may hide the others.
+_DEPARTING_SHARE = 0.75
+# A median over more than two values varies pi/2 as much as their mean, as a variance.
+_MEDIAN_VARIANCE = np.pi / 2.0
+# Probability with which the smallest detectable loss is found.
+_POWER = 0.95
 # Number of the group of each cell, -1 where nothing was measured.
 Labels = NDArray[np.int_]
 
@@ -76,74 +91,151 @@ class GroupedCells(Generic[Name]):
 
     @property
     def detectable_percent(self) -> float:
-        """Smallest detectable loss of a single cell, in per cent."""
-        return loss_percent(-detectable_loss(self.cells, self.scatter), self.cells.metric)
+        """Smallest loss of a single cell that is found with 95 % probability, in per cent.
+
+        Losses below `scatter.matters` are not reported, so a cell has to lose more than that.
+        """
+        measured, scatter = self.cells.measured, self.scatter
+        error = float(np.nanmedian(scatter.error[measured]))
+        clear = critical_value(scatter.freedom, LEVEL / int(measured.sum())) * error
+        least = max(clear, -np.log1p(-scatter.matters))
+        return loss_percent(-float(least + stats.norm.ppf(_POWER) * error), self.cells.metric)
+
+    def find_departures(
+        self, suspects: Sequence[Suspect], excluded: NDArray[np.bool_], looks: int = 1
+    ) -> list[Departure]:
+        """Suspects and single cells that depart, those that explain most first.
+
+        Args:
+            suspects: components, in the order of preference.
+            excluded: mask of cells that are not reported.
+            looks: number of tables that are tested for one machine.
+        """
+        remaining = self.cells.measured & ~excluded & ~np.isnan(self.departures)
+        comparisons = int(remaining.sum()) * looks
+        found = []
+        while best := self._best_suspect(suspects, remaining, comparisons):
+            found.append(best)
+            for position in best.cells:
+                remaining[position] = False
+        single = [self._departure(None, [cell], comparisons) for cell in positions_of(remaining)]
+        return found + [departure for departure in single if departure is not None]
+
+    def _best_suspect(
+        self, suspects: Sequence[Suspect], remaining: NDArray[np.bool_], comparisons: int
+    ) -> Departure | None:
+        """The suspect that explains most of the remaining loss."""
+        best, most = None, 0.0
+        for suspect in suspects:
+            part = suspect.cells & self.cells.measured
+            if (part & remaining).sum() < max(2, _DEPARTING_SHARE * part.sum()):
+                continue
+            positions = positions_of(part & remaining)
+            losses = np.array([-self.departures[position] for position in positions])
+            share = max(_DEPARTING_SHARE, 1.0 - 1.0 / len(losses))
+            if np.mean(losses > self.scatter.matters / 2.0) < share:
+                continue
+            departure = self._departure(suspect, positions, comparisons)
+            if departure is None:
+                continue
+            # A larger suspect that includes cells without a loss explains no more.
+            explained = float(np.clip(losses, 0.0, departure.loss * 1.5).sum())
+            if explained > most * 1.05:
+                best, most = departure, explained
+        return best
+
+    def _departure(
+        self, suspect: Suspect | None, positions: Sequence[Position], comparisons: int
+    ) -> Departure | None:
+        natural = self.scatter.natural
+        losses = np.array([-self.departures[position] for position in positions])
+        errors = np.array([self.scatter.error[position] for position in positions])
+        noise = np.mean(errors**2 - natural**2)
+        noise *= (_MEDIAN_VARIANCE if len(positions) > 2 else 1.0) / len(positions)
+        error = float(np.sqrt(noise + natural**2))
+        return self._if_clear(suspect, positions, float(np.median(losses)), error, comparisons)
+
+    def _if_clear(
+        self,
+        suspect: Suspect | None,
+        positions: Sequence[Position],
+        loss: float,
+        error: float,
+        comparisons: int,
+    ) -> Departure | None:
+        """A loss with its interval, if it is clear and matters."""
+        clear, confidence = is_clear(loss, error, self.scatter, comparisons)
+        if not clear:
+            return None
+        half = critical_value(self.scatter.freedom, 0.025) * error
+        return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
+
+    def compare_cells(
+        self, worse: Position, better: Position, error: float, comparisons: int
+    ) -> Departure | None:
+        """The loss of one cell against a cell that it should equal or exceed, if it is clear.
+
+        Args:
+            worse: position of the worse cell.
+            better: position of the better cell.
+            error: standard deviation of their difference.
+            comparisons: number of tested pairs.
+        """
+        loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
+        return self._if_clear(None, [worse], loss, error, comparisons)
 
     def anomaly(
         self,
         departure: Departure,
         kind: str,
         components: tuple[str, ...],
-        *,
         what: str,
         advice: str,
+        *,
+        than: str = " than comparable cells",
         compared_with: str | None = None,
+        reference: Position | None = None,
+        cells: Sequence[Position] | None = None,
         seen_at: tuple[int | str | None, int | str | None] | None = None,
-        than: str = "than comparable cells",
     ) -> Anomaly:
-        """The anomaly of cells that depart from their group.
+        """The anomaly of a departure from the group, or from a reference cell.
 
-        The sentence begins with `what` is slow and ends with `than`. `compared_with` defaults to
-        the number of comparable cells. For the other arguments see `Anomaly.from_loss`.
+        The sentence begins with `what` is slow and ends with `than`. `reference` is the position of
+        the reference cell. `cells` are the positions of the cells that the anomaly explains; with a
+        reference, the first of them is `seen_at`. For the other arguments see `Anomaly.from_loss`.
         """
-        positions = departure.cells
-        expected = float(np.median([self.expected[position] for position in positions]))
-        loss = loss_of(self.cells, departure, expected)
-        between = f" in the median of {len(positions)} cells" if len(positions) > 1 else ""
-        labels = {int(self.labels[position]) for position in positions}
-        others = int(np.isin(self.labels, list(labels)).sum()) - len(positions)
-        return Anomaly.from_loss(
-            loss,
-            kind,
-            components,
-            tuple(self.cells.names_at(position) for position in positions),
-            sentence=f"{what} {loss.text(between)} {than}.",
-            advice=advice,
-            compared_with=compared_with or f"{others} other values of the same relation",
-            seen_at=seen_at,
-            where=self.where,
+        positions: tuple[Position, ...] = departure.cells
+        values = self.cells.log_score
+        expected = np.median([self.expected[position] for position in positions])
+        if reference is not None:
+            expected = values[reference]
+        metric = self.cells.metric
+        compared = (*positions, *([reference] if reference is not None else []))
+        loss = Loss(
+            metric=metric,
+            observed=self.cells.value(float(np.median([values[cell] for cell in positions]))),
+            expected=self.cells.value(float(expected)),
+            loss_percent=loss_percent(-departure.loss, metric),
+            loss_low=loss_percent(-departure.low, metric),
+            loss_high=loss_percent(-departure.high, metric),
+            confidence=limit_confidence(self.cells, departure.confidence),
+            n=int(min(self.cells.n[position] for position in compared)),
         )
-
-    def comparison_anomaly(
-        self,
-        departure: Departure,
-        kind: str,
-        components: tuple[str, ...],
-        reference: tuple[int, int],
-        *,
-        what: str,
-        advice: str,
-        compared_with: str,
-        cells: tuple[tuple[int, int], ...],
-        than: str = "",
-    ) -> Anomaly:
-        """The anomaly of a cell that is worse than the cell at the position `reference`.
-
-        The sentence begins with `what` is slow and ends with `than`. `cells` are the positions of
-        the cells that it explains; the first one says where it is seen. For the other arguments see
-        `Anomaly.from_loss`.
-        """
-        loss = loss_of(self.cells, departure, self.cells.log_score[reference], [reference])
-        names = tuple(self.cells.names_at(position) for position in cells)
+        between = f" in the median of {len(positions)} cells" if len(positions) > 1 else ""
+        if compared_with is None:
+            labels = {int(self.labels[position]) for position in positions}
+            others = int(np.isin(self.labels, list(labels)).sum()) - len(positions)
+            compared_with = f"{others} other values of the same relation"
+        names = tuple(self.cells.names_at(position) for position in cells or positions)
         return Anomaly.from_loss(
             loss,
             kind,
             components,
             names,
-            sentence=f"{what} {loss.text()}{than}.",
+            sentence=f"{what} {loss.text(between)}{than}.",
             advice=advice,
             compared_with=compared_with,
-            seen_at=names[0],
+            seen_at=names[0] if reference is not None else seen_at,
             where=self.where,
         )
 
@@ -201,10 +293,6 @@ class SliceCells(GroupedCells[str]):
         """Each target with its cells, under the name of this part."""
         for column, name in enumerate(self.cells.columns):
             yield Suspect(part, name, self.cells.line(column=column))
-
-    def find_departures(self, suspects: Sequence[Suspect]) -> list[Departure]:
-        """Departures of the tested cells."""
-        return find_departures(self.cells, self.departures, self.scatter, suspects, self.untested)
 
     @property
     def tested(self) -> NDArray[np.bool_]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_model import (
     ADDING_DRIVES,
     REMOTE_BETTER,
@@ -16,8 +15,9 @@ from chaosity.anomalies.anomaly_model import (
     SLOW_PATH,
     Anomaly,
 )
+from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET, join_words
 from chaosity.anomalies.cell_groups import SliceCells
-from chaosity.anomalies.departures import Departure, Suspect, compare_cells
+from chaosity.anomalies.departures import Departure, Suspect
 from chaosity.anomalies.scored_cells import positions_of
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import node_name, path_name
@@ -93,7 +93,8 @@ def find_slow_initiators(rows: Measurements, core_kinds: Mapping[str, str]) -> C
         cells = SliceCells(own, where, ("relation", "known_distance", "threads", "core_kind"))
         check.add(cells, cells.cells.rows, axis=1)
         suspects = [*cells.initiator_suspects(), *cells.target_suspects("target")]
-        check.anomalies += [_initiator(cells, found) for found in cells.find_departures(suspects)]
+        departures = cells.find_departures(suspects, cells.untested)
+        check.anomalies += [_initiator(cells, departure) for departure in departures]
     return check
 
 
@@ -102,30 +103,15 @@ def _initiator(cells: SliceCells, departure: Departure) -> Anomaly:
     row = cells.cells.rows.index(source)
     on_one_target = int(cells.cells.measured[row].sum()) == 1
     if departure.suspect is not None and departure.suspect.part == "target":
-        return cells.anomaly(
-            departure,
-            SLOW_COMPONENT,
-            (target,),
-            what=f"The memory of {target} is slow:",
-            advice=anomaly_text.ADVICE[anomaly_text.TARGET],
-        )
+        what = f"The memory of {target} is slow:"
+        return cells.anomaly(departure, SLOW_COMPONENT, (target,), what, ADVICE[TARGET])
     if departure.suspect is not None or on_one_target:
-        return cells.anomaly(
-            departure,
-            SLOW_COMPONENT,
-            (source,),
-            what=f"{source} is slow on memory:",
-            advice=anomaly_text.CHECK_PROCESSING_UNITS,
-        )
+        what = f"{source} is slow on memory:"
+        return cells.anomaly(departure, SLOW_COMPONENT, (source,), what, CHECK_PROCESSING_UNITS)
     # The path between the nodes is suspected, whichever unit of the node it was seen from.
     nodes = cells.first_rows[source, target]["initiator_nodes"]
-    return cells.anomaly(
-        departure,
-        SLOW_PATH,
-        (path_name(f"node{nodes}", target),),
-        what=f"The path from {source} to {target} is slow:",
-        advice=anomaly_text.ADVICE[anomaly_text.PATH],
-    )
+    path, what = path_name(f"node{nodes}", target), f"The path from {source} to {target} is slow:"
+    return cells.anomaly(departure, SLOW_PATH, (path,), what, ADVICE[PATH])
 
 
 def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> ComponentCheck:
@@ -140,7 +126,7 @@ def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> Component
         own = part.rows.assign(model=[models.get(name, name) for name in part.rows["target"]])
         cells = SliceCells(own, where, ("relation", "model"))
         check.add(cells, cells.cells.columns, axis=0)
-        found = cells.find_departures(list(_drive_suspects(cells)))
+        found = cells.find_departures(list(_drive_suspects(cells)), cells.untested)
         check.anomalies += [_drive(cells, departure) for departure in found]
         check.anomalies += _remote_better(cells)
     return check
@@ -164,36 +150,20 @@ def _drive(cells: SliceCells, departure: Departure) -> Anomaly:
     source, drive = names[0]
     column = cells.cells.columns.index(drive)
     if departure.suspect is None and int(cells.cells.measured[:, column].sum()) > 1:
-        return cells.anomaly(
-            departure,
-            SLOW_PATH,
-            (drive,),
-            what=f"The path from {source} to {drive} is slow:",
-            advice=_CHECK_DRIVE_PATH,
-        )
+        what = f"The path from {source} to {drive} is slow:"
+        return cells.anomaly(departure, SLOW_PATH, (drive,), what, _CHECK_DRIVE_PATH)
     part = departure.suspect.part if departure.suspect else "drive"
     if part == "initiator":
-        return cells.anomaly(
-            departure,
-            SLOW_COMPONENT,
-            (source,),
-            what=f"{source} is slow on drives:",
-            advice=anomaly_text.CHECK_PROCESSING_UNITS,
-        )
-    if departure.suspect is not None and part == "node":
-        drives = sorted({name for _, name in names})
-        node = str(departure.suspect.name)
-        return cells.anomaly(
-            departure,
-            SLOW_COMPONENT,
-            (*([f"node{node}"] if node else []), *drives),
-            what=f"All {len(drives)} drives of {f'node {node}' if node else 'no known node'} "
-            "are slow:",
-            advice=_CHECK_SHARED_PARTS,
-        )
-    return cells.anomaly(
-        departure, SLOW_COMPONENT, (drive,), what=f"{drive} is slow:", advice=_CHECK_DRIVE
-    )
+        what = f"{source} is slow on drives:"
+        return cells.anomaly(departure, SLOW_COMPONENT, (source,), what, CHECK_PROCESSING_UNITS)
+    if departure.suspect is None or part != "node":
+        what = f"{drive} is slow:"
+        return cells.anomaly(departure, SLOW_COMPONENT, (drive,), what, _CHECK_DRIVE)
+    drives = sorted({name for _, name in names})
+    node = str(departure.suspect.name)
+    components = (*([f"node{node}"] if node else []), *drives)
+    what = f"All {len(drives)} drives of {f'node {node}' if node else 'no known node'} are slow:"
+    return cells.anomaly(departure, SLOW_COMPONENT, components, what, _CHECK_SHARED_PARTS)
 
 
 def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
@@ -214,18 +184,18 @@ def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
         best = max(remote, key=lambda position: cells.log_score[position])
         noise = np.hypot(cells.error[own], cells.error[best])
         error = float(np.hypot(noise, scatter.natural))
-        departure = compare_cells(cells, own, best, error, scatter, comparisons)
+        departure = slice_cells.compare_cells(own, best, error, comparisons)
         if departure is not None:
             home, source = cells.rows[own[0]], cells.rows[best[0]]
-            yield slice_cells.comparison_anomaly(
+            yield slice_cells.anomaly(
                 departure,
                 REMOTE_BETTER,
                 (drive,),
-                best,
-                what=f"{source} reads {drive} better than {home} on the drive's own node: locally",
-                advice=_CHECK_WIRING,
+                f"{source} reads {drive} better than {home} on the drive's own node: locally",
+                _CHECK_WIRING,
+                reference=best,
                 compared_with=f"{source} on the same drive",
-                cells=(best, own),
+                cells=[best, own],
                 than=" than remotely",
             )
 
@@ -304,19 +274,20 @@ def _set_anomaly(
     error = float(np.hypot(scored.error[row, best], scored.error[row, column]))
     # The best of several parts is selected, so noise alone makes it better than the whole.
     comparisons = int(scored.measured.sum()) * len(scored.columns)
-    departure = compare_cells(scored, (row, column), (row, best), error, cells.scatter, comparisons)
+    departure = cells.compare_cells((row, column), (row, best), error, comparisons)
     if departure is None:
         return None
     source, name, part = scored.rows[row], scored.columns[column], scored.columns[best]
-    return cells.comparison_anomaly(
+    return cells.anomaly(
         departure,
         ADDING_DRIVES,
         tuple(node_name(node) for node in sorted(whole.nodes)),
-        (row, best),
-        what=f"{source} gets less from {name} than from its part {part}:",
-        advice=_CHECK_ADDED_DRIVES,
+        f"{source} gets less from {name} than from its part {part}:",
+        _CHECK_ADDED_DRIVES,
+        than="",
+        reference=(row, best),
         compared_with=f"{part}, a part of it",
-        cells=((row, column),),
+        cells=[(row, column)],
     )
 
 
@@ -328,7 +299,7 @@ def _worst_of(similar: Sequence[Anomaly]) -> Anomaly:
     if not others:
         return worst
     sets = len({target for _, target in others})
-    sources = anomaly_text.join_words(sorted({str(source) for source, _ in others}))
+    sources = join_words(sorted({str(source) for source, _ in others}))
     also = f"The same holds for {format_count(sets, 'other set')}, seen from {sources}."
     cells = tuple(cell for anomaly in similar for cell in anomaly.cells)
     return replace(worst, cells=cells, also=(also,))

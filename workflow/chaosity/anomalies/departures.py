@@ -1,28 +1,24 @@
-"""Cells that are clearly and considerably worse than their group, and what they have in common.
+"""Departures of cells from their group, their scatter, and when a departure is clear.
 
 A departure counts when it is statistically clear, adjusted for all tested cells (Bonferroni), and
 large enough to matter. Departures of several cells that share an initiator, a target or a path
-have one cause and are reported as one.
+have one cause and are reported together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies.anomaly_model import Loss
 from chaosity.anomalies.scored_cells import (
     ASSUMED_NOISE,
     NATURAL_SCATTER,
     Name,
     Position,
     ScoredCells,
-    loss_percent,
-    positions_of,
 )
 
 # A smaller loss does not justify opening a server: equal parts differ by 1 or 2 %, and so do runs
@@ -34,14 +30,10 @@ MATTERS_IN_ONE_RUN = 0.08
 LEVEL = 0.01
 # A single run has no replicates to confirm it.
 MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN = 0.9999, 0.95
-# Share of a component's cells that have to depart. Noise may hide the others.
-_DEPARTING_SHARE = 0.75
 # Standard deviation of a normal sample, divided by its median absolute deviation.
 _MAD_TO_DEVIATION = 1.4826
 # The scatter is estimated from at least so many cells.
 _MIN_CELLS = 6
-# A median over more than two values varies pi/2 as much as their mean, as a variance.
-_MEDIAN_VARIANCE = np.pi / 2.0
 
 
 @dataclass(frozen=True)
@@ -158,163 +150,6 @@ def critical_value(freedom: float, p: float) -> float:
     return float(stats.t.isf(p, freedom))
 
 
-def detectable_loss(cells: ScoredCells[Name], scatter: Scatter, power: float = 0.95) -> float:
-    """Smallest loss of one cell, on logarithms, that is found with this probability.
-
-    Losses below `scatter.matters` are not reported, so a cell has to lose more than that.
-    """
-    comparisons = int(cells.measured.sum())
-    error = float(np.nanmedian(scatter.error[cells.measured]))
-    clear = critical_value(scatter.freedom, LEVEL / comparisons) * error
-    least = max(clear, -np.log1p(-scatter.matters))
-    return float(least + stats.norm.ppf(power) * error)
-
-
-def find_departures(
-    cells: ScoredCells[Name],
-    departures: NDArray[np.float64],
-    scatter: Scatter,
-    suspects: Sequence[Suspect],
-    excluded: NDArray[np.bool_],
-    looks: int = 1,
-) -> list[Departure]:
-    """Suspects and single cells that depart, those that explain most first.
-
-    Args:
-        cells: the table.
-        departures: difference of each cell from its group.
-        scatter: their scatter.
-        suspects: components, in the order of preference.
-        excluded: mask of cells that are not reported.
-        looks: number of tables that are tested for one machine.
-    """
-    measured = cells.measured & ~excluded & ~np.isnan(departures)
-    remaining = measured.copy()
-    comparisons = int(measured.sum()) * looks
-    found = []
-    while True:
-        best = _best_suspect(cells, departures, scatter, suspects, remaining, comparisons)
-        if best is None:
-            break
-        found.append(best)
-        for position in best.cells:
-            remaining[position] = False
-    for position in positions_of(remaining):
-        departure = _departure(departures, scatter, None, [position], comparisons)
-        if departure is not None:
-            found.append(departure)
-    return found
-
-
-def _best_suspect(
-    cells: ScoredCells[Name],
-    departures: NDArray[np.float64],
-    scatter: Scatter,
-    suspects: Sequence[Suspect],
-    remaining: NDArray[np.bool_],
-    comparisons: int,
-) -> Departure | None:
-    """The suspect that explains most of the remaining loss."""
-    best, most = None, 0.0
-    for suspect in suspects:
-        part = suspect.cells & cells.measured
-        if (part & remaining).sum() < max(2, _DEPARTING_SHARE * part.sum()):
-            continue
-        positions = positions_of(part & remaining)
-        losses = np.array([-departures[position] for position in positions])
-        share = max(_DEPARTING_SHARE, 1.0 - 1.0 / len(losses))
-        if np.mean(losses > scatter.matters / 2.0) < share:
-            continue
-        departure = _departure(departures, scatter, suspect, positions, comparisons)
-        if departure is None:
-            continue
-        # A larger suspect that includes cells without a loss explains no more.
-        explained = float(np.clip(losses, 0.0, departure.loss * 1.5).sum())
-        if explained > most * 1.05:
-            best, most = departure, explained
-    return best
-
-
-def _departure(
-    departures: NDArray[np.float64],
-    scatter: Scatter,
-    suspect: Suspect | None,
-    positions: Sequence[Position],
-    comparisons: int,
-) -> Departure | None:
-    losses = np.array([-departures[position] for position in positions])
-    errors = np.array([scatter.error[position] for position in positions])
-    noise = np.mean(errors**2 - scatter.natural**2)
-    noise *= (_MEDIAN_VARIANCE if len(positions) > 2 else 1.0) / len(positions)
-    error = float(np.sqrt(noise + scatter.natural**2))
-    return _if_clear(suspect, positions, float(np.median(losses)), error, scatter, comparisons)
-
-
-def _if_clear(
-    suspect: Suspect | None,
-    positions: Sequence[Position],
-    loss: float,
-    error: float,
-    scatter: Scatter,
-    comparisons: int,
-) -> Departure | None:
-    """A loss with its interval, if it is clear and matters."""
-    clear, confidence = is_clear(loss, error, scatter, comparisons)
-    if not clear:
-        return None
-    half = critical_value(scatter.freedom, 0.025) * error
-    return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
-
-
-def compare_cells(
-    cells: ScoredCells[Name],
-    worse: Position,
-    better: Position,
-    error: float,
-    scatter: Scatter,
-    comparisons: int,
-) -> Departure | None:
-    """The loss of one cell against a cell that it should equal or exceed, if it is clear.
-
-    Args:
-        cells: the table.
-        worse: position of the worse cell.
-        better: position of the better cell.
-        error: standard deviation of their difference.
-        scatter: the scatter from which `error` was computed.
-        comparisons: number of tested pairs.
-    """
-    loss = float(cells.log_score[better] - cells.log_score[worse])
-    return _if_clear(None, [worse], loss, error, scatter, comparisons)
-
-
 def limit_confidence(cells: ScoredCells[Name], confidence: float) -> float:
     """The confidence, at most what the replicates, or their absence, allow."""
     return min(confidence, MAX_CONFIDENCE if cells.freedom else MAX_CONFIDENCE_OF_ONE_RUN)
-
-
-def loss_of(
-    cells: ScoredCells[Name],
-    departure: Departure,
-    expected: float,
-    reference: Sequence[Position] = (),
-) -> Loss:
-    """The numbers of a departure, in the metric's unit.
-
-    Args:
-        cells: the table.
-        departure: the departure.
-        expected: score of the comparable cells.
-        reference: positions of cells whose replicates limit `n` too.
-    """
-    observed = float(np.median([cells.log_score[position] for position in departure.cells]))
-    return Loss(
-        metric=cells.metric,
-        observed=cells.value(observed),
-        expected=cells.value(expected),
-        loss_percent=loss_percent(-departure.loss, cells.metric),
-        loss_low=loss_percent(-departure.low, cells.metric),
-        loss_high=loss_percent(-departure.high, cells.metric),
-        confidence=limit_confidence(cells, departure.confidence),
-        n=int(min(cells.n[position] for position in (*departure.cells, *reference))),
-    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from chaosity.anomalies import anomaly_text
+from chaosity.anomalies import anomaly_text as text
 from chaosity.anomalies.anomaly_model import SLOW_COMPONENT, SLOW_PATH, Anomaly
 from chaosity.anomalies.cell_groups import GroupedCells
 from chaosity.anomalies.departures import (
@@ -18,7 +18,6 @@ from chaosity.anomalies.departures import (
     Suspect,
     critical_value,
     estimate_scatter,
-    find_departures,
 )
 from chaosity.anomalies.matrix_structure import NONE, Structure
 from chaosity.anomalies.scored_cells import Position, ScoredCells, positions_of
@@ -61,9 +60,7 @@ class MatrixAnalysis(GroupedCells[int]):
         self.structural = self._structural()
         tested = np.where(self.structural, -1, labels)
         self.scatter = estimate_scatter(cells, self.departures, tested)
-        self.found = find_departures(
-            cells, self.departures, self.scatter, list(self._suspects()), self.structural, looks
-        )
+        self.found = self.find_departures(list(self._suspects()), self.structural, looks)
 
     def _structural(self) -> NDArray[np.bool_]:
         """Mask of the cells whose loss recurs over the machine."""
@@ -86,21 +83,21 @@ class MatrixAnalysis(GroupedCells[int]):
         rows = {node: i for i, node in enumerate(cells.rows)}
         columns = {node: i for i, node in enumerate(cells.columns)}
         for node, column in columns.items():
-            yield Suspect(anomaly_text.TARGET, node, cells.line(column=column))
-            yield Suspect(anomaly_text.INTO, node, cells.line(column=column) & ~cells.local)
+            yield Suspect(text.TARGET, node, cells.line(column=column))
+            yield Suspect(text.INTO, node, cells.line(column=column) & ~cells.local)
         for node, row in rows.items():
-            yield Suspect(anomaly_text.INITIATOR, node, cells.line(row))
-            yield Suspect(anomaly_text.OUT_OF, node, cells.line(row) & ~cells.local)
+            yield Suspect(text.INITIATOR, node, cells.line(row))
+            yield Suspect(text.OUT_OF, node, cells.line(row) & ~cells.local)
         for node in rows.keys() & columns.keys():
             both = cells.line(rows[node], columns[node])
-            yield Suspect(anomaly_text.LINKS, node, both & ~cells.local)
+            yield Suspect(text.LINKS, node, both & ~cells.local)
         for source, nodes in enumerate(self.structure.packages or ()):
             for target, others in enumerate(self.structure.packages or ()):
                 if source != target:
                     mask = np.array(
                         [[r in nodes and c in others for c in cells.columns] for r in cells.rows]
                     )
-                    yield Suspect(anomaly_text.BLOCK, (source, target), mask)
+                    yield Suspect(text.BLOCK, (source, target), mask)
 
     def slow_parts(self) -> Iterator[Anomaly]:
         """Slow components and slow paths."""
@@ -120,7 +117,7 @@ class MatrixAnalysis(GroupedCells[int]):
         total = sum(int((self.labels == label).sum()) for label in labels)
         noun = "group" if len(groups) == 1 else "groups"
         others = max(0, total - len(positions))
-        return f"{others} other cells of the {noun} {anomaly_text.join_words([*groups])}"
+        return f"{others} other cells of the {noun} {text.join_words([*groups])}"
 
     def _slow_cell(self, departure: Departure, compared_with: str) -> Anomaly:
         source, target = self.cells.names_at(departure.cells[0])
@@ -129,38 +126,38 @@ class MatrixAnalysis(GroupedCells[int]):
                 departure,
                 SLOW_COMPONENT,
                 (node_name(target),),
-                what=f"{anomaly_text.suspect_text(anomaly_text.LOCAL, target)}:",
-                advice=anomaly_text.ADVICE[anomaly_text.LOCAL],
+                f"{text.suspect_text(text.LOCAL, target)}:",
+                text.ADVICE[text.LOCAL],
                 compared_with=compared_with,
-                than="than other nodes",
+                than=" than other nodes",
             )
         return self.anomaly(
             departure,
             SLOW_PATH,
             (path_name(node_name(source), node_name(target)),),
-            what=f"The path from node {source} to the memory of node {target} is slow: it "
-            f"{anomaly_text.gets_or_takes(self.cells.metric)}",
-            advice=anomaly_text.ADVICE[anomaly_text.PATH],
+            f"The path from node {source} to the memory of node {target} is slow: it "
+            f"{text.gets_or_takes(self.cells.metric)}",
+            text.ADVICE[text.PATH],
             compared_with=compared_with,
         )
 
     def _slow_suspect(self, departure: Departure, suspect: Suspect, compared_with: str) -> Anomaly:
-        whole_node = (anomaly_text.TARGET, anomaly_text.INITIATOR, anomaly_text.LINKS)
+        whole_node = (text.TARGET, text.INITIATOR, text.LINKS)
         if isinstance(suspect.name, tuple):
             source, target = suspect.name
             what = f"The path from package {source} to package {target} is slow"
             components = (path_name(package_name(source), package_name(target)),)
         else:
-            what = anomaly_text.suspect_text(suspect.part, int(suspect.name))
+            what = text.suspect_text(suspect.part, int(suspect.name))
             components = (node_name(int(suspect.name)),)
         return self.anomaly(
             departure,
             SLOW_COMPONENT if suspect.part in whole_node else SLOW_PATH,
             components,
-            what=f"{what}:",
-            advice=anomaly_text.ADVICE[suspect.part],
+            f"{what}:",
+            text.ADVICE[suspect.part],
             compared_with=compared_with,
-            seen_at=(None, None) if suspect.part == anomaly_text.BLOCK else None,
+            seen_at=(None, None) if suspect.part == text.BLOCK else None,
         )
 
 

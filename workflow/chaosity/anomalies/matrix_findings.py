@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_model import ASYMMETRY, REMOTE_BETTER, Anomaly, CellGroup, Findings
-from chaosity.anomalies.departures import MATTERS, compare_cells
+from chaosity.anomalies.departures import MATTERS
 from chaosity.anomalies.matrix_analysis import MatrixAnalysis
 from chaosity.anomalies.matrix_structure import (
     NONE,
@@ -160,22 +160,21 @@ def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
             continue
         error = float(np.hypot(analysis.scatter.own[slow], analysis.scatter.own[fast]))
         comparisons = len(pairs) * analysis.looks
-        departure = compare_cells(cells, slow, fast, error, analysis.scatter, comparisons)
+        departure = analysis.compare_cells(slow, fast, error, comparisons)
         if departure is None or recurs_by_symmetry(
             cells, reverse, slow, analysis.structure.packages
         ):
             continue
         source, target = cells.names_at(slow)
-        yield analysis.comparison_anomaly(
+        yield analysis.anomaly(
             departure,
             ASYMMETRY,
             (path_name(node_name(source), node_name(target)),),
-            fast,
-            what=f"The path from node {source} to the memory of node {target} is worse than the "
+            f"The path from node {source} to the memory of node {target} is worse than the "
             "opposite direction:",
             advice=anomaly_text.ADVICE[anomaly_text.PATH],
             compared_with=f"the opposite direction, node {target} to the memory of node {source}",
-            cells=(slow,),
+            cells=[slow],
         )
 
 
@@ -219,7 +218,7 @@ def _remote_better_anomaly(
     node, _ = cells.names_at(local)
     error = float(np.hypot(scatter.own[local], scatter.own[remote]))
     comparisons = int(cells.measured.sum()) * analysis.looks
-    departure = compare_cells(cells, local, remote, error, scatter, comparisons)
+    departure = analysis.compare_cells(local, remote, error, comparisons)
     if departure is None:
         return None
     what = (
@@ -227,14 +226,14 @@ def _remote_better_anomaly(
         if local[0] == remote[0]
         else f"Node {source} reaches the memory of node {target} better than node {target} does"
     )
-    return analysis.comparison_anomaly(
+    return analysis.anomaly(
         departure,
         REMOTE_BETTER,
         (node_name(node),),
-        remote,
-        what=f"{what}: locally",
-        advice=_NODE_NUMBERS,
+        f"{what}: locally",
+        _NODE_NUMBERS,
+        reference=remote,
         compared_with=f"node {source} to the memory of node {target}",
-        cells=(remote, local),
+        cells=[remote, local],
         than=" than remotely",
     )

@@ -136,16 +136,14 @@ def _wrong_packages(
     together = [pair for nodes in learned for pair in combinations(sorted(nodes), 2)]
     score = {pair: _both_directions(cells, pair) for pair in [*apart, *together]}
     texts = [" | ".join(",".join(map(str, nodes)) for nodes in p) for p in (packages, learned)]
-    return _mismatch(
-        cells,
-        apart[0],
-        float(np.median([score[pair] for pair in apart])),
-        float(np.median([score[pair] for pair in together])),
-        0.999,
-        apart,
-        f"The given packages are {texts[0]}, but by the measurement the packages are {texts[1]}.",
-        "the given packages",
+    sentence = (
+        f"The given packages are {texts[0]}, but by the measurement the packages are {texts[1]}."
     )
+    observed, expected = (
+        float(np.median([score[pair] for pair in pairs])) for pairs in (apart, together)
+    )
+    given = "the given packages"
+    return _mismatch(cells, apart[0], observed, expected, 0.999, apart, sentence, given)
 
 
 def _both_directions(cells: ScoredCells[int], pair: NodePair) -> float:
@@ -271,18 +269,8 @@ def _wrong_entries(
         sentence = _flat_table_text(cells, structure, worst)
     else:
         sentence = _entries_text(cells, pairs, worst, distance, structure.names[labels[worst.pair]])
-    return [
-        _mismatch(
-            cells,
-            worst.pair,
-            worst.observed,
-            worst.expected,
-            confidence,
-            pairs,
-            sentence,
-            f"pairs at distance {distance:g}",
-        )
-    ]
+    scores, compared_with = (worst.observed, worst.expected), f"pairs at distance {distance:g}"
+    return [_mismatch(cells, worst.pair, *scores, confidence, pairs, sentence, compared_with)]
 
 
 def _usual_groups(labels: Mapping[NodePair, int], distances: SlitEntries) -> dict[float, int]:
@@ -371,18 +359,9 @@ def _wrong_order(
         f"distance {near.distance:g}, and {_value_text(cells, far.log_score)} at distance "
         f"{far.distance:g}{own}."
     )
-    return [
-        _mismatch(
-            cells,
-            near.pairs[0],
-            near.log_score,
-            far.log_score,
-            confidence,
-            near.pairs,
-            sentence,
-            f"pairs at distance {far.distance:g}",
-        )
-    ]
+    pair, compared_with = near.pairs[0], f"pairs at distance {far.distance:g}"
+    scores = near.log_score, far.log_score
+    return [_mismatch(cells, pair, *scores, confidence, near.pairs, sentence, compared_with)]
 
 
 def _distance_levels(
