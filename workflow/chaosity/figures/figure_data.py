@@ -174,11 +174,7 @@ def select_data(
 
 
 def _axis(
-    spec: FigureSpec,
-    role: Role,
-    columns: ColumnValues,
-    rows: pd.DataFrame,
-    topology: Topology,
+    spec: FigureSpec, role: Role, columns: ColumnValues, rows: pd.DataFrame, topology: Topology
 ) -> tuple[Axis, pd.Series]:
     """Return an axis over all values of its column, and the value's name of each row.
 

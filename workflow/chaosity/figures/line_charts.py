@@ -59,12 +59,7 @@ def draw_lines(data: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]
             _label_powers(panel, data, positions, width)
 
     figure = draw_panels(
-        data,
-        limits,
-        x_title=axis.title,
-        legend=_legend(data),
-        label_height=label_height,
-        fill=fill,
+        data, limits, x_title=axis.title, legend=_legend(data), label_height=label_height, fill=fill
     )
     return figure, texts
 
