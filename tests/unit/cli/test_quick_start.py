@@ -60,7 +60,7 @@ def test_help_and_version_import_no_heavy_library(arguments: list[str]) -> None:
     assert "chaosity" in done.stdout
 
 
-def test_running_by_hand_needs_no_heavy_library() -> None:
+def test_chaosity_place_imports_no_heavy_library() -> None:
     done = run("place", "--policy", "no_such_policy")
     assert done.returncode == 2
     assert "invalid choice: 'no_such_policy'" in done.stderr

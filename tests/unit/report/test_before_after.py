@@ -1,4 +1,4 @@
-"""What changed on a host, and its points before and after."""
+"""Changes of components, and points before and after."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def changes(history, states):
     return component_changes(Measurements.from_table(history), states)
 
 
-def test_a_replaced_drive_is_told_from_what_to_what():
+def test_a_replaced_drive_has_its_old_and_new_values():
     [change], older = changes(repaired(), STATES)
     assert older == 0
     [component] = change.components
@@ -92,7 +92,7 @@ def test_a_point_has_both_values_with_intervals_and_the_change():
     )
 
 
-def test_of_many_points_the_worst_and_the_best_are_shown():
+def test_many_points_are_cut_to_largest_losses_and_gains():
     [change], _ = changes(repaired(30), STATES)
     assert [point.point for point in change.lowest][:2] == [
         "storage=node0+drive0",
@@ -102,7 +102,7 @@ def test_of_many_points_the_worst_and_the_best_are_shown():
     assert (len(change.lowest), len(change.highest), change.omitted) == (6, 6, 18)
 
 
-def test_within_the_scatter_no_difference_is_claimed():
+def test_a_change_within_the_scatter_is_no_detected_difference():
     table = pd.DataFrame(rows("p", 1, [1e9, 1.1e9]) + rows("p", 2, [1.05e9, 1.09e9], drive=B))
     [change], _ = changes(table, STATES)
     assert change.lowest[0].interval.startswith("no difference detected at n = 2 and 2")
@@ -116,13 +116,13 @@ def test_a_single_replicate_has_no_interval():
     assert "single replicate" in change.sentence
 
 
-def test_what_was_not_comparable_is_counted_and_not_compared():
+def test_points_with_another_request_are_counted_and_not_compared():
     table = pd.DataFrame(rows("p", 1, [1e9]) + rows("p", 2, [5e9], drive=B, asked="b"))
     [change], _ = changes(table, STATES)
     assert (change.lowest, change.not_comparable) == ((), 1)
 
 
-def test_each_change_is_told_apart_the_newest_first():
+def test_changes_are_separate_and_the_newest_is_first():
     later = rows("storage=node0+drive0", 3, [5e9, 5.1e9], drive=B, system=C)
     found, _ = changes(pd.concat([repaired(), pd.DataFrame(later)]), STATES)
     assert [change.components[0].name for change in found] == ["system", "drive0"]
@@ -130,7 +130,7 @@ def test_each_change_is_told_apart_the_newest_first():
     assert found[0].components[0].facts[0].name == "tools fio"
 
 
-def test_what_is_too_long_to_read_is_only_called_changed():
+def test_a_long_value_is_only_reported_as_changed():
     states = {
         "drive0": [
             ComponentState(A, {"flags": list(range(40))}),
@@ -142,6 +142,6 @@ def test_what_is_too_long_to_read_is_only_called_changed():
 
 
 @pytest.mark.parametrize("states", [{}, {"drive0": []}])
-def test_a_lost_history_is_no_error(states):
+def test_a_missing_component_history_is_accepted(states):
     [change], _ = changes(repaired(), states)
     assert change.components[0].facts == ()

@@ -1,4 +1,4 @@
-"""All configurations of a host side by side."""
+"""The comparison of a host's configurations."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_ratio_is_to_this_reports_configuration(found, tmp_path):
     assert ratio.words.startswith("no difference detected at n = 3: ")
 
 
-def test_the_section_opens_with_the_verdict_on_each_other_configuration(tmp_path):
+def test_each_other_configuration_has_a_verdict(tmp_path):
     tables = {
         tmp_path / "a": nps1().tidy(),
         tmp_path / "b": half(nps1(configuration="nps2").tidy()),
@@ -102,7 +102,7 @@ def test_the_section_opens_with_the_verdict_on_each_other_configuration(tmp_path
     assert any("no comparable cell in" in text for text in slower.notes)
 
 
-def test_a_ratio_is_judged_among_all_of_its_configuration(tmp_path):
+def test_verdicts_are_adjusted_for_all_ratios_of_a_configuration(tmp_path):
     """One of many that is off by 4 % in every replicate is no verdict, one off by 50 % is."""
     other = nps1(noise=0.001).tidy()
     drive = (other["target_kind"] == "drive") & (other["load"] == "storage")
@@ -116,7 +116,7 @@ def test_a_ratio_is_judged_among_all_of_its_configuration(tmp_path):
     assert cell(side, "Memory bandwidth, one processing unit", 1).ratio.verdict == "worse"
 
 
-def test_nothing_in_common_is_said(tmp_path):
+def test_configurations_without_common_cells_are_reported(tmp_path):
     own, other = nps4().tidy(), nps1().tidy()
     own, other = own[own["load"] == "memory"], other[other["load"] == "storage"]
     side = compare(own, {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
@@ -125,7 +125,7 @@ def test_nothing_in_common_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("column", ["relation", "levels", "factors", "measured_at"])
-def test_an_older_table_is_compared_as_far_as_it_goes(tmp_path, column):
+def test_a_table_with_a_missing_column_is_compared(tmp_path, column):
     other = nps1().tidy().drop(columns=column).reindex(columns=list(COLUMNS)).astype(COLUMNS)
     side = compare(nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
     assert "nps1 against nps4: " in side.verdicts[0].verdict
@@ -146,7 +146,7 @@ def test_a_package_that_is_one_node_is_found_by_its_threads(tmp_path):
     assert cell(side, "Memory bandwidth, one package", 1).best.where.startswith("node")
 
 
-def test_what_was_not_measured_there_is_a_gap(tmp_path):
+def test_an_unmeasured_resource_is_none(tmp_path):
     other = nps1().tidy()
     other = other[other["load"] == "memory"]
     side = compare(nps4().tidy(), {tmp_path / "x": other}, tmp_path / "r.html", tmp_path)
@@ -160,7 +160,7 @@ def test_other_kernels_are_not_compared(tmp_path):
     assert cell(side, "Memory bandwidth, one node", 1) is None
 
 
-def test_a_configuration_alone_has_nothing_beside_it(tmp_path):
+def test_a_single_configuration_has_no_section(tmp_path):
     output, folder = tmp_path / "r.html", tmp_path
     assert compare(nps4().tidy(), {}, output, folder) is None
     empty = nps1()
@@ -169,7 +169,7 @@ def test_a_configuration_alone_has_nothing_beside_it(tmp_path):
     assert compare(empty.tidy(), {folder / "x": nps4().tidy()}, output, folder) is None
 
 
-def test_every_bar_says_what_it_is(found):
+def test_each_bar_has_a_hover_text(found):
     side, folder = found
     memory, storage = side.figures
     svg = etree.parse(folder / memory.svg)
@@ -187,7 +187,7 @@ def test_a_single_replicate_has_no_interval():
     assert found.words == "0.50 times, no interval: n = 1"
 
 
-def test_numbers_of_replicates_are_both_told_where_they_differ():
+def test_different_numbers_of_replicates_are_both_shown():
     one = {"ratio": 1.0, "low": 0.9, "high": 1.1, "n_left": 2, "n_right": 3}
     found = compared_ratio({**one, "verdict": "no difference detected"})
     assert found.words == "no difference detected at n = 2 and 3: 1.00 times (0.90 to 1.10)"

@@ -1,4 +1,4 @@
-"""What a report says of latency: text tables, numbers of curves, and one line a resource."""
+"""Latency in the report: text tables, quantities of curves, and the resource table."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sections(context):
     return {figure.name: figure for one in context.experiments for figure in one.figures}
 
 
-def test_a_figure_of_text_stands_in_the_page_with_its_csv(report):
+def test_a_table_figure_is_in_the_page_with_its_csv(report):
     context, html = report
     section = sections(context)["latency_by_core"]
     assert (section.svg, [link.name for link in section.links]) == (None, ["CSV"])
@@ -61,7 +61,7 @@ def test_a_figure_of_text_stands_in_the_page_with_its_csv(report):
     assert json.dumps(dataclasses.asdict(context))
 
 
-def test_the_numbers_of_a_curve_stand_below_it(report):
+def test_the_quantities_of_a_curve_are_below_it(report):
     context, html = report
     [figure] = html.xpath("//figure[@id='loaded_latency']")
     [table] = figure.xpath(".//table[contains(@class, 'text')]")
@@ -85,7 +85,7 @@ def lines(tidy):
     return {line.name: line for line in resource_table(Measurements.from_table(tidy))}
 
 
-def test_latency_is_told_for_own_and_other_nodes_at_the_largest_size():
+def test_latency_has_rows_for_own_and_other_nodes_at_the_largest_size():
     found = lines(latency.tidy(machine()))
     own = found["Memory latency, one processing unit, own node"]
     other = found["Memory latency, one processing unit, other nodes"]
@@ -97,27 +97,27 @@ def test_latency_is_told_for_own_and_other_nodes_at_the_largest_size():
     assert [name for name in found if "p99" in name] == []
 
 
-def test_the_tail_of_a_distribution_has_no_line():
+def test_percentiles_have_no_row():
     tidy = latency.tidy(machine())
     tail = tidy[tidy["metric"] == latency.LATENCY].assign(metric="latency_p99_ns")
     assert list(lines(pd.concat([tidy, tail]))) == list(lines(tidy))
 
 
-def test_a_line_between_cores_names_both_and_its_home():
+def test_core_to_core_latency_names_both_cores_and_the_lines_home():
     found = lines(latency.tidy(machine()))["Core to core latency, one processing unit"]
     assert "\N{LEFT RIGHT ARROW}" in found.best.where
     assert ", line on node" in found.best.where
     assert found.differ is True
 
 
-def test_company_costs_time_and_not_a_share():
+def test_the_slowdown_of_latency_is_a_ratio():
     found = lines(latency.tidy(machine()))["Memory latency, co-running"]
     assert found.detail.startswith("ratio to the value alone")
     assert found.worst.value.startswith(("2.", "3."))
     assert found.best.value.startswith(("0.9", "1.0"))
 
 
-def test_on_one_node_there_is_one_line():
+def test_one_node_gives_one_latency_row():
     found = lines(latency.tidy(latency.small()))
     assert "Memory latency, one processing unit" in found
 
@@ -136,7 +136,7 @@ def test_configurations_are_compared_for_own_and_other_nodes(tmp_path):
     assert all(None not in row.cells for row in found.rows)
 
 
-def test_each_of_several_loads_of_a_name_has_its_change():
+def test_loads_of_the_same_name_have_separate_changes():
     rows = []
     for era, since in ((1, "1"), (2, "2")):
         for replicate in (1, 2, 3):

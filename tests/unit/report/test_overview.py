@@ -1,4 +1,4 @@
-"""All hosts on one page, and hosts that a run left out."""
+"""The overview of all hosts, and skipped hosts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_row_has_link_worst_points_and_resources(tmp_path, figures):
     assert {"a/default/report.html", "b/nps1/report.html"} == set(page.references)
 
 
-def test_a_host_that_was_left_out_is_there_by_name(tmp_path, figures):
+def test_a_skipped_host_is_listed(tmp_path, figures):
     measured(tmp_path, figures, "a")
     leave_out(tmp_path, "a")
     leave_out(tmp_path, "never", "the <host key> changed")
@@ -83,14 +83,14 @@ def test_a_host_that_was_left_out_is_there_by_name(tmp_path, figures):
     assert "skipped on 2026-11-21 09:15 UTC" in found.sentence
 
 
-def test_a_broken_summary_is_said(tmp_path):
+def test_a_broken_summary_is_an_error(tmp_path):
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/summary.json").write_text("{}")
     with pytest.raises(UserError, match="is not a summary"):
         overview(tmp_path)
 
 
-def test_the_report_of_a_host_that_was_left_out_says_so(tmp_path, figures):
+def test_the_report_of_a_skipped_host_says_so(tmp_path, figures):
     away = SkippedHost("lab", "2026-11-21T09:15:00.000Z", "no route to <host>.")
     _, html = write(tmp_path, synthetic.small(), figures, skipped=away)
     assert "2026-11-21 09:15 UTC: no route to &lt;host&gt;." in html
@@ -117,7 +117,7 @@ def test_reports_name_the_overview_last(tmp_path, figures):
     assert run(tmp_path).output.splitlines()[-1] == str(tmp_path / "index.html")
 
 
-def test_reports_name_who_was_left_out_and_fail(tmp_path, figures):
+def test_reports_lists_skipped_hosts_and_fails(tmp_path, figures):
     folder = measured(tmp_path, figures, "a")
     leave_out(tmp_path, "b")
     done = run(tmp_path)
@@ -128,7 +128,7 @@ def test_reports_name_who_was_left_out_and_fail(tmp_path, figures):
     ]
 
 
-def test_a_report_that_says_so_already_is_not_made_again(tmp_path, figures):
+def test_a_report_that_mentions_the_skipped_host_is_not_stale(tmp_path, figures):
     folder = measured(tmp_path, figures, "a")
     leave_out(tmp_path, "a")
     assert is_stale(folder)
@@ -140,7 +140,7 @@ def test_a_report_that_says_so_already_is_not_made_again(tmp_path, figures):
     assert is_stale(folder)  # the host is back
 
 
-def test_of_one_host_nobody_elses_absence_is_told(tmp_path, figures):
+def test_reports_of_one_host_omit_other_skipped_hosts(tmp_path, figures):
     folder = measured(tmp_path, figures, "a")
     measured(tmp_path, figures, "b")
     leave_out(tmp_path, "b")
@@ -179,7 +179,7 @@ def hosts(results, said, number, slow=None):
         (folder / "components/system.json").write_text(json.dumps(document))
 
 
-def test_the_host_that_is_not_like_the_others_is_named_and_linked(tmp_path, said):
+def test_an_outlier_host_is_named_and_linked(tmp_path, said):
     hosts(tmp_path, said, 5, slow="d")
     found, html = overview(tmp_path)
     [group] = found.groups
@@ -193,7 +193,7 @@ def test_the_host_that_is_not_like_the_others_is_named_and_linked(tmp_path, said
     assert read(html).open == []
 
 
-def test_without_such_a_host_it_is_said_what_could_have_been_seen(tmp_path, said):
+def test_without_an_outlier_host_the_smallest_detectable_deviation_is_given(tmp_path, said):
     hosts(tmp_path, said, 4)
     found, html = overview(tmp_path)
     [group] = found.groups
@@ -203,7 +203,7 @@ def test_without_such_a_host_it_is_said_what_could_have_been_seen(tmp_path, said
     assert not any(row.outlier for row in found.rows)
 
 
-def test_two_hosts_are_compared_and_neither_is_accused(tmp_path, said):
+def test_two_hosts_are_compared_without_naming_an_outlier(tmp_path, said):
     hosts(tmp_path, said, 2, slow="b")
     [group] = overview(tmp_path)[0].groups
     assert group.statements[0].text.startswith("a against b: ")
@@ -212,7 +212,7 @@ def test_two_hosts_are_compared_and_neither_is_accused(tmp_path, said):
     assert group.outliers == frozenset()
 
 
-def test_one_host_is_compared_with_nobody(tmp_path, said):
+def test_a_single_host_is_not_compared(tmp_path, said):
     hosts(tmp_path, said, 1)
     found, html = overview(tmp_path)
     assert found.groups == ()
@@ -236,7 +236,7 @@ def write_columns(rows, path):
     duckdb.sql("SELECT * FROM rows").write_parquet(str(path))
 
 
-def test_a_host_whose_table_is_missing_broken_or_empty_is_left_out_by_name(tmp_path, said):
+def test_a_host_without_a_usable_table_is_named_and_not_compared(tmp_path, said):
     hosts(tmp_path, said, 6)
     tables = {name: tmp_path / name / "default/measurements.parquet" for name in "bcdef"}
     tables["b"].unlink()
@@ -255,7 +255,7 @@ def test_a_host_whose_table_is_missing_broken_or_empty_is_left_out_by_name(tmp_p
     ]
 
 
-def test_hosts_without_a_common_cell_are_said_to_have_none(tmp_path, said):
+def test_hosts_without_common_cells_are_reported(tmp_path, said):
     hosts(tmp_path, said, 2)
     for name, load in (("a", "memory"), ("b", "storage")):
         tidy = machine_rows(name)
@@ -264,7 +264,7 @@ def test_hosts_without_a_common_cell_are_said_to_have_none(tmp_path, said):
     assert group.statements[0].text.startswith("2 hosts could not be compared: there is no cell in")
 
 
-def test_the_processor_is_known_by_component_or_topology(tmp_path):
+def test_the_processor_model_comes_from_component_or_topology(tmp_path):
     assert processor_model(tmp_path) is None
     (tmp_path / "topology.json").write_text(json.dumps({"host": {"cpu_model": "one"}}))
     assert processor_model(tmp_path) == "one"
@@ -280,7 +280,7 @@ def test_the_processor_is_known_by_component_or_topology(tmp_path):
     assert (group.processor, group.hosts) == (None, 2)
 
 
-def test_the_command_says_who_is_not_equal(tmp_path, said):
+def test_the_overview_command_prints_the_outlier_host(tmp_path, said):
     hosts(tmp_path, said, 4, slow="c")
     given = [str(path) for path in tmp_path.glob("*/*/summary.json")]
     done = CliRunner().invoke(overview_command, [*given, "--output", str(tmp_path / "index.html")])

@@ -154,7 +154,7 @@ def read(html):
     return page
 
 
-def test_the_page_is_well_formed_and_its_ids_are_its_own(report):
+def test_the_page_is_well_formed_with_unique_ids(report):
     _, html = report
     page = read(html)
     assert page.open == []
@@ -173,7 +173,7 @@ def test_the_page_needs_no_network(report):
     assert "https://" not in without_namespaces
 
 
-def test_the_sections_answer_in_their_order(report):
+def test_the_sections_are_in_order(report):
     _, html = report
     headings = re.findall(r"<h2>(.*?)</h2>", html)
     assert headings == [
@@ -196,7 +196,7 @@ def test_texts_are_escaped(report):
     assert "&lt;wanted 98&gt;" in html
 
 
-def test_every_cell_of_the_figures_is_there_with_its_text(report):
+def test_each_cell_of_a_figure_has_a_hover_text(report):
     _, html = report
     svg = re.search(r"<svg.*?</svg>", html, re.DOTALL).group(0)
     marks = etree.fromstring(svg).xpath("//*[@class='mark']/*[local-name()='title']/text()")
@@ -204,7 +204,7 @@ def test_every_cell_of_the_figures_is_there_with_its_text(report):
     assert sum("failed in 3 replicates" in text for text in marks) == 1
 
 
-def test_a_failed_point_stands_with_reason_and_commands(report):
+def test_a_failed_point_has_reason_and_commands(report):
     context, html = report
     (point,) = context.failed
     assert point.reason == "pages: 97 % on node 2 <wanted 98>"
@@ -216,7 +216,7 @@ def test_a_failed_point_stands_with_reason_and_commands(report):
     assert point.repeat in html
 
 
-def test_what_can_it_do_has_the_worst_and_the_best_place(report):
+def test_the_resource_table_has_best_and_worst_places(report):
     context, _ = report
     lines = {line.name: line for line in context.resources}
     node = lines["Memory bandwidth, one node"]
@@ -230,7 +230,7 @@ def test_what_can_it_do_has_the_worst_and_the_best_place(report):
     assert "Storage bandwidth, one drive" in lines
 
 
-def test_how_it_was_measured_is_said(report):
+def test_the_methodology_has_points_order_and_precision(report):
     context, _ = report
     facts = {fact.name: fact.value for fact in context.methodology}
     assert "1 point" not in facts["Points"]
@@ -249,7 +249,7 @@ def test_figures_without_points_are_named(report):
     assert "Of no machine" in html
 
 
-def test_the_context_is_json(report):
+def test_report_data_is_json(report):
     context, _ = report
     assert json.loads(json.dumps(dataclasses.asdict(context)))["host"] == "h1"
 
@@ -272,7 +272,7 @@ def test_findings_come_first_and_point_to_their_figure(tmp_path, figures):
     assert f'<a href="#{context.findings[0].figure}">See the figure</a>' in html
 
 
-def test_nothing_wrong_says_what_was_checked(tmp_path, figures):
+def test_without_problems_the_passed_checks_are_listed(tmp_path, figures):
     found = machine(failed={})
     clean = [
         dataclasses.replace(run, checks=run.checks[:1])
@@ -289,7 +289,7 @@ def test_nothing_wrong_says_what_was_checked(tmp_path, figures):
     assert "Anomalies" in names
 
 
-def test_a_small_virtual_machine_is_told_what_its_numbers_are(tmp_path):
+def test_a_small_virtual_machine_has_its_warnings(tmp_path):
     found = synthetic.small(replicates=1)
     system = synthetic.system(found, hypervisor=True, frequency={"governors": []})
     context, html = write(tmp_path, found, system=system)
@@ -311,7 +311,7 @@ def test_a_table_without_any_value_still_gives_a_report(tmp_path):
     assert read(html).open == []
 
 
-def test_a_report_without_a_drawing_or_system_is_still_one(tmp_path, figures):
+def test_a_report_without_drawing_and_system_is_complete(tmp_path, figures):
     context, html = write(
         tmp_path, machine(), figures, drawing=None, system={}, topology=Topology()
     )
@@ -319,7 +319,7 @@ def test_a_report_without_a_drawing_or_system_is_still_one(tmp_path, figures):
     assert read(html).open == []
 
 
-def test_a_drawing_is_made_harmless_and_able_to_shrink():
+def test_a_drawing_loses_scripts_and_can_shrink():
     root = etree.fromstring(inline_svg(DRAWING, "topology"))
     assert root.get("viewBox") == "0 0 90 40"
     assert root.get("onload") is None
@@ -330,6 +330,6 @@ def test_a_drawing_is_made_harmless_and_able_to_shrink():
 
 
 @pytest.mark.parametrize("text", ["", "no xml", "<html/>", "<svg"])
-def test_what_is_no_drawing_is_an_error(text):
+def test_a_file_that_is_not_svg_is_an_error(text):
     with pytest.raises(UserError, match="is not an SVG file"):
         inline_svg(text, "topology", "topology.svg")

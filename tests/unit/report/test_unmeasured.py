@@ -1,4 +1,4 @@
-"""Metrics without a value, zeros and ratios in figures and the report: said, never NaN."""
+"""Metrics without a value, zeros and ratios in figures and the report, never NaN."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def texts(folder):
     return {path.name: path.read_text() for path in folder.iterdir() if path.suffix != ".png"}
 
 
-def test_a_figure_without_any_value_says_why_and_draws_nothing(tmp_path):
+def test_a_figure_without_values_has_the_reason_and_no_drawing(tmp_path):
     tidy = with_metric(machine().tidy(), COUNT, nothing, everywhere)
     for file in drawn(tmp_path, tidy, COUNT).values():
         assert file.problem is None
@@ -82,7 +82,7 @@ def test_a_figure_without_any_value_says_why_and_draws_nothing(tmp_path):
         assert not re.search(r"\bnan\b", text, re.IGNORECASE)
 
 
-def test_marks_without_a_value_are_told_from_those_not_measured_yet(tmp_path):
+def test_marks_without_a_value_differ_from_unmeasured_marks(tmp_path):
     found = machine(missing=("memory=node3+node3+triad",))
     tidy = with_metric(found.tidy(), COUNT, of_node0, where_empty)
     files = drawn(tmp_path, tidy, COUNT)
@@ -111,7 +111,7 @@ def test_zero_is_a_value(tmp_path, every):
         assert not re.search(r"\b(nan|inf)\b", text, re.IGNORECASE)
 
 
-def test_the_report_says_what_was_not_measured_and_why(tmp_path):
+def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
     tidy = with_metric(machine().tidy(), COUNT, nothing, everywhere)
     experiment = {**FIGURES[0], "figures": [*FIGURES[0]["figures"], figures(COUNT)[0]]}
     folder = tmp_path / "figures"
@@ -129,7 +129,7 @@ def test_the_report_says_what_was_not_measured_and_why(tmp_path):
     assert len(context.failed) == len(plain.failed)
 
 
-def test_the_report_says_where_a_search_was_cut_short_and_how_often(tmp_path):
+def test_the_report_counts_searches_that_were_cut_short(tmp_path):
     tidy = machine().tidy()
     runs = synthetic.record_summaries(tidy)
     name, short = "search to its end", "cut short after 60 s, at the best so far"
@@ -151,7 +151,7 @@ def test_the_report_says_where_a_search_was_cut_short_and_how_often(tmp_path):
     assert check.text == f"not met in 75 % of 4 records, for example {short}"
 
 
-def test_a_figure_may_leave_the_references_out(tmp_path):
+def test_a_figure_can_omit_references(tmp_path):
     def ratios(rows):
         return rows["value"] / 4e10
 

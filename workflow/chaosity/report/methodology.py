@@ -46,16 +46,16 @@ def methodology(
     cells = summarise(rows)
     return [
         Fact("Points", _points_text(rows)),
-        *_not_measured(config),
-        Fact("Order", _order_text(rows, config)),
-        *_stopping_rules(rows, config),
-        *([Fact("Time", _time_text(summaries))] if summaries else []),
         Fact("Values", _VALUES),
         Fact("Differences", _DIFFERENCES),
         Fact("Findings", _FINDINGS),
         Fact("Precision reached", _precision_text(cells)),
         Fact("Outliers", _outliers_text(rows, cells)),
+        Fact("Order", _order_text(rows, config)),
+        *_stopping_rules(rows, config),
+        *([Fact("Time", _time_text(summaries))] if summaries else []),
         *_verified(summaries),
+        *_not_measured(config),
     ]
 
 

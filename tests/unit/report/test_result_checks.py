@@ -41,13 +41,13 @@ def checks(system=None, topology=None, tidy=None, runs=()):
         ({}, "Virtual machine", "ok"),
     ],
 )
-def test_settings_that_change_numbers_are_told(system, name, severity):
+def test_settings_that_affect_values_are_reported(system, name, severity):
     check = checks(system)[name]
     assert check.severity == severity
     assert bool(check.advice) == (severity == "warning")
 
 
-def test_a_part_of_a_machine_is_called_a_part():
+def test_restrictions_of_the_machine_are_reported():
     restrictions = {
         "missing_cpus": "8-11",
         "disallowed_cpus": "8-11",
@@ -61,18 +61,18 @@ def test_a_part_of_a_machine_is_called_a_part():
     assert check.text.endswith("disallowed cpus 8-11, cgroup /slurm/job1")
 
 
-def test_the_worst_comes_first():
+def test_checks_are_sorted_by_severity():
     severities = [check.severity for check in checks({"hypervisor": True}).values()]
     assert severities == sorted(severities, key=SEVERITIES.index)
 
 
-def test_what_records_note_is_counted():
+def test_checks_of_records_are_counted():
     tidy = synthetic.small().tidy()
     check = checks(runs=synthetic.record_summaries(tidy))["Precision"]
     assert check.text.startswith("not met in 33 % of 42 records, for example ±1.71 %")
 
 
-def test_an_experiment_that_was_measured_once_is_named_beside_others():
+def test_experiments_with_a_single_replicate_are_named():
     whole = synthetic.small().tidy()
     once = whole[(whole["experiment"] != "interference") | (whole["replicate"] == 1)]
     assert "Replicates" not in checks(tidy=whole)
@@ -80,13 +80,13 @@ def test_an_experiment_that_was_measured_once_is_named_beside_others():
     assert "every point was" in checks(tidy=whole[whole["replicate"] == 1])["Replicates"].text
 
 
-def test_no_drive_is_no_fault():
+def test_a_missing_drive_is_a_note():
     tidy = synthetic.small().tidy()
     check = checks(tidy=tidy[tidy["load"] == "memory"])["Drives"]
     assert check.severity == "note"
 
 
-def test_the_machine_is_told_in_words():
+def test_machine_facts_of_the_papers_server():
     found = synthetic.epyc()
     topology = topology_from_json(found.topology())
     facts = {fact.name: fact.value for fact in machine_facts(topology, synthetic.system(found))}
@@ -99,7 +99,7 @@ def test_the_machine_is_told_in_words():
     )
 
 
-def test_the_environment_has_units_and_says_what_is_unknown():
+def test_host_state_has_units_and_unknown_values():
     groups = {
         group.name: {fact.name: fact.value for fact in group.facts}
         for group in host_state(synthetic.system(synthetic.small()))

@@ -1,4 +1,4 @@
-"""What the report says of what explains the differences."""
+"""The analysis of variance in the report."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_each_design_of_an_experiment_is_explained(report):
     assert json.dumps(dataclasses.asdict(context))
 
 
-def test_one_sentence_says_it_to_those_who_never_heard_of_f(report):
+def test_each_analysis_begins_with_a_plain_sentence(report):
     context, _ = report
     [matrix] = sections(context)["latency_matrix"]
     assert matrix.sentence.startswith(
@@ -70,7 +70,7 @@ def test_one_sentence_says_it_to_those_who_never_heard_of_f(report):
     assert "Remote is 1.569 times local (95 %: 1.552 to 1.586)." in matrix.remote
 
 
-def test_the_rest_stands_behind_it(report):
+def test_tables_and_residuals_are_folded(report):
     context, html = report
     page = etree.HTML(html)
     [section] = page.xpath("//section[@id='experiment-latency_matrix']")
@@ -89,13 +89,13 @@ def test_the_rest_stands_behind_it(report):
     assert matrix.remarks[1].startswith("Logarithms are analysed, since their residuals are")
 
 
-def test_drawings_share_no_identities(report):
+def test_drawings_share_no_ids(report):
     _, html = report
     identities = etree.HTML(html).xpath("//@id")
     assert len(identities) == len(set(identities))
 
 
-def test_values_as_they_are_are_compared_by_differences():
+def test_values_without_logarithms_are_compared_by_differences():
     machine = synthetic.Machine("h", ((0, 1), (2, 3)), {}, 4, 8, noise=0.0)
     rows = list(latency.matrix(machine, lies=False))
     tidy = latency.pd.DataFrame(rows, columns=list(latency.TYPES)).astype(latency.TYPES)
@@ -113,12 +113,12 @@ def test_values_as_they_are_are_compared_by_differences():
     assert "no difference is detected (95 %: 0.99" in same.remote
 
 
-def test_an_experiment_without_anything_varied_says_nothing(report):
+def test_an_experiment_without_factors_has_no_analysis(report):
     _, html = report
     assert html.count("What explains the differences?") == 2
 
 
-def test_a_single_replicate_gives_no_test_where_nothing_is_left(tmp_path):
+def test_a_single_replicate_without_error_term_has_no_test(tmp_path):
     machine = synthetic.Machine("h", ((0,),), {}, 4, 1)
     found = analysis_sections(Measurements.from_table(machine.tidy()))
     kernels = next(one for one in found["memory_bandwidth"] if "kernel" in one.title)

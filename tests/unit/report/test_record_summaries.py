@@ -33,7 +33,7 @@ def test_a_record_is_summarised(tmp_path):
     assert run.programs == {"fio": "fio-3.33"}
 
 
-def test_what_failed_before_it_began_has_the_command_that_was_planned(tmp_path):
+def test_a_record_without_started_loads_has_the_planned_command(tmp_path):
     path = tmp_path / "rep2.json"
     records.save_record(record("failed", started=False), path)
     (run,) = summarise_records([path])
@@ -65,7 +65,7 @@ def test_notes_of_tools_are_counted_by_target(tmp_path):
     assert not list(tool_note_sentences([replace(run, status="failed") for run in runs]))
 
 
-def test_what_is_no_record_is_left_out(tmp_path):
+def test_incomplete_records_are_skipped(tmp_path):
     (tmp_path / "rep1.json").write_text('{"half": ')
     (tmp_path / "rep2.json").write_text('{"schema_version": 1, "verdict": {}}')
     assert summarise_records(tmp_path.glob("*.json")) == []
