@@ -45,7 +45,7 @@ def test_a_drive_whose_own_node_is_slower(published, tmp_path):
     assert table.loc["node1", "relation"] == "same_node"
     assert table.loc["node0", "relation"] == "unknown"
     output = run(file, "--form", "fio_numa", "--output", tmp_path)
-    assert "Best is node0" in output and "worst node1" in output
+    assert "Best: 189 MB/s (node0 -> " in output and "Worst: 93.0 MB/s (node1 -> " in output
 
 
 @pytest.mark.parametrize(
