@@ -261,7 +261,7 @@ def test_hosts_without_common_cells_are_reported(tmp_path, said):
         tidy = machine_rows(name)
         write_table(tidy[tidy["load"] == load], tmp_path / name / "default/measurements.parquet")
     [group] = overview(tmp_path)[0].groups
-    assert group.statements[0].text.startswith("2 hosts could not be compared: there is no cell in")
+    assert group.statements[0].text.startswith("2 hosts could not be compared: no comparable cell")
 
 
 def test_the_processor_model_comes_from_component_or_topology(tmp_path):
