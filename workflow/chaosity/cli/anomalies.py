@@ -66,7 +66,7 @@ def anomalies(
     steps. A cell is an anomaly if it departs from its group significantly (adjusted for all
     comparisons) and by at least 5 % (8 % without replicates).
     """  # noqa: D301 (click's mark for lines that are not to be filled)
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.anomalies import analyse_matrix
     from chaosity.store import read_matrix
 

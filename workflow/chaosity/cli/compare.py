@@ -57,7 +57,7 @@ def compare_command(
 
     Ratios are the first selection divided by the second.
     """
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.compare import (
         SelectionComparison,
         compare_selections,
@@ -68,7 +68,7 @@ def compare_command(
     pinned = dict(_condition(text) for text in conditions)
     selected = [selection.filtered(pinned) for selection in read_selections(selections)]
     if len(selected) < 2:
-        raise UserError("a second selection is required", selected[0].name, "add one")
+        raise UserError("a second selection is required", selected[0].name, "name another table")
     result: SelectionComparison | OutlierHosts
     if len(selected) == 2:
         left, right = selected

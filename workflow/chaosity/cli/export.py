@@ -40,7 +40,7 @@ def hwloc(folder: Path, output: Path | None) -> None:
     HWLOC_XMLFILE=FILE and HWLOC_THISSYSTEM=1. --local-memory-flags 4 selects among all nodes,
     not only local nodes.
     """
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.export import export_hwloc, read_measured_host
 
     if output is not None and output.resolve() == (folder / "topology.xml").resolve():

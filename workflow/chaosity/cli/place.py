@@ -55,7 +55,7 @@ def shares(given: argparse.Namespace) -> dict[int, float]:
     Raises:
         UserError: --shares is given too, or no weights can be computed.
     """
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.weights import canonical_weights
 
     if given.shares is not None:

@@ -56,7 +56,7 @@ def collect_command(results: tuple[Path, ...], database: Path) -> None:
     A newer run of a host and configuration replaces the older run; an unchanged run changes
     nothing.
     """
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.store.profile_building import collect_profiles
 
     collected = collect_profiles(results, database)

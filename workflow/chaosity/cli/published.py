@@ -34,7 +34,7 @@ def published(file: Path, form: str, host: str, unit: str | None, output: Path) 
     Writes measurements.parquet and the figures of its experiment, and prints the result of each
     figure in a sentence. If loads were measured alone and co-running, prints the slowdowns.
     """
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.config import EXPERIMENTS, load_experiment, yaml_names
     from chaosity.figures import draw
     from chaosity.store import read_published, write_table
@@ -68,7 +68,6 @@ def slowdown_sentences(table: pd.DataFrame) -> Iterator[str]:
         effect = f"loses {format_percent(1.0 - ratio)}"
         if less_is_better(metric) or ratio > 1.0:
             effect = f"has {ratio:.2f} times its value alone"
-        yield (
-            f"{cost['initiator']} {effect} with {others} co-running: {format_quantity(metric, value)}, "
-            f"alone {format_quantity(metric, value / ratio)}."
-        )
+        values = [format_quantity(metric, each) for each in (value, value / ratio)]
+        name = cost["initiator"]
+        yield f"{name} {effect} with {others} co-running: {values[0]}, alone {values[1]}."

@@ -56,7 +56,7 @@ def report(
 
     Works at any time: points that are not measured yet are shown as missing.
     """
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.report.report_files import write_report
 
     lines = write_report(

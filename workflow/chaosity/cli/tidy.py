@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 def tidy(plan: Path, output: Path, history: Path | None) -> None:
     """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity import store
 
     folder = plan.parent

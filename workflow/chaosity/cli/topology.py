@@ -34,7 +34,7 @@ def topology(source: str, as_json: bool) -> None:
     SOURCE is "live" (this machine, the default), an hwloc XML file (`lstopo --of xml FILE`), or a
     directory or tarball with a captured /sys (`hwloc-gather-topology NAME`).
     """
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.topology import discover, topology_to_json
 
     host_topology = discover(source)

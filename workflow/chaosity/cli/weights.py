@@ -73,7 +73,7 @@ def weights(
     with all workers at once are printed too. Weights are canonical as in BWAP (Gureya et al.,
     IPDPS 2020): a share for each node, the whole number that the Linux kernel takes, and commands.
     """
-    # Imports of heavy libraries stand inside functions: --help must not wait for them.
+    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.store import read_published
     from chaosity.weights import advise_placement, compare_weights, rank_placements
 

@@ -79,7 +79,7 @@ def compare_equal_hosts(results: Sequence[HostResults]) -> list[EqualHosts]:
 
 
 def processor_model(folder: Path) -> str | None:
-    """The processor model in the system component or, without one, in the topology."""
+    """The processor model in the system component; without a component, in the topology."""
     model = system_facts(read_components(folder / "components")).get("cpu_model")
     if model:
         return str(model)

@@ -1,4 +1,4 @@
-"""Makes the table "What can this machine do?": a row for each resource, best and worst place."""
+"""Makes the table of resources: a row for each resource with its best and its worst place."""
 
 from __future__ import annotations
 
