@@ -99,6 +99,8 @@ def test_a_slow_direction_is_a_slow_path_and_an_asymmetry(layout, metric):
         assert one.cells == ((6, 1),)
         check(one, 0.3, metric, 5)
     assert by["asymmetry"].compared_with.startswith("the opposite direction, node 1")
+    # The reference is the opposite direction, not the group of cells.
+    assert by["asymmetry"].expected != by["slow_path"].expected
 
 
 @by_name

@@ -172,7 +172,9 @@ def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
             (path_name(node_name(source), node_name(target)),),
             f"The path from node {source} to the memory of node {target} is worse than the "
             "opposite direction:",
-            advice=anomaly_text.ADVICE[anomaly_text.PATH],
+            anomaly_text.ADVICE[anomaly_text.PATH],
+            reference=fast,
+            than="",
             compared_with=f"the opposite direction, node {target} to the memory of node {source}",
             cells=[slow],
         )
