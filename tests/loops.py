@@ -13,6 +13,18 @@ from pathlib import Path
 import pytest
 
 
+def system_program(name: str) -> str:
+    """Path of a program that may be in a folder of the system administrator.
+
+    Raises:
+        FileNotFoundError: it is not installed.
+    """
+    path = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if path is None:
+        raise FileNotFoundError(f"{name} is not installed; tests/provision.yml installs it")
+    return path
+
+
 def checksum(path: Path) -> str:
     """SHA-256 of a file or device."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -27,9 +39,8 @@ def loop_device(image: Path, size: int = 64 * 2**20, *, filesystem: bool = False
     with image.open("r+b") as stream:
         stream.truncate(size)
     if filesystem:
-        mkfs = shutil.which("mkfs.ext4", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-        subprocess.run([mkfs, "-q", "-F", str(image)], check=True)
-    losetup = shutil.which("losetup", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+        subprocess.run([system_program("mkfs.ext4"), "-q", "-F", str(image)], check=True)
+    losetup = system_program("losetup")
     command = [losetup, "--find", "--show", str(image)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

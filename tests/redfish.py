@@ -18,7 +18,7 @@ def free_port() -> int:
     """A TCP port of the loopback address that nobody listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+        return int(listener.getsockname()[1])
 
 
 def make_machine(lab: Path, name: str, modes: dict[str, int], attribute: str) -> Path:
@@ -70,4 +70,7 @@ class Redfish:
 
     def settings(self, system: str) -> dict[str, dict[str, str]]:
         """A machine's settings, current and pending."""
-        return json.loads((self.lab / system / "bios.json").read_text())
+        settings: dict[str, dict[str, str]] = json.loads(
+            (self.lab / system / "bios.json").read_text()
+        )
+        return settings

@@ -20,7 +20,7 @@ def free_port() -> int:
     """A TCP port on which no program listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 class Server:

@@ -73,10 +73,13 @@ class Workflow:
     def command(self, *arguments: str) -> list[str]:
         """Write the config and return the Snakemake command that uses it."""
         (self.folder / "test.yaml").write_text(yaml.safe_dump(self.config))
-        return [sys.executable, "-m", "snakemake", "--snakefile", str(self.root / "workflow/Snakefile"),
-                   "--workflow-profile", str(self.root / "profiles/default"),
-                   "--directory", str(self.folder), "--configfile", "test.yaml",
-                   *arguments]  # fmt: skip
+        return [
+            *(sys.executable, "-m", "snakemake"),
+            *("--snakefile", str(self.root / "workflow/Snakefile")),
+            *("--workflow-profile", str(self.root / "profiles/default")),
+            *("--directory", str(self.folder), "--configfile", "test.yaml"),
+            *arguments,
+        ]
 
     def run(self, *arguments: str) -> str:
         """Run everything and return the output; the run must succeed."""

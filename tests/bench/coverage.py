@@ -35,8 +35,9 @@ def compare(_: int) -> Iterator[str]:
             yield shown(name, float(blocks(n, noise, FAST, seeded(name)).mean()), FAST)
         yield line(
             f"ratio of runs, noise {noise:.0%}, n = 3 with three times the noise, and 10",
-            FAST, runs(3, 10, 3.0 * noise, noise),
-        )  # fmt: skip
+            FAST,
+            runs(3, 10, 3.0 * noise, noise),
+        )
     yield from analyses(0.02, 0, "log")
     yield from analyses(0.02, 0, "better")
     yield from analyses(0.10, 0, "better")
@@ -95,12 +96,20 @@ def blocks(n: int, noise: float, times: int, random: np.random.Generator) -> np.
         values = noisy(random, value, noise, times * n).reshape(times, n) * drift
         cells[name] = pd.DataFrame(
             {
-                "host": "h", "configuration": "c", "experiment": "e", "load": "l", "metric": "m",
-                "point": np.repeat(np.arange(times), n).astype(str), "initiator": "i",
-                "target": "t", "replicate": np.tile(np.arange(n), times), "status": "valid",
-                "reason": None, "value": values.ravel(),
+                "host": "h",
+                "configuration": "c",
+                "experiment": "e",
+                "load": "l",
+                "metric": "m",
+                "point": np.repeat(np.arange(times), n).astype(str),
+                "initiator": "i",
+                "target": "t",
+                "replicate": np.tile(np.arange(n), times),
+                "status": "valid",
+                "reason": None,
+                "value": values.ravel(),
             }
-        )  # fmt: skip
+        )
     found = paired_ratios(cells["far"], cells["near"], ["host", "configuration", "point"])
     return ((found["low"] <= FAR) & (found["high"] >= FAR)).to_numpy()
 
@@ -148,10 +157,11 @@ def pairs_held(found: Analysis, _: pd.Series, noise: float) -> bool:
     pairs = [pair for pair in found.contrasts if pair.factor == "initiator"]
     assert len(pairs) == NODES * (NODES - 1) // 2
     return all(
-        pair.difference.low <= true[int(pair.level)] - true[int(pair.against)]
+        pair.difference.low
+        <= true[int(pair.level)] - true[int(pair.against)]
         <= pair.difference.high
         for pair in pairs
-    )  # fmt: skip
+    )
 
 
 def effects_held(found: Analysis, _: pd.Series, noise: float) -> float:

@@ -24,8 +24,14 @@ HUGE = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 def own(kernel: str, cpus: list[int], pages: str) -> float:
     """Bytes a second of one run of the project's kernel: all bytes over all time."""
     size = TOTAL_BYTES // ARRAYS[kernel] // 2097152 * 2097152
-    command = [BINARY, f"--kernel={kernel}", f"--cpus={','.join(map(str, cpus))}",
-               f"--array-bytes={size}", f"--pages={pages}", f"--max-seconds={SECONDS}"]  # fmt: skip
+    command = [
+        BINARY,
+        f"--kernel={kernel}",
+        f"--cpus={','.join(map(str, cpus))}",
+        f"--array-bytes={size}",
+        f"--pages={pages}",
+        f"--max-seconds={SECONDS}",
+    ]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     samples = [json.loads(one) for one in text.splitlines() if '"sample"' in one]
     moved = sum(one["bytes"] for one in samples)
@@ -36,8 +42,17 @@ def likwid(kernel: str, cpus: list[int], pages: str) -> float:
     """Bytes a second of one run of likwid-bench; 0 where this processor lacks the kernel."""
     listed = ",".join(map(str, cpus))
     group = f"N:{TOTAL_BYTES // 1000}kB:{len(cpus)}"
-    command = ["numactl", f"--physcpubind={listed}", "likwid-bench", "-t", kernel,
-               "-s", str(SECONDS), "-W", group]  # fmt: skip
+    command = [
+        "numactl",
+        f"--physcpubind={listed}",
+        "likwid-bench",
+        "-t",
+        kernel,
+        "-s",
+        str(SECONDS),
+        "-W",
+        group,
+    ]
     environment = {**os.environ, **(HUGE if pages == "thp" else {})}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     found = re.search(r"^MByte/s:\s+([0-9.]+)", done.stdout, re.MULTILINE)

@@ -37,12 +37,23 @@ def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
         subprocess.run(["lstopo", "--input", MACHINE, "--of", "xml", str(xml)], check=True)
         hosts = {"big": {"chaosity_topology": str(xml)}}
         (Path(folder) / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-        config = {"inventory": f"{folder}/hosts.yml", "replicates": 1,
-                  "experiments": ["memory_bandwidth"]}  # fmt: skip
+        config = {
+            "inventory": f"{folder}/hosts.yml",
+            "replicates": 1,
+            "experiments": ["memory_bandwidth"],
+        }
         (Path(folder) / "bench.yaml").write_text(yaml.safe_dump(config))
         profile = ["--workflow-profile", str(ROOT / "profiles/default")]
-        ours = ["snakemake", "--snakefile", str(ROOT / "workflow/Snakefile"), *profile,
-                "--configfile", "bench.yaml", "--dry-run", "--quiet"]  # fmt: skip
+        ours = [
+            "snakemake",
+            "--snakefile",
+            str(ROOT / "workflow/Snakefile"),
+            *profile,
+            "--configfile",
+            "bench.yaml",
+            "--dry-run",
+            "--quiet",
+        ]
         shown = subprocess.run([*ours[:-1]], capture_output=True, text=True, cwd=folder, check=True)
         count = shown.stdout.count("rule measure:") + shown.stderr.count("rule measure:")
         bare = Path(folder) / "bare"

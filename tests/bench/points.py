@@ -43,14 +43,27 @@ def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
     """Milliseconds over the bare tool: of the runner alone, and of runner and workflow."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        hosts = {"localhost": {"ansible_connection": "local", "chaosity_storage_file":
-                 {"directory": str(folder / "drive"), "bytes": 64 * 2**20}}}  # fmt: skip
+        hosts = {
+            "localhost": {
+                "ansible_connection": "local",
+                "chaosity_storage_file": {"directory": str(folder / "drive"), "bytes": 64 * 2**20},
+            }
+        }
         (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
         config = {**CONFIG, "inventory": str(folder / "hosts.yml"), "replicates": pairs + 1}
         (folder / "bench.yaml").write_text(yaml.safe_dump(config))
-        command = ["snakemake", "--snakefile", str(ROOT / "workflow/Snakefile"), "--workflow-profile",
-                   str(ROOT / "profiles/default"), "--directory", name,
-                   "--configfile", "bench.yaml", "--quiet"]  # fmt: skip
+        command = [
+            "snakemake",
+            "--snakefile",
+            str(ROOT / "workflow/Snakefile"),
+            "--workflow-profile",
+            str(ROOT / "profiles/default"),
+            "--directory",
+            name,
+            "--configfile",
+            "bench.yaml",
+            "--quiet",
+        ]
         subprocess.run(command, check=True, capture_output=True, cwd=name)
         [path] = folder.glob("results/*/*/points/*/*.json")
         records = [json.loads(one.read_text()) for one in folder.glob("results/*/*/*/*/rep*.json")]

@@ -41,8 +41,11 @@ PARTS: dict[str, Callable[[int], Iterable[Figure | str]]] = {
 def line(name: str, values: Sequence[float], form: str, goal: str) -> str:
     """One figure as a line: median, interval and number of pairs."""
     ordered = sorted(values)
-    median = ordered[len(ordered) // 2] if len(ordered) % 2 else sum(
-        ordered[len(ordered) // 2 - 1 : len(ordered) // 2 + 1]) / 2  # fmt: skip
+    median = (
+        ordered[len(ordered) // 2]
+        if len(ordered) % 2
+        else sum(ordered[len(ordered) // 2 - 1 : len(ordered) // 2 + 1]) / 2
+    )
     text = f"{name:58} {median:{form}}"
     if len(values) >= 6:  # below six pairs no interval from their order reaches 95 %
         interval = stats.quantile_test(values, p=0.5).confidence_interval(0.95)

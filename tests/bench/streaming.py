@@ -24,8 +24,13 @@ CHUNK_BYTES, QUEUE_DEPTH = 2 << 20, 32
 
 def summed(options: list[str], cpus: list[int], seconds: float, pages: str = "thp") -> float:
     """Bytes a second of one run of the sum."""
-    command = [SUM, f"--cpus={','.join(map(str, cpus))}", f"--pages={pages}",
-               f"--max-seconds={seconds}", *options]  # fmt: skip
+    command = [
+        SUM,
+        f"--cpus={','.join(map(str, cpus))}",
+        f"--pages={pages}",
+        f"--max-seconds={seconds}",
+        *options,
+    ]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     samples = [json.loads(one) for one in text.splitlines() if '"sample"' in one]
     moved = sum(one["bytes"] for one in samples)
@@ -46,11 +51,24 @@ def from_drive(path: Path, cpus: list[int], pages: str) -> float:
 def fio(path: Path, cpus: list[int], pages: str) -> float:
     """Bytes a second of fio, which reads the same in the same way and looks at none of it."""
     aligned = ["--iomem_align=2m"] if pages == "thp" else []  # as the sum's buffers are
-    command = ["fio", "--name=bench", f"--filename={path}", "--readonly", "--rw=read",
-               "--ioengine=io_uring", "--direct=1", f"--bs={CHUNK_BYTES}", "--thread=1",
-               f"--iodepth={QUEUE_DEPTH}", "--time_based=1", f"--runtime={DRIVE_SECONDS}",
-               f"--cpus_allowed={','.join(map(str, cpus))}", "--ramp_time=0.1",
-               "--output-format=json", *aligned]  # fmt: skip
+    command = [
+        "fio",
+        "--name=bench",
+        f"--filename={path}",
+        "--readonly",
+        "--rw=read",
+        "--ioengine=io_uring",
+        "--direct=1",
+        f"--bs={CHUNK_BYTES}",
+        "--thread=1",
+        f"--iodepth={QUEUE_DEPTH}",
+        "--time_based=1",
+        f"--runtime={DRIVE_SECONDS}",
+        f"--cpus_allowed={','.join(map(str, cpus))}",
+        "--ramp_time=0.1",
+        "--output-format=json",
+        *aligned,
+    ]
     environment = {**os.environ, **(HUGE if pages == "thp" else {})}
     text = subprocess.run(
         command, check=True, capture_output=True, text=True, env=environment

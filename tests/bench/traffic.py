@@ -17,9 +17,15 @@ SHARES = (25, 50, 75)  # per cent of the peak
 
 def inject(cpus: list[int], share: int) -> tuple[float, dict]:
     """Bytes a second of one run of `read`, and its last line."""
-    command = [BINARY, "--kernel=read", f"--cpus={','.join(map(str, cpus))}", "--pages=thp",
-               f"--array-bytes={TOTAL_BYTES // 2097152 * 2097152}", f"--share={share}",
-               f"--max-seconds={SECONDS}"]  # fmt: skip
+    command = [
+        BINARY,
+        "--kernel=read",
+        f"--cpus={','.join(map(str, cpus))}",
+        "--pages=thp",
+        f"--array-bytes={TOTAL_BYTES // 2097152 * 2097152}",
+        f"--share={share}",
+        f"--max-seconds={SECONDS}",
+    ]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     events = [json.loads(one) for one in text.splitlines()]
     samples = [one for one in events if one["event"] == "sample"]

@@ -72,11 +72,22 @@ class Divisible:
     def ask(self, *command: str) -> str:
         """What a program on the machine prints."""
         answer = subprocess.run(
-            [Path(sys.executable).parent / "ansible", "-i", self.inventory, NAME,
-             "-m", "ansible.builtin.command", "-a", " ".join(command)],
-            cwd=self.root, env={**os.environ, "LC_ALL": "C.UTF-8"},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            [
+                Path(sys.executable).parent / "ansible",
+                "-i",
+                self.inventory,
+                NAME,
+                "-m",
+                "ansible.builtin.command",
+                "-a",
+                " ".join(command),
+            ],
+            cwd=self.root,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return answer.stdout
 
     def nodes(self) -> int:

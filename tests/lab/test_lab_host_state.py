@@ -60,8 +60,14 @@ def test_every_node_is_set_read_back_and_given_back(root: Path, host) -> None:
     first = play(root, "configure.yml", **WANTED)
     assert (first.status, first.count("changed")) == (0, 1), first.said
     assert reading(host) == [
-        "16", "40", "3", "2", "0", "always madvise [never]", "ActiveState=active"
-    ]  # fmt: skip
+        "16",
+        "40",
+        "3",
+        "2",
+        "0",
+        "always madvise [never]",
+        "ActiveState=active",
+    ]
     again = play(root, "configure.yml", **WANTED)
     assert (again.status, again.count("changed")) == (0, 0), again.said
     back = play(root, "restore.yml")

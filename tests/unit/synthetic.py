@@ -228,9 +228,13 @@ class Machine:
             for package, target in itertools.product(range(len(self.packages)), self.nodes):
                 near = package == self.package_of[target]
                 load = self.memory_load(
-                    f"package{package}", "package", self.packages[package][0], target, "triad",
+                    f"package{package}",
+                    "package",
+                    self.packages[package][0],
+                    target,
+                    "triad",
                     (40.0 if near else 38.0) * GB,
-                )  # fmt: skip
+                )
                 load["initiator_nodes"] = format_cpu_list(self.packages[package])
                 load["relation"] = "same_package" if near else "other_package"
                 yield from self.point(name, [load], {})
@@ -292,9 +296,7 @@ class Machine:
                     left = self.memory_rate(other, other) - eaten[placement] * rate * (k > 0)
                     memory = self.memory_load(f"node{other}", "node", other, other, "triad", left)
                     beside = {**storage, "rate": rate * (1 - 0.2 * eaten[placement])}
-                    factors = {
-                        "placement": placement, "drives": k, "storage_node": f"node{node}"
-                    }  # fmt: skip
+                    factors = {"placement": placement, "drives": k, "storage_node": f"node{node}"}
                     yield from self.point(name, [memory, beside], factors)
 
     def one_of_each_relation(self, node: int) -> list[int]:
@@ -378,18 +380,26 @@ def epyc(replicates: int = 3) -> Machine:
     missing = ("memory=node7+node7+triad", "storage=node7+nodes0,2drives")
     drives = dict(enumerate((3, 4, 4, 4, 3, 4, 4, 4)))
     return Machine(
-        "epyc7413", ((0, 1, 2, 3), (4, 5, 6, 7)), drives, 6, replicates,
-        failed=failed, missing=missing,
-    )  # fmt: skip
+        "epyc7413",
+        ((0, 1, 2, 3), (4, 5, 6, 7)),
+        drives,
+        6,
+        replicates,
+        failed=failed,
+        missing=missing,
+    )
 
 
 def large() -> Machine:
     """A host with 24 nodes in 12 packages that are numbered crosswise, without drives."""
     packages = tuple((p, p + 12) for p in range(12))
     return Machine(
-        "uv24", packages, cores_per_node=8, configuration="default",
+        "uv24",
+        packages,
+        cores_per_node=8,
+        configuration="default",
         failed={"memory=node3+node20+triad": "measured: killed by signal 9"},
-    )  # fmt: skip
+    )
 
 
 def system(machine: Machine, **changes: Any) -> dict[str, Any]:
@@ -436,18 +446,33 @@ def record_summaries(tidy: pd.DataFrame) -> list[RecordSummary]:
         began = datetime.fromisoformat(row["measured_at"])
         ended = (began + timedelta(seconds=2.5)).isoformat().replace("+00:00", "Z")
         checks = (
-            {"name": "memory: pages", "passed": True, "detail": "99.9 % on node 0",
-             "decisive": True},
-            {"name": "memory: precision", "passed": key[2] != 2, "detail": "±1.71 % in the run",
-             "decisive": False},
-        )  # fmt: skip
+            {
+                "name": "memory: pages",
+                "passed": True,
+                "detail": "99.9 % on node 0",
+                "decisive": True,
+            },
+            {
+                "name": "memory: precision",
+                "passed": key[2] != 2,
+                "detail": "±1.71 % in the run",
+                "decisive": False,
+            },
+        )
         found.append(
             RecordSummary(
-                *key, 100, row["status"], None if row["status"] == "valid" else row["reason"],
-                row["measured_at"], ended,
-                {load: f"numactl --cpunodebind=0 --membind=0 {load}-tool --seconds 1.5"
-                 for load in rows["load"]},
-                checks, {"fio": "fio-3.33"},
+                *key,
+                100,
+                row["status"],
+                None if row["status"] == "valid" else row["reason"],
+                row["measured_at"],
+                ended,
+                {
+                    load: f"numactl --cpunodebind=0 --membind=0 {load}-tool --seconds 1.5"
+                    for load in rows["load"]
+                },
+                checks,
+                {"fio": "fio-3.33"},
             )
-        )  # fmt: skip
+        )
     return found

@@ -44,8 +44,9 @@ def latency_of(size: int, memory: float = 90.0) -> float:
 def cores(machine: Machine) -> list[tuple[int, int]]:
     """The first processing unit of each half of a node with its node: two L3 domains per node."""
     width, places = machine.cores_per_node, enumerate(machine.nodes)
-    return [(place * width + half * (width // 2), node) for place, node in places
-            for half in (0, 1)]  # fmt: skip
+    return [
+        (place * width + half * (width // 2), node) for place, node in places for half in (0, 1)
+    ]
 
 
 def distance_of(machine: Machine, node: int, target: int) -> int:
@@ -81,10 +82,17 @@ def chase(machine: Machine, pu: int, node: int, target: int, value: float, **lev
     """A load that chases pointers: its columns, value and levels."""
     load = machine.memory_load(f"pu{pu}", "pu", node, target, "", value)
     return {
-        **load, "load": "chase", "benchmark": "chaosity_latency", "category": "memory_latency",
-        "kernel": None, "label": None, "metric": LATENCY, "levels": levels,
-        "distance": distance_of(machine, node, target), "seen_nodes": str(target),
-    }  # fmt: skip
+        **load,
+        "load": "chase",
+        "benchmark": "chaosity_latency",
+        "category": "memory_latency",
+        "kernel": None,
+        "label": None,
+        "metric": LATENCY,
+        "levels": levels,
+        "distance": distance_of(machine, node, target),
+        "seen_nodes": str(target),
+    }
 
 
 def point(
@@ -97,21 +105,29 @@ def point(
             noise = float(np.exp(machine.random.normal(0.0, machine.noise)))
             given = {key: value for key, value in load.items() if key not in ("rate", "levels")}
             yield {
-                **given, "host": machine.host, "configuration": machine.configuration,
-                "experiment": experiment, "point": name, "replicate": replicate, "order": 1,
-                "measured_at": f"{machine.day}T1{replicate}:00:00.000Z", "status": status,
+                **given,
+                "host": machine.host,
+                "configuration": machine.configuration,
+                "experiment": experiment,
+                "point": name,
+                "replicate": replicate,
+                "order": 1,
+                "measured_at": f"{machine.day}T1{replicate}:00:00.000Z",
+                "status": status,
                 "reason": machine.failed.get(name),
                 "value": load["rate"] * noise if status == "valid" else None,
                 "factors": json.dumps({**factors, **load["levels"]}, sort_keys=True),
                 "levels": json.dumps(load["levels"], sort_keys=True),
-            }  # fmt: skip
+            }
 
 
 def by_size(machine: Machine) -> Iterator[dict[str, Any]]:
     """Each core alone and all together; together each node's first core is slow from 32 MiB on."""
     for size in SIZES:
-        alone = [chase(machine, pu, node, node, latency_of(size), bytes=size, pages="thp")
-                 for pu, node in cores(machine)]  # fmt: skip
+        alone = [
+            chase(machine, pu, node, node, latency_of(size), bytes=size, pages="thp")
+            for pu, node in cores(machine)
+        ]
         for load in alone:
             name = f"chase={load['initiator']}+{load['target']}+{size}"
             yield from point(machine, "latency_by_size", name, [load], mode="serial")
@@ -148,9 +164,14 @@ def loaded(machine: Machine) -> Iterator[dict[str, Any]]:
                 used = 0.97 * share / 100.0
                 slow = {**idle, "rate": 90.0 * (1.0 + 0.12 * used / (1.0 - used) ** 0.8)}
                 load = machine.memory_load(f"others{node}", "node", node, node, kernel, peak * used)
-                load |= {"load": "load", "metric": TRAFFIC, "levels": {"share": share},
-                         "category": "memory_traffic", "label": None,
-                         "benchmark": "chaosity_traffic"}  # fmt: skip
+                load |= {
+                    "load": "load",
+                    "metric": TRAFFIC,
+                    "levels": {"share": share},
+                    "category": "memory_traffic",
+                    "label": None,
+                    "benchmark": "chaosity_traffic",
+                }
                 name = f"chase=pu{pu}.load=node{node}+{kernel}+{share}"
                 yield from point(machine, "loaded_latency", name, [slow, load])
 
@@ -164,8 +185,11 @@ def core_to_core(machine: Machine) -> Iterator[dict[str, Any]]:
                 continue
             value = 40.0 + 1.3 * BEYOND[machine.relation(node, far)]
             load = chase(machine, pu, node, node, value, responder=f"pu{other}")
-            load |= {"load": "line", "category": "core_to_core",
-                     "benchmark": "chaosity_core_to_core"}  # fmt: skip
+            load |= {
+                "load": "line",
+                "category": "core_to_core",
+                "benchmark": "chaosity_core_to_core",
+            }
             yield from point(machine, "core_to_core", f"line=pu{pu}+pu{other}", [load])
 
 
@@ -195,16 +219,36 @@ EXPERIMENTS = [
         "question": "How long does a load take, by core, size, and what others do?",
         "figures": [
             _figure(
-                "latency_by_size", "lines", "Latency by working set", "chase", x="bytes",
-                x_scale="log2", value_scale="log", series="mode", panels="initiator",
+                "latency_by_size",
+                "lines",
+                "Latency by working set",
+                "chase",
+                x="bytes",
+                x_scale="log2",
+                value_scale="log",
+                series="mode",
+                panels="initiator",
             ),
             _figure(
-                "latency_together", "lines", "Latency alone and all together", "chase", x="bytes",
-                x_scale="log2", series="mode", combine="median", compare=COMPARE,
+                "latency_together",
+                "lines",
+                "Latency alone and all together",
+                "chase",
+                x="bytes",
+                x_scale="log2",
+                series="mode",
+                combine="median",
+                compare=COMPARE,
             ),
             _figure(
-                "latency_by_core", "table", "Latency by core and size", "chase", rows="initiator",
-                columns="bytes", panels="mode", compare=COMPARE,
+                "latency_by_core",
+                "table",
+                "Latency by core and size",
+                "chase",
+                rows="initiator",
+                columns="bytes",
+                panels="mode",
+                compare=COMPARE,
             ),
         ],
     },
@@ -213,12 +257,21 @@ EXPERIMENTS = [
         "question": "What does distance cost, and does the firmware's table tell?",
         "figures": [
             _figure(
-                "latency_matrix", "heatmap", "Idle latency by core and node", "chase",
-                rows="initiator", columns="target", cell_note="distance",
+                "latency_matrix",
+                "heatmap",
+                "Idle latency by core and node",
+                "chase",
+                rows="initiator",
+                columns="target",
+                cell_note="distance",
             ),
             _figure(
-                "latency_by_distance", "scatter", "Idle latency by distance", "chase",
-                x="distance", series="relation",
+                "latency_by_distance",
+                "scatter",
+                "Idle latency by distance",
+                "chase",
+                x="distance",
+                series="relation",
             ),
         ],
     },
@@ -227,8 +280,13 @@ EXPERIMENTS = [
         "question": "What does a load take while others move data?",
         "figures": [
             _figure(
-                "loaded_latency", "curve", "Latency beside traffic", "chase",
-                x=f"load.{TRAFFIC}", series="load.kernel", panels="target",
+                "loaded_latency",
+                "curve",
+                "Latency beside traffic",
+                "chase",
+                x=f"load.{TRAFFIC}",
+                series="load.kernel",
+                panels="target",
                 where={"load.kernel": [*KERNELS, None]},
             ),
         ],
@@ -238,9 +296,13 @@ EXPERIMENTS = [
         "question": "What does it take to hand a line over?",
         "figures": [
             _figure(
-                "core_to_core", "heatmap", "Core-to-core latency", "line", rows="initiator",
+                "core_to_core",
+                "heatmap",
+                "Core-to-core latency",
+                "line",
+                rows="initiator",
                 columns="responder",
             ),
         ],
     },
-]  # fmt: skip
+]

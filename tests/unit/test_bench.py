@@ -20,11 +20,23 @@ run.main()
 @pytest.mark.parametrize(
     "given, expected",
     [
-        ([], ["kernels 9", "latency 9", "traffic 9", "streaming 9", "repeat 9", "points 9",
-              "planning 9", "coverage 9", "faults 9"]),
+        (
+            [],
+            [
+                "kernels 9",
+                "latency 9",
+                "traffic 9",
+                "streaming 9",
+                "repeat 9",
+                "points 9",
+                "planning 9",
+                "coverage 9",
+                "faults 9",
+            ],
+        ),
         (["faults", "kernels", "--pairs=3"], ["faults 3", "kernels 3"]),
     ],
-)  # fmt: skip
+)
 def test_all_parts_run_unless_some_are_named(given, expected):
     ran = subprocess.run(
         [sys.executable, "-c", PLAYED, *given], cwd=BENCH, capture_output=True, text=True

@@ -49,8 +49,10 @@ def test_who_was_left_out_and_why(tmp_path):
     (tmp_path / "h/left_out.json").write_text(json.dumps(entry))
     [found] = skipped_hosts(tmp_path)
     assert (found.host, found.minute, found.reason) == (
-        "h", "2026-11-21 09:15 UTC", "no route to host",
-    )  # fmt: skip
+        "h",
+        "2026-11-21 09:15 UTC",
+        "no route to host",
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null"])

@@ -21,8 +21,11 @@ def table() -> list[tuple[list[str], str]]:
     """Each row's rooms, and what it says that they may use."""
     rows = map(ROW.fullmatch, (ROOT / "docs/design.md").read_text().splitlines())
     found = [(re.findall(r"\w+", row[1]), row[2]) for row in rows if row]
-    return [(rooms, text) for rooms, text in found if (CODE / rooms[0]).exists()
-            or (CODE / f"{rooms[0]}.py").exists()]  # fmt: skip
+    return [
+        (rooms, text)
+        for rooms, text in found
+        if (CODE / rooms[0]).exists() or (CODE / f"{rooms[0]}.py").exists()
+    ]
 
 
 ROWS = table()

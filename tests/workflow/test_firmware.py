@@ -28,32 +28,60 @@ NPS = "NumaNodesPerSocket"
 # Host by host: the machine that its BMC tells of, what its inventory says apart from the usual, and
 # the sentence that has to come.
 REFUSALS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "no-consent": ("whole", {}, f"set {NPS} from NPS1 to NPS4 and rebooted, which takes"
-                   " firmware_reboot_allowed: true. Nothing was set."),
-    "password": ("whole", {"firmware_bmc_password": WRONG_PASSWORD},
-                 "firmware_bmc_password right?): HTTP Error 401"),
+    "no-consent": (
+        "whole",
+        {},
+        f"set {NPS} from NPS1 to NPS4 and rebooted, which takes"
+        " firmware_reboot_allowed: true. Nothing was set.",
+    ),
+    "password": (
+        "whole",
+        {"firmware_bmc_password": WRONG_PASSWORD},
+        "firmware_bmc_password right?): HTTP Error 401",
+    ),
     "environment": ("whole", {"firmware_bmc_password": None}, "HTTP Error 401"),
-    "trust": ("whole", {"firmware_bmc_ca_path": "/etc/ssl/certs/ca-certificates.crt"},
-              "(is its certificate, or that of its issuer, in firmware_bmc_ca_path?)"),
-    "silent": ("whole", {"firmware_bmc_address": f"127.0.0.1:{free_port()}"},
-               "gives no answer, so nothing was changed"),
-    "no-account": ("whole", {"firmware_bmc_user": ""},
-                   "cannot be asked without firmware_bmc_address, firmware_bmc_user and"),
-    "no-system": ("whole", {"firmware_bmc_system": "other"},
-                  "has the systems narrow, strange, whole; name no-system's"),
+    "trust": (
+        "whole",
+        {"firmware_bmc_ca_path": "/etc/ssl/certs/ca-certificates.crt"},
+        "(is its certificate, or that of its issuer, in firmware_bmc_ca_path?)",
+    ),
+    "silent": (
+        "whole",
+        {"firmware_bmc_address": f"127.0.0.1:{free_port()}"},
+        "gives no answer, so nothing was changed",
+    ),
+    "no-account": (
+        "whole",
+        {"firmware_bmc_user": ""},
+        "cannot be asked without firmware_bmc_address, firmware_bmc_user and",
+    ),
+    "no-system": (
+        "whole",
+        {"firmware_bmc_system": "other"},
+        "has the systems narrow, strange, whole; name no-system's",
+    ),
     "unknown": ("strange", {}, "these sound alike: SncMode. Give firmware_attribute and"),
-    "value": ("whole", {"firmware_attribute": NPS, "firmware_value": "NPS8"},
-              f"does not allow {NPS} to be NPS8; it allows NPS1, NPS2, NPS4."),
-    "refused": ("narrow", {"firmware_reboot_allowed": True},
-                f"refuses {NPS}=NPS4, so refused was not rebooted: HTTP Error 400"),
-    "lost": ("whole", {"firmware_reboot_allowed": True, "firmware_reboot_timeout": 1},
-             f"lost did not come back within 1 s of its reset (it is still in the same boot);"
-             f" {NPS} had been set to NPS4, from NPS1."),
+    "value": (
+        "whole",
+        {"firmware_attribute": NPS, "firmware_value": "NPS8"},
+        f"does not allow {NPS} to be NPS8; it allows NPS1, NPS2, NPS4.",
+    ),
+    "refused": (
+        "narrow",
+        {"firmware_reboot_allowed": True},
+        f"refuses {NPS}=NPS4, so refused was not rebooted: HTTP Error 400",
+    ),
+    "lost": (
+        "whole",
+        {"firmware_reboot_allowed": True, "firmware_reboot_timeout": 1},
+        f"lost did not come back within 1 s of its reset (it is still in the same boot);"
+        f" {NPS} had been set to NPS4, from NPS1.",
+    ),
     "mode": ("whole", {"firmware_mode": "nps9"}, "firmware_mode of mode is nps9; it has to be"),
     "maker": ("whole", {"firmware_vendor": "acme"}, "firmware_vendor of maker is acme, which has"),
     "half": ("whole", {"firmware_value": "NPS4"}, "give both, or neither"),
     "spelling": ("whole", {"firmware_mod": "nps1"}, "an unknown variable: firmware_mod."),
-}  # fmt: skip
+}
 CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
     "current": ("whole", {"firmware_mode": "nps1", "firmware_bmc_address": ""}),
     "unasked": ("whole", {"firmware_mode": ""}),
@@ -81,10 +109,13 @@ def inventory(folder: Path, bmc: Redfish, hosts: dict[str, tuple[str, dict[str, 
         "firmware_mode": "nps4",
     }
     document = {
-        name: {key: value for key, value in (local | bmc.variables(machine) | own).items()
-               if value is not None}
+        name: {
+            key: value
+            for key, value in (local | bmc.variables(machine) | own).items()
+            if value is not None
+        }
         for name, (machine, own) in hosts.items()
-    }  # fmt: skip
+    }
     path = folder / "hosts.yml"
     path.write_text(yaml.safe_dump({"all": {"hosts": document}}))
     return path

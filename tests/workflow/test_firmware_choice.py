@@ -20,24 +20,45 @@ DOMAINS = "NumaMemoryDomainsPerSocket"
 # Host by host: the BMC's word for the maker, its settings, the values that its registry has (None:
 # there is none), the mode, its resets; then what is chosen: maker, setting, value, graceful or not.
 CASES: dict[str, tuple[tuple[str, dict[str, str], list[str] | None, str, list[str]], list[Any]]] = {
-    "dell-amd": (("Dell Inc.", {"NumaNodesPerSocket": "1"}, ["0", "1", "2", "4"], "nps4", []),
-                 ["dell", "NumaNodesPerSocket", "4", True]),
-    "dell-old": (("Dell Inc.", {"SubNumaCluster": "Disabled"}, ["Enabled", "Disabled"], "snc2", []),
-                 ["dell", "SubNumaCluster", "Enabled", True]),
-    "hpe": (("HPE", {DOMAINS: "Auto"}, None, "nps2", ["ForceRestart", "On"]),
-            ["hpe", DOMAINS, "TwoMemoryDomainsPerSocket", False]),
-    "supermicro": (("Supermicro", {"A": "", "NUMANodesPerSocket#703E": "Auto"}, ["NPS1", "NPS4"],
-                    "nps4", ["GracefulRestart"]),
-                   ["supermicro", "NUMANodesPerSocket#703E", "NPS4", True]),
-    "lenovo": (("Lenovo", {"Processors_SNC": "Disabled"}, ["Disabled", "SNC2", "SNC4"], "snc4", []),
-               ["lenovo", "Processors_SNC", "SNC4", True]),
-    "lenovo-no-4": (("Lenovo", {"Processors_SNC": "Disabled"}, ["Disabled", "Enabled"], "snc4", []),
-                    ["lenovo", "Processors_SNC", "", True]),
-    "ami": (("GIGABYTE", {"CbsDfCmnDramNpsSHP": "NPS1"}, None, "nps2", []),
-            ["ami", "CbsDfCmnDramNpsSHP", "NPS2", True]),
-    "intel-for-amd": (("Dell Inc.", {"SubNumaCluster": "Disabled"}, None, "nps4", []),
-                      ["dell", "", "4", True]),
-}  # fmt: skip
+    "dell-amd": (
+        ("Dell Inc.", {"NumaNodesPerSocket": "1"}, ["0", "1", "2", "4"], "nps4", []),
+        ["dell", "NumaNodesPerSocket", "4", True],
+    ),
+    "dell-old": (
+        ("Dell Inc.", {"SubNumaCluster": "Disabled"}, ["Enabled", "Disabled"], "snc2", []),
+        ["dell", "SubNumaCluster", "Enabled", True],
+    ),
+    "hpe": (
+        ("HPE", {DOMAINS: "Auto"}, None, "nps2", ["ForceRestart", "On"]),
+        ["hpe", DOMAINS, "TwoMemoryDomainsPerSocket", False],
+    ),
+    "supermicro": (
+        (
+            "Supermicro",
+            {"A": "", "NUMANodesPerSocket#703E": "Auto"},
+            ["NPS1", "NPS4"],
+            "nps4",
+            ["GracefulRestart"],
+        ),
+        ["supermicro", "NUMANodesPerSocket#703E", "NPS4", True],
+    ),
+    "lenovo": (
+        ("Lenovo", {"Processors_SNC": "Disabled"}, ["Disabled", "SNC2", "SNC4"], "snc4", []),
+        ["lenovo", "Processors_SNC", "SNC4", True],
+    ),
+    "lenovo-no-4": (
+        ("Lenovo", {"Processors_SNC": "Disabled"}, ["Disabled", "Enabled"], "snc4", []),
+        ["lenovo", "Processors_SNC", "", True],
+    ),
+    "ami": (
+        ("GIGABYTE", {"CbsDfCmnDramNpsSHP": "NPS1"}, None, "nps2", []),
+        ["ami", "CbsDfCmnDramNpsSHP", "NPS2", True],
+    ),
+    "intel-for-amd": (
+        ("Dell Inc.", {"SubNumaCluster": "Disabled"}, None, "nps4", []),
+        ["dell", "", "4", True],
+    ),
+}
 CHOSEN = "[__firmware_vendor, __firmware_attribute, __firmware_value, __firmware_graceful]"
 
 
@@ -80,16 +101,21 @@ def chosen(root: Path, tmp_path_factory: pytest.TempPathFactory) -> plays.Outcom
     tasks = [
         {"ansible.builtin.include_vars": f"{files}/main.yml"},
         {"ansible.builtin.include_vars": f"{files}/{{{{ __firmware_vendor }}}}.yml"},
-        {"ansible.builtin.debug": {
-            "msg": f"{{{{ inventory_hostname }}}} chose {{{{ {CHOSEN} | to_json }}}}."
-        }},
-    ]  # fmt: skip
+        {
+            "ansible.builtin.debug": {
+                "msg": f"{{{{ inventory_hostname }}}} chose {{{{ {CHOSEN} | to_json }}}}."
+            }
+        },
+    ]
     playbook = folder / "choose.yml"
     playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     return plays.play(
-        root, "-i", folder / "hosts.yml", playbook=str(playbook),
+        root,
+        "-i",
+        folder / "hosts.yml",
+        playbook=str(playbook),
         environment={"ANSIBLE_DISPLAY_OK_HOSTS": "1"},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("host", CASES)

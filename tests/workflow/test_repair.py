@@ -76,9 +76,13 @@ def reports(workflow, *arguments):
     program = "from chaosity.cli import main; main()"
     command = [sys.executable, "-c", program, "reports", *arguments]
     done = subprocess.run(
-        command, cwd=workflow.folder, text=True, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        command,
+        cwd=workflow.folder,
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     return done.returncode, done.stdout
 
 

@@ -72,8 +72,10 @@ def test_groups_of_one_are_no_groups():
 
 
 def test_drives_of_a_node_stand_together():
-    places = [axis_value_of(f"drive-0000-{bus}-00-0", (node,)) for bus, node in
-              (("41", 1), ("01", 1), ("c1", 0), ("81", 0))]  # fmt: skip
+    places = [
+        axis_value_of(f"drive-0000-{bus}-00-0", (node,))
+        for bus, node in (("41", 1), ("01", 1), ("c1", 0), ("81", 0))
+    ]
     ordered, groups = sort_and_group(places, {})
     assert [place.short for place in ordered] == ["81:00.0", "c1:00.0", "01:00.0", "41:00.0"]
     assert [group.label for group in groups] == ["node 0", "node 1"]

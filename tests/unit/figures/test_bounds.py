@@ -118,7 +118,10 @@ def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_p
 
 def test_a_figure_without_bounds_is_as_it_was(tmp_path):
     entry = {key: value for key, value in ENTRY.items() if key != "bounds"}
-    data = select_data(FigureSpec.from_yaml("e", entry), streaming.tidy().assign(experiment="e"),
-                   streaming.machine().topology())  # fmt: skip
+    data = select_data(
+        FigureSpec.from_yaml("e", entry),
+        streaming.tidy().assign(experiment="e"),
+        streaming.machine().topology(),
+    )
     assert data.bounds == ()
     assert isinstance(data.marks, pd.DataFrame)

@@ -12,14 +12,25 @@ from chaosity.figures.value_limits import limits_of
 from chaosity.units import choose_scale
 
 NODES = {
-    "name": "nodes", "kind": "heatmap", "title": "t", "load": "memory",
-    "metric": synthetic.BANDWIDTH, "rows": "initiator", "columns": "target",
+    "name": "nodes",
+    "kind": "heatmap",
+    "title": "t",
+    "load": "memory",
+    "metric": synthetic.BANDWIDTH,
+    "rows": "initiator",
+    "columns": "target",
     "where": {"initiator_kind": "node", "kernel": "triad"},
-}  # fmt: skip
+}
 BESIDE = {
-    "name": "beside", "kind": "lines", "title": "t", "load": "memory",
-    "metric": synthetic.BANDWIDTH, "x": "drives", "series": "placement", "panels": "storage_node",
-}  # fmt: skip
+    "name": "beside",
+    "kind": "lines",
+    "title": "t",
+    "load": "memory",
+    "metric": synthetic.BANDWIDTH,
+    "x": "drives",
+    "series": "placement",
+    "panels": "storage_node",
+}
 
 
 def machine(**keys):
@@ -99,9 +110,15 @@ def loss_of(device_rate, **keys):
     beside = rows.assign(point="beside", value=rows["value"] * device_rate, target="node1")
     both = pd.concat([rows, beside], ignore_index=True)
     entry = {
-        "name": "loss", "kind": "bars", "title": "t", "load": "memory",
-        "metric": synthetic.BANDWIDTH, "x": "initiator", "series": "target", "loss_to": "node0",
-    }  # fmt: skip
+        "name": "loss",
+        "kind": "bars",
+        "title": "t",
+        "load": "memory",
+        "metric": synthetic.BANDWIDTH,
+        "x": "initiator",
+        "series": "target",
+        "loss_to": "node0",
+    }
     data = select_data(FigureSpec.from_yaml("memory_bandwidth", entry), both, found.topology())
     return caption_of(data, choose_scale(entry["metric"], data.marks["median"]))
 

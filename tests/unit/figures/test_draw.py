@@ -18,10 +18,16 @@ BANDWIDTH = synthetic.BANDWIDTH
 
 def heatmap(name, **keys):
     return {
-        "name": name, "kind": "heatmap", "title": "Bandwidth", "load": "memory",
-        "metric": BANDWIDTH, "rows": "initiator", "columns": "target",
-        "where": {"initiator_kind": "node", "kernel": "triad"}, **keys,
-    }  # fmt: skip
+        "name": name,
+        "kind": "heatmap",
+        "title": "Bandwidth",
+        "load": "memory",
+        "metric": BANDWIDTH,
+        "rows": "initiator",
+        "columns": "target",
+        "where": {"initiator_kind": "node", "kernel": "triad"},
+        **keys,
+    }
 
 
 def experiment(*figures, name="memory_bandwidth"):
@@ -29,20 +35,40 @@ def experiment(*figures, name="memory_bandwidth"):
 
 
 INTERFERENCE = {
-    "name": "beside", "kind": "lines", "title": "Memory beside drives", "load": "memory",
-    "metric": BANDWIDTH, "x": "drives", "series": "placement", "panels": "storage_node",
+    "name": "beside",
+    "kind": "lines",
+    "title": "Memory beside drives",
+    "load": "memory",
+    "metric": BANDWIDTH,
+    "x": "drives",
+    "series": "placement",
+    "panels": "storage_node",
     "panels_title": "Drives of node",
-}  # fmt: skip
+}
 KERNELS = {
-    "name": "kernels", "kind": "bars", "title": "Kernels", "load": "memory", "metric": BANDWIDTH,
-    "x": "kernel", "series": "initiator", "where": {"initiator_kind": "node",
-    "relation": "same_node", "kernel": ["triad", "copy", "read"]},
-}  # fmt: skip
+    "name": "kernels",
+    "kind": "bars",
+    "title": "Kernels",
+    "load": "memory",
+    "metric": BANDWIDTH,
+    "x": "kernel",
+    "series": "initiator",
+    "where": {
+        "initiator_kind": "node",
+        "relation": "same_node",
+        "kernel": ["triad", "copy", "read"],
+    },
+}
 STORAGE = {
-    "name": "drives", "kind": "heatmap", "title": "Drives", "load": "storage",
-    "metric": BANDWIDTH, "rows": "initiator", "columns": "target",
+    "name": "drives",
+    "kind": "heatmap",
+    "title": "Drives",
+    "load": "storage",
+    "metric": BANDWIDTH,
+    "rows": "initiator",
+    "columns": "target",
     "where": {"target_kind": "drive"},
-}  # fmt: skip
+}
 
 
 def machine(**keys):
@@ -139,8 +165,9 @@ def test_failed_unmeasured_and_meaningless_cells_look_different(drawn, tmp_path)
     assert "url(#" not in style("3-3")
     assert len({style("0-0"), style("1-2"), style("3-3")}) == 3
     # Local cells only: the others were never meant to be measured.
-    spec = heatmap("local", where={"kernel": "triad", "initiator_kind": "node",
-                                   "relation": "same_node"})  # fmt: skip
+    spec = heatmap(
+        "local", where={"kernel": "triad", "initiator_kind": "node", "relation": "same_node"}
+    )
     draw([experiment(spec)], machine().tidy(), machine().topology(), tmp_path)
     table = {(row["initiator"], row["target"]): row for row in rows(tmp_path, "local")}
     assert table["node0", "node1"]["status"] == "absent"
@@ -150,8 +177,9 @@ def test_failed_unmeasured_and_meaningless_cells_look_different(drawn, tmp_path)
 def test_unchanged_data_gives_equal_files(drawn, tmp_path):
     folder, _ = drawn
     found = machine()
-    draw([experiment(heatmap("nodes", source="figure 4"))], found.tidy(), found.topology(),
-         tmp_path)  # fmt: skip
+    draw(
+        [experiment(heatmap("nodes", source="figure 4"))], found.tidy(), found.topology(), tmp_path
+    )
     for name in ("nodes.svg", "nodes.png", "nodes.csv"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
@@ -192,8 +220,9 @@ def test_listed_names_stand_in_their_order(drawn):
 
 def test_a_file_that_stands_in_is_said_in_title_and_text(tmp_path):
     found = synthetic.small()
-    (file,) = draw([experiment(STORAGE, name="storage_bandwidth")], found.tidy(),
-                   found.topology(), tmp_path)  # fmt: skip
+    (file,) = draw(
+        [experiment(STORAGE, name="storage_bandwidth")], found.tidy(), found.topology(), tmp_path
+    )
     assert file.title == "Drives (file-backed)"
     assert "(file-backed)" in titles(tmp_path, "drives")["drives-cell-0-0"]
     assert re.fullmatch(r"1\.\d\d GB/s, .*, n = 3 \(node0 -> file0\)\.", file.sentence)
@@ -239,15 +268,17 @@ def test_points_that_share_a_mark_are_a_problem_of_the_figure_not_of_the_report(
     file, *_ = draw([experiment(spec)], found.tidy(), found.topology(), tmp_path)
     assert "9 points fall on the mark rows node0, columns node0" in file.problem
     assert "combine" in file.problem
-    (file,) = draw([experiment({**spec, "combine": "median"})], found.tidy(), found.topology(),
-                   tmp_path)  # fmt: skip
+    (file,) = draw(
+        [experiment({**spec, "combine": "median"})], found.tidy(), found.topology(), tmp_path
+    )
     assert file.problem is None
 
 
 def test_an_unknown_column_names_those_that_are_known(tmp_path):
     found = machine()
-    (file,) = draw([experiment(heatmap("bad", rows="initator"))], found.tidy(), found.topology(),
-                   tmp_path)  # fmt: skip
+    (file,) = draw(
+        [experiment(heatmap("bad", rows="initator"))], found.tidy(), found.topology(), tmp_path
+    )
     assert "unknown column initator" in file.problem
     assert "initiator" in file.problem
 
@@ -255,12 +286,17 @@ def test_an_unknown_column_names_those_that_are_known(tmp_path):
 def test_a_column_of_another_load_can_be_shown(tmp_path):
     found = machine(missing=())
     spec = {
-        **INTERFERENCE, "name": "map", "kind": "heatmap", "rows": "initiator",
-        "columns": "storage.target", "where": {"storage.target_kind": "drive"},
-    }  # fmt: skip
+        **INTERFERENCE,
+        "name": "map",
+        "kind": "heatmap",
+        "rows": "initiator",
+        "columns": "storage.target",
+        "where": {"storage.target_kind": "drive"},
+    }
     spec = {k: v for k, v in spec.items() if k not in ("x", "series", "panels", "panels_title")}
-    (file,) = draw([experiment(spec, name="interference")], found.tidy(), found.topology(),
-                   tmp_path)  # fmt: skip
+    (file,) = draw(
+        [experiment(spec, name="interference")], found.tidy(), found.topology(), tmp_path
+    )
     assert file.problem is None
     assert {row["storage.target"] for row in rows(tmp_path, "map")} == {
         name for node in range(4) for name in found.drive_names(node)[:1]

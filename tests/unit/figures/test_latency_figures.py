@@ -54,8 +54,9 @@ def titles(folder, name):
     root = etree.parse(folder / f"{name}.svg").getroot()
     return {
         mark.get("id"): mark.find(f"{SVG}title").text
-        for mark in root.iter(f"{SVG}g") if mark.get("class") == "mark"
-    }  # fmt: skip
+        for mark in root.iter(f"{SVG}g")
+        if mark.get("class") == "mark"
+    }
 
 
 def rows(folder, name):
@@ -84,9 +85,15 @@ def test_sizes_read_as_sizes_in_marks_and_sentences(large):
 @pytest.mark.parametrize(("scale", "axis"), [("log2", "kernel"), ("log", "share")])
 def test_a_logarithmic_axis_needs_numbers_above_zero(tmp_path, scale, axis):
     entry = {
-        "name": "f", "kind": "lines", "title": "t", "load": "load", "metric": latency.TRAFFIC,
-        "x": axis, "x_scale": scale, "combine": "median",
-    }  # fmt: skip
+        "name": "f",
+        "kind": "lines",
+        "title": "t",
+        "load": "load",
+        "metric": latency.TRAFFIC,
+        "x": axis,
+        "x_scale": scale,
+        "combine": "median",
+    }
     problem = figure(entry, latency.small(), tmp_path).problem
     assert (problem is None) == (axis == "share")
     assert axis == "share" or "x_scale log2 needs numbers above zero" in problem
@@ -161,9 +168,15 @@ def test_rates_of_several_loads_of_a_name_add_up(tmp_path):
 
 def test_levels_of_another_load_are_columns(tmp_path):
     entry = {
-        "name": "f", "kind": "lines", "title": "t", "load": "chase", "metric": latency.LATENCY,
-        "x": "load.share", "series": "load.kernel", "panels": "chase.target",
-    }  # fmt: skip
+        "name": "f",
+        "kind": "lines",
+        "title": "t",
+        "load": "chase",
+        "metric": latency.LATENCY,
+        "x": "load.share",
+        "series": "load.kernel",
+        "panels": "chase.target",
+    }
     file = figure(entry, latency.epyc(), tmp_path)
     assert file.problem is None
     assert {row["load.share"] for row in rows(tmp_path, "f")} == set(map(str, latency.SHARES))
@@ -175,8 +188,12 @@ def test_a_table_says_where_memory_was_asked_for_and_seen(large, one_node):
     assert serial.caption.startswith("serial: chase latency (ns), median of 3 replicates")
     assert concurrent.caption.startswith("concurrent: ")
     assert serial.columns[:5] == (
-        "Initiator processing unit", "Its node", "Memory node", "Pages found on", "4 KiB",
-    )  # fmt: skip
+        "Initiator processing unit",
+        "Its node",
+        "Memory node",
+        "Pages found on",
+        "4 KiB",
+    )
     assert [cell.text for cell in serial.rows[2][:4]] == ["6", "1", "1", "1"]
     assert serial.rows[0][4].text.startswith("1.2")
     assert "95 % interval" in serial.rows[0][4].detail
@@ -193,8 +210,9 @@ def test_pages_that_were_seen_elsewhere_stand_out(tmp_path):
     draw([latency.EXPERIMENTS[0]], tidy, latency.topology(found), tmp_path)
     table = next(f for f in read_figures(tmp_path) if f.kind == "table").tables[0]
     assert [(row[3].text, row[3].state) for row in table.rows] == [
-        ("unknown", "odd"), ("0-1 (requested: 0)", "odd"),
-    ]  # fmt: skip
+        ("unknown", "odd"),
+        ("0-1 (requested: 0)", "odd"),
+    ]
 
 
 def test_failed_and_unmeasured_values_of_a_table_are_told(tmp_path):
@@ -241,8 +259,9 @@ def test_every_pair_is_a_mark_of_the_scatter(large):
     folder, _ = large
     texts = titles(folder, "latency_by_distance")
     assert len(texts) == 63
-    assert any(text.startswith("pu0 -> node4, other package, distance 32: 1") for text in
-               texts.values())  # fmt: skip
+    assert any(
+        text.startswith("pu0 -> node4, other package, distance 32: 1") for text in texts.values()
+    )
 
 
 def test_one_distance_orders_nothing(tmp_path):
@@ -263,10 +282,14 @@ def test_cores_stand_by_node_and_l3_domain(tmp_path):
     ]
     names = [f"pu{n}" for n in range(8)]
     loads = [
-        {**latency.chase(found, int(a[2:]), int(a[2:]) % 2, int(a[2:]) % 2, 50.0, responder=b),
-         "load": "line"}
-        for a in names for b in names if a != b
-    ]  # fmt: skip
+        {
+            **latency.chase(found, int(a[2:]), int(a[2:]) % 2, int(a[2:]) % 2, 50.0, responder=b),
+            "load": "line",
+        }
+        for a in names
+        for b in names
+        if a != b
+    ]
     table = [
         row
         for load in loads
@@ -279,15 +302,22 @@ def test_cores_stand_by_node_and_l3_domain(tmp_path):
     order = list(dict.fromkeys(row["responder"] for row in rows(tmp_path, "core_to_core")))
     assert order == ["pu0", "pu4", "pu2", "pu6", "pu1", "pu3", "pu5", "pu7"]
     assert order == list(dict.fromkeys(row["initiator"] for row in rows(tmp_path, "core_to_core")))
-    assert any(text.startswith("pu0 -> pu4: ") and text.endswith("(line on node0)")
-               for text in titles(tmp_path, "core_to_core").values())  # fmt: skip
+    assert any(
+        text.startswith("pu0 -> pu4: ") and text.endswith("(line on node0)")
+        for text in titles(tmp_path, "core_to_core").values()
+    )
 
 
 def test_several_loads_of_a_name_do_not_fall_on_one_mark_unseen(tmp_path):
     entry = {
-        "name": "f", "kind": "lines", "title": "t", "load": "chase", "metric": latency.LATENCY,
-        "x": "bytes", "series": "mode",
-    }  # fmt: skip
+        "name": "f",
+        "kind": "lines",
+        "title": "t",
+        "load": "chase",
+        "metric": latency.LATENCY,
+        "x": "bytes",
+        "series": "mode",
+    }
     problem = figure(entry, latency.epyc(), tmp_path, experiment="latency_by_size").problem
     assert "16 points fall on the mark" in problem
 
@@ -331,15 +361,20 @@ def sweep_figures(folder):
         for row in csv.DictReader(stream):
             node, size = int(row["cpu_node"]), int(row["size_MB"]) * 2**20
             load = latency.chase(
-                machine, int(row["core"]), node, int(row["mem_node"]), float(row["latency_ns"]),
+                machine,
+                int(row["core"]),
+                node,
+                int(row["mem_node"]),
+                float(row["latency_ns"]),
                 bytes=size,
-            )  # fmt: skip
+            )
             name = f"chase={row['core'] if row['mode'] == 'serial' else 'all'}+{size}"
             points.setdefault((name, row["mode"]), []).append(load)
     table = [
-        row for (name, mode), loads in points.items()
+        row
+        for (name, mode), loads in points.items()
         for row in latency.point(machine, "latency_by_size", name, loads, mode=mode)
-    ]  # fmt: skip
+    ]
     tidy = pd.DataFrame(table, columns=list(latency.TYPES)).astype(latency.TYPES)
     files = draw([latency.EXPERIMENTS[0]], tidy, latency.topology(machine), folder)
     return folder, {file.name: file for file in files}

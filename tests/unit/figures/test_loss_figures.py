@@ -25,10 +25,15 @@ def table(cores, device):
 
     def load(point, name, initiator, target, share, **factors):
         return rows.assign(
-            experiment=EXPERIMENT, point=point, load=name, initiator=initiator,
-            initiator_kind="pu", target=target, value=rows["value"] * share,
+            experiment=EXPERIMENT,
+            point=point,
+            load=name,
+            initiator=initiator,
+            initiator_kind="pu",
+            target=target,
+            value=rows["value"] * share,
             factors=[json.dumps(factors)] * len(rows),
-        )  # fmt: skip
+        )
 
     alone = {"device": "alone", "cores": "pu1"}
     both = {"device": "opencl0", "cores": "pu1"}

@@ -63,10 +63,12 @@ def measured(elements):
         rows, outcomes = [], {}
         for point in points:
             told = {"host": "milan", "configuration": "nps4", **point}
-            values = {load["name"]: dict(made_up(load, len(point["loads"])))
-                      for load in point["loads"]}  # fmt: skip
-            seen = {load["name"]: format_cpu_list(load["target"]["nodes"])
-                    for load in point["loads"]}  # fmt: skip
+            values = {
+                load["name"]: dict(made_up(load, len(point["loads"]))) for load in point["loads"]
+            }
+            seen = {
+                load["name"]: format_cpu_list(load["target"]["nodes"]) for load in point["loads"]
+            }
             outcome = Outcome("valid", readings=values, seen_nodes=seen)
             outcomes[name, point["point"]] = [outcome, outcome]
             for replicate in (1, 2):

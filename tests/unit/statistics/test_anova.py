@@ -36,10 +36,16 @@ PLANT_GROWTH = {
 }
 # Montgomery, "Design and Analysis of Experiments", the battery: (material, degrees F) -> hours.
 BATTERY = {
-    (1, 15): [130, 155, 74, 180], (1, 70): [34, 40, 80, 75], (1, 125): [20, 70, 82, 58],
-    (2, 15): [150, 188, 159, 126], (2, 70): [136, 122, 106, 115], (2, 125): [25, 70, 58, 45],
-    (3, 15): [138, 110, 168, 160], (3, 70): [174, 120, 150, 139], (3, 125): [96, 104, 82, 60],
-}  # fmt: skip
+    (1, 15): [130, 155, 74, 180],
+    (1, 70): [34, 40, 80, 75],
+    (1, 125): [20, 70, 82, 58],
+    (2, 15): [150, 188, 159, 126],
+    (2, 70): [136, 122, 106, 115],
+    (2, 125): [25, 70, 58, 45],
+    (3, 15): [138, 110, 168, 160],
+    (3, 70): [174, 120, 150, 139],
+    (3, 125): [96, 104, 82, 60],
+}
 # Montgomery, the vascular graft: yield by pressure, in six batches of resin as blocks.
 GRAFT = {
     8500: [90.3, 89.2, 98.2, 93.9, 87.4, 97.9],
@@ -49,23 +55,45 @@ GRAFT = {
 }
 # Jain, "The Art of Computer Systems Performance Analysis", example 21.1: time by cache, workload.
 CACHES = {
-    "ASM": [54.0, 55.0, 106.0], "TECO": [60.0, 60.0, 123.0], "SIEVE": [43.0, 43.0, 120.0],
-    "DHRYSTONE": [49.0, 52.0, 111.0], "SORT": [49.0, 50.0, 108.0],
-}  # fmt: skip
+    "ASM": [54.0, 55.0, 106.0],
+    "TECO": [60.0, 60.0, 123.0],
+    "SIEVE": [43.0, 43.0, 120.0],
+    "DHRYSTONE": [49.0, 52.0, 111.0],
+    "SORT": [49.0, 50.0, 108.0],
+}
 # Venables and Ripley, "Modern Applied Statistics with S", yield of peas; R's npk.
 NPK = [
-    (1, 0, 1, 1, 49.5), (1, 1, 1, 0, 62.8), (1, 0, 0, 0, 46.8), (1, 1, 0, 1, 57.0),
-    (2, 1, 0, 0, 59.8), (2, 1, 1, 1, 58.5), (2, 0, 0, 1, 55.5), (2, 0, 1, 0, 56.0),
-    (3, 0, 1, 0, 62.8), (3, 1, 1, 1, 55.8), (3, 1, 0, 0, 69.5), (3, 0, 0, 1, 55.0),
-    (4, 1, 0, 0, 62.0), (4, 1, 1, 1, 48.8), (4, 0, 0, 1, 45.5), (4, 0, 1, 0, 44.2),
-    (5, 1, 1, 0, 52.0), (5, 0, 0, 0, 51.5), (5, 1, 0, 1, 49.8), (5, 0, 1, 1, 48.8),
-    (6, 1, 0, 1, 57.2), (6, 1, 1, 0, 59.0), (6, 0, 1, 1, 53.2), (6, 0, 0, 0, 56.0),
-]  # fmt: skip
+    (1, 0, 1, 1, 49.5),
+    (1, 1, 1, 0, 62.8),
+    (1, 0, 0, 0, 46.8),
+    (1, 1, 0, 1, 57.0),
+    (2, 1, 0, 0, 59.8),
+    (2, 1, 1, 1, 58.5),
+    (2, 0, 0, 1, 55.5),
+    (2, 0, 1, 0, 56.0),
+    (3, 0, 1, 0, 62.8),
+    (3, 1, 1, 1, 55.8),
+    (3, 1, 0, 0, 69.5),
+    (3, 0, 0, 1, 55.0),
+    (4, 1, 0, 0, 62.0),
+    (4, 1, 1, 1, 48.8),
+    (4, 0, 0, 1, 45.5),
+    (4, 0, 1, 0, 44.2),
+    (5, 1, 1, 0, 52.0),
+    (5, 0, 0, 0, 51.5),
+    (5, 1, 0, 1, 49.8),
+    (5, 0, 1, 1, 48.8),
+    (6, 1, 0, 1, 57.2),
+    (6, 1, 1, 0, 59.0),
+    (6, 0, 1, 1, 53.2),
+    (6, 0, 0, 0, 56.0),
+]
 
 
 def one_way(groups):
-    return pd.DataFrame([(level, y) for level, ys in groups.items() for y in ys],
-                        columns=["group", "y"])  # fmt: skip
+    return pd.DataFrame(
+        [(level, y) for level, ys in groups.items() for y in ys], columns=["group", "y"]
+    )
 
 
 def battery():
@@ -116,9 +144,12 @@ def test_two_factors_with_replicates_as_montgomery_has_it():
     found = analyse(battery(), "life", ["material", "temperature"], transform="none")
     lines = table(found)
     assert {name: round(total, 2) for name, (_, total) in squares(found).items()} == {
-        "material": 10683.72, "temperature": 39118.72, "material x temperature": 9613.78,
-        "error": 18230.75, "total": 77646.97,
-    }  # fmt: skip
+        "material": 10683.72,
+        "temperature": 39118.72,
+        "material x temperature": 9613.78,
+        "error": 18230.75,
+        "total": 77646.97,
+    }
     assert [lines[name].degrees_of_freedom for name in lines] == [2, 2, 4, 27, 35]
     assert round(lines["temperature"].f, 2) == 28.97
     assert round(lines["material"].p_value, 4) == 0.0020
@@ -132,8 +163,11 @@ def test_randomised_block_as_montgomery_has_it():
     frame = pd.DataFrame(rows, columns=["pressure", "batch", "yield"])
     found = analyse(frame, "yield", ["pressure"], block="batch", transform="none")
     assert {name: (df, round(total, 2)) for name, (df, total) in squares(found).items()} == {
-        "pressure": (3, 178.17), "batch": (5, 192.25), "error": (15, 109.89), "total": (23, 480.31)
-    }  # fmt: skip
+        "pressure": (3, 178.17),
+        "batch": (5, 192.25),
+        "error": (15, 109.89),
+        "total": (23, 480.31),
+    }
     pressure = table(found)["pressure"]
     assert (round(pressure.f, 2), round(pressure.p_value, 4)) == (8.11, 0.0019)
     assert table(found)["batch"].kind == "block"
@@ -141,8 +175,9 @@ def test_randomised_block_as_montgomery_has_it():
 
 def test_two_factors_without_replicates_as_jain_has_it():
     names = ["two caches", "one cache", "no cache"]
-    rows = [(load, name, y) for load, ys in CACHES.items()
-            for name, y in zip(names, ys, strict=True)]  # fmt: skip
+    rows = [
+        (load, name, y) for load, ys in CACHES.items() for name, y in zip(names, ys, strict=True)
+    ]
     frame = pd.DataFrame(rows, columns=["workload", "caches", "time"])
     found = analyse(frame, "time", ["caches", "workload"], transform="none")
     assert {name: round(total, 1) for name, (_, total) in squares(found).items()} == {
@@ -155,8 +190,10 @@ def test_two_factors_without_replicates_as_jain_has_it():
     assert shares == [95.9, 2.3, 1.8, 100.0]
     effects = {one.level: round(one.effect.value, 1) for one in found.effects}
     assert (effects["two caches"], effects["one cache"], effects["no cache"]) == (
-        -21.2, -20.2, 41.4,
-    )  # fmt: skip
+        -21.2,
+        -20.2,
+        41.4,
+    )
     assert any("There are no replicates" in note for note in found.notes)
     assert table(found)["workload"].important is False
 
@@ -166,9 +203,16 @@ def test_a_confounded_interaction_is_left_out_with_a_note():
     found = analyse(frame, "yield", ["N", "P", "K"], block="block", transform="none")
     # As R's summary(aov(yield ~ block + N*P*K, npk)) prints them.
     assert {name: (df, round(total, 1)) for name, (df, total) in squares(found).items()} == {
-        "N": (1, 189.3), "P": (1, 8.4), "K": (1, 95.2), "N x P": (1, 21.3), "N x K": (1, 33.1),
-        "P x K": (1, 0.5), "block": (5, 343.3), "error": (12, 185.3), "total": (23, 876.4),
-    }  # fmt: skip
+        "N": (1, 189.3),
+        "P": (1, 8.4),
+        "K": (1, 95.2),
+        "N x P": (1, 21.3),
+        "N x K": (1, 33.1),
+        "P x K": (1, 0.5),
+        "block": (5, 343.3),
+        "error": (12, 185.3),
+        "total": (23, 876.4),
+    }
     assert any("N x P x K" in note for note in found.notes)
     assert round(table(found)["N"].p_value, 5) == 0.00437
 
@@ -211,8 +255,9 @@ def crossed(sizes, replicates, seed, block=0.0):
     """A full crossing with made-up values."""
     random = np.random.default_rng(seed)
     names = [f"f{n}" for n in range(len(sizes))]
-    rows = [(*levels, k) for k in range(replicates)
-            for levels in itertools.product(*map(range, sizes))]  # fmt: skip
+    rows = [
+        (*levels, k) for k in range(replicates) for levels in itertools.product(*map(range, sizes))
+    ]
     frame = pd.DataFrame(rows, columns=[*names, "replicate"])
     base = sum((n + 1.0) * frame[name] for n, name in enumerate(names))
     together = 0.7 * frame[names[0]] * frame[names[-1]]
@@ -275,8 +320,11 @@ def test_unbalanced_data_as_statsmodels_has_it():
     found = table(analyse(frame, "life", ["material", "temperature"], transform="none"))
     model = smf.ols("life ~ C(material) * C(temperature)", frame).fit()
     theirs = sm.stats.anova_lm(model, typ=2)
-    for ours, name in (("material", "C(material)"), ("temperature", "C(temperature)"),
-                       ("material x temperature", "C(material):C(temperature)")):  # fmt: skip
+    for ours, name in (
+        ("material", "C(material)"),
+        ("temperature", "C(temperature)"),
+        ("material x temperature", "C(material):C(temperature)"),
+    ):
         shown = (found[ours].sum_of_squares, found[ours].f, found[ours].p_value)
         assert shown == pytest.approx(tuple(theirs.loc[name, ["sum_sq", "F", "PR(>F)"]]))
 
@@ -310,8 +358,16 @@ def test_effects_and_their_intervals_as_statsmodels_has_them():
 
 
 def test_interaction_effects_by_hand():
-    rows = [("a", "x", 10.0), ("a", "x", 12.0), ("a", "y", 20.0), ("a", "y", 22.0),
-            ("b", "x", 30.0), ("b", "x", 32.0), ("b", "y", 60.0), ("b", "y", 62.0)]  # fmt: skip
+    rows = [
+        ("a", "x", 10.0),
+        ("a", "x", 12.0),
+        ("a", "y", 20.0),
+        ("a", "y", 22.0),
+        ("b", "x", 30.0),
+        ("b", "x", 32.0),
+        ("b", "y", 60.0),
+        ("b", "y", 62.0),
+    ]
     found = analyse(pd.DataFrame(rows, columns=["p", "q", "v"]), "v", ["p", "q"], transform="none")
     effects = {one.levels: one.effect for one in found.interactions}
     assert effects[("a", "x")].value == pytest.approx(5.0)
@@ -401,8 +457,12 @@ def test_values_without_noise_have_no_test():
 
 def test_sentences_follow_the_rule():
     random = np.random.default_rng(5)
-    rows = [(a, b, 100.0 * (1.0 + 0.5 * a) + 2.0 * b + random.normal(0.0, 0.5), k)
-            for k in range(4) for a in range(2) for b in range(2)]  # fmt: skip
+    rows = [
+        (a, b, 100.0 * (1.0 + 0.5 * a) + 2.0 * b + random.normal(0.0, 0.5), k)
+        for k in range(4)
+        for a in range(2)
+        for b in range(2)
+    ]
     frame = pd.DataFrame(rows, columns=["far", "pages", "v", "replicate"])
     found = table(analyse(frame, "v", ["far", "pages"], "replicate", "none"))
     assert found["far"].sentence.startswith("far: significant (p < 0.001) and important, 99.")

@@ -37,7 +37,7 @@ def frame(**columns):
         (frame(), {"transform": "sqrt"}, "^unknown transform 'sqrt'; allowed: auto, better"),
         (frame(v=[1.0, -2.0, 3.0, 4.0]), {"transform": "log"}, "^row 3, column v: -2 has no log"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_table_is_refused_in_one_sentence(table, asked, said):
     given = {"response": "v", "factors": ["node", "kernel"], **asked}
     with pytest.raises(UserError, match=said) as refused:

@@ -13,9 +13,16 @@ from chaosity.cli import chaosity
 from chaosity.errors import UserError
 
 ROWS = [
-    "node,kernel,run,MBps", "0,copy,1,100.1", "0,copy,2,101.3", "0,triad,1,140.2",
-    "0,triad,2,139.0", "1,copy,1,80.5", "1,copy,2,82.0", "1,triad,1,120.9", "1,triad,2,118.2",
-]  # fmt: skip
+    "node,kernel,run,MBps",
+    "0,copy,1,100.1",
+    "0,copy,2,101.3",
+    "0,triad,1,140.2",
+    "0,triad,2,139.0",
+    "1,copy,1,80.5",
+    "1,copy,2,82.0",
+    "1,triad,1,120.9",
+    "1,triad,2,118.2",
+]
 GIVEN = ["--response", "MBps", "--factors", "node,kernel"]
 
 
@@ -33,16 +40,25 @@ def file(tmp_path):
 def test_the_terminal_shows_tables_and_sentences(file):
     found = run(file, *GIVEN, "--block", "run")
     assert found.exit_code == 0
-    for said in ("Variation of MBps, n = 8", "Student", "kernel: significant (p < 0.001) and imp",
-                 "The differences come from kernel (79 %), node (21 %)"):  # fmt: skip
+    for said in (
+        "Variation of MBps, n = 8",
+        "Student",
+        "kernel: significant (p < 0.001) and imp",
+        "The differences come from kernel (79 %), node (21 %)",
+    ):
         assert said in found.output
 
 
 def test_json_has_all_numbers(file):
     found = json.loads(run(file, *GIVEN, "--block", "run", "--json").output)
     assert [term["name"] for term in found["terms"]] == [
-        "node", "kernel", "node x kernel", "run", "error", "total",
-    ]  # fmt: skip
+        "node",
+        "kernel",
+        "node x kernel",
+        "run",
+        "error",
+        "total",
+    ]
     assert found["terms"][0]["sum_of_squares"] == pytest.approx(780.125)
     assert (found["n"], found["block"], found["transform"]) == (8, "run", "none")
     assert {"factor", "level", "against", "difference", "low", "high", "ratio"} <= set(
@@ -64,8 +80,9 @@ def test_residuals_are_drawn(file, tmp_path):
     paths = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert paths == ["stream_residuals.png", "stream_residuals.svg"]
     root = etree.parse(str(tmp_path / "figures/stream_residuals.svg")).getroot()
-    uses = root.xpath("//*[local-name()='g'][starts-with(@id, 'stream_residuals-line2d')]"
-                      "//*[local-name()='use']")  # fmt: skip
+    uses = root.xpath(
+        "//*[local-name()='g'][starts-with(@id, 'stream_residuals-line2d')]//*[local-name()='use']"
+    )
     assert len(uses) >= 16  # eight marks in each of the two panels, and the ticks
     assert "Residuals of MBps by node and kernel" in root.get("aria-label")
 
@@ -76,16 +93,20 @@ def test_residuals_are_drawn(file, tmp_path):
         ([], "stream.csv: is empty; write a row of column names"),
         (ROWS[:1], "stream.csv: the table has 0 rows of values"),
         ([*ROWS, "1,copy,3"], "stream.csv, row 10: has 3 cells; there are 4 columns"),
-        ([*ROWS[:3], "", "1,copy,1,fast", *ROWS[3:]],
-         "stream.csv, row 5, column MBps: 'fast' is not a number"),
+        (
+            [*ROWS[:3], "", "1,copy,1,fast", *ROWS[3:]],
+            "stream.csv, row 5, column MBps: 'fast' is not a number",
+        ),
         ([*ROWS, "1,copy,3,"], "stream.csv, row 10, column MBps: is empty"),
         (["node,node,run,MBps", *ROWS[1:]], "stream.csv, row 1: two columns are called 'node'"),
         (["node,,run,MBps", *ROWS[1:]], "stream.csv, row 1: column 2 has no name"),
         (["node,kern,run,MBps", *ROWS[1:]], "stream.csv, kernel: is not a column of the table"),
-        ([ROWS[0], *(row for row in ROWS[1:] if "copy" in row)],
-         "stream.csv, column kernel: has a single level, copy"),
+        (
+            [ROWS[0], *(row for row in ROWS[1:] if "copy" in row)],
+            "stream.csv, column kernel: has a single level, copy",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_table_is_reported_with_row_and_column(file, lines, said):
     file.write_text("\n".join(lines) + ("\n" if lines else ""))
     found = run(file, *GIVEN)
@@ -110,9 +131,10 @@ def test_a_published_table(tmp_path):
     if not path.exists():
         pytest.skip("no published tables here")
     found = json.loads(
-        run(path, "--response", "best_rate_MBps", "--factors", "cpu_node,mem_node,kernel", "--json")
-        .output
-    )  # fmt: skip
+        run(
+            path, "--response", "best_rate_MBps", "--factors", "cpu_node,mem_node,kernel", "--json"
+        ).output
+    )
     shares = {term["name"]: term["variation_percent"] for term in found["terms"]}
     assert shares["cpu_node x mem_node"] > 99.0  # local or remote is all there is
     assert found["n"] == 512

@@ -14,12 +14,21 @@ def rows(values, point="p", **columns):
     """Tidy rows of a cell: values by replicate, None for a failed one."""
     return pd.DataFrame(
         {
-            "host": "h", "configuration": "c", "experiment": "e", "point": point, "load": "memory",
-            "metric": "m", "replicate": range(1, len(values) + 1),
+            "host": "h",
+            "configuration": "c",
+            "experiment": "e",
+            "point": point,
+            "load": "memory",
+            "metric": "m",
+            "replicate": range(1, len(values) + 1),
             "status": ["failed" if value is None else "valid" for value in values],
-            "reason": None, "value": values, "initiator": "i", "target": "t", **columns,
+            "reason": None,
+            "value": values,
+            "initiator": "i",
+            "target": "t",
+            **columns,
         }
-    )  # fmt: skip
+    )
 
 
 def test_a_drift_between_blocks_cancels_in_ratios():

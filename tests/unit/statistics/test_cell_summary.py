@@ -15,12 +15,25 @@ def table(values, status="valid", **columns):
     number = len(values)
     return pd.DataFrame(
         {
-            "host": "h", "configuration": "c", "experiment": "e", "point": "p", "load": "memory",
-            "metric": "bandwidth_bytes_per_second", "replicate": range(1, number + 1),
-            "status": status, "reason": None, "value": values, "label": None, "file_backed": False,
-            "benchmark": "b", "kernel": "triad", "initiator": "node0", "target": "node0", **columns,
+            "host": "h",
+            "configuration": "c",
+            "experiment": "e",
+            "point": "p",
+            "load": "memory",
+            "metric": "bandwidth_bytes_per_second",
+            "replicate": range(1, number + 1),
+            "status": status,
+            "reason": None,
+            "value": values,
+            "label": None,
+            "file_backed": False,
+            "benchmark": "b",
+            "kernel": "triad",
+            "initiator": "node0",
+            "target": "node0",
+            **columns,
         }
-    )  # fmt: skip
+    )
 
 
 def test_a_cell_with_one_replicate_has_no_interval_and_no_spread():

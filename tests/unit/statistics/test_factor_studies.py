@@ -68,8 +68,11 @@ def test_the_other_side_of_a_core_pair_is_a_factor_without_a_diagonal(found):
 
 
 def test_local_against_remote_finds_the_ratio_of_the_synthetic_machine(found):
-    [nodes] = [one for one in of(found, "memory_bandwidth") if one.where.get("kernel") == "triad"
-               and one.where["initiator_kind"] == "node"]  # fmt: skip
+    [nodes] = [
+        one
+        for one in of(found, "memory_bandwidth")
+        if one.where.get("kernel") == "triad" and one.where["initiator_kind"] == "node"
+    ]
     analysis = nodes.analysis("log")
     contrast = nodes.local_against_remote(analysis)
     true = float(np.exp(np.mean(np.log([0.97, 0.67, 0.67]))))  # of a node's three others
@@ -80,8 +83,9 @@ def test_local_against_remote_finds_the_ratio_of_the_synthetic_machine(found):
 
 
 def test_local_against_remote_by_hand():
-    rows = matrix({(0, 0): [10.0, 12.0], (0, 1): [5.0, 7.0], (1, 0): [6.0, 8.0],
-                   (1, 1): [20.0, 22.0]})  # fmt: skip
+    rows = matrix(
+        {(0, 0): [10.0, 12.0], (0, 1): [5.0, 7.0], (1, 0): [6.0, 8.0], (1, 1): [20.0, 22.0]}
+    )
     [study] = studies(rows)
     analysis = study.analysis("none")
     contrast = study.local_against_remote(analysis).difference
@@ -106,8 +110,11 @@ def test_local_against_remote_by_hand():
 
 def test_a_failed_replicate_does_not_shift_the_contrast():
     # The second block is 100 faster; one remote value of it is missing.
-    values = {(i, j): [50.0 if i == j else 30.0, 150.0 if i == j else 130.0]
-              for i in range(3) for j in range(3)}  # fmt: skip
+    values = {
+        (i, j): [50.0 if i == j else 30.0, 150.0 if i == j else 130.0]
+        for i in range(3)
+        for j in range(3)
+    }
     noise = np.random.default_rng(1).normal(0.0, 0.01, 18)
     rows = matrix(values)
     rows["value"] += noise
@@ -139,16 +146,27 @@ def matrix(values):
     """A tidy table of (initiator, target) -> replicates."""
     rows = [
         {
-            "host": "h", "configuration": "c", "experiment": "e", "point": f"p{i}{j}",
-            "replicate": k, "status": "valid", "load": "memory", "benchmark": "b",
-            "initiator": f"node{i}", "initiator_kind": "node", "target": f"node{j}",
-            "target_kind": "node", "relation": "same_node" if i == j else "other_package",
-            "metric": "bandwidth_bytes_per_second", "value": value, "factors": "{}",
+            "host": "h",
+            "configuration": "c",
+            "experiment": "e",
+            "point": f"p{i}{j}",
+            "replicate": k,
+            "status": "valid",
+            "load": "memory",
+            "benchmark": "b",
+            "initiator": f"node{i}",
+            "initiator_kind": "node",
+            "target": f"node{j}",
+            "target_kind": "node",
+            "relation": "same_node" if i == j else "other_package",
+            "metric": "bandwidth_bytes_per_second",
+            "value": value,
+            "factors": "{}",
             "levels": "{}",
         }
         for (i, j), column in values.items()
         for k, value in enumerate(column, start=1)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 

@@ -26,13 +26,22 @@ def rows(found, level, replicates=1):
     """Rows of initiators of two nodes: latency by (initiator, size in MiB)."""
     return pd.DataFrame(
         [
-            {"host": "h", "configuration": "c", "initiator": name, "target": f"node{name[-1]}",
-             "initiator_nodes": name[-1], "replicate": replicate, "status": "valid",
-             "x": size * MIB, "level": level, "value": value * (1.0 + 0.001 * replicate)}
+            {
+                "host": "h",
+                "configuration": "c",
+                "initiator": name,
+                "target": f"node{name[-1]}",
+                "initiator_nodes": name[-1],
+                "replicate": replicate,
+                "status": "valid",
+                "x": size * MIB,
+                "level": level,
+                "value": value * (1.0 + 0.001 * replicate),
+            }
             for (name, size), value in found.items()
             for replicate in range(1, replicates + 1)
         ]
-    )  # fmt: skip
+    )
 
 
 CORES = ("a0", "b0", "a1", "b1")
@@ -48,8 +57,9 @@ def together(**changes):
 
 
 def found(changes, replicates=1):
-    table = pd.concat([rows(ALONE, "serial", replicates),
-                       rows(together(**changes), "concurrent", replicates)])  # fmt: skip
+    table = pd.concat(
+        [rows(ALONE, "serial", replicates), rows(together(**changes), "concurrent", replicates)]
+    )
     return latency_divergence(table, "concurrent", "serial")
 
 
@@ -88,12 +98,18 @@ def test_the_published_sweep_diverges_at_128_mb_with_slow_even_ranks():
     table = pd.read_csv(SWEEP)
     sweep = pd.DataFrame(
         {
-            "host": "h", "configuration": "c", "initiator": "pu" + table["core"].astype(str),
+            "host": "h",
+            "configuration": "c",
+            "initiator": "pu" + table["core"].astype(str),
             "initiator_nodes": table["cpu_node"].astype(str),
-            "target": "node" + table["mem_node"].astype(str), "replicate": 1, "status": "valid",
-            "x": table["size_MB"] * 2.0**20, "level": table["mode"], "value": table["latency_ns"],
+            "target": "node" + table["mem_node"].astype(str),
+            "replicate": 1,
+            "status": "valid",
+            "x": table["size_MB"] * 2.0**20,
+            "level": table["mode"],
+            "value": table["latency_ns"],
         }
-    )  # fmt: skip
+    )
     result = latency_divergence(sweep, "concurrent", "serial")
     assert result.start == 128 * MIB
     assert sorted(one.initiator for one in result.slow) == ["pu1", "pu17", "pu33", "pu49"]

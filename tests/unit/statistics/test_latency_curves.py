@@ -16,14 +16,24 @@ def rows(*blocks, **columns):
     """Rows of one curve: (bandwidth, latency) of each point, a list a replicate."""
     return pd.DataFrame(
         [
-            {"host": "h", "configuration": "c", "experiment": "e", "point": f"p{number}",
-             "load": "chase", "initiator": "pu0", "target": "node0", "replicate": replicate,
-             "status": "failed" if latency is None else "valid", "x": x, "value": latency,
-             **columns}
+            {
+                "host": "h",
+                "configuration": "c",
+                "experiment": "e",
+                "point": f"p{number}",
+                "load": "chase",
+                "initiator": "pu0",
+                "target": "node0",
+                "replicate": replicate,
+                "status": "failed" if latency is None else "valid",
+                "x": x,
+                "value": latency,
+                **columns,
+            }
             for replicate, points in enumerate(blocks, start=1)
             for number, (x, latency) in enumerate(points)
         ]
-    )  # fmt: skip
+    )
 
 
 def numbers(table, by=()):
@@ -38,8 +48,14 @@ CURVE = [(0.0, 80.0), (40.0, 100.0), (80.0, 140.0), (100.0, 240.0)]
 def test_the_quantities_of_a_curve_by_hand():
     found = numbers(rows(CURVE))
     # 160 is a fifth of the way from 140 to 240; 50 is a quarter of the way from 40 to 80.
-    wanted = {"unloaded": 80.0, "peak": 100.0, "knee": 84.0,
-              "latency_at_50": 110.0, "latency_at_75": 135.0, "latency_at_90": 190.0}  # fmt: skip
+    wanted = {
+        "unloaded": 80.0,
+        "peak": 100.0,
+        "knee": 84.0,
+        "latency_at_50": 110.0,
+        "latency_at_75": 135.0,
+        "latency_at_90": 190.0,
+    }
     assert found["median"].to_dict() == pytest.approx(wanted)
     assert found["reason"].isna().all()
     assert found["note"].isna().all()
@@ -69,8 +85,9 @@ def test_the_order_of_the_points_does_not_matter():
 def test_a_latency_that_does_not_double_has_a_note():
     found = numbers(rows(CURVE[:3]))
     assert (found.loc["knee", "median"], found.loc["knee", "note"]) == (
-        80.0, "latency did not double",
-    )  # fmt: skip
+        80.0,
+        "latency did not double",
+    )
     # Twice the latency without a byte more is doubled at the peak.
     found = numbers(rows([*CURVE[:3], (79.0, 300.0)]))
     assert found.loc["knee", "median"] == 80.0
@@ -80,9 +97,13 @@ def test_a_latency_that_does_not_double_has_a_note():
 def test_an_unknown_quantity_has_a_reason():
     found = numbers(rows([(60.0, 90.0), (100.0, 150.0)]))
     assert found["median"].isna().to_dict() == {
-        "unloaded": True, "peak": False, "knee": True, "latency_at_50": True,
-        "latency_at_75": False, "latency_at_90": False,
-    }  # fmt: skip
+        "unloaded": True,
+        "peak": False,
+        "knee": True,
+        "latency_at_50": True,
+        "latency_at_75": False,
+        "latency_at_90": False,
+    }
     assert found.loc["unloaded", "reason"] == "no point without load or below 5 % of the peak"
     assert found.loc["latency_at_50", "reason"] == "no point below 50 % of the peak"
     assert numbers(rows([(0.0, 90.0)])).loc["peak", "reason"] == "no point with load"
@@ -106,10 +127,13 @@ def test_a_point_that_always_failed_is_noted_at_the_peak():
 
 
 def test_points_without_other_loads_belong_to_every_line():
-    table = pd.concat([
-        rows(CURVE[:1], series=None), rows(CURVE[1:], series="read").replace("p0", "q0"),
-        rows(CURVE[1:3], series="copy").replace("p0", "r0"),
-    ])  # fmt: skip
+    table = pd.concat(
+        [
+            rows(CURVE[:1], series=None),
+            rows(CURVE[1:], series="read").replace("p0", "q0"),
+            rows(CURVE[1:3], series="copy").replace("p0", "r0"),
+        ]
+    )
     found = curve_quantities(with_unloaded(table, "series"), ["series"])
     peaks = found[found["quantity"] == "peak"].set_index("series")["median"].to_dict()
     assert peaks == {"read": 100.0, "copy": 80.0}
@@ -120,15 +144,29 @@ def of_csv(name, **columns):
     table = pd.read_csv(PUBLISHED / name)
     given = {key: table[column] for key, column in columns.items()}
     return pd.DataFrame(
-        {"configuration": "c", "experiment": "e", "load": "l", "initiator": "i", "target": "t",
-         "replicate": 1, "status": "valid", "host": "h", **given}
-    )  # fmt: skip
+        {
+            "configuration": "c",
+            "experiment": "e",
+            "load": "l",
+            "initiator": "i",
+            "target": "t",
+            "replicate": 1,
+            "status": "valid",
+            "host": "h",
+            **given,
+        }
+    )
 
 
 @published
 def test_loaded_latency_of_published_servers():
-    table = of_csv("mlc_vsc_loaded_latency.csv", host="source", point="inject_delay",
-                   x="bandwidth_MBps", value="latency_ns")  # fmt: skip
+    table = of_csv(
+        "mlc_vsc_loaded_latency.csv",
+        host="source",
+        point="inject_delay",
+        x="bandwidth_MBps",
+        value="latency_ns",
+    )
     found = curve_quantities(table, [])
     assert found["reason"].isna().all()
     broadwell = found[found["host"].str.contains("broadwell")].set_index("quantity")["median"]
@@ -142,8 +180,13 @@ def test_loaded_latency_of_published_servers():
 
 @published
 def test_curves_of_every_share_of_reads():
-    table = of_csv("mess_xeon_gold5218_local_curves.csv", point="pause", x="bandwidth_mean",
-                   value="latency_mean", series="rw_ratio")  # fmt: skip
+    table = of_csv(
+        "mess_xeon_gold5218_local_curves.csv",
+        point="pause",
+        x="bandwidth_mean",
+        value="latency_mean",
+        series="rw_ratio",
+    )
     found = curve_quantities(table, ["series"]).pivot(
         index="series", columns="quantity", values="median"
     )

@@ -11,14 +11,26 @@ from chaosity.statistics import before_and_after
 def history(*periods):
     """Rows of one cell; a period is: values, start of the drive's state, request fingerprint."""
     rows = [
-        {"host": "h", "configuration": "c", "experiment": "e", "point": "p", "load": "l",
-         "initiator": "i", "target": "t",
-         "metric": "m_bytes_per_second", "replicate": replicate, "status": "valid",
-         "reason": None, "value": value, "era": number,
-         "components": json.dumps({"drive0": since, "system": "1"}), "asked": asked}
+        {
+            "host": "h",
+            "configuration": "c",
+            "experiment": "e",
+            "point": "p",
+            "load": "l",
+            "initiator": "i",
+            "target": "t",
+            "metric": "m_bytes_per_second",
+            "replicate": replicate,
+            "status": "valid",
+            "reason": None,
+            "value": value,
+            "era": number,
+            "components": json.dumps({"drive0": since, "system": "1"}),
+            "asked": asked,
+        }
         for number, (values, since, asked) in enumerate(periods, start=1)
         for replicate, value in enumerate(values, start=1)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows)
 
 
@@ -28,8 +40,9 @@ def test_before_and_after_are_neighbouring_periods():
     )
     assert list(found["era"]) == [2, 3]
     assert [json.loads(text) for text in found["changed"]] == [
-        {"drive0": ["1", "2"]}, {"drive0": ["2", "3"]},
-    ]  # fmt: skip
+        {"drive0": ["1", "2"]},
+        {"drive0": ["2", "3"]},
+    ]
     first = found.iloc[0]
     assert (first["median_before"], first["median_after"]) == pytest.approx((1.05, 5.25))
     assert (first["n_before"], first["n_after"]) == (2, 2)

@@ -30,15 +30,27 @@ def row(design: str, program: str, runtime: str, replicate: int, metric: str, va
     """A row of the tidy table, as the experiment's file makes them."""
     name, kind, target, threads = ALL if design == "all_cores" else ONE
     return {
-        "host": "h", "configuration": "nps1", "experiment": "numa_runtime",
+        "host": "h",
+        "configuration": "nps1",
+        "experiment": "numa_runtime",
         "point": f"task={name}+{target}+{program}+runtime-{runtime}",
-        "replicate": replicate, "status": "valid", "load": "task", "benchmark": "chaosity_tasks",
-        "category": "task_program", "kernel": program, "initiator": name, "initiator_kind": kind,
-        "threads": threads, "target": target, "target_kind": "nodes" if threads > 1 else "node",
-        "relation": "same_nodes" if threads > 1 else "same_node", "metric": metric,
-        "value": value, "factors": json.dumps({"cores": design, "runtime": runtime}),
+        "replicate": replicate,
+        "status": "valid",
+        "load": "task",
+        "benchmark": "chaosity_tasks",
+        "category": "task_program",
+        "kernel": program,
+        "initiator": name,
+        "initiator_kind": kind,
+        "threads": threads,
+        "target": target,
+        "target_kind": "nodes" if threads > 1 else "node",
+        "relation": "same_nodes" if threads > 1 else "same_node",
+        "metric": metric,
+        "value": value,
+        "factors": json.dumps({"cores": design, "runtime": runtime}),
         "levels": json.dumps({"runtime": runtime}),
-    }  # fmt: skip
+    }
 
 
 def measured(gain: float, noise: float = 0.02) -> pd.DataFrame:

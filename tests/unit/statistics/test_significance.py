@@ -32,10 +32,12 @@ def test_cells_without_a_p_value_stay_without():
 
 
 def cells(*samples):
-    return pd.concat([
-        pd.DataFrame({"status": "valid", "value": sample, "cell": number})
-        for number, sample in enumerate(samples)
-    ])  # fmt: skip
+    return pd.concat(
+        [
+            pd.DataFrame({"status": "valid", "value": sample, "cell": number})
+            for number, sample in enumerate(samples)
+        ]
+    )
 
 
 def test_cells_differ_when_they_scatter_more_than_their_replicates():

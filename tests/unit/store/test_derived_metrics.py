@@ -22,41 +22,73 @@ RATE, SHARE, SPEEDUP = "runs_per_second", "local_ratio", "speedup"
 
 def load(cores, program):
     return {
-        "name": "work", "role": "work", "benchmark": "b", "category": "c", "kernel": None,
-        "label": None, "levels": {"program": program},
-        "initiator": {"name": f"cores{cores}", "kind": "machine", "nodes": [0], "threads": cores,
-                      "cpus": "0"},
-        "target": {"name": "node0", "kind": "node", "nodes": [0], "drives": [],
-                   "relation": "same_node"},
+        "name": "work",
+        "role": "work",
+        "benchmark": "b",
+        "category": "c",
+        "kernel": None,
+        "label": None,
+        "levels": {"program": program},
+        "initiator": {
+            "name": f"cores{cores}",
+            "kind": "machine",
+            "nodes": [0],
+            "threads": cores,
+            "cpus": "0",
+        },
+        "target": {
+            "name": "node0",
+            "kind": "node",
+            "nodes": [0],
+            "drives": [],
+            "relation": "same_node",
+        },
         "metrics": {
             RATE: {"event": "done", "key": "rate", "at_most": None},
             SHARE: {"event": "done", "key": "share", "optional": True, "at_most": None},
         },
         "progress": None,
-    }  # fmt: skip
+    }
 
 
 def point(cores, program, replicates):
     name = f"{program}{cores}"
     return {
-        "host": "h", "configuration": "nps1", "experiment": "e", "point": name,
-        "definition": name, "orders": list(range(replicates)), "factors": {},
+        "host": "h",
+        "configuration": "nps1",
+        "experiment": "e",
+        "point": name,
+        "definition": name,
+        "orders": list(range(replicates)),
+        "factors": {},
         "loads": [load(cores, program)],
-        "relative": [{"name": SPEEDUP, "load": "work", "metric": RATE,
-                      "to": {"point": f"{program}1", "load": "work"}}],
-    }  # fmt: skip
+        "relative": [
+            {
+                "name": SPEEDUP,
+                "load": "work",
+                "metric": RATE,
+                "to": {"point": f"{program}1", "load": "work"},
+            }
+        ],
+    }
 
 
 def record(planned, replicate, rate, share=0.5, reason=None):
     said = json.dumps({"event": "done", "rate": rate, "share": share})
     outputs = {"stdout": said, "stderr": ""}
     return {
-        "schema_version": 1, "point": planned, "replicate": replicate, "order": 0, "stopping": {},
-        "began_at": "2026-01-01T00:00:00.000Z", "finished_at": "2026-01-01T00:00:02.000Z",
-        "measured_on": "h", "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
+        "schema_version": 1,
+        "point": planned,
+        "replicate": replicate,
+        "order": 0,
+        "stopping": {},
+        "began_at": "2026-01-01T00:00:00.000Z",
+        "finished_at": "2026-01-01T00:00:02.000Z",
+        "measured_on": "h",
+        "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
         "loads": [{**one, "outputs": outputs, "placement_seen": None} for one in planned["loads"]],
         "verdict": {"status": "failed" if reason else VALID, "reason": reason, "checks": []},
-    }  # fmt: skip
+    }
 
 
 def study(folder, values, points=None):
@@ -120,10 +152,14 @@ def test_a_reference_that_is_not_planned_is_the_reason(tmp_path):
 @pytest.fixture
 def table(tmp_path):
     rng = np.random.default_rng(1)
-    return study(tmp_path, {
-        (cores, program): list(speed * cores**0.9 * rng.normal(1, 0.01, 6))
-        for cores in (1, 2, 4) for program, speed in [("sort", 3.0), ("stencil", 5.0)]
-    })  # fmt: skip
+    return study(
+        tmp_path,
+        {
+            (cores, program): list(speed * cores**0.9 * rng.normal(1, 0.01, 6))
+            for cores in (1, 2, 4)
+            for program, speed in [("sort", 3.0), ("stencil", 5.0)]
+        },
+    )
 
 
 def test_the_analysis_of_variance_skips_references(table):

@@ -18,25 +18,45 @@ def load(amount, serial, command=("fio",)):
     line = {"event": "sample", "begin": 0, "end": 2, "amount": amount}
     drive = {"component": "drive0", "serial": serial, "node": 0}
     return {
-        "name": "storage", "benchmark": "b", "category": "c", "kernel": None, "label": None,
+        "name": "storage",
+        "benchmark": "b",
+        "category": "c",
+        "kernel": None,
+        "label": None,
         "initiator": {"name": "node0", "kind": "node", "nodes": [0], "cpus": "0-1", "threads": 2},
-        "target": {"name": "drive0", "kind": "drive", "nodes": [0], "drives": [drive],
-                   "relation": "same_node"},
+        "target": {
+            "name": "drive0",
+            "kind": "drive",
+            "nodes": [0],
+            "drives": [drive],
+            "relation": "same_node",
+        },
         "metrics": {"bandwidth_bytes_per_second": {"progress": True, "at_most": None}},
         "progress": {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"},
-        "outputs": {"stdout": json.dumps(line), "stderr": ""}, "command": list(command),
-        "environment": {}, "files": {}, "program": {}, "exit_status": 0, "signalled": None,
+        "outputs": {"stdout": json.dumps(line), "stderr": ""},
+        "command": list(command),
+        "environment": {},
+        "files": {},
+        "program": {},
+        "exit_status": 0,
+        "signalled": None,
         "placement_seen": None,
-    }  # fmt: skip
+    }
 
 
 def point(amount=0.0, serial="A", command=("fio",)):
     return {
-        "host": "h", "configuration": "nps1", "experiment": "e", "point": NAME,
-        "definition": serial, "orders": [0, 1], "factors": {},
-        "components": ["drive0", "system"], "stopping": {},
+        "host": "h",
+        "configuration": "nps1",
+        "experiment": "e",
+        "point": NAME,
+        "definition": serial,
+        "orders": [0, 1],
+        "factors": {},
+        "components": ["drive0", "system"],
+        "stopping": {},
         "loads": [load(amount, serial, command)],
-    }  # fmt: skip
+    }
 
 
 class Results:
@@ -56,12 +76,18 @@ class Results:
     def attempt(self, at, amount, replicate=1, passed=True, **asked):
         described = point(amount, **asked)
         record = {
-            "schema_version": 1, "point": described, "replicate": replicate, "order": 0,
-            "began_at": at, "finished_at": at, "stopping": {}, "measured_on": "h",
+            "schema_version": 1,
+            "point": described,
+            "replicate": replicate,
+            "order": 0,
+            "began_at": at,
+            "finished_at": at,
+            "stopping": {},
+            "measured_on": "h",
             "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
             "loads": described["loads"],
             "verdict": records.make_verdict([records.make_check("measured", passed, "so")]),
-        }  # fmt: skip
+        }
         records.save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
 
     def history(self):

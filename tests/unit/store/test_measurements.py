@@ -96,14 +96,19 @@ def test_other_loads_of_a_point_are_described():
     rows = [
         {**names, "point": point, "load": load, "initiator": initiator, "target": "node0"}
         for point, load, initiator in [
-            ("p", "chase", "pu0"), ("p", "traffic", "node1"), ("p", "traffic", "node2"),
+            ("p", "chase", "pu0"),
+            ("p", "traffic", "node1"),
+            ("p", "traffic", "node2"),
             ("q", "chase", "pu0"),
         ]
-    ]  # fmt: skip
+    ]
     found = Measurements.from_table(pd.DataFrame(rows, index=[5, 6, 7, 7]))
     assert found.corunning_text(["load", "target"]).tolist() == [
-        "2 x traffic node0", "chase node0, traffic node0", "chase node0, traffic node0", "",
-    ]  # fmt: skip
+        "2 x traffic node0",
+        "chase node0, traffic node0",
+        "chase node0, traffic node0",
+        "",
+    ]
     assert found.other_loads(found.rows.iloc[0])["initiator"].tolist() == ["node1", "node2"]
     assert found.rows["load_count"].tolist() == [3, 3, 3, 1]
 

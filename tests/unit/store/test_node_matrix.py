@@ -45,18 +45,25 @@ def test_the_unit_of_bandwidths(write, name, cell, unit, bytes_per_second):
 
 @pytest.mark.parametrize(
     ("name", "unit", "said"),
-    [("m_MBps.csv", None, "MB/s, by the file name"), ("m.csv", "MB/s", "MB/s, as given"),
-     ("m.csv", None, "GB/s, by the magnitude of the numbers")],
-)  # fmt: skip
+    [
+        ("m_MBps.csv", None, "MB/s, by the file name"),
+        ("m.csv", "MB/s", "MB/s, as given"),
+        ("m.csv", None, "GB/s, by the magnitude of the numbers"),
+    ],
+)
 def test_the_origin_of_the_unit_is_reported(write, name, unit, said):
     assert read_matrix(write(GOOD, name), "bandwidth", unit).unit == said
 
 
 @pytest.mark.parametrize(
     ("name", "unit", "ns"),
-    [("m.csv", None, 90.0), ("m_ns.csv", None, 90.0), ("m_us.csv", None, 90e3),
-     ("m.csv", "us", 90e3)],
-)  # fmt: skip
+    [
+        ("m.csv", None, 90.0),
+        ("m_ns.csv", None, 90.0),
+        ("m_us.csv", None, 90e3),
+        ("m.csv", "us", 90e3),
+    ],
+)
 def test_the_unit_of_latencies(write, name, unit, ns):
     found = read_matrix(write("from,0\n0,90\n", name), "latency", unit)
     assert (found.metric, found.samples) == ("latency_ns", {(0, 0): pytest.approx((ns,))})
@@ -132,11 +139,13 @@ def test_a_unit_of_the_other_metric_is_refused(write):
 
 @pytest.mark.parametrize(
     ("name", "metric", "said"),
-    [("idle_latency_ns.csv", "bandwidth", "holds a latency by its name, not a bandwidth"),
-     ("idle_us.csv", "bandwidth", "holds a latency by its name"),
-     ("stream_MBps.csv", "latency", "holds a bandwidth by its name, not a latency"),
-     ("stream_GiBps.csv", "latency", "holds a bandwidth by its name")],
-)  # fmt: skip
+    [
+        ("idle_latency_ns.csv", "bandwidth", "holds a latency by its name, not a bandwidth"),
+        ("idle_us.csv", "bandwidth", "holds a latency by its name"),
+        ("stream_MBps.csv", "latency", "holds a bandwidth by its name, not a latency"),
+        ("stream_GiBps.csv", "latency", "holds a bandwidth by its name"),
+    ],
+)
 def test_a_file_of_the_other_metric_is_refused_by_its_name(write, name, metric, said):
     path = write(GOOD, name)
     with pytest.raises(UserError, match=said):
@@ -153,9 +162,11 @@ def test_distances_have_the_same_form(write):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("node,0,1\n0,10,0\n", "row 2, column 1: 0 is not a distance"),
-     ("node,0\n0,10\n0,12\n", "initiator 0 has two rows")],
-)  # fmt: skip
+    [
+        ("node,0,1\n0,10,0\n", "row 2, column 1: 0 is not a distance"),
+        ("node,0\n0,10\n0,12\n", "initiator 0 has two rows"),
+    ],
+)
 def test_errors_in_a_distance_table_name_row_and_column(write, text, said):
     with pytest.raises(UserError) as error:
         read_distances(write(text))

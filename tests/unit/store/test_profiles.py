@@ -26,20 +26,36 @@ HOST = "db-prod-17.acme.example"
 SERIAL = "S6XPNX0T412345"
 # What must not leave the house, each at the places where it really stands.
 SECRETS = {
-    "host": HOST, "short name": "db-prod-17", "domain": "acme.example", "serial": SERIAL,
-    "module": "DIMM0SER1AL", "gpu": "GPU-5f2c-1324", "address": "192.168.77.41",
-    "mac": "3c:ec:ef:12:34:56", "user": "alice", "path": "/scratch/alice", "cgroup": "user-4711",
-    "note": "rack B7 shelf 3", "slot": "0000-21-00-0", "pci": "0000:21:00.0", "own": "zebra",
-    "uuid": "4c4c4544-0042", "build": "acme1", "second": "T13:45",
-}  # fmt: skip
+    "host": HOST,
+    "short name": "db-prod-17",
+    "domain": "acme.example",
+    "serial": SERIAL,
+    "module": "DIMM0SER1AL",
+    "gpu": "GPU-5f2c-1324",
+    "address": "192.168.77.41",
+    "mac": "3c:ec:ef:12:34:56",
+    "user": "alice",
+    "path": "/scratch/alice",
+    "cgroup": "user-4711",
+    "note": "rack B7 shelf 3",
+    "slot": "0000-21-00-0",
+    "pci": "0000:21:00.0",
+    "own": "zebra",
+    "uuid": "4c4c4544-0042",
+    "build": "acme1",
+    "second": "T13:45",
+}
 
 
 def machine(**keys):
     given = {"seed": 5, **keys}
     return synthetic.Machine(
-        keys.pop("host", "epyc1"), ((0,), (1,)), {0: 2, 1: 1}, 4,
+        keys.pop("host", "epyc1"),
+        ((0,), (1,)),
+        {0: 2, 1: 1},
+        4,
         **{key: value for key, value in given.items() if key != "host"},
-    )  # fmt: skip
+    )
 
 
 def write_results(folder, found, *, table=None, system=None, topology=None, components=None):
@@ -151,11 +167,16 @@ def test_one_configuration_can_be_collected_and_an_empty_folder_is_an_error(resu
 @pytest.mark.parametrize(
     ("asked", "number"),
     [
-        ({"cpu": "epyc 7413"}, 3), ({"configuration": "nps4"}, 2), ({"drive": "mp600"}, 3),
-        ({"drive": "Samsung"}, 0), ({"host": "epyc2"}, 1), ({"cpu": "%"}, 0),
-        ({"cpu": "epyc", "configuration": "nps1"}, 1), ({"host": "' OR true --"}, 0),
+        ({"cpu": "epyc 7413"}, 3),
+        ({"configuration": "nps4"}, 2),
+        ({"drive": "mp600"}, 3),
+        ({"drive": "Samsung"}, 0),
+        ({"host": "epyc2"}, 1),
+        ({"cpu": "%"}, 0),
+        ({"cpu": "epyc", "configuration": "nps1"}, 1),
+        ({"host": "' OR true --"}, 0),
     ],
-)  # fmt: skip
+)
 def test_profiles_are_found_by_queries(database, asked, number):
     assert len(find_profiles(database, **asked)) == number
 
@@ -190,8 +211,14 @@ def secret_host(folder):
     slot = next(name for name in found.components() if name.startswith("drive"))
     table["target"] = table["target"].replace(slot, f"drive-{SERIAL}")
     table["point"] = table["point"].str.replace(slot, f"drive-{SERIAL}")
-    table["factors"] = json.dumps({"storage_node": f"drive-{SERIAL}", "zebra": "zebra",
-                                   "pages": "/scratch/alice", "drives": 2})  # fmt: skip
+    table["factors"] = json.dumps(
+        {
+            "storage_node": f"drive-{SERIAL}",
+            "zebra": "zebra",
+            "pages": "/scratch/alice",
+            "drives": 2,
+        }
+    )
     table["levels"] = json.dumps({"zebra": 1, "mode": HOST})
     table.loc[table.index[:30], "reason"] = f"{HOST}: /scratch/alice/file: 192.168.77.41 refused"
     table.loc[table.index[:30], "status"] = "failed"
@@ -205,23 +232,34 @@ def secret_host(folder):
         name: {**one, "serial": SERIAL, "note": "rack B7 shelf 3", "pci": "0000:21:00.0"}
         for name, one in found.components().items()
     }
-    documents["gpu-0000-21-00-0"] = {"component": "gpu", "model": "H100", "serial": "GPU-5f2c-1324",
-                                     "memory_bytes": 2**36, "node": 0, "pci": "x"}  # fmt: skip
+    documents["gpu-0000-21-00-0"] = {
+        "component": "gpu",
+        "model": "H100",
+        "serial": "GPU-5f2c-1324",
+        "memory_bytes": 2**36,
+        "node": 0,
+        "pci": "x",
+    }
     documents[f"drive-{SERIAL}"] = documents.pop(slot)
     firmware = {"bios_vendor": "AMI", "bios_version": "2.4", "product_name": "db-prod-17"}
     modules = [{"slot": "A1", "size": "32 GB", "type": "DDR4", "serial": "DIMM0SER1AL"}]
     system = synthetic.system(
-        found, firmware=firmware, memory_modules=modules, kernel_release="6.5.0-7-acme1",
-        kernel_parameters=["pci=0000:21:00.0"], tools={"gcc": "/scratch/alice/gcc"},
-    )  # fmt: skip
+        found,
+        firmware=firmware,
+        memory_modules=modules,
+        kernel_release="6.5.0-7-acme1",
+        kernel_parameters=["pci=0000:21:00.0"],
+        tools={"gcc": "/scratch/alice/gcc"},
+    )
     topology = found.topology() | {
         "source": "/scratch/alice/topology.xml",
         "restrictions": {"cgroup": "/user.slice/user-4711.slice", "missing_cpus": ""},
         "host": {"name": HOST, "uuid": "4c4c4544-0042", "cpu_model": "AMD EPYC 7413"},
         "nics": [{"address": "3c:ec:ef:12:34:56"}],
     }
-    place = write_results(folder, found, table=table, system=system, topology=topology,
-                          components=documents)  # fmt: skip
+    place = write_results(
+        folder, found, table=table, system=system, topology=topology, components=documents
+    )
     xml = f'<topology><info name="HostName" value="{HOST}"/><info value="3c:ec:ef:12:34:56"/>'
     (place / "topology.xml").write_text(xml)
     return found
@@ -251,8 +289,16 @@ def test_a_bundle_contains_no_name_serial_address_or_path(tmp_path):
     held = {what for what, secret in SECRETS.items() if secret.lower().encode() in text}
     assert held == set()
     # What a bundle is for is in it.
-    for wanted in (b"amd epyc 7413", b"corsair mp600 pro", b"6.5.0-7", b"nps4", b"32 gb ddr4",
-                   b"variant of stream", b"memory_bandwidth", b"drive1"):  # fmt: skip
+    for wanted in (
+        b"amd epyc 7413",
+        b"corsair mp600 pro",
+        b"6.5.0-7",
+        b"nps4",
+        b"32 gb ddr4",
+        b"variant of stream",
+        b"memory_bandwidth",
+        b"drive1",
+    ):
         assert wanted in text, wanted
 
 
@@ -301,8 +347,12 @@ def test_an_imported_profile_has_the_same_values(database, tmp_path):
         assert one["origin"] == "imported" and json.loads(one["provenance"])["chaosity_version"]
         table = read_profile_table(theirs, one["id"])
         assert list(table.columns) == list(COLUMNS)
-        same = [rows for rows in own.values() if len(rows) == len(table)
-                and sorted(rows["value"].dropna()) == sorted(table["value"].dropna())]  # fmt: skip
+        same = [
+            rows
+            for rows in own.values()
+            if len(rows) == len(table)
+            and sorted(rows["value"].dropna()) == sorted(table["value"].dropna())
+        ]
         assert len(same) == 1
         points = [len(rows[["experiment", "point"]].drop_duplicates()) for rows in (table, *same)]
         assert points[0] == points[1]
@@ -429,7 +479,7 @@ def broken(column, value, where=0):
         ("profiles", broken("id", "x' OR 1=1"), "an id that is not 16 hexadecimal digits"),
         ("profiles", broken("topology", "{"), "not a JSON object"),
     ],
-)  # fmt: skip
+)
 def test_impossible_rows_are_refused(bundle, tmp_path, part, change, words):
     changed = parquet(tmp_path, bundle, part, change)
     refused(forge(bundle, tmp_path / "f.zip", parts=changed), tmp_path, words)

@@ -19,12 +19,35 @@ from chaosity.topology import CoreKind, OpenclDevice, discover
 
 SERVER = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 # A device's own words, of which some makers give each specimen its own.
-GPU = OpenclDevice("opencl0", "Acme OpenCL of db-prod-17", "Acme X1 S/N 0815", "gpu",
-                   vendor="GenuineIntel", pci="0000:01:00.0", uuid="4c4c4544", node=0)  # fmt: skip
+GPU = OpenclDevice(
+    "opencl0",
+    "Acme OpenCL of db-prod-17",
+    "Acme X1 S/N 0815",
+    "gpu",
+    vendor="GenuineIntel",
+    pci="0000:01:00.0",
+    uuid="4c4c4544",
+    node=0,
+)
 SECRETS = ("acme", "0815", "4c4c4544", "db-prod-17", "0000:01", "drive-0000", "01-00-0")
-COMPARED = ("experiment", "load", "benchmark", "category", "kernel", "initiator", "initiator_kind",
-            "initiator_nodes", "target", "target_kind", "target_nodes", "relation", "metric",
-            "label", "factors", "levels")  # fmt: skip
+COMPARED = (
+    "experiment",
+    "load",
+    "benchmark",
+    "category",
+    "kernel",
+    "initiator",
+    "initiator_kind",
+    "initiator_nodes",
+    "target",
+    "target_kind",
+    "target_nodes",
+    "relation",
+    "metric",
+    "label",
+    "factors",
+    "levels",
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +66,20 @@ def published(topology, experiment):
     rows = []
     weights = dict.fromkeys((node.os_index for node in topology.targets), 1.0)
     for point in plan_host(host, read_config(), [experiment], lambda *_: weights).points:
-        read = {load["name"]: {name: (_value(load, source), None)
-                               for name, source in load["metrics"].items()}
-                for load in point["loads"]}  # fmt: skip
+        read = {
+            load["name"]: {
+                name: (_value(load, source), None) for name, source in load["metrics"].items()
+            }
+            for load in point["loads"]
+        }
         rows += outcome_rows(point, 1, Outcome("valid", order=0, readings=read))
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
     profile = {"id": "p", "host": host.name, "configuration": "nps4"}
-    parts = ProfileTables(make_table([profile], PROFILE_COLUMNS), make_table([], COMPONENT_COLUMNS),
-                  table.assign(profile="p").drop(columns="reference"))  # fmt: skip
+    parts = ProfileTables(
+        make_table([profile], PROFILE_COLUMNS),
+        make_table([], COMPONENT_COLUMNS),
+        table.assign(profile="p").drop(columns="reference"),
+    )
     return table, anonymise(parts, b"salt").measurements
 
 
@@ -82,12 +111,22 @@ def test_kinds_of_cores_without_a_rank_keep_their_numbers(server):
     assert set(public["initiator_kind"]) >= {"pu", "core_kind"}
 
 
-@pytest.mark.parametrize("name", ["db_cores", "machine_without_db-prod-17", "kind", "opencl0x",
-                                  "uniform_all_of_acme", "node0_acme_without_pu0"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "db_cores",
+        "machine_without_db-prod-17",
+        "kind",
+        "opencl0x",
+        "uniform_all_of_acme",
+        "node0_acme_without_pu0",
+    ],
+)
 def test_names_that_only_resemble_places_are_replaced(server, name):
     own, _ = published(server, "unlike_cores")
-    rows = own.head(4).assign(profile="p", initiator=name, target=name,
-                              factors=json.dumps({"policy": name}))  # fmt: skip
+    rows = own.head(4).assign(
+        profile="p", initiator=name, target=name, factors=json.dumps({"policy": name})
+    )
     profile = make_table([{"id": "p", "host": "h", "configuration": "nps4"}], PROFILE_COLUMNS)
     components = make_table([], COMPONENT_COLUMNS)
     parts = ProfileTables(profile, components, rows.drop(columns="reference"))

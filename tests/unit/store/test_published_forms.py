@@ -100,10 +100,15 @@ def test_a_unit_can_be_given_where_the_file_has_none(tmp_path):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("189M", 189e6), ("47.2K", 47200.0), (12, 12.0), ("1.5 G", 1.5e9),
-        ("M", "M"), ("1.2.3", "1.2.3"), ("9X", "9X"),
+        ("189M", 189e6),
+        ("47.2K", 47200.0),
+        (12, 12.0),
+        ("1.5 G", 1.5e9),
+        ("M", "M"),
+        ("1.2.3", "1.2.3"),
+        ("9X", "9X"),
     ],
-)  # fmt: skip
+)
 def test_numbers_with_a_prefix(text, value):
     assert parse_prefixed(text) == value
 

@@ -21,33 +21,51 @@ def load(name="memory", amount=1000.0):
         "kernel": "triad",
         "label": "variant of STREAM",
         "initiator": {"name": "node0", "kind": "node", "nodes": [0], "cpus": "0-1", "threads": 2},
-        "target": {"name": "node1", "kind": "node", "nodes": [1], "drives": [],
-                   "relation": "same_package"},
+        "target": {
+            "name": "node1",
+            "kind": "node",
+            "nodes": [1],
+            "drives": [],
+            "relation": "same_package",
+        },
         "metrics": {"bandwidth_bytes_per_second": {"progress": True, "at_most": None}},
         "progress": {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"},
         "outputs": {"stdout": json.dumps(line), "stderr": ""},
-        "command": ["x"], "program": {}, "exit_status": 0, "signalled": None,
+        "command": ["x"],
+        "program": {},
+        "exit_status": 0,
+        "signalled": None,
         "placement_seen": None,
-    }  # fmt: skip
+    }
 
 
 def point(replicates=3):
     return {
-        "host": "h", "configuration": "nps1",
-        "experiment": "e", "point": "memory=node0+node1+triad",
-        "definition": "d1", "orders": list(range(replicates)), "factors": {"a": 1},
+        "host": "h",
+        "configuration": "nps1",
+        "experiment": "e",
+        "point": "memory=node0+node1+triad",
+        "definition": "d1",
+        "orders": list(range(replicates)),
+        "factors": {"a": 1},
         "loads": [load()],
-    }  # fmt: skip
+    }
 
 
 def record(replicate=1, status="valid", reason=None, definition="d1"):
     return {
-        "schema_version": 1, "point": {**point(), "definition": definition},
-        "replicate": replicate, "order": replicate - 1, "stopping": {}, "measured_on": "h",
-        "began_at": "2026-01-01T00:00:00.000Z", "finished_at": "2026-01-01T00:00:02.000Z",
+        "schema_version": 1,
+        "point": {**point(), "definition": definition},
+        "replicate": replicate,
+        "order": replicate - 1,
+        "stopping": {},
+        "measured_on": "h",
+        "began_at": "2026-01-01T00:00:00.000Z",
+        "finished_at": "2026-01-01T00:00:02.000Z",
         "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
-        "loads": [load()], "verdict": {"status": status, "reason": reason, "checks": []},
-    }  # fmt: skip
+        "loads": [load()],
+        "verdict": {"status": status, "reason": reason, "checks": []},
+    }
 
 
 @pytest.fixture
