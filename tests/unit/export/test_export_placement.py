@@ -51,7 +51,7 @@ def test_the_schema_is_closed_everywhere():
     free = [one for one in found if one.get("additionalProperties") is not False]
     assert len(found) > 10
     assert [one.get("description") for one in free] == [
-        "of the point and what was varied of the load"
+        "factors of the point and levels of the load"
     ]
 
 
