@@ -65,7 +65,7 @@ def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
     return f"did you mean {near[0]}? {listed}" if near else listed
 
 
-def validation_user_error(error: ValidationError, where: str) -> UserError:
+def _validation_user_error(error: ValidationError, where: str) -> UserError:
     """A validation error as one sentence: file, key, and what is allowed."""
     key = ".".join(str(step) for step in error.absolute_path) or "the document"
     place = f"{where}, {key}"
@@ -87,7 +87,7 @@ def validation_user_error(error: ValidationError, where: str) -> UserError:
     return UserError(error.message, place)
 
 
-def most_specific_error(error: ValidationError) -> ValidationError:
+def _most_specific_error(error: ValidationError) -> ValidationError:
     """The innermost cause of an error; among alternatives, the one that fits the document best."""
     while error.context:
         error = max(error.context, key=lambda e: (len(e.absolute_path), e.validator == "enum"))
@@ -107,7 +107,7 @@ def validate_document(document: Any, name: str, where: str) -> None:
     """
     error = best_match(schema_validator(name).iter_errors(document))
     if error is not None:
-        raise validation_user_error(most_specific_error(error), where)
+        raise _validation_user_error(_most_specific_error(error), where)
 
 
 def yaml_names(folder: Path) -> list[str]:
@@ -131,10 +131,10 @@ def load_named_yaml(folder: Path, name: str, where: str, kind: str) -> Any:
         raise UserError(f"unknown {kind} {name!r}", where, suggest_allowed(name, known))
     path = folder / f"{name}.yaml"
     document = read_yaml(path)
-    validate_document(document, kind, path_in_repository(path))
+    validate_document(document, kind, _path_in_repository(path))
     if document[kind] != name:
         found = f"has `{kind}: {document[kind]}`"
-        raise UserError(found, path_in_repository(path), f"it must be the file's name, {name}")
+        raise UserError(found, _path_in_repository(path), f"it must be the file's name, {name}")
     return document
 
 
@@ -145,14 +145,14 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
         UserError: there is no such file, or its content is wrong.
     """
     document: ExperimentDocument = load_named_yaml(EXPERIMENTS, name, where, "experiment")
-    place = f"{path_in_repository(EXPERIMENTS)}/{name}.yaml"
+    place = f"{_path_in_repository(EXPERIMENTS)}/{name}.yaml"
     for index, figure in enumerate(document.get("figures", [])):
         validate_document(figure, "figure", f"{place}, figures.{index}")
-    check_relative_metrics(document, place)
+    _check_relative_metrics(document, place)
     return document
 
 
-def check_relative_metrics(document: ExperimentDocument, where: str) -> None:
+def _check_relative_metrics(document: ExperimentDocument, where: str) -> None:
     """Check names and loads of an experiment's derived metrics.
 
     Raises:
@@ -184,18 +184,18 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
     listed = document.get("counters", [])
     for metric, source in document["metrics"].items():
         if "counter" in source and source["counter"] not in listed:
-            place = f"{path_in_repository(BENCHMARKS)}/{name}.yaml, metrics.{metric}"
+            place = f"{_path_in_repository(BENCHMARKS)}/{name}.yaml, metrics.{metric}"
             remedy = suggest_allowed(source["counter"], listed)
             raise UserError(f"{source['counter']!r} is not among `counters`", place, remedy)
     return document
 
 
-def path_in_repository(path: Path) -> str:
+def _path_in_repository(path: Path) -> str:
     """A path relative to the repository, or as it is when it lies elsewhere."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def varied_names(experiment: ExperimentDocument) -> set[str]:
+def _varied_names(experiment: ExperimentDocument) -> set[str]:
     """Names of everything that an experiment varies besides initiators and targets."""
     names = set()
     for design in experiment["designs"].values():
@@ -231,7 +231,7 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> Config:
     }
     for name, levels in checked["levels"].items():
         place = f"{where}, levels"
-        varied = varied_names(experiments.get(name) or load_experiment(name, place))
+        varied = _varied_names(experiments.get(name) or load_experiment(name, place))
         for level in levels:
             if level not in varied:
                 remedy = suggest_allowed(level, varied)
@@ -267,16 +267,16 @@ def read_config(path: Path = CONFIG) -> Config:
     """A checked config file, merged over the default config, like ``snakemake --configfile``."""
     given = read_yaml(path)
     if path != CONFIG:
-        given = merge_mappings(read_yaml(CONFIG), given)
-    return check_config(given, path_in_repository(path))
+        given = _merge_mappings(read_yaml(CONFIG), given)
+    return check_config(given, _path_in_repository(path))
 
 
-def merge_mappings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_mappings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A mapping with the changes applied; mappings within it are merged key by key."""
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
-            value = merge_mappings(old, value)
+            value = _merge_mappings(old, value)
         merged[key] = value
     return merged

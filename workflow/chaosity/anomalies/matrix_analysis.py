@@ -31,7 +31,7 @@ class MatrixAnalysis(GroupedCells[int]):
     Attributes:
         structure, looks: as given.
         remote_better: remote cells that are better than a local cell, see
-            `remote_cells_better_than_local`.
+            `_remote_cells_better_than_local`.
         labels: group of each cell; -1 also where the cell does not represent its group.
         structural: mask of the cells whose loss is structural.
         found: cells and components that depart.
@@ -46,7 +46,7 @@ class MatrixAnalysis(GroupedCells[int]):
             looks: see `analyse_matrix`.
         """
         self.structure, self.looks = structure, looks
-        self.remote_better = remote_cells_better_than_local(cells, structure)
+        self.remote_better = _remote_cells_better_than_local(cells, structure)
         labels = structure.labels.copy()
         for row, column, _ in self.remote_better:
             # A cell that is better than local memory and than its group does not show what its
@@ -161,7 +161,7 @@ class MatrixAnalysis(GroupedCells[int]):
         )
 
 
-def remote_cells_better_than_local(
+def _remote_cells_better_than_local(
     cells: ScoredCells[int], structure: Structure
 ) -> list[tuple[int, int, Position]]:
     """Remote cells that are clearly better than a local cell: row, column, position of the local.

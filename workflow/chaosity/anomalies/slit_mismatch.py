@@ -113,7 +113,7 @@ def check_firmware_claims(
                 "interleaved below the operating system."
             )
         else:
-            anomalies += find_slit_mismatches(cells, seen, distances)
+            anomalies += _find_slit_mismatches(cells, seen, distances)
     return ClaimCheck(tuple(anomalies), instead, tuple(notes))
 
 
@@ -193,7 +193,7 @@ def _mismatch(
     )
 
 
-def find_slit_mismatches(
+def _find_slit_mismatches(
     cells: ScoredCells[int], structure: Structure, distances: SlitEntries
 ) -> list[Anomaly]:
     """Wrong entries of the SLIT; if there are none, its order where that is wrong.

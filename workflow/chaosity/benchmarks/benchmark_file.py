@@ -40,7 +40,7 @@ def compiled_template(text: str) -> Template:
     return ENVIRONMENT.from_string(text)
 
 
-def collect_templates(part: Any, templates: list[str]) -> Fill:
+def _collect_templates(part: Any, templates: list[str]) -> Fill:
     """Append all templates of a part of the file, in order, to `templates`.
 
     Returns:
@@ -53,11 +53,11 @@ def collect_templates(part: Any, templates: list[str]) -> Fill:
             templates.append(part)
             return lambda filled: filled[before]
     elif isinstance(part, Mapping):
-        members = [(key, collect_templates(value, templates)) for key, value in part.items()]
+        members = [(key, _collect_templates(value, templates)) for key, value in part.items()]
         if len(templates) > before:
             return lambda filled: {key: fill(filled) for key, fill in members}
     elif isinstance(part, list):
-        items = [collect_templates(value, templates) for value in part]
+        items = [_collect_templates(value, templates) for value in part]
         if len(templates) > before:
             return lambda filled: [fill(filled) for fill in items]
     return lambda filled: part
@@ -129,7 +129,7 @@ class Benchmark:
         document = self.document
         bounds = {name: source.get("at_most") for name, source in document["metrics"].items()}
         templates: list[str] = []
-        fill = collect_templates(
+        fill = _collect_templates(
             {
                 "memory_bytes": str(document.get("memory_bytes", 0)),
                 "environment": document.get("environment", {}),

@@ -132,7 +132,7 @@ class Campaign:
                     f"host {name}",
                     "use snakemake --dry-run, or exclude the host by `hosts` in the config",
                 )
-        self._locks = [lock_results(self.results / name) for name in self.plans]
+        self._locks = [_lock_results(self.results / name) for name in self.plans]
         for name, plan in self.plans.items():
             plan.write(self.folder(name), points=True)
 
@@ -226,7 +226,7 @@ class Campaign:
         ]
 
 
-def lock_results(results: Path) -> int:
+def _lock_results(results: Path) -> int:
     """Lock a host's results, so that no two runs write the same records.
 
     The kernel frees the lock when the process ends, also after a crash. Snakemake's own lock stays

@@ -43,12 +43,12 @@ JOB_PREFIX = "chaosity_"
 RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm_account")
 
 
-def seconds_between(begin: str, end: str) -> float:
+def _seconds_between(begin: str, end: str) -> float:
     """Seconds from one time of a record to another (see `records.utc_now`)."""
     return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
-def measurement_key(wildcards: Any) -> Key:
+def _measurement_key(wildcards: Any) -> Key:
     """Snakemake's wildcards of a measurement as a tuple, which identifies it."""
     return tuple(str(value) for value in wildcards)
 
@@ -109,7 +109,7 @@ class SlurmRun:
         self.set_up_snakemake()
         if not self.is_main:
             return BATCH
-        key = measurement_key(wildcards)
+        key = _measurement_key(wildcards)
         if key not in self._batches:
             self._cut_into_batches()
         return self._batches[key].name
@@ -124,7 +124,7 @@ class SlurmRun:
             point = self.campaign.point(own.host, own.experiment, own.point)
             order = point["orders"][int(own.replicate) - 1]
             seconds = point["estimated_seconds"]
-            found.append(Measurement(measurement_key(own), own.host, order, seconds))
+            found.append(Measurement(_measurement_key(own), own.host, order, seconds))
         for batch in cut_into_batches(found, self.slurm["minutes_per_job"]):
             self.workflow.parent_groupids[batch.name] = BATCH
             for measurement in batch.measurements:
@@ -136,7 +136,7 @@ class SlurmRun:
         Snakemake adds the parts of a group. Whole minutes for each of a hundred points of two
         seconds would be far too long, so the first measurement has the whole limit.
         """
-        key = measurement_key(wildcards)
+        key = _measurement_key(wildcards)
         batch = self._batches.get(key)
         if batch is None or batch.measurements[0].key != key:
             return 0
@@ -181,6 +181,6 @@ class SlurmRun:
                 with contextlib.suppress(ValueError):
                     record = load_record(Path(path))
                     if record["began_at"] >= os.environ[RUN_BEGAN]:
-                        seconds.append(seconds_between(record["began_at"], record["finished_at"]))
+                        seconds.append(_seconds_between(record["began_at"], record["finished_at"]))
             found[self.node(host)] = (len(seconds), sum(seconds))
         return found

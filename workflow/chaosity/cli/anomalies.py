@@ -80,7 +80,7 @@ def anomalies(
         for name, value in matrix_options.items():
             if value is not None:
                 raise UserError(f"{name} is allowed for a CSV matrix only", str(file))
-        findings = analyse_results(file)
+        findings = _analyse_results(file)
     else:
         if metric is None:
             raise UserError(
@@ -91,18 +91,18 @@ def anomalies(
         matrix = read_matrix(file, metric, unit)
         findings = analyse_matrix(
             matrix,
-            None if packages is None else parse_packages(packages, matrix),
+            None if packages is None else _parse_packages(packages, matrix),
             None if distances is None else _matching_distances(distances, matrix),
         )
     if as_json:
         click.echo(json.dumps(findings.to_json(), indent=1))
         return
     console = Console(highlight=False, soft_wrap=True)
-    for part in findings_text(findings):
+    for part in _findings_text(findings):
         console.print(part)
 
 
-def analyse_results(path: Path) -> Findings:
+def _analyse_results(path: Path) -> Findings:
     """The findings of a results folder, or of a tidy table and the files in its folder.
 
     Raises:
@@ -126,7 +126,7 @@ def analyse_results(path: Path) -> Findings:
     return analyse_host(Measurements.read(table), host_parts(topology, components))
 
 
-def parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
+def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
     """Nodes of each package, from a text such as "0,1;2,3" or "0-3;4-7".
 
     Raises:
@@ -173,7 +173,7 @@ def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int],
     return distances
 
 
-def findings_text(findings: Findings) -> Iterator[RenderableType]:
+def _findings_text(findings: Findings) -> Iterator[RenderableType]:
     """The parts that the terminal shows: verdict, anomalies, cell groups, what was not tested."""
     yield Text(findings.verdict, style="bold")
     for number, anomaly in enumerate(findings.anomalies, start=1):

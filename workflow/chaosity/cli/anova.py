@@ -81,7 +81,7 @@ def anova(
     if as_json:
         click.echo(json.dumps(analysis.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
         return
-    print_analysis(analysis, Console(highlight=False, soft_wrap=True))
+    _print_analysis(analysis, Console(highlight=False, soft_wrap=True))
     for path in drawn:
         click.echo(path)
 
@@ -123,7 +123,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     return pd.DataFrame(values, columns=names, index=numbers[1:], dtype=object)
 
 
-def print_analysis(analysis: Analysis, console: Console) -> None:
+def _print_analysis(analysis: Analysis, console: Console) -> None:
     """Print the tables and sentences of an analysis of variance."""
     in_logarithms = analysis.transform == "log"
     console.print(_variation_table(analysis), "")

@@ -87,9 +87,9 @@ def compare_command(
     for sentence in result.sentences:
         console.print(escape(sentence))
     if isinstance(result, SelectionComparison):
-        print_cells(result, console, print_all)
+        _print_cells(result, console, print_all)
     else:
-        print_hosts(result, console, print_all)
+        _print_hosts(result, console, print_all)
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -100,7 +100,7 @@ def _condition(text: str) -> tuple[str, str]:
     return column, value
 
 
-def print_cells(comparison: SelectionComparison, console: Console, print_all: bool) -> None:
+def _print_cells(comparison: SelectionComparison, console: Console, print_all: bool) -> None:
     """Print a table of cells for each group of metrics, clear losses first."""
     for note in comparison.notes:
         console.print(f"note: {escape(note)}.")
@@ -139,7 +139,7 @@ def _cell_texts(cell: pd.Series) -> list[str]:
     ]
 
 
-def print_hosts(comparison: OutlierHosts, console: Console, print_all: bool) -> None:
+def _print_hosts(comparison: OutlierHosts, console: Console, print_all: bool) -> None:
     """Print the table of hosts, outlier hosts first."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("host", overflow="fold")

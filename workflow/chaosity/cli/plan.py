@@ -63,12 +63,12 @@ def plan(
         for point in host_plan.points:
             click.echo(f"{point['experiment']}/{point['point']}")
     elif commands:
-        click.echo("\n".join(line for point in host_plan.points for line in command_lines(point)))
+        click.echo("\n".join(line for point in host_plan.points for line in _command_lines(point)))
     else:
-        print_plan(host_plan)
+        _print_plan(host_plan)
 
 
-def command_lines(point: Point) -> Iterator[str]:
+def _command_lines(point: Point) -> Iterator[str]:
     """The files and commands of a point's loads, as lines for a shell."""
     yield f"# {point['experiment']}/{point['point']}"
     for load in point["loads"]:
@@ -78,7 +78,7 @@ def command_lines(point: Point) -> Iterator[str]:
         yield shlex.join([*settings, *load["command"]])
 
 
-def print_plan(host_plan: HostPlan) -> None:
+def _print_plan(host_plan: HostPlan) -> None:
     """Print a table with a line for each experiment, and the notes."""
     from rich.console import Console
     from rich.table import Table

@@ -51,11 +51,11 @@ def published(file: Path, form: str, host: str, unit: str | None, output: Path) 
     for figure in draw(experiments, measurements, Topology(), output / "figures"):
         if figure.csv is not None:
             click.echo(f"{output / 'figures' / figure.csv}: {figure.sentence}")
-    for sentence in slowdown_sentences(table):
+    for sentence in _slowdown_sentences(table):
         click.echo(sentence)
 
 
-def slowdown_sentences(table: pd.DataFrame) -> Iterator[str]:
+def _slowdown_sentences(table: pd.DataFrame) -> Iterator[str]:
     """The slowdown of each co-running load, a sentence each."""
     from chaosity.statistics import LOAD, corun_slowdown, less_is_better, summarise
 

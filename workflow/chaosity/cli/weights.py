@@ -78,36 +78,36 @@ def weights(
     from chaosity.weights import advise_placement, compare_weights, rank_placements
 
     worker_nodes = parse_workers(workers)
-    alone, contended = read_matrices(file, unit, worker_nodes)
+    alone, contended = _read_matrices(file, unit, worker_nodes)
     advice = advise_placement(alone, worker_nodes, dwp)
     comparison = compare_weights(alone, contended, worker_nodes) if contended else None
     ranks = rank_placements(alone, read_published(against, form, "published")) if against else {}
     if as_json:
         document: dict[str, Any] = advice.to_json()
-        if is_table(file):
+        if _is_table(file):
             document["contended"] = comparison.to_json() if comparison else None
         if ranks:
             document["rank_correlation"] = {name: rank.to_json() for name, rank in ranks.items()}
         click.echo(json.dumps(document, indent=1))
         return
     console = Console(highlight=False, soft_wrap=True)
-    for part in advice_text(advice):
+    for part in _advice_text(advice):
         console.print(part)
     if comparison:
         for part in comparison_text(comparison):
             console.print(part)
-    elif is_table(file):
+    elif _is_table(file):
         console.print(_NOT_CONTENDED)
-    for sentence in rank_sentences(ranks):
+    for sentence in _rank_sentences(ranks):
         console.print(sentence)
 
 
-def is_table(path: Path) -> bool:
+def _is_table(path: Path) -> bool:
     """Whether a file is a tidy table and not a CSV matrix."""
     return path.suffix == ".parquet"
 
 
-def read_matrices(
+def _read_matrices(
     path: Path, unit: str | None, workers: list[int]
 ) -> tuple[NodeMatrix, NodeMatrix | None]:
     """Bandwidths of each path alone; and of all workers at once, or None if not measured.
@@ -119,7 +119,7 @@ def read_matrices(
     from chaosity.store import read_matrix
     from chaosity.weights import contended_matrix
 
-    if not is_table(path):
+    if not _is_table(path):
         return read_matrix(path, "bandwidth", unit), None
     if unit:
         raise UserError("a tidy table has units of its own", "--unit", "remove the option")
@@ -127,7 +127,7 @@ def read_matrices(
     return select_node_bandwidths(host).matrix, contended_matrix(host.measurements, workers)
 
 
-def advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
+def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
     """The parts that the terminal shows: weights, expected bandwidth, commands, notes."""
     dwp = f", data-to-worker proximity {advice.dwp:g}" if advice.dwp else ""
     nodes = f"node{'s' * (len(advice.workers) > 1)} {format_cpu_list(advice.workers)}"
@@ -172,7 +172,7 @@ def comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
     yield Text(f"Largest difference: node {node}, {100.0 * difference:.1f} % of all pages.")
 
 
-def rank_sentences(ranks: dict[str, RankCorrelation]) -> Iterator[str]:
+def _rank_sentences(ranks: dict[str, RankCorrelation]) -> Iterator[str]:
     """How well the expected bandwidth ranks the measured placements, a sentence each."""
     for name, rank in ranks.items():
         placements = f"{rank.n} {'interleaved ' if name == 'interleaved' else ''}placements"

@@ -125,7 +125,7 @@ def compare_selections(
     by = by or _matched_by(sides, ignore)
     if by == CLASS and any(has_unknown_relations(side.valid()) for side in sides):
         sides = (with_coarse_relations(sides[0]), with_coarse_relations(sides[1]))
-    paired = of_one_run(*sides)
+    paired = _of_one_run(*sides)
     keys = key_columns(by, ignore)
     cells = (group_cells(sides[0], keys), group_cells(sides[1], keys))
     rows = [_row(own, cells[1][key], paired) for key, own in cells[0].items() if key in cells[1]]
@@ -170,7 +170,7 @@ def _matched_by(sides: _Sides, ignore: Collection[str]) -> str:
     return PLACE if have_equal_places(valid) else CLASS
 
 
-def of_one_run(left: Measurements, right: Measurements) -> bool:
+def _of_one_run(left: Measurements, right: Measurements) -> bool:
     """Whether replicate k of both sides was measured in the same hours, so that they are pairs.
 
     This holds for one host in one configuration whose selections were measured alternately, as in

@@ -98,9 +98,9 @@ class PointExpansion:
             for load in group.members
         ]
         loads = [load for load, _ in planned]
-        check_common_window(loads)
+        _check_common_window(loads)
         seconds = max(seconds for _, seconds in planned)
-        stopping = combine_stopping_rules(list(rules.values()))
+        stopping = _combine_stopping_rules(list(rules.values()))
         memory = sum(load["memory_bytes"] for load in loads)
         body = {
             "experiment": experiment["experiment"],
@@ -129,7 +129,7 @@ class PointExpansion:
         initiator, target = chosen.initiator, chosen.target
         document = benchmark.document
         if document.get("writes"):
-            check_destructive(benchmark, target)
+            _check_destructive(benchmark, target)
         context = self.context(chosen, benchmark, rule, len(group.members))
         levels = dict(chosen.levels)
         responder = {"responder": chosen.responder.name} if chosen.responder else {}
@@ -142,7 +142,7 @@ class PointExpansion:
             "placement": {
                 **document["placement"],
                 "memory_nodes": list(self._page_nodes(chosen, benchmark)),
-                "cpus": format_cpu_list(cpus_of(chosen)),
+                "cpus": format_cpu_list(_cpus_of(chosen)),
                 **_placement_facts(target),
             },
         }
@@ -309,13 +309,13 @@ def _placement_facts(target: Target) -> dict[str, Any]:
     return {"shares": target.shares_by_node, "settles": target.settles}
 
 
-def cpus_of(load: ChosenLoad) -> tuple[int, ...]:
+def _cpus_of(load: ChosenLoad) -> tuple[int, ...]:
     """The processing units on which a load's threads run, the responder's included."""
     responding = load.responder.cpus if load.responder else ()
     return tuple(sorted({*load.initiator.cpus, *responding}))
 
 
-def check_common_window(loads: Sequence[Load]) -> None:
+def _check_common_window(loads: Sequence[Load]) -> None:
     """Make sure that at most one load does not report its progress: two have no common window.
 
     Raises:
@@ -330,7 +330,7 @@ def check_common_window(loads: Sequence[Load]) -> None:
         )
 
 
-def check_destructive(benchmark: Benchmark, target: Target) -> None:
+def _check_destructive(benchmark: Benchmark, target: Target) -> None:
     """Make sure that the inventory allows writing to all drives of a target.
 
     Raises:
@@ -346,7 +346,7 @@ def check_destructive(benchmark: Benchmark, target: Target) -> None:
             )
 
 
-def combine_stopping_rules(rules: Sequence[StoppingRule]) -> StoppingRule:
+def _combine_stopping_rules(rules: Sequence[StoppingRule]) -> StoppingRule:
     """The stopping rule of a point from the rules of its loads: the strictest and longest."""
     precisions = [rule["relative_precision"] for rule in rules]
     known = [precision for precision in precisions if precision is not None]

@@ -55,7 +55,7 @@ class HostResources:
         if key not in self._initiators:
             self._initiators[key] = [
                 self._initiator(
-                    level_kind(level),
+                    _level_kind(level),
                     str(name),
                     self.one_pu_per_core(cpus) if one_per_core else cpus,
                 )
@@ -145,7 +145,7 @@ class HostResources:
             used = self.one_pu_per_core(cpus) if one_per_core else cpus
             rest = tuple(cpu for cpu in used if cpu not in own)
             if rest == used:
-                found += [self._initiator(level_kind(level), str(name), used)] if used else []
+                found += [self._initiator(_level_kind(level), str(name), used)] if used else []
             elif rest:
                 found.append(self._less([name], initiator, rest))
         return found
@@ -385,6 +385,6 @@ def thread_counts(most: int) -> list[int]:
     return sorted({count for count in counts if count < most} | {most} if most else set())
 
 
-def level_kind(level: str) -> str:
+def _level_kind(level: str) -> str:
     """The kind of initiator that a level's groups are, as in names and tables."""
     return "l3" if level == "l3_domain" else level

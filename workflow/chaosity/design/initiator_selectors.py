@@ -104,7 +104,7 @@ def select_initiators(
             found += [others] if others else []
         elif "names" in selector:
             for name in selector["names"]:
-                initiator = named_initiator(name, host, one_per_core, where)
+                initiator = _named_initiator(name, host, one_per_core, where)
                 (named if initiator.kind == "nodes" else found).append(initiator)
         elif "same_as" in selector:
             found.append(referred_initiator(selector["same_as"], earlier, where))
@@ -147,7 +147,7 @@ def initiators_name(
     return "_and_".join(words)
 
 
-def named_initiator(name: str, host: HostResources, one_per_core: bool, where: str) -> Initiator:
+def _named_initiator(name: str, host: HostResources, one_per_core: bool, where: str) -> Initiator:
     """The initiator of a name, such as ``node3``, ``pu12`` or the set ``nodes0-3``.
 
     Raises:

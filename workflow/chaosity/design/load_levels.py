@@ -142,7 +142,7 @@ class LoadLevels:
         nodes = {node for member in members for node in member.target.nodes}
         if "pages" not in vary:
             pages = self.benchmark.parameters.get("pages")
-            if missing := missing_pages(self.host.topology, pages, nodes):
+            if missing := _missing_pages(self.host.topology, pages, nodes):
                 raise UserError(
                     with_nodes(*missing),
                     f"parameters of {self.benchmark.name}, pages: {pages}",
@@ -151,7 +151,7 @@ class LoadLevels:
             return {}
         found = []
         for pages in vary["pages"]:
-            if missing := missing_pages(self.host.topology, pages, nodes):
+            if missing := _missing_pages(self.host.topology, pages, nodes):
                 reason, where = missing
                 self.notes.add(f"{self.label}: pages {pages} left out, since {reason}", where)
             else:
@@ -172,7 +172,7 @@ class LoadLevels:
         return {"buffers": found} if "buffers" in vary else {}
 
 
-def missing_pages(
+def _missing_pages(
     topology: Topology, pages: Level | None, nodes: Iterable[int]
 ) -> tuple[str, list[int]] | None:
     """Why a host cannot give these pages, and on which nodes; None if it can or it is unknown.

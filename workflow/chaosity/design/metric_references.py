@@ -133,7 +133,7 @@ class _References:
             yield point, metric
 
     def _is_reference(self, point: ExpandedPoint, load: Load) -> bool:
-        columns = reference_columns(point, load)
+        columns = _reference_columns(point, load)
         return all(
             name in columns and str(columns[name]) == str(level)
             for name, level in self.entry["to"].items()
@@ -184,7 +184,7 @@ class _References:
         for name, level in self.entry["to"].items():
             found |= self._freed_by(name, level)
         same = {f"{self.role}.{side}" for side in self.entry.get("same", ())}
-        return with_following_sides(self.experiment, found - same, same)
+        return _with_following_sides(self.experiment, found - same, same)
 
     def _freed_by(self, name: str, level: Level) -> set[str]:
         """The keys that a named column describes."""
@@ -222,7 +222,7 @@ def _described_sides(spec: FactorSpec, level: Level, own: str) -> Iterator[str]:
     yield from (f"{role}.*" for role in roles if role != own) if level in _ABSENT else sides
 
 
-def with_following_sides(
+def _with_following_sides(
     experiment: ExperimentDocument, freed: Collection[str], kept: Collection[str]
 ) -> set[str]:
     """The freed sides, and every side that is chosen by a freed side in all designs.
@@ -253,7 +253,7 @@ def _source_side(selector: Mapping[str, object]) -> object:
     return next((selector[key] for key in _FOLLOWING if key in selector), None)
 
 
-def reference_columns(point: ExpandedPoint, load: Load) -> dict[str, Any]:
+def _reference_columns(point: ExpandedPoint, load: Load) -> dict[str, Any]:
     """The columns that `to` may name; a factor replaces a column of the same name."""
     initiator, target = load["initiator"], load["target"]
     return {

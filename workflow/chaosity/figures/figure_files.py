@@ -180,7 +180,7 @@ def _write(data: FigureData, limits: Limits, directory: Path, caption: str = "")
     drawn = spec.kind in _DRAW and not (data.marks["status"] == UNMEASURED).all()
     if drawn:
         _write_drawing(data, limits, directory, caption)
-    _write_csv(figure_table(data), directory / f"{spec.name}.csv")
+    _write_csv(_figure_table(data), directory / f"{spec.name}.csv")
     numbers = None
     if spec.kind == "curve":
         numbers = f"{spec.name}_numbers.csv"
@@ -258,7 +258,7 @@ def write_bars(
         return _write(data, limits, directory, caption)
 
 
-def figure_table(data: FigureData) -> pd.DataFrame:
+def _figure_table(data: FigureData) -> pd.DataFrame:
     """Return the figure's CSV: place, median, interval, n and status of each mark, in SI units.
 
     A heat map has a row for each cell; a cell without a planned point has the status "absent".

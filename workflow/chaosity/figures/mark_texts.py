@@ -55,7 +55,7 @@ def provenance(data: FigureData) -> str:
 
 def mark_label(mark: Mark, data: FigureData) -> str:
     """Return where a mark stands: "node3 -> node5", or its values on all axes."""
-    path = path_text(mark, data)
+    path = _path_text(mark, data)
     if path:
         return path
     columns = {role: axis.column for role, axis in data.axes.items()}
@@ -76,7 +76,7 @@ def mark_label(mark: Mark, data: FigureData) -> str:
     return ", ".join(parts)
 
 
-def path_text(mark: Mark, data: FigureData) -> str | None:
+def _path_text(mark: Mark, data: FigureData) -> str | None:
     """Return "initiator -> target" (or responder) of a cell; None when the axes differ."""
     if "rows" not in data.axes or "columns" not in data.axes:
         return None

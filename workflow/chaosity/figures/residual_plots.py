@@ -25,7 +25,7 @@ _PNG_DOTS_PER_INCH = 200
 _WIDE = 20.0
 
 
-def draw_residuals(analysis: Analysis, metric: str, title: str = "") -> Figure:
+def _draw_residuals(analysis: Analysis, metric: str, title: str = "") -> Figure:
     """Return a figure with both plots side by side.
 
     Args:
@@ -78,7 +78,7 @@ def _plot_marks(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], titl
 
 def residuals_svg(analysis: Analysis, metric: str, name: str, title: str = "") -> str:
     """Return both plots as SVG; every id starts with `name`, so that a page can hold several."""
-    figure = draw_residuals(analysis, metric, title)
+    figure = _draw_residuals(analysis, metric, title)
     stream = io.BytesIO()
     with style.figure_style():
         figure.savefig(stream, format="svg", metadata={"Date": None})
@@ -93,6 +93,6 @@ def write_residuals(analysis: Analysis, directory: Path, name: str) -> list[Path
     vector, picture = directory / f"{name}.svg", directory / f"{name}.png"
     write_atomically(vector, residuals_svg(analysis, analysis.response, name, title))
     with style.figure_style():
-        figure = draw_residuals(analysis, analysis.response, title)
+        figure = _draw_residuals(analysis, analysis.response, title)
         figure.savefig(picture, dpi=_PNG_DOTS_PER_INCH, metadata={"Software": None})
     return [vector, picture]

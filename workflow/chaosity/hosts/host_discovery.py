@@ -100,12 +100,12 @@ def tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str,
     return versions
 
 
-def required_tools(config: Config) -> list[Needs]:
+def _required_tools(config: Config) -> list[Needs]:
     """Returns the tools that the chosen benchmarks need."""
     return [benchmark.document["needs"] for benchmark in open_benchmarks(config).values()]
 
 
-def slurm_transport(host: InventoryHost, config: Config) -> Transport:
+def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
     """Returns the transport to a node of Slurm: a job that waits in the queue.
 
     The job runs the programs of this installation, on a file system that the node shares.
@@ -123,20 +123,20 @@ def slurm_transport(host: InventoryHost, config: Config) -> Transport:
     return Transport(SLURM, tuple(srun_command(nodes[name], config)), ("chaosity-run",))
 
 
-def choose_transport(host: InventoryHost, config: Config) -> Transport:
+def _choose_transport(host: InventoryHost, config: Config) -> Transport:
     """Returns the transport to the runner on a host.
 
     Raises:
         UserError: the inventory names a connection that the workflow does not support.
     """
     if config["transport"] == SLURM:
-        return slurm_transport(host, config)
+        return _slurm_transport(host, config)
     if host.connection == SSH:
         return ssh_transport(host.name, host.connection_variables)
     return Transport(LOCAL, (), ("chaosity-run",))
 
 
-def request_description(
+def _request_description(
     host: InventoryHost,
     transport: Transport,
     needs: Sequence[Needs],
@@ -192,7 +192,7 @@ def request_description(
     return facts
 
 
-def discover_host(host: InventoryHost, config: Config) -> PlannedHost:
+def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     """Discovers a host and writes its topology, its components and ``host.json``.
 
     Args:
@@ -203,15 +203,15 @@ def discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         UserError: it cannot be discovered.
     """
     results = Path(config["results"])
-    needs = required_tools(config)
+    needs = _required_tools(config)
     tools: dict[str, str] = {}
     live_facts: dict[str, object] = {}
     source = host.topology_source
     if source == LIVE:
-        transport = choose_transport(host, config)
+        transport = _choose_transport(host, config)
         source = str(results / host.name / DESCRIPTION_FILE)
         queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport.kind == SLURM else 0
-        facts = request_description(host, transport, needs, Path(source), queue_seconds)
+        facts = _request_description(host, transport, needs, Path(source), queue_seconds)
         tools = tool_versions(needs, facts["tools"])
         live_facts = {"transport": transport.to_json(), "boot_id": facts["boot_id"]}
     topology, xml = discover_with_xml(source)
@@ -260,7 +260,7 @@ def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
 
     def discover_or_skip(host: InventoryHost) -> PlannedHost | UserError:
         try:
-            return discover_host(host, config)
+            return _discover_host(host, config)
         except UserError as error:
             skip_host(results / host.name, host.name, str(error))
             return error

@@ -85,7 +85,7 @@ class InventoryHost:
         return "local"
 
 
-def render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dict[str, Variable]:
+def _render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dict[str, Variable]:
     """Returns a host's `CONNECTION_VARIABLES`, with their expressions evaluated.
 
     ``ansible-inventory`` does not evaluate expressions. They may use the host's own variables,
@@ -100,7 +100,7 @@ def render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dic
         "inventory_hostname": name,
         "inventory_dir": str(folder if folder.is_dir() else folder.parent),
         "playbook_dir": str(ROOT),
-        "lookup": lookup_environment,
+        "lookup": _lookup_environment,
     }
     environment = SandboxedEnvironment(undefined=StrictUndefined)
     values: dict[str, Variable] = {}
@@ -121,7 +121,7 @@ def render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dic
     return values
 
 
-def lookup_environment(plugin: str, name: str) -> str:
+def _lookup_environment(plugin: str, name: str) -> str:
     """Returns the result of Ansible's lookup of an environment variable.
 
     Raises:
@@ -132,7 +132,7 @@ def lookup_environment(plugin: str, name: str) -> str:
     return os.environ.get(name, "")
 
 
-def run_ansible_inventory(inventory: str) -> dict[str, Any]:
+def _run_ansible_inventory(inventory: str) -> dict[str, Any]:
     """Returns the whole inventory as ``ansible-inventory --list`` prints it.
 
     Raises:
@@ -166,7 +166,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
     Raises:
         UserError: a wanted host is unknown, the inventory has no host, or a variable is wrong.
     """
-    document = run_ansible_inventory(inventory)
+    document = _run_ansible_inventory(inventory)
     facts = document.get("_meta", {}).get("hostvars", {})
     groups = (value.get("hosts", []) for key, value in document.items() if key != "_meta")
     names = sorted({name for hosts in groups for name in hosts} | set(facts))
@@ -181,6 +181,6 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
         own = {key: value for key, value in given.items() if key.startswith(PREFIX)}
         validate_document(own, "host", f"{inventory}, host {name}")
         hosts.append(
-            InventoryHost(name, cast(HostVariables, own), render_variables(given, inventory, name))
+            InventoryHost(name, cast(HostVariables, own), _render_variables(given, inventory, name))
         )
     return hosts

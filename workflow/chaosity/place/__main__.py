@@ -51,7 +51,7 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
     return parser
 
 
-def parse_node_list(text: str, where: str) -> tuple[int, ...]:
+def _parse_node_list(text: str, where: str) -> tuple[int, ...]:
     """The numbers of a list such as ``0,2-3``.
 
     Raises:
@@ -72,10 +72,10 @@ def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
     cpus, command = arguments.cpus, arguments.command
     return PlacementRequest(
         policy=arguments.policy,
-        workers=parse_node_list(arguments.workers, "--workers"),
+        workers=_parse_node_list(arguments.workers, "--workers"),
         command=tuple(command[1:] if command[:1] == ["--"] else command),
         shares=parse_shares(arguments.shares) if arguments.shares else None,
-        cpus=frozenset(parse_node_list(cpus, "--cpus")) if cpus is not None else None,
+        cpus=frozenset(_parse_node_list(cpus, "--cpus")) if cpus is not None else None,
         method=arguments.method,
         search=arguments.search,
         settle=arguments.settle,

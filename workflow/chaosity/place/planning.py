@@ -96,9 +96,9 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
     Raises:
         UserError: this host cannot meet the request.
     """
-    memory = read_memory_nodes(request.root)
-    cpus = find_worker_cpus(request)
-    wanted = find_wanted_shares(request, memory)
+    memory = _read_memory_nodes(request.root)
+    cpus = _find_worker_cpus(request)
+    wanted = _find_wanted_shares(request, memory)
     search = request.search or POLICIES[request.policy].searched
     mode, method = kernel_calls.DEFAULT, KERNEL_DECIDES
     nodes: tuple[int, ...] = ()
@@ -110,7 +110,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
         )
     if wanted is not None:
         nodes = tuple(sorted(node for node, share in wanted.items() if share > 0.0))
-        method = choose_method(request, wanted, nodes)
+        method = _choose_method(request, wanted, nodes)
         weighted = method == WEIGHTED_INTERLEAVE
         mode = kernel_calls.WEIGHTED_INTERLEAVE if weighted else kernel_calls.INTERLEAVE
         if search and not {*request.workers} & {*wanted}:
@@ -122,20 +122,20 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
         mode,
         nodes,
         cpus,
-        needed_settings(request, wanted, method),
+        _needed_settings(request, wanted, method),
         search,
         settle=request.settle and (search or request.policy == AUTONUMA),
         moves=wanted is not None and (search or request.method != WEIGHTED_INTERLEAVE),
     )
 
 
-def read_memory_nodes(root: Path) -> set[int]:
+def _read_memory_nodes(root: Path) -> set[int]:
     """Nodes with memory; node 0 alone where the kernel has no nodes."""
     text = read_setting(root, "sys/devices/system/node/has_memory")
     return parse_cpus(text) if text else {0}
 
 
-def find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
+def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
     """The processing units on which the program runs.
 
     Raises:
@@ -160,7 +160,7 @@ def find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
     return request.cpus
 
 
-def find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int, float] | None:
+def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int, float] | None:
     """The share of the pages by node; None where the policy leaves pages to the kernel.
 
     Args:
@@ -194,7 +194,7 @@ def find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int,
     return wanted
 
 
-def choose_method(
+def _choose_method(
     request: PlacementRequest, wanted: Mapping[int, float], nodes: tuple[int, ...]
 ) -> str:
     """The method that enforces the shares: the kernel's own where it is possible.
@@ -210,7 +210,7 @@ def choose_method(
     used = [wanted[node] for node in nodes]
     if request.method == AUTO and max(used) - min(used) < _EQUAL:
         return INTERLEAVE
-    obstacle = weighted_interleave_obstacle(request.root, nodes)
+    obstacle = _weighted_interleave_obstacle(request.root, nodes)
     if request.method == WEIGHTED_INTERLEAVE:
         if obstacle:
             where = f"--method {WEIGHTED_INTERLEAVE}"
@@ -225,7 +225,7 @@ def choose_method(
     return WEIGHTED_INTERLEAVE if are_set or writable else MOVE_PAGES
 
 
-def weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | None:
+def _weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | None:
     """Why the kernel cannot interleave by weights; None if it can."""
     files = (f"{WEIGHTS}/node{node}" for node in nodes)
     missing = next((name for name in files if read_setting(root, name) is None), None)
@@ -242,7 +242,7 @@ def weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
     return {f"{WEIGHTS}/node{node}": str(number) for node, number in numbers.items()}
 
 
-def needed_settings(
+def _needed_settings(
     request: PlacementRequest, wanted: Mapping[int, float] | None, method: str
 ) -> dict[str, str]:
     """The kernel settings that a plan needs.

@@ -79,7 +79,7 @@ class DwpStep:
         return DwpStep(self.dwp, self.rates[-1:])
 
 
-def compare_steps(step: DwpStep, other: DwpStep, intervals: float = 1.0) -> int:
+def _compare_steps(step: DwpStep, other: DwpStep, intervals: float = 1.0) -> int:
     """1 if a step is clearly faster than the other, -1 if clearly slower, else 0.
 
     Args:
@@ -150,15 +150,15 @@ class DwpSearch:
         A step that looks worse is measured again too: if the search stopped because of a short
         disturbance, the program would stay slow for the rest of its run.
         """
-        if compare_steps(tried, best, CLEAR) > 0:
+        if _compare_steps(tried, best, CLEAR) > 0:
             return 1
         for _ in range(ROUNDS):
             self._measure(best)
             self._measure(tried)
-            again = compare_steps(tried.latest, best.latest)
-            if again and again == compare_steps(tried, best):
+            again = _compare_steps(tried.latest, best.latest)
+            if again and again == _compare_steps(tried, best):
                 return again
-        return compare_steps(tried, best)
+        return _compare_steps(tried, best)
 
     def _measure(self, step: DwpStep) -> DwpStep:
         self._go_to(step.dwp)

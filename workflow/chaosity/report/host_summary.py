@@ -67,14 +67,14 @@ def summarise_report(report: ReportData, measurements: Measurements) -> Summary:
         host=report.host,
         configuration=report.configuration,
         measured=report.measured,
-        worst=tuple(worst_problems(report)),
+        worst=tuple(_worst_problems(report)),
         points=_points_by_status(measurements.rows),
         resources=_best_values(measurements),
         left_out=report.skipped,
     )
 
 
-def worst_problems(report: ReportData) -> list[SummaryLine]:
+def _worst_problems(report: ReportData) -> list[SummaryLine]:
     """The worst three findings and problems of a report."""
     lines = [SummaryLine(FINDING, finding.title) for finding in report.findings]
     lines += [

@@ -56,13 +56,13 @@ def summarise_records(paths: Iterable[Path]) -> list[RecordSummary]:
     summaries = []
     for path in sorted(paths):
         try:
-            summaries.append(summarise_record(records.load_record(path)))
+            summaries.append(_summarise_record(records.load_record(path)))
         except (ValueError, KeyError):
             continue
     return summaries
 
 
-def summarise_record(record: Record) -> RecordSummary:
+def _summarise_record(record: Record) -> RecordSummary:
     """The summary of one record."""
     point, verdict = record["point"], record["verdict"]
     started = {load["name"]: load for load in record["loads"]}

@@ -29,7 +29,7 @@ from chaosity.store import (
 from chaosity.topology import Topology, read_topology
 
 
-def read_plan(path: Path) -> Mapping[str, Any]:
+def _read_plan(path: Path) -> Mapping[str, Any]:
     """The plan in ``plan.json``.
 
     Raises:
@@ -42,13 +42,13 @@ def read_plan(path: Path) -> Mapping[str, Any]:
         raise UserError("is not a plan", str(path)) from error
 
 
-def planned_records(folder: Path) -> list[Path]:
+def _planned_records(folder: Path) -> list[Path]:
     """Records of the points in the plan; the folder can hold records of earlier plans too."""
     points = (path.relative_to(folder / "points") for path in folder.glob("points/*/*.json"))
     return [path for point in points for path in folder.glob(f"{point.with_suffix('')}/rep*.json")]
 
 
-def read_findings(path: Path) -> Findings:
+def _read_findings(path: Path) -> Findings:
     """The findings in a file that ``chaosity anomalies --json`` wrote.
 
     Raises:
@@ -87,7 +87,7 @@ def write_report(
         The worst problems, a line each.
     """
     folder = plan.parent
-    planned = read_plan(plan)
+    planned = _read_plan(plan)
     experiments = [load_experiment(name) for name in planned["experiments"]]
     measurements = Measurements.from_table(
         read_table(table) if table else build_tidy_table(folder / "points", folder)
@@ -107,7 +107,7 @@ def write_report(
         figures=figures,
         topology=topology,
         system=system_facts(components),
-        summaries=summarise_records(planned_records(folder)),
+        summaries=summarise_records(_planned_records(folder)),
         config={
             **read_yaml(config_file),
             **planned.get("config", {}),
@@ -115,7 +115,7 @@ def write_report(
         },
         output=output,
         drawing=drawing,
-        findings=read_findings(findings) if findings else None,
+        findings=_read_findings(findings) if findings else None,
         components=components,
         others={path: Measurements.read(path) for path in others},
         history=Measurements.from_table(earlier),

@@ -108,7 +108,7 @@ def _section(study: Study, analysis: Analysis, name: str) -> AnalysisSection:
     if analysis.error.variance is not None:
         svg = residuals_svg(analysis, study.metric, name)
     return AnalysisSection(
-        title=analysis_title(study),
+        title=_analysis_title(study),
         sentence=_readable(analysis.conclusion),
         remote=_remote(study, analysis),
         terms=tuple(_term(term) for term in analysis.terms if term.kind != "total"),
@@ -119,7 +119,7 @@ def _section(study: Study, analysis: Analysis, name: str) -> AnalysisSection:
     )
 
 
-def analysis_title(study: Study) -> str:
+def _analysis_title(study: Study) -> str:
     """A title such as "Bandwidth of memory by initiator and target (kernel triad)"."""
     metric = metric_words(study.metric).capitalize()
     factors = [_words(factor) for factor in study.factors]

@@ -46,7 +46,7 @@ def put_tools_first(folder: Path | None) -> None:
     os.environ["PATH"] = os.pathsep.join([*map(str, folders), os.environ.get("PATH", os.defpath)])
 
 
-def print_description() -> int:
+def _print_description() -> int:
     """Print the description of this host; returns the exit status."""
     try:
         write_host_description(json.loads(sys.stdin.read() or '{"needs": []}'), sys.stdout.buffer)
@@ -56,12 +56,12 @@ def print_description() -> int:
     return 0
 
 
-def run_command() -> int:
+def _run_command() -> int:
     """Measure a point and save or print its record; returns the exit status."""
     arguments = parse_arguments()
     put_tools_first(arguments.tools)
     if arguments.describe:
-        return print_description()
+        return _print_description()
     try:
         from_input = arguments.point == "-"
         text = sys.stdin.read() if from_input else Path(arguments.point).read_text()
@@ -87,7 +87,7 @@ def run_command() -> int:
 
 def main() -> None:
     """Entry point of the zipapp."""
-    sys.exit(run_command())
+    sys.exit(_run_command())
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ class DescriptionRequest(TypedDict):
     needs: list[Needs]
 
 
-def search_path() -> str:
+def _search_path() -> str:
     """The search path for programs, with the folders that are meant for root."""
     return f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
 
@@ -148,7 +148,7 @@ def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> li
     return [program, *source, "--filter", "io:all", "--of", "xml", *format_2, "-"]
 
 
-def run_and_read(command: Sequence[str]) -> str | None:
+def _run_and_read(command: Sequence[str]) -> str | None:
     """The standard output and standard error of a program; None if it cannot run."""
     try:
         answer = subprocess.run(
@@ -159,7 +159,7 @@ def run_and_read(command: Sequence[str]) -> str | None:
     return (answer.stdout + answer.stderr).strip()
 
 
-def read_lstopo_xml() -> bytes:
+def _read_lstopo_xml() -> bytes:
     """This machine as hwloc's XML, format 2, with every I/O device.
 
     Raises:
@@ -168,7 +168,7 @@ def read_lstopo_xml() -> bytes:
     program = next(filter(None, (shutil.which(name) for name in LSTOPO_PROGRAMS)), None)
     if program is None:
         raise DescriptionError("lstopo is not installed; run ansible-playbook provision.yml")
-    version = re.search(r"(\d+)\.", run_and_read([program, "--version"]) or "")
+    version = re.search(r"(\d+)\.", _run_and_read([program, "--version"]) or "")
     try:
         answer = subprocess.run(
             lstopo_command(program, int(version[1]) if version else 0),
@@ -187,10 +187,10 @@ def read_lstopo_xml() -> bytes:
 
 def read_memory_modules() -> str | None:
     """The output of ``dmidecode --type 17``; None without root, dmidecode or SMBIOS."""
-    program = shutil.which("dmidecode", path=search_path())
+    program = shutil.which("dmidecode", path=_search_path())
     if program is None or os.geteuid() != 0:
         return None
-    return run_and_read([program, "--quiet", "--type", "17"])
+    return _run_and_read([program, "--quiet", "--type", "17"])
 
 
 def read_clinfo() -> str | None:
@@ -199,7 +199,7 @@ def read_clinfo() -> str | None:
     clinfo's JSON is not used: it has duplicate keys up to version 3.0.
     """
     program = shutil.which("clinfo")
-    return None if program is None else run_and_read([program, "--raw"])
+    return None if program is None else _run_and_read([program, "--raw"])
 
 
 def find_tool(need: Needs) -> ToolFacts:
@@ -207,7 +207,7 @@ def find_tool(need: Needs) -> ToolFacts:
     program = shutil.which(need["program"])
     if program is None:
         return {"program": need["program"], "path": None, "version": None, "sha256": None}
-    version = run_and_read([program, *need["version"][1:]]) if "version" in need else None
+    version = _run_and_read([program, *need["version"][1:]]) if "version" in need else None
     return {
         "program": need["program"],
         "path": program,
@@ -216,7 +216,7 @@ def find_tool(need: Needs) -> ToolFacts:
     }
 
 
-def running_zipapp_digest() -> str | None:
+def _running_zipapp_digest() -> str | None:
     """SHA-256 of the zipapp that runs; None when the program runs from its sources."""
     path = Path(sys.argv[0])
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.suffix == ".pyz" else None
@@ -227,17 +227,17 @@ def host_facts(needs: Iterable[Needs]) -> HostFacts:
     return {
         "hostname": platform.node(),
         "architecture": platform.machine(),
-        "boot_id": read_kernel_file(Path("/proc/sys/kernel/random/boot_id")),
+        "boot_id": _read_kernel_file(Path("/proc/sys/kernel/random/boot_id")),
         "memory_modules": read_memory_modules(),
         "opencl": read_clinfo(),
         "tools": [find_tool(need) for need in needs],
-        "runner_sha256": running_zipapp_digest(),
+        "runner_sha256": _running_zipapp_digest(),
         "user_id": os.geteuid(),
         "usable_cpus": len(os.sched_getaffinity(0)),
     }
 
 
-def read_kernel_file(path: Path) -> str | None:
+def _read_kernel_file(path: Path) -> str | None:
     """The content of a kernel file; None if it cannot be read."""
     try:
         return path.read_text(errors="replace")
@@ -245,11 +245,11 @@ def read_kernel_file(path: Path) -> str | None:
         return None
 
 
-def read_kernel_files() -> Iterator[tuple[str, str]]:
+def _read_kernel_files() -> Iterator[tuple[str, str]]:
     """Names and contents of the files of /sys and /proc that discovery reads."""
     for pattern in KERNEL_FILE_PATTERNS:
         for path in sorted(Path("/").glob(pattern)):
-            text = read_kernel_file(path)
+            text = _read_kernel_file(path)
             if text is not None:
                 yield str(path.relative_to("/")), text
 
@@ -265,8 +265,8 @@ def write_host_description(request: DescriptionRequest, output: BinaryIO) -> Non
         DescriptionError: hwloc is missing or fails; nothing was written.
     """
     facts = json.dumps(host_facts(request["needs"])).encode()
-    members = [(TOPOLOGY_MEMBER, read_lstopo_xml()), (FACTS_MEMBER, facts)]
-    members += [(name, text.encode()) for name, text in read_kernel_files()]
+    members = [(TOPOLOGY_MEMBER, _read_lstopo_xml()), (FACTS_MEMBER, facts)]
+    members += [(name, text.encode()) for name, text in _read_kernel_files()]
     with tarfile.open(fileobj=output, mode="w|gz") as archive:
         for name, content in members:
             member = tarfile.TarInfo(name)

@@ -48,7 +48,7 @@ def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
     raise DriveError(f"no NVMe drive at {pci}")
 
 
-def find_device(drive: DriveFacts) -> Path:
+def _find_device(drive: DriveFacts) -> Path:
     """The device or file of a point's drive on this host.
 
     Raises:
@@ -64,14 +64,14 @@ def find_device(drive: DriveFacts) -> Path:
     return find_nvme_by_slot(drive["pci"], drive.get("serial"))
 
 
-def list_partitions(name: str) -> list[str]:
+def _list_partitions(name: str) -> list[str]:
     """Names of the partitions of a block device."""
     return [p.parent.name for p in (SYS_BLOCK / name).glob(f"{name}*/partition")]
 
 
-def list_mounts(device: Path) -> list[str]:
+def _list_mounts(device: Path) -> list[str]:
     """Mount points of a device and its partitions; "swap" for swap space."""
-    names = [device.name, *list_partitions(device.name)]
+    names = [device.name, *_list_partitions(device.name)]
     numbers = set()
     for path in (Path("/dev") / name for name in names):
         if path.exists():
@@ -93,8 +93,8 @@ def reasons_against_writing(device: Path) -> list[str]:
     """
     if not stat.S_ISBLK(device.stat().st_mode):
         return ["it is not a block device"]
-    reasons = [f"it is mounted at {place}" for place in list_mounts(device)]
-    names = [device.name, *list_partitions(device.name)]
+    reasons = [f"it is mounted at {place}" for place in _list_mounts(device)]
+    names = [device.name, *_list_partitions(device.name)]
     folders = [Path(f"/sys/class/block/{name}/holders") for name in names]
     if holders := [holder.name for folder in folders for holder in folder.glob("*")]:
         reasons.append(f"it is held by {', '.join(holders)}")
@@ -150,7 +150,7 @@ def create_random_file(path: Path, size: int) -> None:
             part.unlink()
 
 
-def check_readable(device: Path) -> None:
+def _check_readable(device: Path) -> None:
     """Check that a device can be opened for reading.
 
     Raises:
@@ -179,17 +179,17 @@ def link_drives(load: Load, folder: Path) -> list[Check]:
         file = drive.get("file")
         if file:
             create_random_file(Path(file), drive["size_bytes"])
-        device = find_device(drive)
+        device = _find_device(drive)
         if load["writes"]:
             reasons = reasons_against_writing(device)
             if not drive.get("destructive"):
                 reasons.insert(0, "chaosity_destructive_drives does not name it")
             if reasons:
                 raise DriveError(f"{device} must not be written to: {'; '.join(reasons)}")
-        check_readable(device)
+        _check_readable(device)
         links.mkdir(exist_ok=True)
         (links / drive["component"]).symlink_to(device.resolve())
-        places = [] if file else list_mounts(device)
+        places = [] if file else _list_mounts(device)
         state = f"mounted at {', '.join(places)}; this point only reads" if places else "unmounted"
         detail = f"{device}: {'a file replaces the drive' if file else state}"
         name = f"drive {drive['component']}"

@@ -102,7 +102,7 @@ class LoadCounters:
         self._running = False
         cpus = sorted(cpus)
         if events := sum(len(request.get("events", ())) for request in wanted.values()):
-            raise_file_limit(len(cpus) * events)
+            _raise_file_limit(len(cpus) * events)
         for name, request in wanted.items():
             self.counted[name] = self._open_counter(request, cpus)
 
@@ -115,7 +115,7 @@ class LoadCounters:
             for event in request["events"]:
                 for cpu in cpus:
                     count = cast(EventCount, {**event, "cpu": cpu})
-                    opened.append((count, open_event_on_cpu(event, cpu)))
+                    opened.append((count, _open_event_on_cpu(event, cpu)))
         except CounterError as error:
             for _, handle in opened:
                 os.close(handle)
@@ -148,14 +148,14 @@ class LoadCounters:
         self._open = []
 
 
-def raise_file_limit(number: int) -> None:
+def _raise_file_limit(number: int) -> None:
     """Allow this process to open `number` more files, up to its hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = soft + number if hard == resource.RLIM_INFINITY else min(soft + number, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def open_event_on_cpu(event: CounterEvent, cpu: int) -> int:
+def _open_event_on_cpu(event: CounterEvent, cpu: int) -> int:
     """A file descriptor that counts an event on a unit, for all programs; it is not started.
 
     Raises:

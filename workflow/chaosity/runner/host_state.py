@@ -61,18 +61,18 @@ def free_memory_bytes() -> dict[int, int]:
     """
     free = {}
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
-        fields = parse_meminfo(read_text(folder / "meminfo") or "")
+        fields = _parse_meminfo(read_text(folder / "meminfo") or "")
         if fields.get("MemTotal"):
             clean = fields.get("Inactive(file)", 0) + fields.get("Active(file)", 0)
             free[int(folder.name.removeprefix("node"))] = fields.get("MemFree", 0) + clean
     if len(free) <= 1:
-        available = parse_meminfo(read_text("/proc/meminfo") or "").get("MemAvailable", 0)
+        available = _parse_meminfo(read_text("/proc/meminfo") or "").get("MemAvailable", 0)
         node = next(iter(free), 0)
         free[node] = max(free.get(node, 0), available)
     return free
 
 
-def parse_meminfo(text: str) -> dict[str, int]:
+def _parse_meminfo(text: str) -> dict[str, int]:
     """Fields in bytes of ``/proc/meminfo`` or of a node's ``meminfo``."""
     fields = {}
     for line in text.splitlines():

@@ -53,7 +53,7 @@ def read_setting(root: Path, name: str) -> str | None:
         return None
 
 
-def write_setting(root: Path, name: str, value: str) -> None:
+def _write_setting(root: Path, name: str, value: str) -> None:
     """Write a value in one system call; a missing file is an error and is not created."""
     handle = os.open(root / name, os.O_WRONLY | os.O_TRUNC)
     try:
@@ -62,7 +62,7 @@ def write_setting(root: Path, name: str, value: str) -> None:
         os.close(handle)
 
 
-def restore_settings(root: Path) -> None:
+def _restore_settings(root: Path) -> None:
     """Restore the former values that a run left behind, unless the host has booted since.
 
     The caller holds the lock exclusively.
@@ -79,7 +79,7 @@ def restore_settings(root: Path) -> None:
     if left["boot_id"] == read_setting(root, BOOT_ID):
         for name, value in sorted(left["former"].items(), key=lambda item: _is_last(item[0])):
             if read_setting(root, name) != value:
-                write_setting(root, name, value)
+                _write_setting(root, name, value)
     (root / FORMER_VALUES).unlink()
 
 
@@ -107,7 +107,7 @@ def restore_leftover_settings(root: Path = ROOT) -> None:
 
 def _try_to_restore(root: Path) -> None:
     try:
-        restore_settings(root)
+        _restore_settings(root)
     except OSError as error:
         raise UserError(
             f"holds settings of an earlier run that cannot be restored: {error}",
@@ -144,7 +144,7 @@ class HeldSettings:
             if read_setting(self.root, name) == value:
                 continue
             with contextlib.suppress(OSError):
-                write_setting(self.root, name, value)
+                _write_setting(self.root, name, value)
             if (now := read_setting(self.root, name)) != value:
                 raise UserError(f"is {now} after {value} was written", str(self.root / name))
 
@@ -275,6 +275,6 @@ def _run_guardian(root: Path, pipe: int) -> None:
         if words and words[-1] != b"end":
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(int(words[-1]), signal.SIGKILL)
-        restore_settings(root)
+        _restore_settings(root)
     finally:
         os._exit(0)

@@ -96,7 +96,7 @@ class LoadProcess:
         if shutil.which(need["program"]) is None:  # the command may begin with numactl
             raise LoadError(f"{need['program']} is not installed; {need['install']}")
         self.stderr = (self.folder / ".stderr").open("w+b")
-        self.version = start_version_query(need)
+        self.version = _start_version_query(need)
         cpus = observed_placement.parse_cpus(self.spec["placement"]["cpus"])
         self.counters = LoadCounters(self.spec.get("counters", {}), cpus)
         if not self.has_barrier:
@@ -279,7 +279,7 @@ class LoadProcess:
         """The load's part of the record."""
         return {
             **self.spec,
-            "program": program_facts(self.spec["needs"], self.version),
+            "program": _program_facts(self.spec["needs"], self.version),
             "began_monotonic_seconds": self.began,
             "ended_monotonic_seconds": self.ended,
             "processor_seconds": self.processor_seconds,
@@ -291,7 +291,7 @@ class LoadProcess:
         }
 
 
-def start_version_query(need: Needs) -> subprocess.Popen[str] | None:
+def _start_version_query(need: Needs) -> subprocess.Popen[str] | None:
     """A process that prints the tool's version while the load gets ready; None without one."""
     if "version" not in need or shutil.which(need["program"]) is None:
         return None
@@ -304,7 +304,7 @@ def start_version_query(need: Needs) -> subprocess.Popen[str] | None:
     )
 
 
-def program_facts(need: Needs, version: subprocess.Popen[str] | None) -> ProgramFacts:
+def _program_facts(need: Needs, version: subprocess.Popen[str] | None) -> ProgramFacts:
     """Name, path and version of the tool behind a load."""
     lines = version.communicate(timeout=10)[0].strip().splitlines() if version else []
     return {

@@ -22,7 +22,7 @@ Value = float | dict[str, float]
 Reading = tuple[Value | None, str | None]
 
 
-def clock_offset(record: Measurement) -> float:
+def _clock_offset(record: Measurement) -> float:
     """Wall clock minus monotonic clock when the point began, in seconds."""
     return record["environment_before"]["realtime_minus_monotonic_seconds"]
 
@@ -31,7 +31,7 @@ def progress_by_load(record: Measurement) -> dict[str, list[progress.Series]]:
     """The progress of each load that reports it, by the load's name."""
     return {
         load["name"]: progress.progress_series(
-            load["progress"], load["outputs"], clock_offset(record)
+            load["progress"], load["outputs"], _clock_offset(record)
         )
         for load in record["loads"]
         if load["progress"]

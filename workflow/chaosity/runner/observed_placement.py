@@ -110,13 +110,13 @@ def private_bytes_by_node(numa_maps: str, addresses: MappingAddresses = None) ->
     return dict(nodes)
 
 
-def read_status_field(status: str, name: str) -> str | None:
+def _read_status_field(status: str, name: str) -> str | None:
     """One field of a ``status`` file."""
     match = re.search(rf"^{name}:\s*(.*)$", status, re.MULTILINE)
     return match.group(1).strip() if match else None
 
 
-def read_threads(pid: int) -> list[ThreadPlacement]:
+def _read_threads(pid: int) -> list[ThreadPlacement]:
     """The allowed processing units of each thread of a process, and the unit it last ran on."""
     seen: list[ThreadPlacement] = []
     for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda p: int(p.name)):
@@ -125,14 +125,14 @@ def read_threads(pid: int) -> list[ThreadPlacement]:
             last = int((task / "stat").read_text().rpartition(")")[2].split()[36])
         except (OSError, ValueError, IndexError):
             continue  # the thread has just ended
-        allowed = read_status_field(status, "Cpus_allowed_list")
+        allowed = _read_status_field(status, "Cpus_allowed_list")
         seen.append({"tid": int(task.name), "cpus_allowed": allowed, "last_cpu": last})
     return seen
 
 
 def read_process_threads(pid: int) -> list[ThreadPlacement]:
     """The threads of a process and all its descendants; empty after its end."""
-    return [thread for process in process_tree(pid) for thread in read_threads(process)]
+    return [thread for process in process_tree(pid) for thread in _read_threads(process)]
 
 
 def read_process_memory(pid: int, addresses: MappingAddresses = None) -> dict[str, int] | None:

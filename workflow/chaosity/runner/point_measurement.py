@@ -114,7 +114,7 @@ def memory_shares(placement: LoadPlacement) -> dict[int, float]:
     return dict.fromkeys(nodes, 1 / len(nodes))
 
 
-def check_processing_units(point: Point) -> Check:
+def _check_processing_units(point: Point) -> Check:
     """Check that this process may run on all units of the loads (a cgroup may forbid some).
 
     Raises:
@@ -128,7 +128,7 @@ def check_processing_units(point: Point) -> Check:
     return make_check("processing units", True, f"{len(allowed)} allowed")
 
 
-def check_nodes_as_planned(point: Point) -> Check:
+def _check_nodes_as_planned(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names.
 
     They are not, when the host was booted into another mode since its discovery, or when another
@@ -152,7 +152,7 @@ def check_nodes_as_planned(point: Point) -> Check:
     return make_check("nodes as planned", True if node_of else None, detail)
 
 
-def prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[Check]]:
+def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[Check]]:
     """Check the preconditions and make a working folder for each load.
 
     Raises:
@@ -161,8 +161,8 @@ def prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[C
         opencl_devices.OpenclError: an OpenCL device cannot be used.
     """
     checks = [
-        check_processing_units(point),
-        check_nodes_as_planned(point),
+        _check_processing_units(point),
+        _check_nodes_as_planned(point),
         check_free_memory(point),
     ]
     loads = []
@@ -176,7 +176,7 @@ def prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[C
     return loads, checks
 
 
-def start_loads(loads: list[LoadProcess], lock: int) -> float:
+def _start_loads(loads: list[LoadProcess], lock: int) -> float:
     """Start all loads at the same time: loads with a barrier get ready first, then all begin.
 
     A load whose pages move settles before it is ready. Stoppable loads run meanwhile, because the
@@ -199,18 +199,18 @@ def start_loads(loads: list[LoadProcess], lock: int) -> float:
     for load in loads:
         if load.has_barrier and load not in settling:
             load.wait_ready(READY_SECONDS)
-    release_loads(early, lock)
+    _release_loads(early, lock)
     for load in settling:
         load.wait_ready(READY_SECONDS)
-    release_loads([load for load in loads if load not in early + silent], lock)
+    _release_loads([load for load in loads if load not in early + silent], lock)
     if silent and len(loads) > len(silent):
         time.sleep(HEAD_START_SECONDS)
-        wait_for_samples([load for load in loads if load not in silent])
-    release_loads(silent, lock)
+        _wait_for_samples([load for load in loads if load not in silent])
+    _release_loads(silent, lock)
     return time.monotonic()
 
 
-def release_loads(loads: list[LoadProcess], lock: int) -> None:
+def _release_loads(loads: list[LoadProcess], lock: int) -> None:
     """Let loads run; those at a barrier come last, because they need one line only."""
     for load in loads:
         if not load.has_barrier:
@@ -220,7 +220,7 @@ def release_loads(loads: list[LoadProcess], lock: int) -> None:
             load.release()
 
 
-def wait_for_samples(loads: list[LoadProcess]) -> None:
+def _wait_for_samples(loads: list[LoadProcess]) -> None:
     """Wait until each load has reported a first sample; this takes longer on a busy host.
 
     The check of the output finds a load that never reports one.
@@ -243,7 +243,7 @@ def is_precise(loads: list[LoadProcess], wanted: float) -> bool:
     return all(width is not None and width <= wanted for width in widths)
 
 
-def wait_for_end(
+def _wait_for_end(
     loads: list[LoadProcess], began: float, stopping: StoppingRule, timeout: float
 ) -> None:
     """Wait until the point is measured, by the stopping rule.
@@ -275,16 +275,16 @@ def wait_for_end(
         time.sleep(POLL_SECONDS)
 
 
-def run_loads(point: Point, folder: Path, record: Measurement, lock: int) -> list[Check]:
+def _run_loads(point: Point, folder: Path, record: Measurement, lock: int) -> list[Check]:
     """Run the loads of a point; the record gets what is known, also after a failure.
 
     Returns:
         The checks of the verdict.
     """
-    loads, checks = prepare_loads(point, folder)
+    loads, checks = _prepare_loads(point, folder)
     try:
-        began = start_loads(loads, lock)
-        wait_for_end(loads, began, point["stopping"], point["timeout_seconds"])
+        began = _start_loads(loads, lock)
+        _wait_for_end(loads, began, point["stopping"], point["timeout_seconds"])
         if any(load.is_silent for load in loads) and len(loads) > 1:
             time.sleep(TAIL_SECONDS)
     finally:
@@ -323,7 +323,7 @@ def measure_point(point: Point, replicate: int) -> Record:
         with hold_host_lock() as lock:
             kernel_settings.restore_leftover_settings()
             measurement["environment_before"] = host_state.read_host_state()
-            checks = run_loads(point, folder, measurement, lock)
+            checks = _run_loads(point, folder, measurement, lock)
     except (
         PointError,
         LoadError,

@@ -40,7 +40,7 @@ def progress_series(
     Raises:
         ExtractionError: the output has no progress in the form that the benchmark promises.
     """
-    parse = samples_from_rows if "csv" in source else samples_from_events
+    parse = _samples_from_rows if "csv" in source else samples_from_events
     series = []
     if "csv" in source or "event" in source:
         series = [parse(source, text) for text in output_texts(source, outputs)]
@@ -53,7 +53,7 @@ def progress_series(
     return shifted
 
 
-def sample_spans(
+def _sample_spans(
     source: ProgressSource, text: str
 ) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
     """Begin and end of each sample among JSON lines, in seconds, and the parsed line.
@@ -70,11 +70,11 @@ def samples_from_events(source: ProgressSource, text: str) -> Series:
     """The samples among JSON lines."""
     return [
         (begin, end, float(line[source["amount"]]))
-        for begin, end, line in sample_spans(source, text)
+        for begin, end, line in _sample_spans(source, text)
     ]
 
 
-def samples_from_rows(source: ProgressSource, text: str) -> Series:
+def _samples_from_rows(source: ProgressSource, text: str) -> Series:
     """Samples from CSV rows; a row has an end time and the mean rate since the previous row.
 
     The first row covers ``interval_seconds``, the averaging time that was requested.
@@ -138,7 +138,7 @@ def quantile_in_window(
         ExtractionError: no sample with counts lies within the window.
     """
     counts: Counter[float] = Counter()
-    for first, last, line in sample_spans(progress, text):
+    for first, last, line in _sample_spans(progress, text):
         # The times are rounded to whole nanoseconds: allow half of one.
         if first < begin - 5e-10 or last > end + 5e-10:
             continue
@@ -185,7 +185,7 @@ def node_rates(
     keys, scale = metric["by_node"], float(progress.get("time_scale", 1))
     inside = [
         (first, last, line)
-        for first, last, line in sample_spans(progress, text)
+        for first, last, line in _sample_spans(progress, text)
         if min(last, end) > max(first, begin)
     ]
     if any(keys["amount"] not in line or keys["time"] not in line for *_, line in inside):

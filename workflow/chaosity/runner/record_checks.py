@@ -32,7 +32,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def check_exit_status(load: LoadRecord) -> Check:
+def _check_exit_status(load: LoadRecord) -> Check:
     """Check that the tool ended with a status that its benchmark file allows."""
     status, signalled = load["exit_status"], load["signalled"]
     allowed = load["stop"]["exit"] if signalled else [0]
@@ -60,7 +60,7 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
     return checks
 
 
-def check_threads(load: LoadRecord) -> Check:
+def _check_threads(load: LoadRecord) -> Check:
     """Check that all threads run on the initiator's units; pinned tools have one on each unit."""
     name, placement = f"{load['name']}: threads", load["placement"]
     seen = load["placement_seen"]
@@ -100,7 +100,7 @@ def check_pages(load: LoadRecord) -> Check:
     nodes = placement["memory_nodes"]
     share = sum(by_node.get(str(node), 0) for node in nodes) / total
     detail = f"{100 * share:.2f} % of {total} bytes on node {','.join(map(str, nodes))}"
-    return make_check(name, share >= required_page_share(total, own_mapping=own_mapping), detail)
+    return make_check(name, share >= _required_page_share(total, own_mapping=own_mapping), detail)
 
 
 def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[str, int]) -> Check:
@@ -116,7 +116,7 @@ def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[s
     return make_check(name, deviations[worst] <= SHARE_TOLERANCE, detail)
 
 
-def required_page_share(total: int, *, own_mapping: bool) -> float:
+def _required_page_share(total: int, *, own_mapping: bool) -> float:
     """The share of pages that must be on the requested nodes.
 
     Args:
@@ -153,7 +153,7 @@ def check_metric_bounds(
     return checks
 
 
-def check_counter_times(load: LoadRecord) -> list[Check]:
+def _check_counter_times(load: LoadRecord) -> list[Check]:
     """A note for each counter that counted for a part of the time only."""
     checks = []
     for name, counted in load.get("counted", {}).items():
@@ -178,7 +178,7 @@ def check_notes(load: LoadRecord) -> list[Check]:
     return checks
 
 
-def check_precision(record: Measurement) -> list[Check]:
+def _check_precision(record: Measurement) -> list[Check]:
     """A note for each load: whether its rate reached the precision of the stopping rule."""
     wanted = record["stopping"].get("relative_precision")
     if wanted is None:
@@ -195,7 +195,7 @@ def check_precision(record: Measurement) -> list[Check]:
     return checks
 
 
-def check_undisturbed(record: Measurement) -> Check:
+def _check_undisturbed(record: Measurement) -> Check:
     """A note: how much processor time other programs and the hypervisor took meanwhile."""
     before, after = record["environment_before"], record["environment_after"]
     spent = {
@@ -213,7 +213,7 @@ def check_undisturbed(record: Measurement) -> Check:
     return make_check("undisturbed", share <= FOREIGN_SHARE, detail, decisive=False)
 
 
-def check_clock(record: Measurement) -> Check:
+def _check_clock(record: Measurement) -> Check:
     """Check that the wall clock was not stepped; decisive where time stamps depend on it."""
     step = abs(
         record["environment_after"]["realtime_minus_monotonic_seconds"]
@@ -230,14 +230,14 @@ def check_record(record: Measurement) -> list[Check]:
     """All checks of a finished measurement."""
     checks: list[Check] = []
     for load in record["loads"]:
-        checks += [check_exit_status(load), *check_output_rules(load)]
-        checks += [check_threads(load), check_pages(load), *check_notes(load)]
+        checks += [_check_exit_status(load), *check_output_rules(load)]
+        checks += [_check_threads(load), check_pages(load), *check_notes(load)]
     try:
         readings = metric_values.metric_readings(record)
         for load in record["loads"]:
             checks += check_metric_bounds(load, readings[load["name"]])
-            checks += check_counter_times(load)
-        checks += check_precision(record)
+            checks += _check_counter_times(load)
+        checks += _check_precision(record)
     except ExtractionError as error:
         checks.append(make_check("values", False, str(error)))
-    return [*checks, check_clock(record), check_undisturbed(record)]
+    return [*checks, _check_clock(record), _check_undisturbed(record)]

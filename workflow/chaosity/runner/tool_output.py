@@ -60,7 +60,7 @@ def values_at_path(document: Any, path: str) -> list[Any]:
     return values
 
 
-def parse_json_document(text: str) -> Any:
+def _parse_json_document(text: str) -> Any:
     """The JSON document in a text; lines before it, such as fio's remarks, are skipped.
 
     Raises:
@@ -101,7 +101,7 @@ def extract_values(source: OutputSource, outputs: Mapping[str, str]) -> list[Any
     values: list[Any] = []
     for text in output_texts(source, outputs):
         if "json" in source:
-            values += values_at_path(parse_json_document(text), source["json"])
+            values += values_at_path(_parse_json_document(text), source["json"])
         elif "event" in source:
             lines = [
                 line for line in parse_json_lines(text) if line.get("event") == source["event"]

@@ -154,7 +154,7 @@ def queue_cost_text(
     )
 
 
-def print_message(text: str) -> None:
+def _print_message(text: str) -> None:
     """Print one line for the user, among Snakemake's lines."""
     print(f"chaosity: {text}", file=sys.stderr, flush=True)
 
@@ -169,7 +169,7 @@ class JobWatch:
     """
 
     def __init__(
-        self, hosts: Mapping[str, str], prefix: str, report: Callable[[str], None] = print_message
+        self, hosts: Mapping[str, str], prefix: str, report: Callable[[str], None] = _print_message
     ) -> None:
         self.hosts, self.prefix, self.report = dict(hosts), prefix, report
         self.folder = os.getcwd()  # noqa: PTH109 - the same text that Snakemake gives to sbatch

@@ -166,7 +166,7 @@ def remove_hint_variables(environment: MutableMapping[str, str]) -> None:
         environment.pop(name, None)
 
 
-def whole_node_options(node: SlurmNode) -> list[str]:
+def _whole_node_options(node: SlurmNode) -> list[str]:
     """Options that give a job a node to itself, without its processors and memory."""
     return [f"--nodelist={node.name}", "--exclusive"]
 
@@ -193,7 +193,7 @@ def srun_command(node: SlurmNode, config: Config, minutes: int = DESCRIBE_MINUTE
         "--ntasks=1",
         f"--cpus-per-task={node.processors}",
         *([f"--mem={node.memory_mib}M"] if node.memory_mib else []),
-        *whole_node_options(node),
+        *_whole_node_options(node),
         # Without binding, so that the program sees exactly what the job may use.
         "--cpu-bind=none",
         f"--time={minutes}",
@@ -208,7 +208,7 @@ def job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
     Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).
     """
     found: dict[str, str | int | None] = {
-        "slurm_extra": " ".join(whole_node_options(node)),
+        "slurm_extra": " ".join(_whole_node_options(node)),
         # Also for the step inside the job, which otherwise gets one processor.
         "cpus_per_task": node.processors,
         "mem_mb": node.memory_mib,

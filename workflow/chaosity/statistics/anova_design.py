@@ -155,7 +155,7 @@ def _check_columns(
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
     values = np.empty(len(column))
     for place, (row, given) in enumerate(column.items()):
-        if is_empty(given):
+        if _is_empty(given):
             raise UserError("is empty", _where(row, name), "give a value, or remove the row")
         try:
             values[place] = float(given)
@@ -169,15 +169,15 @@ def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
 def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.intp]]:
     """The levels as text in natural order, and the number of each row's level."""
     for row, given in column.items():
-        if is_empty(given):
+        if _is_empty(given):
             raise UserError("is empty", _where(row, name), "every row needs a level")
     texts = [_text(given) for given in column]
-    levels = sorted(set(texts), key=lambda level: (level_order(level), level))  # 05 before 5
+    levels = sorted(set(texts), key=lambda level: (_level_order(level), level))  # 05 before 5
     numbers = {level: number for number, level in enumerate(levels)}
     return tuple(levels), np.array([numbers[text] for text in texts], dtype=np.intp)
 
 
-def level_order(level: str) -> tuple[int, float, list[tuple[int, int, str]]]:
+def _level_order(level: str) -> tuple[int, float, list[tuple[int, int, str]]]:
     """A sort key: numbers first in numeric order, and node10 after node9."""
     try:
         number = float(level)
@@ -198,7 +198,7 @@ def _text(level: object) -> str:
     return str(level).strip()
 
 
-def is_empty(cell: object) -> bool:
+def _is_empty(cell: object) -> bool:
     """Whether a cell of a table is empty."""
     return cell is None or cell is pd.NA or cell != cell or str(cell).strip() == ""
 

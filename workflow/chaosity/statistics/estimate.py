@@ -29,7 +29,7 @@ CONFIDENCE = 0.95
 FEWEST_RATIOS = 3
 
 
-def two_decimals(value: float) -> str:
+def _two_decimals(value: float) -> str:
     """A number with two decimals, as ratios are written."""
     return f"{value:.2f}"
 
@@ -61,7 +61,7 @@ class _HasInterval:
         """Whether a value lies outside of the interval; False without an interval."""
         return self.ends is not None and not self.ends[0] <= value <= self.ends[1]
 
-    def ends_text(self, show: Callable[[float], str] = two_decimals) -> str:
+    def ends_text(self, show: Callable[[float], str] = _two_decimals) -> str:
         """The interval: "95 % interval 17.9 to 18.8", or "no interval".
 
         Args:
@@ -72,7 +72,7 @@ class _HasInterval:
         low, high = map(show, self.ends)
         return f"95 % interval {low} to {high}"
 
-    def interval_text(self, show: Callable[[float], str] = two_decimals) -> str:
+    def interval_text(self, show: Callable[[float], str] = _two_decimals) -> str:
         """The interval with n: "95 % interval 17.9 to 18.8, n = 3", or "no interval: n = 1"."""
         separator = ": " if self.ends is None else ", "
         return f"{self.ends_text(show)}{separator}{self.n_text}"

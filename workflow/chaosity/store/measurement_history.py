@@ -114,13 +114,13 @@ def _attempt_rows(attempt: _Attempt, period: int) -> Iterator[Row]:
     columns = {
         "era": period,
         "components": json.dumps(attempt.since, sort_keys=True),
-        "asked": request_fingerprint(record["point"]),
+        "asked": _request_fingerprint(record["point"]),
     }
     for row in outcome_rows(record["point"], attempt.replicate, outcome):
         yield {**row, **columns}
 
 
-def request_fingerprint(point: Point) -> str:
+def _request_fingerprint(point: Point) -> str:
     """A fingerprint of a point's request that stays the same when a drive is replaced.
 
     Values with the same fingerprint are comparable. The point's definition contains the serials of

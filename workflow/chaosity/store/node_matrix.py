@@ -99,7 +99,7 @@ def read_matrix(path: Path, metric: str, unit: str | None = None) -> NodeMatrix:
         )
     if unit is None:
         _refuse_other_metric(path, metric)
-    table = read_numbers(path)
+    table = _read_numbers(path)
     numbers = [value for _, _, value in table.cells]
     used, reason = (unit, "as given") if unit else _infer_unit(path, name, numbers)
     samples: dict[Pair, tuple[float, ...]] = {}
@@ -123,7 +123,7 @@ def read_distances(path: Path) -> dict[Pair, float]:
         UserError: the file is not such a table.
     """
     found: dict[Pair, float] = {}
-    for where, pair, value in read_numbers(path).cells:
+    for where, pair, value in _read_numbers(path).cells:
         if value <= 0.0:
             raise UserError(
                 f"{value:g} is not a distance", where, "distances are above 0, local is 10"
@@ -148,7 +148,7 @@ class MatrixNumbers:
     cells: tuple[tuple[str, Pair, float], ...]
 
 
-def read_numbers(path: Path) -> MatrixNumbers:
+def _read_numbers(path: Path) -> MatrixNumbers:
     """The numbered rows and columns of a CSV file.
 
     Raises:

@@ -54,7 +54,7 @@ def collect_profiles(results: Iterable[Path], database: Path) -> CollectedProfil
     """
     done: dict[str, list[str]] = {"added": [], "replaced": [], "unchanged": [], "older": []}
     paths = [path for folder in results for path in _measurement_files(folder)]
-    built = [tables for tables in map(build_profile, paths) if tables is not None]
+    built = [tables for tables in map(_build_profile, paths) if tables is not None]
     with open_database(database, write=True) as connection:
         for tables in built:
             profile = tables.profiles.iloc[0]
@@ -84,7 +84,7 @@ def _measurement_files(folder: Path) -> list[Path]:
     )
 
 
-def build_profile(path: Path) -> ProfileTables | None:
+def _build_profile(path: Path) -> ProfileTables | None:
     """The profile of a host in a configuration, or None when nothing was measured.
 
     Args:
@@ -150,7 +150,7 @@ def _host_columns(document: Mapping[str, Any], system: Mapping[str, Any]) -> Row
         "pus": topology.counts.pus,
         "nodes": len(topology.nodes) or None,
         "memory_bytes": topology.memory_bytes,
-        "memory": memory_text(facts.get("memory_modules") or []),
+        "memory": _memory_text(facts.get("memory_modules") or []),
         "kernel": facts.get("kernel_release"),
         "firmware": " ".join(text for text in texts if text) or None,
         "topology": json.dumps(document, sort_keys=True),
@@ -169,7 +169,7 @@ def _run_columns(table: pd.DataFrame) -> Row:
     }
 
 
-def memory_text(modules: Iterable[Mapping[str, Any]]) -> str | None:
+def _memory_text(modules: Iterable[Mapping[str, Any]]) -> str | None:
     """Memory modules by kind: "16 x 32 GB DDR4 3200 MT/s"; None when they are unknown."""
     kinds: dict[str, int] = {}
     for module in modules:

@@ -104,7 +104,7 @@ class Outcome:
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def read_outcomes(point: Point, folder: Path) -> list[Outcome]:
+def _read_outcomes(point: Point, folder: Path) -> list[Outcome]:
     """The outcome of every replicate of a planned point.
 
     Args:
@@ -112,14 +112,14 @@ def read_outcomes(point: Point, folder: Path) -> list[Outcome]:
         folder: of its records.
     """
     return [
-        replace(read_outcome(folder / f"rep{replicate}.json", point), order=order)
+        replace(_read_outcome(folder / f"rep{replicate}.json", point), order=order)
         for replicate, order in enumerate(point["orders"], start=1)
     ]
 
 
 def outcome_rows(point: Point, replicate: int, outcome: Outcome) -> Iterator[Row]:
     """A row for each load and metric of a replicate, and for each node of a metric by node."""
-    for load, columns in load_columns_by_load(point, replicate, outcome):
+    for load, columns in _load_columns_by_load(point, replicate, outcome):
         readings = outcome.readings.get(load["name"], {})
         for metric, source in load["metrics"].items():
             value, reason = readings.get(metric, (None, outcome.reason))
@@ -138,7 +138,7 @@ def outcome_rows(point: Point, replicate: int, outcome: Outcome) -> Iterator[Row
                 }
 
 
-def load_columns_by_load(
+def _load_columns_by_load(
     point: Point, replicate: int, outcome: Outcome
 ) -> Iterator[tuple[Load, Row]]:
     """Each load of a replicate, with the columns that all rows of its metrics share."""
@@ -155,7 +155,7 @@ def load_columns_by_load(
     for load in point["loads"]:
         levels = load.get("levels", {})
         own = {
-            **load_columns(load),
+            **_load_columns(load),
             "factors": json.dumps({**point["factors"], **levels}, sort_keys=True),
             "levels": json.dumps(levels, sort_keys=True),
             "seen_nodes": outcome.seen_nodes.get(load["name"]),
@@ -179,7 +179,7 @@ def ratio_rows(
     if not derived:
         return
     outcome = outcomes[point["experiment"], point["point"]][replicate - 1]
-    columns = {load["name"]: own for load, own in load_columns_by_load(point, replicate, outcome)}
+    columns = {load["name"]: own for load, own in _load_columns_by_load(point, replicate, outcome)}
     for metric in derived:
         to = metric.get("to")
         value, reason = None, metric.get("reason") or outcome.reason
@@ -187,7 +187,7 @@ def ratio_rows(
             others = outcomes.get((point["experiment"], to["point"]), [])
             other = others[replicate - 1] if len(others) >= replicate else Outcome(MISSING)
             own = outcome.readings[metric["load"]][metric["metric"]]
-            value, reason = reference_ratio(own, other, to, metric["metric"])
+            value, reason = _reference_ratio(own, other, to, metric["metric"])
         yield {
             **columns[metric["load"]],
             "metric": metric["name"],
@@ -197,7 +197,7 @@ def ratio_rows(
         }
 
 
-def reference_ratio(
+def _reference_ratio(
     own: Reading, other: Outcome, to: LoadReference, metric: str
 ) -> tuple[float | None, str | None]:
     """A value over the value of its reference, or the reason why there is none.
@@ -220,7 +220,7 @@ def reference_ratio(
     return own[0] / divisor, None
 
 
-def read_outcome(path: Path, point: Point) -> Outcome:
+def _read_outcome(path: Path, point: Point) -> Outcome:
     """The outcome in the record of a replicate; a broken record counts as failed."""
     if not path.exists():
         return Outcome(MISSING, "not measured yet")
@@ -255,7 +255,7 @@ def seen_nodes(load: LoadRecord) -> str | None:
     return format_cpu_list(sorted(int(n) for n, size in by_node.items() if size > least)) or None
 
 
-def load_columns(load: Load) -> Row:
+def _load_columns(load: Load) -> Row:
     """The columns that describe a load."""
     initiator, target = load["initiator"], load["target"]
     drives = target["drives"]
@@ -290,7 +290,7 @@ def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
     """
     planned = list(read_points(points))
     outcomes = {
-        (point["experiment"], point["point"]): read_outcomes(
+        (point["experiment"], point["point"]): _read_outcomes(
             point, results / point["experiment"] / point["point"]
         )
         for point in planned

@@ -73,8 +73,8 @@ def open_source(name: str) -> Iterator[Source]:
         printed = describe_host.read_memory_modules(), describe_host.read_clinfo()
         yield Source(name, LIVE, xml, SysTree(Path("/")), machine, *printed)
     elif path.is_dir():
-        yield _open_capture(name, find_capture_root(path.resolve(), path))
-    elif path.exists() and is_tarball(path):
+        yield _open_capture(name, _find_capture_root(path.resolve(), path))
+    elif path.exists() and _is_tarball(path):
         with unpacked(path) as top:
             facts = top / describe_host.FACTS_MEMBER
             yield _open_description(name, top) if facts.exists() else _open_capture(name, top)
@@ -93,7 +93,7 @@ def _open_description(name: str, root: Path) -> Source:
     return Source(name, LIVE, xml, SysTree(root), facts["architecture"], *printed)
 
 
-def is_tarball(path: Path) -> bool:
+def _is_tarball(path: Path) -> bool:
     """Whether a file is a tarball, also a broken tarball: by its name or content."""
     return path.name.lower().endswith(_TAR_SUFFIXES) or (path.is_file() and _opens(path))
 
@@ -125,7 +125,7 @@ def unpacked(path: Path) -> Iterator[Path]:
             if error.errno is None:  # how bz2 reports broken data
                 raise UserError(f"is a broken tarball: {error}", str(path), _REMEDY) from None
             raise UserError(f"cannot be unpacked: {error.strerror}", str(path)) from None
-        yield find_capture_root(Path(folder), path)
+        yield _find_capture_root(Path(folder), path)
 
 
 def _fast_directory() -> Path | None:
@@ -170,7 +170,7 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def find_capture_root(folder: Path, source: Path) -> Path:
+def _find_capture_root(folder: Path, source: Path) -> Path:
     """Returns the directory that has `sys`: the folder itself, a child of it, or its parent.
 
     Raises:

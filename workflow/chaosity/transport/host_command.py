@@ -110,12 +110,12 @@ def control_socket_folder() -> Path:
     return folder
 
 
-def option_words(options: Mapping[str, str]) -> list[str]:
+def _option_words(options: Mapping[str, str]) -> list[str]:
     """Options in the form of OpenSSH's command line."""
     return [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
 
 
-def ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
+def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
     """The command that reaches a host over OpenSSH.
 
     Args:
@@ -135,12 +135,12 @@ def ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
     )
     return [
         "ssh",
-        *option_words({**REQUIRED_OPTIONS, "ControlPath": str(control_socket_folder() / "%C")}),
+        *_option_words({**REQUIRED_OPTIONS, "ControlPath": str(control_socket_folder() / "%C")}),
         *(["-p", str(port)] if port else []),
         *(["-l", str(user)] if user else []),
         *(["-i", str(key), "-o", "IdentitiesOnly=yes"] if key else []),
         *shlex.split(extra),
-        *option_words(DEFAULT_OPTIONS),
+        *_option_words(DEFAULT_OPTIONS),
         "--",
         str(variables.get("ansible_host") or name),
     ]
@@ -158,7 +158,7 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
     tools = variables.get("kernels_directory")
     become = ["sudo", "-n"] if variables.get("ansible_become") else []
     runner = [*become, python, f"{folder}/{RUNNER_FILE}", *(["--tools", tools] if tools else [])]
-    return Transport(SSH, tuple(ssh_command(name, variables)), tuple(runner))
+    return Transport(SSH, tuple(_ssh_command(name, variables)), tuple(runner))
 
 
 def with_password(command: Sequence[str], password: str) -> tuple[list[str], dict[str, str]]:
@@ -167,7 +167,7 @@ def with_password(command: Sequence[str], password: str) -> tuple[list[str], dic
     No argument list contains the password: OpenSSH calls ``chaosity-askpass``, which prints it from
     an environment variable. Later commands use the open connection and need no password.
     """
-    options = option_words({"BatchMode": "no", "NumberOfPasswordPrompts": "1"})
+    options = _option_words({"BatchMode": "no", "NumberOfPasswordPrompts": "1"})
     environment = {
         **os.environ,
         PASSWORD_VARIABLE: password,

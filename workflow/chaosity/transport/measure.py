@@ -69,7 +69,7 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def connection_failure(transport: Transport) -> str | None:
+def _connection_failure(transport: Transport) -> str | None:
     """Why the host does not answer; None if it answers."""
     try:
         answer = subprocess.run(
@@ -81,7 +81,7 @@ def connection_failure(transport: Transport) -> str | None:
     return connection_error_cause(answer.stderr) if failed else None
 
 
-def measure_locally(point: Point, replicate: int, name: str) -> Record:
+def _measure_locally(point: Point, replicate: int, name: str) -> Record:
     """Measure a point on this machine; print the reason if it fails."""
     record = measure_point(point, replicate)
     if record["verdict"]["status"] != VALID:
@@ -89,7 +89,7 @@ def measure_locally(point: Point, replicate: int, name: str) -> Record:
     return record
 
 
-def measure_over_ssh(transport: Transport, path: Path, point: Point, replicate: int) -> Record:
+def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate: int) -> Record:
     """Measure a point on its host and return the record.
 
     Args:
@@ -120,14 +120,14 @@ def measure_over_ssh(transport: Transport, path: Path, point: Point, replicate: 
         document = json.loads(answer.stdout)
     except ValueError:
         status = answer.returncode
-        if status == CONNECTION_FAILED and (reason := connection_failure(transport)):
+        if status == CONNECTION_FAILED and (reason := _connection_failure(transport)):
             raise LostError(reason) from None
         last = (errors.strip().splitlines() or ["no message"])[-1]
         raise ValueError(f"the record is incomplete (status {status}): {last}") from None
     return check_record_version(document, "the answer")
 
 
-def check_same_boot(record: Record, host: HostDocument) -> None:
+def _check_same_boot(record: Record, host: HostDocument) -> None:
     """Check that the host has not booted since its discovery.
 
     Raises:
@@ -139,7 +139,7 @@ def check_same_boot(record: Record, host: HostDocument) -> None:
         raise LostError("it has booted again since it was discovered")
 
 
-def measure_and_save() -> int:
+def _measure_and_save() -> int:
     """Measure a point and save the record; returns the exit status."""
     arguments = parse_arguments()
     folder, name = arguments.host.parent, arguments.point.stem
@@ -155,10 +155,10 @@ def measure_and_save() -> int:
             return 0
         transport = Transport.from_json(host["transport"])
         if transport.kind == SSH:
-            record = measure_over_ssh(transport, arguments.point, point, arguments.replicate)
+            record = _measure_over_ssh(transport, arguments.point, point, arguments.replicate)
         else:  # this machine, or the node on which Slurm runs this process
-            record = measure_locally(point, arguments.replicate, name)
-        check_same_boot(record, host)
+            record = _measure_locally(point, arguments.replicate, name)
+        _check_same_boot(record, host)
         save_record(record, arguments.record)
     except LostError as error:
         reason = f"lost during a measurement: {error}"
@@ -173,7 +173,7 @@ def measure_and_save() -> int:
 
 def main() -> None:
     """Entry point."""
-    sys.exit(measure_and_save())
+    sys.exit(_measure_and_save())
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ RESAMPLES = 2000
 SEED = 1
 
 
-def check_workers(matrix: NodeMatrix, workers: Sequence[int]) -> None:
+def _check_workers(matrix: NodeMatrix, workers: Sequence[int]) -> None:
     """Check that the matrix has the bandwidths of these workers.
 
     Raises:
@@ -67,9 +67,9 @@ def path_bandwidths(matrix: NodeMatrix, workers: Sequence[int], target: int) -> 
     """Bandwidth from each worker to a node, in bytes per second.
 
     Raises:
-        UserError: as `check_workers`, or a path from a worker was not measured.
+        UserError: as `_check_workers`, or a path from a worker was not measured.
     """
-    check_workers(matrix, workers)
+    _check_workers(matrix, workers)
     bandwidths = []
     for worker in workers:
         value = matrix.median(worker, target)
@@ -97,7 +97,7 @@ def expected_bandwidth(
     Raises:
         UserError: as `path_bandwidths`; a share is below 0, or all are 0.
     """
-    check_workers(matrix, workers)
+    _check_workers(matrix, workers)
     used = {node: share for node, share in shares.items() if share != 0.0}
     if not used or not all(share > 0.0 for share in used.values()):
         raise UserError("shares have to be 0 or more, and one above 0", "the placement")
