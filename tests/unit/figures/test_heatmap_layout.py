@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from chaosity.figures import style
+from chaosity.figures import figure_fonts_and_sizes as style
 from chaosity.figures.axis_values import Axis, axis_title, axis_value_of, sort_and_group
 from chaosity.figures.heatmap_layout import MOST_ROWS, lay_out_heatmap
 

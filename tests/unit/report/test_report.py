@@ -12,7 +12,7 @@ from table_figures import draw
 
 from chaosity.errors import UserError
 from chaosity.report import build_report_data
-from chaosity.report.html_pages import render_report
+from chaosity.report.html_rendering import render_report
 from chaosity.report.inline_svg import inline_svg
 from chaosity.store import Measurements
 from chaosity.topology import Topology, topology_from_json

@@ -10,7 +10,7 @@ import pytest
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import load_experiment, read_config
-from chaosity.report.variance_section import analysis_sections
+from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.statistics.factor_studies import studies
 from chaosity.store import COLUMNS, Measurements
 

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chaosity.cli.options import EXISTING_FILE, EXISTING_PATH, UNIT_HELP
+from chaosity.cli.option_types import EXISTING_FILE, EXISTING_PATH, UNIT_HELP
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.units import format_quantity

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.options import DWP_HELP, EXISTING_FOLDER, FILE, FOLDER
+from chaosity.cli.option_types import DWP_HELP, EXISTING_FOLDER, FILE, FOLDER
 from chaosity.errors import UserError
 from chaosity.records import write_atomically
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.options import CONFIG_FILE
+from chaosity.cli.option_types import CONFIG_FILE
 
 if TYPE_CHECKING:
     from chaosity.design import HostPlan

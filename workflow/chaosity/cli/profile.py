@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from chaosity.cli.options import EXISTING_FILE, EXISTING_FOLDER, FILE
+from chaosity.cli.option_types import EXISTING_FILE, EXISTING_FOLDER, FILE
 from chaosity.errors import UserError
 from chaosity.units import format_binary_bytes, format_count, format_quantity
 

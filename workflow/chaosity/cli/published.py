@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.options import EXISTING_FILE, FOLDER, FORMS, UNIT_HELP
+from chaosity.cli.option_types import EXISTING_FILE, FOLDER, FORMS, UNIT_HELP
 from chaosity.units import format_count, format_percent, format_quantity
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.options import EXISTING_FILE
+from chaosity.cli.option_types import EXISTING_FILE
 
 if TYPE_CHECKING:
     import pandas as pd

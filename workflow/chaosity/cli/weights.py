@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaosity.cli.options import DWP_HELP, EXISTING_FILE, FORMS, UNIT_HELP, parse_workers
+from chaosity.cli.option_types import DWP_HELP, EXISTING_FILE, FORMS, UNIT_HELP, parse_workers
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.policies import CANONICAL, CONTENDED

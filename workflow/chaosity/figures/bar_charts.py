@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from chaosity.figures import style
-from chaosity.figures.drawing_sheet import (
+from chaosity.figures import figure_fonts_and_sizes as style
+from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.figure_sheet import (
     MARGIN,
     BoxStyle,
     TextStyle,
@@ -24,10 +25,9 @@ from chaosity.figures.drawing_sheet import (
     wrap_legend,
     write_header,
 )
-from chaosity.figures.figure_data import FigureData, Mark, marks_of
-from chaosity.figures.mark_texts import hover_text, provenance, value_title
-from chaosity.figures.svg_marks import IGNORE
-from chaosity.figures.value_limits import Limits
+from chaosity.figures.figure_texts import hover_text, provenance, value_title
+from chaosity.figures.shared_value_limits import Limits
+from chaosity.figures.svg_hover_texts import IGNORE
 
 _WIDTH = 6.6
 _GAP = 0.12  # between groups of bars, inches

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from chaosity.figures.axis_values import AxisValue, axis_value_of, natural_sort_key
-from chaosity.figures.bounds import lowest_bound
 from chaosity.figures.figure_data import FigureData, Mark, marks_of
 from chaosity.figures.figure_spec import LevelComparison, Role
-from chaosity.figures.mark_texts import panel_title
+from chaosity.figures.figure_texts import panel_title
+from chaosity.figures.measured_bounds import lowest_bound
 from chaosity.figures.text_tables import curve_table
 from chaosity.statistics import (
     DIVERGING_RATIO,

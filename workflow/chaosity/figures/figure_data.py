@@ -17,9 +17,9 @@ from chaosity.figures.axis_values import (
     locate_value,
     sort_and_group,
 )
-from chaosity.figures.bounds import Bound, read_bounds
-from chaosity.figures.column_values import ColumnValues, node_list
+from chaosity.figures.figure_column_values import ColumnValues, node_list
 from chaosity.figures.figure_spec import FigureSpec, Role
+from chaosity.figures.measured_bounds import Bound, read_bounds
 from chaosity.statistics import summarise
 from chaosity.store.measurements import CELL, LOAD, Measurements, equals
 from chaosity.topology import Topology

@@ -14,19 +14,19 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from chaosity.errors import UserError
-from chaosity.figures import style
+from chaosity.figures import figure_fonts_and_sizes as style
 from chaosity.figures.axis_values import Axis, text_value
 from chaosity.figures.bar_charts import draw_bars
-from chaosity.figures.captions import caption_of
+from chaosity.figures.curve_and_scatter_charts import draw_xy
+from chaosity.figures.figure_captions import caption_of
 from chaosity.figures.figure_data import FigureData, marks_of, select_data
 from chaosity.figures.figure_spec import FigureSpec, Role, read_figure_specs
+from chaosity.figures.figure_texts import failed_lines, unmeasured_lines
 from chaosity.figures.heatmaps import draw_heatmap
 from chaosity.figures.line_charts import draw_lines
-from chaosity.figures.mark_texts import failed_lines, unmeasured_lines
-from chaosity.figures.svg_marks import annotate
+from chaosity.figures.shared_value_limits import Limits, limits_of
+from chaosity.figures.svg_hover_texts import annotate
 from chaosity.figures.text_tables import TextTable, curve_table, metric_of_quantity, text_tables
-from chaosity.figures.value_limits import Limits, limits_of
-from chaosity.figures.xy_charts import draw_xy
 from chaosity.records import write_atomically
 from chaosity.statistics import UNMEASURED
 from chaosity.store.measurements import Measurements

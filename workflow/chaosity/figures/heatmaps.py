@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from chaosity.figures import style
-from chaosity.figures.drawing_sheet import (
+from chaosity.figures import figure_fonts_and_sizes as style
+from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.figure_sheet import (
     CENTRED,
     MARGIN,
     STATUS_TEXTS,
@@ -28,7 +29,7 @@ from chaosity.figures.drawing_sheet import (
     new_sheet,
     write_header,
 )
-from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.figure_texts import hover_text, mark_label, note_text, provenance, value_title
 from chaosity.figures.heatmap_layout import (
     GAP,
     LINE,
@@ -39,8 +40,7 @@ from chaosity.figures.heatmap_layout import (
     lay_out_heatmap,
     row_axis_title,
 )
-from chaosity.figures.mark_texts import hover_text, mark_label, note_text, provenance, value_title
-from chaosity.figures.value_limits import Limits
+from chaosity.figures.shared_value_limits import Limits
 from chaosity.units import Scale
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_ROOM = 2.4, 0.11, 0.52

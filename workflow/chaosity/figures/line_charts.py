@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from chaosity.errors import UserError
-from chaosity.figures import style
+from chaosity.figures import figure_fonts_and_sizes as style
 from chaosity.figures.axis_values import Axis
 from chaosity.figures.figure_data import FigureData, marks_of
-from chaosity.figures.mark_texts import hover_text
+from chaosity.figures.figure_texts import hover_text
 from chaosity.figures.panel_grid import (
     ALONE_STYLE,
     LineStyle,
@@ -24,7 +24,7 @@ from chaosity.figures.panel_grid import (
     series_legend,
     series_style,
 )
-from chaosity.figures.value_limits import Limits
+from chaosity.figures.shared_value_limits import Limits
 from chaosity.units import format_binary_bytes
 
 _MOST_TICKS = 12

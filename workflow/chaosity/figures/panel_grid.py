@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from chaosity.figures import style
-from chaosity.figures.drawing_sheet import (
+from chaosity.figures import figure_fonts_and_sizes as style
+from chaosity.figures.figure_data import FigureData, Mark
+from chaosity.figures.figure_sheet import (
     MARGIN,
     draw_intervals,
     header_height,
@@ -24,9 +25,8 @@ from chaosity.figures.drawing_sheet import (
     wrap_legend,
     write_header,
 )
-from chaosity.figures.figure_data import FigureData, Mark
-from chaosity.figures.mark_texts import panel_title, provenance, value_title
-from chaosity.figures.value_limits import Limits
+from chaosity.figures.figure_texts import panel_title, provenance, value_title
+from chaosity.figures.shared_value_limits import Limits
 
 _LEFT = 0.62  # inches for the value axis, its numbers and its title
 _GAP = 0.16  # inches between panels

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from chaosity.figures import style
-from chaosity.figures.svg_marks import annotate
+from chaosity.figures import figure_fonts_and_sizes as style
+from chaosity.figures.svg_hover_texts import annotate
 from chaosity.records import write_atomically
 from chaosity.statistics.anova import Analysis
 from chaosity.units import choose_scale

@@ -11,10 +11,10 @@ import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.figures.axis_values import Axis, axis_value_of
-from chaosity.figures.column_values import node_list
+from chaosity.figures.figure_column_values import node_list
 from chaosity.figures.figure_data import FigureData, Mark, marks_of
 from chaosity.figures.figure_spec import Role
-from chaosity.figures.mark_texts import panel_title, replicates_text, value_text, value_title
+from chaosity.figures.figure_texts import panel_title, replicates_text, value_text, value_title
 from chaosity.statistics import QUANTITIES, curve_quantities, with_unloaded
 from chaosity.units import Scale, choose_scale, format_quantity, metric_words
 

@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 
 from chaosity.figures import FigureFile, TextTable, is_byte_column
-from chaosity.figures.mark_texts import count_reasons
+from chaosity.figures.figure_texts import count_reasons
 from chaosity.report.inline_svg import width_of
 from chaosity.report.machine_facts import Fact
 from chaosity.report.record_summaries import RecordSummary, tool_note_sentences
-from chaosity.report.variance_section import AnalysisSection
+from chaosity.report.variance_analysis_section import AnalysisSection
 from chaosity.units import choose_scale, format_binary_bytes, format_quantity, metric_words
 
 # A longer table is easier to read in the CSV file than on the page.

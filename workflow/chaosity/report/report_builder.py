@@ -13,8 +13,8 @@ from chaosity import __version__
 from chaosity.anomalies import Findings, analyse_host, host_parts
 from chaosity.components import Components, ComponentState
 from chaosity.figures import read_figures
-from chaosity.report.before_after import component_changes
-from chaosity.report.configurations import compare_configurations
+from chaosity.report.component_change_effects import component_changes
+from chaosity.report.configuration_comparison import compare_configurations
 from chaosity.report.experiment_section import (
     experiment_section,
     figure_section,
@@ -28,7 +28,7 @@ from chaosity.report.machine_facts import (
     machine_facts,
     node_table,
 )
-from chaosity.report.methodology import methodology
+from chaosity.report.measurement_methods import methodology
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.report.report_data import FailedPoint, ReportData
 from chaosity.report.resource_table import resource_table
@@ -39,7 +39,7 @@ from chaosity.report.shown_findings import (
     merge_similar,
     shown_findings,
 )
-from chaosity.report.variance_section import analysis_sections
+from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.store import SkippedHost
 from chaosity.store.measurements import POINT, Measurements
 from chaosity.topology import HostFacts, Topology

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaosity import __version__
-from chaosity.report.before_after import Change
-from chaosity.report.configurations import ConfigurationsSection
+from chaosity.report.component_change_effects import Change
+from chaosity.report.configuration_comparison import ConfigurationsSection
 from chaosity.report.experiment_section import ExperimentSection, FigureSection
 from chaosity.report.machine_facts import Fact, FactGroup, NodeRow
 from chaosity.report.resource_table import ResourceRow

@@ -13,10 +13,10 @@ from chaosity.config import CONFIG, load_experiment, read_yaml
 from chaosity.errors import UserError
 from chaosity.figures import draw
 from chaosity.records import write_atomically
-from chaosity.report.host_summary import summarise_report, terminal_line
-from chaosity.report.html_pages import render_report
+from chaosity.report.html_rendering import render_report
 from chaosity.report.record_summaries import summarise_records
 from chaosity.report.report_builder import build_report_data
+from chaosity.report.report_summary import summarise_report, terminal_line
 from chaosity.result_folders import other_configuration_tables
 from chaosity.store import (
     HISTORY_COLUMNS,

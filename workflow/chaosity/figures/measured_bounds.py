@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from chaosity.figures.axis_values import axis_value_of
-from chaosity.figures.column_values import ColumnValues
+from chaosity.figures.figure_column_values import ColumnValues
 from chaosity.figures.figure_spec import BoundEntry, FigureSpec, Level, Role
 from chaosity.store.measurements import Measurements, equals
 

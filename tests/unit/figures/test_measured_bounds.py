@@ -13,10 +13,10 @@ from table_figures import draw, select_data
 
 from chaosity.config import load_experiment
 from chaosity.errors import UserError
-from chaosity.figures.bounds import lowest_bound, read_bounds
-from chaosity.figures.captions import caption_of
+from chaosity.figures.figure_captions import caption_of
 from chaosity.figures.figure_spec import FigureSpec
-from chaosity.figures.value_limits import limits_of
+from chaosity.figures.measured_bounds import lowest_bound, read_bounds
+from chaosity.figures.shared_value_limits import limits_of
 from chaosity.store.measurements import Measurements
 
 GB = 1e9

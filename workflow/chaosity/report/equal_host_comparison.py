@@ -14,7 +14,7 @@ from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.compare.comparison_text import BETTER, WORSE
 from chaosity.components import read_components, system_facts
 from chaosity.errors import UserError
-from chaosity.report.configurations import measured_configuration
+from chaosity.report.configuration_comparison import measured_configuration
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.topology import read_topology

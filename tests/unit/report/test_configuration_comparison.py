@@ -8,7 +8,7 @@ import pytest
 import synthetic
 from lxml import etree
 
-from chaosity.report.configurations import compare_configurations, compared_ratio
+from chaosity.report.configuration_comparison import compare_configurations, compared_ratio
 from chaosity.report.resource_table import resource_table
 from chaosity.store import COLUMNS, Measurements
 

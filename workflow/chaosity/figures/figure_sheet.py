@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from chaosity.figures import style
-from chaosity.figures.svg_marks import IGNORE
+from chaosity.figures import figure_fonts_and_sizes as style
+from chaosity.figures.svg_hover_texts import IGNORE
 
 MARGIN = 0.1  # inches
 _TITLE_LINE, _LINE = 0.185, 0.135

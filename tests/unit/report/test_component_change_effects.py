@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from chaosity.components import ComponentState
-from chaosity.report.before_after import component_changes
+from chaosity.report.component_change_effects import component_changes
 from chaosity.store import Measurements
 
 A, B, C = (f"2026-11-0{day}T08:00:00.000Z" for day in (1, 2, 3))

@@ -6,9 +6,9 @@ import pytest
 import synthetic
 from table_figures import select_data
 
-from chaosity.figures.captions import caption_of
+from chaosity.figures.figure_captions import caption_of
 from chaosity.figures.figure_spec import FigureSpec
-from chaosity.figures.value_limits import limits_of
+from chaosity.figures.shared_value_limits import limits_of
 from chaosity.units import choose_scale
 
 NODES = {

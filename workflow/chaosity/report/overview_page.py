@@ -12,9 +12,9 @@ from typing import Any
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records import write_atomically
-from chaosity.report.equal_hosts import EqualHosts, HostResults, compare_equal_hosts
-from chaosity.report.host_summary import FINDING
-from chaosity.report.html_pages import render_page
+from chaosity.report.equal_host_comparison import EqualHosts, HostResults, compare_equal_hosts
+from chaosity.report.html_rendering import render_page
+from chaosity.report.report_summary import FINDING
 from chaosity.report.result_checks import OK, PROBLEM, SEVERITIES
 from chaosity.result_folders import skipped_hosts
 from chaosity.store import SkippedHost, read_skipped_host

@@ -15,7 +15,7 @@ from chaosity.cli.report import overview as overview_command
 from chaosity.cli.report import reports
 from chaosity.errors import UserError
 from chaosity.report import summarise_report, write_overview
-from chaosity.report.equal_hosts import HostResults, compare_equal_hosts, processor_model
+from chaosity.report.equal_host_comparison import HostResults, compare_equal_hosts, processor_model
 from chaosity.report.report_files import is_stale
 from chaosity.store import Measurements, SkippedHost, write_table
 

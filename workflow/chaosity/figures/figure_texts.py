@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from chaosity.figures.axis_values import axis_value_of
-from chaosity.figures.drawing_sheet import STATUS_TEXTS
 from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.figure_sheet import STATUS_TEXTS
 from chaosity.figures.figure_spec import Role
 from chaosity.statistics import UNMEASURED, Estimate
 from chaosity.units import Scale, format_count, metric_words

@@ -13,11 +13,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from chaosity.figures import style
+from chaosity.figures import figure_fonts_and_sizes as style
 from chaosity.figures.axis_values import axis_title
-from chaosity.figures.drawing_sheet import TextStyle
 from chaosity.figures.figure_data import FigureData, Mark, marks_of
-from chaosity.figures.mark_texts import hover_text
+from chaosity.figures.figure_sheet import TextStyle
+from chaosity.figures.figure_texts import hover_text
 from chaosity.figures.panel_grid import (
     ALONE_STYLE,
     LineStyle,
@@ -27,8 +27,8 @@ from chaosity.figures.panel_grid import (
     series_legend,
     series_style,
 )
-from chaosity.figures.svg_marks import IGNORE
-from chaosity.figures.value_limits import Limits
+from chaosity.figures.shared_value_limits import Limits
+from chaosity.figures.svg_hover_texts import IGNORE
 from chaosity.units import Scale, choose_scale, format_count, metric_words
 
 _MOST_TICKS = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from chaosity.figures import caption_statements
-from chaosity.figures.drawing_sheet import STATUS_TEXTS
 from chaosity.figures.figure_data import FigureData, Mark, marks_of
-from chaosity.figures.mark_texts import mark_label, unmeasured_lines, value_text
+from chaosity.figures.figure_sheet import STATUS_TEXTS
+from chaosity.figures.figure_texts import mark_label, unmeasured_lines, value_text
 from chaosity.statistics import (
     UNMEASURED,
     Estimate,
