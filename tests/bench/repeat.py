@@ -12,9 +12,9 @@ from itertools import combinations
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import read_config
-from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
+from chaosity.design.point_expansion import PointExpansion
 from chaosity.runner import metric_values
 from chaosity.runner.point_measurement import measure_point
 from chaosity.statistics import Estimate

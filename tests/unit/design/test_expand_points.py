@@ -18,10 +18,10 @@ from chaosity.config import load_experiment
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import PlannedHost, parse_point_name, plan_host, replicate_numbers
 from chaosity.design import host_plan as plan_module
-from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
-from chaosity.design.sampling import evenly_spread
+from chaosity.design.plan_notes_and_samples import evenly_spread
+from chaosity.design.point_expansion import PointExpansion
 from chaosity.errors import UserError
 from chaosity.topology import configuration_name, discover
 

@@ -15,12 +15,12 @@ from chaosity.benchmarks import open_benchmarks
 from chaosity.config import check_config
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import PlannedHost, plan_host
-from chaosity.design.chosen_loads import level_text
-from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources, thread_counts
+from chaosity.design.point_expansion import PointExpansion
+from chaosity.design.point_names import level_text
 from chaosity.errors import UserError
 from chaosity.topology import discover
-from chaosity.topology.host_model import HugePagePool
+from chaosity.topology.topology_model import HugePagePool
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
 GIB = 1024**3

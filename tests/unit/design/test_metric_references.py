@@ -15,7 +15,7 @@ from chaosity.config import load_experiment
 from chaosity.design import host_plan as plan_module
 from chaosity.design import plan_host
 from chaosity.design.metric_references import add_metric_references
-from chaosity.design.sampling import PlanNotes
+from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.errors import UserError
 
 BANDWIDTH = "bandwidth_bytes_per_second"

@@ -14,9 +14,9 @@ from chaosity.benchmarks import Benchmark, open_benchmarks
 from chaosity.config import EXPERIMENTS, yaml_names
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import PlannedHost, parse_point_name
-from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
-from chaosity.design.sampling import sets_of_every_size
+from chaosity.design.plan_notes_and_samples import sets_of_every_size
+from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import exact_shares, placement_target
 from chaosity.errors import UserError
 from chaosity.place.policies import POLICIES
@@ -185,7 +185,7 @@ def test_the_variables_of_templates(config, paper_host):
     host = HostResources(paper_host.topology, ())
     workers = host.workers([0, 2])
     target = placement_target("uniform_workers", workers, host, None)
-    from chaosity.design.chosen_loads import ChosenLoad
+    from chaosity.design.point_loads import ChosenLoad
 
     benchmark = open_benchmarks(config)["memory_bandwidth"]
     expansion = PointExpansion(host, open_benchmarks(config), config)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.design.chosen_loads import LoadName, parse_point_name, point_name
+from chaosity.design.point_names import LoadName, parse_point_name, point_name
 
 PART = st.from_regex(r"[A-Za-z0-9_,\-]+", fullmatch=True)
 KERNEL = st.from_regex(r"[A-Za-z0-9_,]+", fullmatch=True)

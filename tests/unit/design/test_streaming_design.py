@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import load_experiment
-from chaosity.design.endpoints import DriveRef
-from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
+from chaosity.design.initiators_and_targets import DriveRef
+from chaosity.design.point_expansion import PointExpansion
 from chaosity.topology import discover
 
 NAME = "streaming_compute"

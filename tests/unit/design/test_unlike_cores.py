@@ -12,8 +12,8 @@ from chaosity.benchmarks import open_benchmarks
 from chaosity.cli.plan import plan
 from chaosity.config import read_config
 from chaosity.design import PlannedHost, plan_host
-from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
+from chaosity.design.point_expansion import PointExpansion
 from chaosity.errors import UserError
 from chaosity.topology import CoreKind, OpenclDevice, discover
 

@@ -13,9 +13,9 @@ from chaosity.benchmarks import open_benchmarks
 from chaosity.benchmarks.benchmark_file import Benchmark
 from chaosity.config import load_experiment, read_config
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
 from chaosity.design.metric_references import add_metric_references
+from chaosity.design.point_expansion import PointExpansion
 from chaosity.store import Measurements
 from chaosity.store.tidy_table import COLUMNS, Outcome, outcome_rows, ratio_rows
 from chaosity.topology import discover

@@ -9,7 +9,7 @@ import pytest
 from captured import GIB, Capture, CapturedDrive, CapturedNode
 
 from chaosity.topology import configuration_name, discover, topology_xml
-from chaosity.topology.sources import unpacked
+from chaosity.topology.topology_sources import unpacked
 
 CPUINFO = (
     "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: {}\nmicrocode\t: 0xa0\nflags\t: b a"

@@ -6,7 +6,7 @@ import pytest
 
 from chaosity.topology import discover
 from chaosity.topology.host_facts import chosen_word, parse_dmidecode, relevant_parameters
-from chaosity.topology.sysfs import SysTree, link_bytes_per_second
+from chaosity.topology.sysfs_reader import SysTree, link_bytes_per_second
 
 DMIDECODE = """\
 Memory Device

@@ -12,7 +12,7 @@ from chaosity.components import component_documents
 from chaosity.runner import opencl_devices
 from chaosity.runner.opencl_devices import OpenclError, find_opencl_device, parse_clinfo
 from chaosity.topology import discover, topology_from_json, topology_to_json
-from chaosity.topology.devices import opencl_devices as topology_devices
+from chaosity.topology.drives_gpus_and_accelerators import opencl_devices as topology_devices
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies" / "xml"

@@ -15,11 +15,11 @@ from typing import TypedDict
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import drive_component_name
 from chaosity.config import load_experiment, suggest_allowed
-from chaosity.design.endpoints import DriveRef
-from chaosity.design.expand_points import PointExpansion
 from chaosity.design.host_resources import HostResources
+from chaosity.design.initiators_and_targets import DriveRef
 from chaosity.design.metric_references import add_metric_references
-from chaosity.design.sampling import evenly_spread
+from chaosity.design.plan_notes_and_samples import evenly_spread
+from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.document_types import Config, HostVariables
 from chaosity.errors import UserError

@@ -8,10 +8,10 @@ from functools import cached_property
 from itertools import zip_longest
 
 from chaosity.cpusets import CpuSet
-from chaosity.design.endpoints import DriveRef, Endpoint, Initiator, Target
+from chaosity.design.initiators_and_targets import DriveRef, Endpoint, Initiator, Target
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
 from chaosity.topology import Core, CoreKind, Node, OpenclDevice, Topology
-from chaosity.topology.host_model import UNKNOWN
+from chaosity.topology.topology_model import UNKNOWN
 
 DriveGroups = dict[int | None, tuple[DriveRef, ...]]
 # From near to far. Sets of nodes are compared by their farthest pair.

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from chaosity.config import suggest_allowed
-from chaosity.design.endpoints import Endpoint, Initiator
 from chaosity.design.host_resources import HostResources
-from chaosity.design.sampling import AT_MOST_SETS, evenly_spread, sets_of_every_size
+from chaosity.design.initiators_and_targets import Endpoint, Initiator
+from chaosity.design.plan_notes_and_samples import AT_MOST_SETS, evenly_spread, sets_of_every_size
 from chaosity.document_types import InitiatorSelector
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, parse_place_name

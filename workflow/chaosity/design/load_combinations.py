@@ -8,8 +8,6 @@ from itertools import product
 
 from chaosity.benchmarks import Benchmark
 from chaosity.config import suggest_allowed
-from chaosity.design.chosen_loads import ChosenLoad, Combination, LoadGroup
-from chaosity.design.endpoints import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
@@ -18,8 +16,10 @@ from chaosity.design.initiator_selectors import (
     select_initiator_sets,
     select_initiators,
 )
+from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
 from chaosity.design.load_levels import LoadLevels
-from chaosity.design.sampling import PlanNotes
+from chaosity.design.plan_notes_and_samples import PlanNotes
+from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, missing_weights, select_targets
 from chaosity.document_types import Config, LoadDesign
 from chaosity.errors import UserError

@@ -14,10 +14,10 @@ from typing import TypeVar
 
 from chaosity.benchmarks import Benchmark
 from chaosity.config import suggest_allowed
-from chaosity.design.chosen_loads import ChosenLoad
-from chaosity.design.endpoints import Initiator
 from chaosity.design.host_resources import HostResources
-from chaosity.design.sampling import PlanNotes, with_nodes
+from chaosity.design.initiators_and_targets import Initiator
+from chaosity.design.plan_notes_and_samples import PlanNotes, with_nodes
+from chaosity.design.point_loads import ChosenLoad
 from chaosity.document_types import Config, LoadDesign, WorkingSet, WorkingSetRange
 from chaosity.errors import UserError
 from chaosity.records import Level

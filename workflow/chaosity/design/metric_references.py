@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from chaosity.config import suggest_allowed
-from chaosity.design.chosen_loads import ALONE, ONLY, level_text
 from chaosity.design.initiator_selectors import as_list
-from chaosity.design.sampling import PlanNotes
+from chaosity.design.plan_notes_and_samples import PlanNotes
+from chaosity.design.point_loads import ALONE, ONLY
+from chaosity.design.point_names import level_text
 from chaosity.document_types import (
     ExperimentDocument,
     FactorSpec,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from itertools import combinations
 
 from chaosity.config import suggest_allowed
-from chaosity.design.endpoints import Initiator, Target
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
@@ -19,7 +18,8 @@ from chaosity.design.initiator_selectors import (
     referred_endpoint,
     referred_initiator,
 )
-from chaosity.design.sampling import AT_MOST_SETS, evenly_spread
+from chaosity.design.initiators_and_targets import Initiator, Target
+from chaosity.design.plan_notes_and_samples import AT_MOST_SETS, evenly_spread
 from chaosity.document_types import DriveSelector, OpenclSelector, TargetSelector
 from chaosity.errors import UserError
 from chaosity.place.page_shares import apportion_whole

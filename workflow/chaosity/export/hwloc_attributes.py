@@ -17,7 +17,7 @@ from chaosity.cpusets import CpuSet, format_mask, parse_mask
 from chaosity.errors import UserError
 from chaosity.export.measured_host import MeasuredHost, NodeMeasurements, select_node_measurements
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY
-from chaosity.topology.lstopo import read_described_xml
+from chaosity.topology.run_lstopo import read_described_xml
 from chaosity.units import format_count
 
 _MIB = 2**20

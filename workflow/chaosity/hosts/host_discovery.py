@@ -23,7 +23,7 @@ from chaosity.config import suggest_allowed
 from chaosity.design import PlannedHost
 from chaosity.document_types import Config
 from chaosity.errors import UserError
-from chaosity.hosts.inventory import InventoryHost, read_inventory
+from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
 from chaosity.records import Needs, write_bytes_atomically, write_if_changed
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.runner.describe_host import FACTS_MEMBER

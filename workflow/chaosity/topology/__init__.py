@@ -1,9 +1,11 @@
 """Discovers the topology of a host, from a live machine, an hwloc XML file or a captured /sys."""
 
 from chaosity.topology.configuration_names import configuration_name
-from chaosity.topology.device_model import Accelerator, Drive, Gpu, OpenclDevice
-from chaosity.topology.fact_types import HostFacts
-from chaosity.topology.host_model import (
+from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
+from chaosity.topology.host_fact_types import HostFacts
+from chaosity.topology.topology_discovery import discover, discover_with_xml, topology_xml
+from chaosity.topology.topology_json import read_topology, topology_from_json, topology_to_json
+from chaosity.topology.topology_model import (
     Cache,
     Core,
     CoreKind,
@@ -18,9 +20,7 @@ from chaosity.topology.host_model import (
     Restrictions,
     Topology,
 )
-from chaosity.topology.sources import LIVE
-from chaosity.topology.topology_discovery import discover, discover_with_xml, topology_xml
-from chaosity.topology.topology_json import read_topology, topology_from_json, topology_to_json
+from chaosity.topology.topology_sources import LIVE
 
 __all__ = [
     "LIVE",

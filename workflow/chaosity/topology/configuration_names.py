@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaosity.topology.host_model import Node, Topology
+from chaosity.topology.topology_model import Node, Topology
 
 # NPS4 is AMD's finest mode; a socket with more nodes has a node for each L3 cache.
 _MOST_NODES_PER_SOCKET = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from chaosity.cpusets import CpuSet, cpu_set
-from chaosity.topology.host_model import Cache, Core, CoreKind, Counts, Die, L3Domain, Package
 from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
+from chaosity.topology.topology_model import Cache, Core, CoreKind, Counts, Die, L3Domain, Package
 
 NodesOf = Callable[[CpuSet], tuple[int, ...]]
 _CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}

@@ -9,10 +9,15 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from chaosity.topology.fact_types import FrequencySettings, HostFacts, IdleSettings, MemoryModule
+from chaosity.topology.host_fact_types import (
+    FrequencySettings,
+    HostFacts,
+    IdleSettings,
+    MemoryModule,
+)
 from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
-from chaosity.topology.sources import LIVE, Source
-from chaosity.topology.sysfs import SysTree
+from chaosity.topology.sysfs_reader import SysTree
+from chaosity.topology.topology_sources import LIVE, Source
 
 _CPU = "sys/devices/system/cpu"
 # Kernel parameters that can change a measured number. Others (root=, console=) differ from host to

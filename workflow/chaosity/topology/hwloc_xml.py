@@ -1,6 +1,6 @@
 """hwloc's XML (format 2) as a tree of Python objects, with sets instead of hexadecimal masks.
 
-Nothing is interpreted here; `cores_and_caches`, `numa_nodes` and `devices` do that.
+Nothing is interpreted here; `cores_and_caches`, `numa_nodes` and `drives_gpus_and_accelerators` do that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from chaosity.cpusets import CpuSet, parse_mask
-from chaosity.topology.host_model import Distances, MemoryAttribute
+from chaosity.topology.topology_model import Distances, MemoryAttribute
 
 IO_TYPES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _MIB = 2**20

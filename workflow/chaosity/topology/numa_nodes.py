@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaosity.cpusets import CpuSet, cpu_set
-from chaosity.topology.host_model import Node, Restrictions
 from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
-from chaosity.topology.sysfs import SysfsNode, SysTree
+from chaosity.topology.sysfs_reader import SysfsNode, SysTree
+from chaosity.topology.topology_model import Node, Restrictions
 
 DRAM, CPU_LESS = "DRAM", "CPU-less"
 # hwloc's subtypes of memory without processors next to it; such a node owns no CPUs.

@@ -8,13 +8,13 @@ from lxml import etree
 
 from chaosity.errors import UserError
 from chaosity.topology.cores_and_caches import CoresAndCaches
-from chaosity.topology.devices import Devices, opencl_devices
+from chaosity.topology.drives_gpus_and_accelerators import Devices, opencl_devices
 from chaosity.topology.host_facts import host_facts
-from chaosity.topology.host_model import Cache, Distances, HugePagePool, Topology
 from chaosity.topology.hwloc_xml import HwlocTree
 from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
-from chaosity.topology.sources import LIVE, Source, open_source
-from chaosity.topology.sysfs import SysfsNode, SysTree
+from chaosity.topology.sysfs_reader import SysfsNode, SysTree
+from chaosity.topology.topology_model import Cache, Distances, HugePagePool, Topology
+from chaosity.topology.topology_sources import LIVE, Source, open_source
 
 _PAGE_BYTES = 4096
 

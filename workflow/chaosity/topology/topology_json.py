@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.topology import host_model as model
+from chaosity.topology import topology_model as model
 from chaosity.topology.configuration_names import configuration_name
-from chaosity.topology.device_model import Accelerator, Drive, Gpu, OpenclDevice
+from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -11,17 +11,17 @@ from typing import Any, cast
 from chaosity.benchmarks import Benchmark, counter_events_of
 from chaosity.components import gpu_component_name
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.chosen_loads import (
+from chaosity.design.host_resources import HostResources
+from chaosity.design.initiators_and_targets import Initiator, Target
+from chaosity.design.load_combinations import LoadCombinations
+from chaosity.design.plan_notes_and_samples import PlanNotes
+from chaosity.design.point_loads import (
     ChosenLoad,
     Combination,
     LoadGroup,
     factor_level,
-    point_name,
 )
-from chaosity.design.endpoints import Initiator, Target
-from chaosity.design.host_resources import HostResources
-from chaosity.design.load_combinations import LoadCombinations
-from chaosity.design.sampling import PlanNotes
+from chaosity.design.point_names import point_name
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.document_types import Config, ExperimentDocument
 from chaosity.errors import UserError

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from chaosity.place_names import PlaceName
 from chaosity.runner.opencl_devices import parse_clinfo, parse_whole_number
-from chaosity.topology.device_model import Accelerator, Drive, Gpu, OpenclDevice
-from chaosity.topology.host_model import Node
+from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
 from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
-from chaosity.topology.sysfs import SysTree
+from chaosity.topology.sysfs_reader import SysTree
+from chaosity.topology.topology_model import Node
 
 _NVME_CLASS = "0108"
 # With native multipath, paths are hidden block devices `nvme<subsystem>c<controller>n<ns>`. The

@@ -1,79 +1,20 @@
-"""What is chosen for the loads of a point: their endpoints, names, and levels of factors.
-
-The name of a point has all of it and can be parsed, for example
-``memory=node3+node4+triad.storage=node3+alldrives``. Loads are joined by ``.``. Each is its role,
-``=``, and, joined by ``+``, the initiator, the target, the kernel if its benchmark has kernels, and
-levels as ``NAME-LEVEL``, for example ``chase=pu3+node4+bytes-64MiB``.
-"""
+"""The loads of a point: their endpoints and levels, and the levels of the experiment's factors."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chaosity.design.endpoints import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
+from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
+from chaosity.design.point_names import LoadName, level_text
 from chaosity.document_types import FactorSpec
 from chaosity.records import Level
-from chaosity.units import format_exact_bytes
 
-# Characters of a part: no separator, and nothing that is special in a shell or file system.
-PART = re.compile(r"[A-Za-z0-9_,\-]+")
-# A kernel has no dash. A level has a dash after its name.
-KERNEL = re.compile(r"[A-Za-z0-9_,]+")
-LEVEL = re.compile(r"([a-z][a-z0-9_]*)-([A-Za-z0-9_,\-]+)")
 # In a reference such as `only.target`: the single load of a point, whatever its role.
 ONLY = "only"
 # The level of a factor about a load that is left out.
 ALONE = "alone"
-
-
-@dataclass(frozen=True)
-class LoadName:
-    """The parts of a load's name; `levels` are pairs of a factor's name and its level."""
-
-    load: str
-    initiator: str
-    target: str
-    kernel: str | None
-    levels: tuple[tuple[str, str], ...] = ()
-
-    def __str__(self) -> str:
-        kernel = [self.kernel] if self.kernel else []
-        levels = [f"{name}-{level}" for name, level in self.levels]
-        return f"{self.load}={'+'.join([self.initiator, self.target, *kernel, *levels])}"
-
-
-def point_name(loads: list[LoadName]) -> str:
-    """Name of the point with these loads, in alphabetical order."""
-    return ".".join(str(load) for load in sorted(loads, key=lambda name: name.load))
-
-
-def parse_point_name(name: str) -> list[LoadName]:
-    """The loads in a point's name.
-
-    Raises:
-        ValueError: the text is not the name of a point.
-    """
-    return [_parse_load_name(text, name) for text in name.split(".")]
-
-
-def _parse_load_name(text: str, name: str) -> LoadName:
-    load, equals, rest = text.partition("=")
-    initiator, target, *others = [*rest.split("+"), ""] if "+" not in rest else rest.split("+")
-    kernel = others.pop(0) if others and KERNEL.fullmatch(others[0]) else None
-    levels = [match for match in map(LEVEL.fullmatch, others) if match]
-    complete = equals and len(levels) == len(others)
-    if not complete or not all(map(PART.fullmatch, [load, initiator, target])):
-        wanted = "LOAD=INITIATOR+TARGET[+KERNEL][+NAME-LEVEL...]"
-        raise ValueError(f"{text!r} in {name!r} is not {wanted}")
-    return LoadName(load, initiator, target, kernel, tuple((m[1], m[2]) for m in levels))
-
-
-def level_text(name: str, level: Level) -> str:
-    """A level as a point's name has it: sizes such as 64MiB, all others unchanged."""
-    return format_exact_bytes(level) if name == "bytes" and isinstance(level, int) else str(level)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from lxml import etree
 
 from chaosity.errors import UserError
 from chaosity.runner import describe_host
-from chaosity.topology import lstopo
-from chaosity.topology.sysfs import SysTree
+from chaosity.topology.sysfs_reader import SysTree
 
 LIVE = "live"
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from chaosity.cpusets import CpuSet, format_cpu_list
-from chaosity.topology.device_model import Accelerator, Drive, Gpu, OpenclDevice
-from chaosity.topology.fact_types import HostFacts
+from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
+from chaosity.topology.host_fact_types import HostFacts
 
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
 UNKNOWN = "unknown"
