@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.topology import discover, lstopo
+from chaosity.topology import discover, run_lstopo
 
 V3 = '<?xml version="1.0"?>\n<topology version="3.0"><object type="Machine"/></topology>\n'
 
@@ -74,7 +74,7 @@ def test_a_version_that_is_not_a_number(written):
 
 
 def test_a_format_newer_than_the_installed_hwloc(written, monkeypatch):
-    monkeypatch.setattr(lstopo, "installed_version", lambda: (2, 9, 0))
+    monkeypatch.setattr(run_lstopo, "installed_version", lambda: (2, 9, 0))
     said = refusal(written(V3))
     assert "format version 3.0" in said
     assert "hwloc 2.9.0" in said
@@ -144,10 +144,10 @@ def fake_lstopo(tmp_path, monkeypatch):
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
         monkeypatch.setenv("PATH", str(folder))
-        lstopo.installed_version.cache_clear()
+        run_lstopo.installed_version.cache_clear()
 
     yield put
-    lstopo.installed_version.cache_clear()
+    run_lstopo.installed_version.cache_clear()
 
 
 def test_hwloc_is_missing(fake_lstopo):
@@ -179,6 +179,6 @@ def test_hwloc_prints_other_text(fake_lstopo):
 
 
 def test_hwloc_hangs(fake_lstopo, monkeypatch):
-    monkeypatch.setattr(lstopo, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(run_lstopo, "TIMEOUT_SECONDS", 0.2)
     fake_lstopo('[ "$1" = --version ] && echo lstopo 2.9.0 && exit 0; while :; do :; done')
     assert "did not answer within" in refusal("live")

@@ -1,8 +1,8 @@
 """What a run through Slurm knows in addition to its campaign: nodes, batches, the watch, the cost.
 
-Only ``workflow/rules/hosts_and_plans.smk`` uses it, and only for ``transport: slurm`` in the config. In each
-job Snakemake starts itself twice: to run a step, and to run the batch's measurements one after the
-other. Those processes do not call Slurm.
+Only ``workflow/rules/hosts_and_plans.smk`` uses it, and only for ``transport: slurm`` in the
+config. In each job Snakemake starts itself twice: to run a step, and to run the batch's
+measurements one after the other. Those processes do not call Slurm.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Makes and parses the names of points, such as ``memory=node3+node4+triad.storage=node3+alldrives``.
+"""Makes and parses point names: ``memory=node3+node4+triad.storage=node3+alldrives``.
 
 A name contains everything that was chosen for the point's loads. Loads are joined by ``.``. Each
-load is its role, ``=``, and, joined by ``+``, the initiator, the target, the kernel if its benchmark
-has kernels, and levels as ``NAME-LEVEL``, for example ``chase=pu3+node4+bytes-64MiB``.
+load is its role, ``=``, and, joined by ``+``, the initiator, the target, the kernel if its
+benchmark has kernels, and levels as ``NAME-LEVEL``, for example ``chase=pu3+node4+bytes-64MiB``.
 """
 
 from __future__ import annotations
@@ -63,5 +63,5 @@ def _parse_load_name(text: str, name: str) -> LoadName:
 
 
 def level_text(name: str, level: Level) -> str:
-    """Return a level as text for a point's name: a size such as 64MiB, any other level unchanged."""
+    """Return a level as text for a point's name: a size as 64MiB, any other level unchanged."""
     return format_exact_bytes(level) if name == "bytes" and isinstance(level, int) else str(level)

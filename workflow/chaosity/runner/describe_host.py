@@ -42,7 +42,7 @@ TIMEOUT_SECONDS = 120
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
 TOPOLOGY_MEMBER, FACTS_MEMBER = "topology.xml", "host.json"
-# Files that discovery reads besides hwloc's XML (see topology/sysfs_reader.py and topology/host_facts.py).
+# Files that discovery reads besides hwloc's XML (topology/sysfs_reader.py, topology/host_facts.py).
 KERNEL_FILE_PATTERNS = (
     "proc/cmdline",
     "proc/cpuinfo",

@@ -1,6 +1,7 @@
 """hwloc's XML (format 2) as a tree of Python objects, with sets instead of hexadecimal masks.
 
-Nothing is interpreted here; `cores_and_caches`, `numa_nodes` and `drives_gpus_and_accelerators` do that.
+Nothing is interpreted here; `cores_and_caches`, `numa_nodes` and
+`drives_gpus_and_accelerators` do that.
 """
 
 from __future__ import annotations

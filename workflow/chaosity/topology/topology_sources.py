@@ -22,6 +22,7 @@ from lxml import etree
 
 from chaosity.errors import UserError
 from chaosity.runner import describe_host
+from chaosity.topology import run_lstopo
 from chaosity.topology.sysfs_reader import SysTree
 
 LIVE = "live"
@@ -68,7 +69,7 @@ def open_source(name: str) -> Iterator[Source]:
     """
     path = Path(name)
     if name == LIVE:
-        xml, machine = lstopo.explore_live(), platform.machine()
+        xml, machine = run_lstopo.explore_live(), platform.machine()
         printed = describe_host.read_memory_modules(), describe_host.read_clinfo()
         yield Source(name, LIVE, xml, SysTree(Path("/")), machine, *printed)
     elif path.is_dir():
@@ -78,16 +79,16 @@ def open_source(name: str) -> Iterator[Source]:
             facts = top / describe_host.FACTS_MEMBER
             yield _open_description(name, top) if facts.exists() else _open_capture(name, top)
     else:
-        yield Source(name, "xml", lstopo.read_xml(path), None)
+        yield Source(name, "xml", run_lstopo.read_xml(path), None)
 
 
 def _open_capture(name: str, root: Path) -> Source:
-    return Source(name, "sysfs", lstopo.explore_capture(root, name), SysTree(root))
+    return Source(name, "sysfs", run_lstopo.explore_capture(root, name), SysTree(root))
 
 
 def _open_description(name: str, root: Path) -> Source:
     facts = json.loads((root / describe_host.FACTS_MEMBER).read_text(encoding="utf-8"))
-    xml = lstopo.read_described_xml(root / describe_host.TOPOLOGY_MEMBER)
+    xml = run_lstopo.read_described_xml(root / describe_host.TOPOLOGY_MEMBER)
     printed = facts["memory_modules"], facts.get("opencl")
     return Source(name, LIVE, xml, SysTree(root), facts["architecture"], *printed)
 
