@@ -10,7 +10,7 @@ import synthetic_latency as latency
 from scipy import stats
 
 from chaosity.statistics.anova import analyse
-from chaosity.statistics.factor_studies import studies
+from chaosity.statistics.anova_studies import studies
 from chaosity.store import COLUMNS
 
 

@@ -11,7 +11,7 @@ import pytest
 from chaosity.benchmarks import open_benchmarks
 from chaosity.config import load_experiment, read_config
 from chaosity.report.variance_analysis_section import analysis_sections
-from chaosity.statistics.factor_studies import studies
+from chaosity.statistics.anova_studies import studies
 from chaosity.store import COLUMNS, Measurements
 
 REPLICATES = 6

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.store import COLUMNS, profile_bundles, read_table, write_table
-from chaosity.store.anonymisation import public_topology
-from chaosity.store.profile_building import collect_profiles
+from chaosity.store.profile_anonymisation import public_topology
 from chaosity.store.profile_bundles import import_bundle, publish_bundle, read_bundle
+from chaosity.store.profile_collection import collect_profiles
 from chaosity.store.profile_database import TABLES, find_profiles, is_database, read_profile_table
 
 HOST = "db-prod-17.acme.example"

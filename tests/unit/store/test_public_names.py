@@ -12,7 +12,7 @@ import pytest
 from chaosity.config import EXPERIMENTS, read_config, yaml_names
 from chaosity.design import PlannedHost, plan_host
 from chaosity.store import COLUMNS
-from chaosity.store.anonymisation import anonymise
+from chaosity.store.profile_anonymisation import anonymise
 from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS, ProfileTables
 from chaosity.store.tidy_table import Outcome, make_table, outcome_rows
 from chaosity.topology import CoreKind, OpenclDevice, discover

@@ -10,7 +10,7 @@ from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.errors import UserError
 from chaosity.statistics import corun_slowdown
 from chaosity.store import read_published
-from chaosity.store.published_data import parse_prefixed
+from chaosity.store.published_csv_tables import parse_prefixed
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Cells in groups that should be equal: expected scores, departures, scatter and anomalies.
 
-The groups of a node matrix are learned from the matrix itself (`matrix_analysis`). Those of drives,
-cores and L3 domains follow from the topology: cells of the same relation and distance, initiators
-with the same number of threads, drives of the same model.
+The groups of a node matrix are learned from the matrix itself (`matrix_departures`). Those of
+drives, cores and L3 domains follow from the topology: cells of the same relation and distance,
+initiators with the same number of threads, drives of the same model.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies.anomaly_model import Anomaly, Loss, SliceKey
-from chaosity.anomalies.departures import (
+from chaosity.anomalies.anomaly_results import Anomaly, Loss, SliceKey
+from chaosity.anomalies.departure_significance import (
     LEVEL,
     Departure,
     Suspect,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from chaosity.anomalies.anomaly_model import (
+from chaosity.anomalies.anomaly_results import (
     ADDING_DRIVES,
     REMOTE_BETTER,
     SLOW_COMPONENT,
@@ -17,7 +17,7 @@ from chaosity.anomalies.anomaly_model import (
 )
 from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET, join_words
 from chaosity.anomalies.cell_groups import SliceCells
-from chaosity.anomalies.departures import Departure, Suspect
+from chaosity.anomalies.departure_significance import Departure, Suspect
 from chaosity.anomalies.scored_cells import positions_of
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import node_name, path_name

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaosity.anomalies.cell_groups import Labels, departures_from_groups, expected_scores
+from chaosity.anomalies.interconnect_hops import hop_masks, step_hypotheses
 from chaosity.anomalies.scored_cells import ScoredCells, positions_of
-from chaosity.anomalies.value_steps import hop_masks, step_hypotheses
 
 PackageNodes = tuple[tuple[int, ...], ...]  # nodes of each package
 NodePair = tuple[int, int]  # initiator node, target node

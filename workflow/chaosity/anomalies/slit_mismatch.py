@@ -14,9 +14,9 @@ from itertools import combinations
 import numpy as np
 
 from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_model import SLIT_MISMATCH, Anomaly, Loss
+from chaosity.anomalies.anomaly_results import SLIT_MISMATCH, Anomaly, Loss
 from chaosity.anomalies.cell_groups import departures_from_groups
-from chaosity.anomalies.departures import (
+from chaosity.anomalies.departure_significance import (
     MATTERS,
     Scatter,
     estimate_scatter,

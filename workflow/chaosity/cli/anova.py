@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from chaosity.statistics.anova import Analysis
-    from chaosity.statistics.contrasts import Interval
+    from chaosity.statistics.effects_and_contrasts import Interval
 
 # Lines of a table that the terminal shows; all are in the JSON.
 _MOST_LINES = 40
@@ -159,7 +159,7 @@ def _print_analysis(analysis: Analysis, console: Console) -> None:
 
 def _variation_table(analysis: Analysis) -> Table:
     """The allocation of variation: a row for each term of the model."""
-    from chaosity.statistics.anova_terms import p_text, percent_text
+    from chaosity.statistics.anova_table import p_text, percent_text
 
     table = _table(f"Variation of {analysis.response}, n = {analysis.n}", ())
     table.add_column("source", no_wrap=True)

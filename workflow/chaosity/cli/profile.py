@@ -57,7 +57,7 @@ def collect_command(results: tuple[Path, ...], database: Path) -> None:
     nothing.
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity.store.profile_building import collect_profiles
+    from chaosity.store.profile_collection import collect_profiles
 
     collected = collect_profiles(results, database)
     for text, names in (

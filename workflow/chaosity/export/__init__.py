@@ -1,15 +1,15 @@
 """Export of measurements: for hwloc's programs, the kernel's interleaving, and schedulers."""
 
-from chaosity.export.hwloc_attributes import HwlocExport, export_hwloc
-from chaosity.export.measured_host import (
+from chaosity.export.exported_measurements import (
     MeasuredHost,
     NodeMeasurements,
     read_measured_host,
     select_node_bandwidths,
     select_node_measurements,
 )
-from chaosity.export.scheduler_document import placement_document
-from chaosity.export.weights_document import WeightsExport, export_weights
+from chaosity.export.hwloc_memory_attributes import HwlocExport, export_hwloc
+from chaosity.export.interleave_weights_document import WeightsExport, export_weights
+from chaosity.export.placement_document import placement_document
 
 __all__ = [
     "HwlocExport",

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from chaosity.figures.residual_plots import MOST_MARKS, residuals_svg
 from chaosity.statistics.anova import Analysis
-from chaosity.statistics.anova_terms import (
+from chaosity.statistics.anova_studies import REMOTE, Study, analyses
+from chaosity.statistics.anova_table import (
     IMPORTANT_FROM_PERCENT,
     SIGNIFICANT_BELOW,
     Term,
     p_text,
     percent_text,
 )
-from chaosity.statistics.contrasts import MOST_LEVELS_IN_PAIRS, Interval
-from chaosity.statistics.estimate import CONFIDENCE
-from chaosity.statistics.factor_studies import REMOTE, Study, analyses
+from chaosity.statistics.effects_and_contrasts import MOST_LEVELS_IN_PAIRS, Interval
+from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_quantity, metric_words
 

@@ -1,20 +1,20 @@
 """Estimates with intervals, ratios of cells, and the analysis of what explains differences."""
 
 from chaosity.statistics.anova import Analysis, analyse
+from chaosity.statistics.anova_studies import Study, studies
+from chaosity.statistics.before_and_after_change import before_and_after
 from chaosity.statistics.block_ratios import block_ratio, paired_ratios
 from chaosity.statistics.cell_summary import UNMEASURED, mark_outliers, summarise
-from chaosity.statistics.estimate import Estimate, Ratio, change_text
-from chaosity.statistics.factor_studies import Study, studies
-from chaosity.statistics.interference import (
+from chaosity.statistics.corun_interference import (
     DIVERGING_RATIO,
     SLOW_INITIATOR_RATIO,
     LatencyDivergence,
     corun_slowdown,
     latency_divergence,
 )
-from chaosity.statistics.latency_curves import QUANTITIES, curve_quantities, with_unloaded
-from chaosity.statistics.period_changes import before_and_after
-from chaosity.statistics.significance import (
+from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
+from chaosity.statistics.loaded_latency_curves import QUANTITIES, curve_quantities, with_unloaded
+from chaosity.statistics.significance_tests import (
     cells_differ,
     equal_values_allowed,
     false_discovery_adjusted,

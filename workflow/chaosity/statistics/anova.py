@@ -17,10 +17,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.errors import UserError
-from chaosity.statistics import contrasts, residual_checks, sums_of_squares
+from chaosity.statistics import effects_and_contrasts, residual_checks, sums_of_squares
 from chaosity.statistics.anova_design import Design, Members, read_design
-from chaosity.statistics.anova_terms import Term, allocate, conclude
-from chaosity.statistics.contrasts import Contrast, Error, InteractionEffect, LevelEffect
+from chaosity.statistics.anova_table import Term, allocate, conclude
+from chaosity.statistics.effects_and_contrasts import (
+    Contrast,
+    Error,
+    InteractionEffect,
+    LevelEffect,
+)
 
 TRANSFORMS = ("auto", "better", "none", "log")
 # An interaction of four factors has hundreds of effects, which nobody can interpret.
@@ -77,8 +82,8 @@ class Analysis:
     error: Error
 
     def between(self, groups: Sequence[str], chosen: tuple[str, str], name: str) -> Contrast | None:
-        """Compare two groups of cells, see `contrasts.between_groups`."""
-        return contrasts.between_groups(
+        """Compare two groups of cells, see `effects_and_contrasts.between_groups`."""
+        return effects_and_contrasts.between_groups(
             self.design, self.values, self.residuals, groups, chosen, self.error, name
         )
 
@@ -301,7 +306,8 @@ def _assemble(
         factor: estimates
         for (factor,) in alone
         if factor < design.factors
-        and (estimates := contrasts.estimate_levels(design, values, factor, alone)) is not None
+        and (estimates := effects_and_contrasts.estimate_levels(design, values, factor, alone))
+        is not None
     }
     pairs = [term for term in model.terms if len(term) == 2]
     return Analysis(
@@ -318,17 +324,19 @@ def _assemble(
         effects=tuple(
             effect
             for factor, estimates in known.items()
-            for effect in contrasts.level_effects(design, values, factor, estimates, error)
+            for effect in effects_and_contrasts.level_effects(
+                design, values, factor, estimates, error
+            )
         ),
         interactions=tuple(
             effect
             for first, second in pairs
-            for effect in contrasts.interactions(design, values, (first, second), error)
+            for effect in effects_and_contrasts.interactions(design, values, (first, second), error)
         ),
         contrasts=tuple(
             pair
             for factor, estimates in known.items()
-            for pair in contrasts.pairs_of_levels(design, factor, estimates, error)
+            for pair in effects_and_contrasts.pairs_of_levels(design, factor, estimates, error)
         ),
         fitted=model.fitted[:, place],
         residuals=left,

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.statistics.cell_summary import summarise
-from chaosity.statistics.estimate import Estimate
+from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
 
 BLOCK = ("host", "configuration", "replicate")

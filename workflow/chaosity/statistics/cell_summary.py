@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.records import FAILED, VALID
-from chaosity.statistics.estimate import CONFIDENCE, GroupedSample
+from chaosity.statistics.estimates_and_ratios import CONFIDENCE, GroupedSample
 from chaosity.store.measurements import CELL, Table, as_measurements
 from chaosity.store.tidy_table import MISSING
 

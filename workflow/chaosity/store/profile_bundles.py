@@ -24,7 +24,7 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records import VALID, write_bytes_atomically
-from chaosity.store.anonymisation import anonymise
+from chaosity.store.profile_anonymisation import anonymise
 from chaosity.store.profile_database import (
     IMPORTED,
     LOCAL,

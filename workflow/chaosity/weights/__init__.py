@@ -1,7 +1,7 @@
 """Interleave weights from measured bandwidth, and the expected bandwidth of a placement."""
 
 from chaosity.place.page_shares import shift_to_workers, uniform_shares
-from chaosity.weights.bandwidth_weights import (
+from chaosity.weights.canonical_weights import (
     PATH_BANDWIDTH,
     WeightsComparison,
     canonical_weights,
@@ -14,7 +14,7 @@ from chaosity.weights.placement_advice import (
     advise_placement,
     kernel_weights,
 )
-from chaosity.weights.placement_model import (
+from chaosity.weights.placement_bandwidth_model import (
     RankCorrelation,
     expected_and_measured,
     expected_bandwidth,

@@ -15,8 +15,8 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.place.page_shares import integer_weights, shift_to_workers, uniform_shares
 from chaosity.place_names import node_name
 from chaosity.store.node_matrix import NodeMatrix
-from chaosity.weights.bandwidth_weights import canonical_weights
-from chaosity.weights.placement_model import EXPECTED_NOTE, expected_bandwidth
+from chaosity.weights.canonical_weights import canonical_weights
+from chaosity.weights.placement_bandwidth_model import EXPECTED_NOTE, expected_bandwidth
 
 SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
 _GLOBAL_NOTE = (

@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.statistics.estimate import Estimate
+from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import Measurements, Table, as_measurements
 
 SHARES = (50, 75, 90)  # per cent of the peak

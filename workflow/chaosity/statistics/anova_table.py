@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.statistics.anova_design import Design
-from chaosity.statistics.contrasts import Error
+from chaosity.statistics.effects_and_contrasts import Error
 from chaosity.statistics.sums_of_squares import Model
 
 SIGNIFICANT_BELOW = 0.05

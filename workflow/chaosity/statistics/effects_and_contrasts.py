@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import linalg, stats
 
 from chaosity.statistics.anova_design import Design, Members
-from chaosity.statistics.estimate import CONFIDENCE
+from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.statistics.sums_of_squares import design_columns
 
 # All pairs of twelve levels are 66 lines; of more levels only the extremes are reported.

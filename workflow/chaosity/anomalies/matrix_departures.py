@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaosity.anomalies import anomaly_text as text
-from chaosity.anomalies.anomaly_model import SLOW_COMPONENT, SLOW_PATH, Anomaly
+from chaosity.anomalies.anomaly_results import SLOW_COMPONENT, SLOW_PATH, Anomaly
 from chaosity.anomalies.cell_groups import GroupedCells
-from chaosity.anomalies.departures import (
+from chaosity.anomalies.departure_significance import (
     LEVEL,
     MATTERS,
     MATTERS_IN_ONE_RUN,
@@ -21,7 +21,7 @@ from chaosity.anomalies.departures import (
 )
 from chaosity.anomalies.matrix_structure import NONE, Structure
 from chaosity.anomalies.scored_cells import Position, ScoredCells, positions_of
-from chaosity.anomalies.symmetry import losses_by_node_position, recurs_by_symmetry
+from chaosity.anomalies.structural_departures import losses_by_node_position, recurs_by_symmetry
 from chaosity.place_names import node_name, package_name, path_name
 
 

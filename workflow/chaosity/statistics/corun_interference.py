@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.statistics.block_ratios import paired_ratios
-from chaosity.statistics.estimate import Estimate
+from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import LOAD, POINT, Measurements, Table, as_measurements
 
 # Two loads are the same when they agree in these columns.

@@ -15,7 +15,11 @@ from lxml import etree
 
 from chaosity.cpusets import CpuSet, format_mask, parse_mask
 from chaosity.errors import UserError
-from chaosity.export.measured_host import MeasuredHost, NodeMeasurements, select_node_measurements
+from chaosity.export.exported_measurements import (
+    MeasuredHost,
+    NodeMeasurements,
+    select_node_measurements,
+)
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY
 from chaosity.topology.run_lstopo import read_described_xml
 from chaosity.units import format_count

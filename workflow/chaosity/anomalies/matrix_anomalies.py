@@ -8,9 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_model import ASYMMETRY, REMOTE_BETTER, Anomaly, CellGroup, Findings
-from chaosity.anomalies.departures import MATTERS
-from chaosity.anomalies.matrix_analysis import MatrixAnalysis
+from chaosity.anomalies.anomaly_results import (
+    ASYMMETRY,
+    REMOTE_BETTER,
+    Anomaly,
+    CellGroup,
+    Findings,
+)
+from chaosity.anomalies.departure_significance import MATTERS
+from chaosity.anomalies.matrix_departures import MatrixAnalysis
 from chaosity.anomalies.matrix_structure import (
     NONE,
     PackageNodes,
@@ -20,7 +26,7 @@ from chaosity.anomalies.matrix_structure import (
 )
 from chaosity.anomalies.scored_cells import Position, ScoredCells, positions_of, score_cells
 from chaosity.anomalies.slit_mismatch import check_firmware_claims
-from chaosity.anomalies.symmetry import recurs_by_symmetry
+from chaosity.anomalies.structural_departures import recurs_by_symmetry
 from chaosity.place_names import node_name, path_name
 from chaosity.store import NodeMatrix
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaosity.errors import UserError
-from chaosity.export.measured_host import MeasuredHost, select_node_bandwidths
+from chaosity.export.exported_measurements import MeasuredHost, select_node_bandwidths
 from chaosity.place_names import node_name, package_name
 from chaosity.weights import PlacementAdvice, advise_placement
 

@@ -9,7 +9,11 @@ from typing import Any, TypedDict
 import pandas as pd
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.export.measured_host import MeasuredHost, select_node_measurements, text_or_none
+from chaosity.export.exported_measurements import (
+    MeasuredHost,
+    select_node_measurements,
+    text_or_none,
+)
 from chaosity.statistics import Estimate, corun_slowdown, summarise
 from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY

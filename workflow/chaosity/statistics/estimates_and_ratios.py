@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from chaosity.statistics.significance import equal_values_allowed, p_or_certain
+from chaosity.statistics.significance_tests import equal_values_allowed, p_or_certain
 from chaosity.units import Scale
 
 CONFIDENCE = 0.95

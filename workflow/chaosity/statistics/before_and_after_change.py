@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pandas as pd
 
-from chaosity.statistics.estimate import Estimate, Ratio
+from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
 from chaosity.store.measurements import CELL, Table, as_measurements
 
 _ESTIMATE = ("median", "low", "high", "n")

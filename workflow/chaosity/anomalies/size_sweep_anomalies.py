@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_model import CONTENTION, INVERSION, Anomaly, Loss
-from chaosity.anomalies.departures import (
+from chaosity.anomalies.anomaly_results import CONTENTION, INVERSION, Anomaly, Loss
+from chaosity.anomalies.departure_significance import (
     MATTERS_IN_ONE_RUN,
     MAX_CONFIDENCE,
     MAX_CONFIDENCE_OF_ONE_RUN,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_model import (
+from chaosity.anomalies.anomaly_results import (
     ASYMMETRY,
     REMOTE_BETTER,
     SLIT_MISMATCH,
@@ -24,9 +24,9 @@ from chaosity.anomalies.component_anomalies import (
     find_slow_drives,
     find_slow_initiators,
 )
-from chaosity.anomalies.matrix_findings import analyse_matrix
+from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
-from chaosity.anomalies.size_sweeps import CONCURRENT, find_sweep_anomalies, select_sweeps
+from chaosity.anomalies.size_sweep_anomalies import CONCURRENT, find_sweep_anomalies, select_sweeps
 from chaosity.place_names import pu_name
 from chaosity.statistics import SLOW_INITIATOR_RATIO
 from chaosity.store import Measurements

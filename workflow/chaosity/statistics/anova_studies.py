@@ -22,7 +22,7 @@ import pandas as pd
 
 from chaosity.errors import UserError
 from chaosity.statistics.anova import Analysis, analyse
-from chaosity.statistics.contrasts import Contrast
+from chaosity.statistics.effects_and_contrasts import Contrast
 from chaosity.store.measurements import POINT, Measurements, Table, parse_levels
 
 RESPONSE, BLOCK = "value", "replicate"

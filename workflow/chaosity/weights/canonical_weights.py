@@ -21,7 +21,7 @@ from chaosity.place.policies import CANONICAL, CONTENDED
 from chaosity.runner.observed_placement import share_deviations
 from chaosity.store import Measurements
 from chaosity.store.node_matrix import BANDWIDTH, NodeMatrix
-from chaosity.weights.placement_model import expected_bandwidth, path_bandwidths
+from chaosity.weights.placement_bandwidth_model import expected_bandwidth, path_bandwidths
 
 # Metric of what each worker gets from each node while all of them read from all nodes.
 PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
