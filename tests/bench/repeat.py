@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from chaosity.benchmarks import open_benchmarks
-from chaosity.config import read_config
 from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
@@ -19,6 +18,7 @@ from chaosity.runner import metric_values
 from chaosity.runner.point_measurement import measure_point
 from chaosity.statistics import Estimate
 from chaosity.topology import discover
+from chaosity.yaml_files import read_config
 
 REPEATS = 3
 SIZES = 5  # for each of two cores: ten points

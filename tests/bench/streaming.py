@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kernels import BINARY, HUGE, TOTAL_BYTES, own
 
-from chaosity.runner.drive_access import create_random_file
+from chaosity.runner.find_and_protect_drives import create_random_file
 
 SUM = BINARY.with_name("chaosity-sum")
 SECONDS = 1

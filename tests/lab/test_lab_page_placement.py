@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.place.policies import POLICIES
+from chaosity.place.placement_policies import POLICIES
 from lab_workflow import SERVER, Pipeline, placed
 
 pytestmark = pytest.mark.lab

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.transport.host_command import RUNNER_DIRECTORY
+from chaosity.transport.runner_command import RUNNER_DIRECTORY
 
 pytestmark = pytest.mark.lab
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import plays
-from chaosity.config import schema_validator
+from chaosity.yaml_files import schema_validator
 from lab_workflow import INVENTORY, Pipeline
 from virtual_lab import drives, power
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.components import SYSTEM, component_documents
-from chaosity.config import EXPERIMENTS, read_config, yaml_names
 from chaosity.design import PlannedHost, plan_host
 from chaosity.place_names import (
     PlaceName,
@@ -22,6 +21,7 @@ from chaosity.place_names import (
     pu_name,
 )
 from chaosity.topology import CoreKind, OpenclDevice, configuration_name, discover
+from chaosity.yaml_files import EXPERIMENTS, read_config, yaml_names
 
 MACHINES = Path(__file__).resolve().parents[1] / "data" / "topologies"
 INDEX = st.integers(0, 999_999)

@@ -13,7 +13,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "workflow" / "chaosity"
 ROW = re.compile(r"\| ((?:`\w+`(?:, )?)+) \| .+ \| ?(.*) ?\|")
-FOR_ALL = {"config", "document_types", "errors", "units", "place_names", "cpusets", "records"}
+FOR_ALL = {
+    "yaml_files",
+    "yaml_document_types",
+    "errors",
+    "units",
+    "place_names",
+    "cpusets",
+    "records",
+}
 ON_HOSTS = {"runner", "place", "records", "errors"}
 
 

@@ -1,7 +1,7 @@
 # Measures each host in all configurations of the config: set the firmware, measure, next.
 from pathlib import Path
 
-from chaosity.campaign.campaign_plans import checked_or_exit, use_own_programs
+from chaosity.campaign.campaign_run import checked_or_exit, use_own_programs
 from chaosity.campaign.firmware_modes import FirmwareModes
 
 use_own_programs(ROOT)

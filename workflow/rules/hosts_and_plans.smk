@@ -1,7 +1,7 @@
 # What all rules use: the config, hosts and plans of the run, and functions for inputs and parameters.
 from pathlib import Path
 
-from chaosity.campaign.campaign_plans import Campaign, checked_or_exit
+from chaosity.campaign.campaign_run import Campaign, checked_or_exit
 from chaosity.campaign.slurm_run import SlurmRun
 from chaosity.result_folders import other_configuration_tables
 

@@ -17,7 +17,7 @@ from snakemake.logging import DefaultFilter, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from chaosity.campaign.campaign_plans import Campaign
+from chaosity.campaign.campaign_run import Campaign
 from chaosity.records import VALID, load_record
 from chaosity.transport.skipped_hosts import read_skipped_host
 from chaosity.units import format_duration

@@ -9,9 +9,9 @@ import pytest
 from chaosity import config as module
 from chaosity.benchmarks import benchmark_file, counter_events_of
 from chaosity.benchmarks.counter_events import counter_files, encoded
-from chaosity.config import read_config, yaml_names
 from chaosity.design import plan_host
 from chaosity.errors import UserError
+from chaosity.yaml_files import read_config, yaml_names
 
 # The three indicators of document 004.
 LOCAL, REMOTE, CACHE = (

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks import open_benchmarks
-from chaosity.config import check_config
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources, thread_counts
@@ -21,6 +20,7 @@ from chaosity.design.point_names import level_text
 from chaosity.errors import UserError
 from chaosity.topology import discover
 from chaosity.topology.topology_model import HugePagePool
+from chaosity.yaml_files import check_config
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
 GIB = 1024**3

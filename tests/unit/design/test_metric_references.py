@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity import config as config_module
-from chaosity.config import load_experiment
 from chaosity.design import host_plan as plan_module
 from chaosity.design import plan_host
 from chaosity.design.metric_references import add_metric_references
 from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.errors import UserError
+from chaosity.yaml_files import load_experiment
 
 BANDWIDTH = "bandwidth_bytes_per_second"
 

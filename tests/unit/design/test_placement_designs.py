@@ -11,7 +11,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks import Benchmark, open_benchmarks
-from chaosity.config import EXPERIMENTS, yaml_names
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import PlannedHost, parse_point_name
 from chaosity.design.host_resources import HostResources
@@ -19,8 +18,9 @@ from chaosity.design.plan_notes_and_samples import sets_of_every_size
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import exact_shares, placement_target
 from chaosity.errors import UserError
-from chaosity.place.policies import POLICIES
+from chaosity.place.placement_policies import POLICIES
 from chaosity.topology import configuration_name, discover
+from chaosity.yaml_files import EXPERIMENTS, yaml_names
 
 ALL = list(POLICIES)
 

@@ -11,13 +11,13 @@ import synthetic_streaming as streaming
 from lxml import etree
 from table_figures import draw, select_data
 
-from chaosity.config import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.figure_captions import caption_of
 from chaosity.figures.figure_spec import FigureSpec
 from chaosity.figures.measured_bounds import lowest_bound, read_bounds
 from chaosity.figures.shared_value_limits import limits_of
 from chaosity.store.measurements import Measurements
+from chaosity.yaml_files import load_experiment
 
 GB = 1e9
 EXPERIMENT = load_experiment("streaming_compute")

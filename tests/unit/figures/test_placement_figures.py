@@ -11,7 +11,6 @@ from table_figures import draw
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.benchmarks.benchmark_file import Benchmark
-from chaosity.config import load_experiment, read_config
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.host_resources import HostResources
 from chaosity.design.metric_references import add_metric_references
@@ -20,6 +19,7 @@ from chaosity.store import Measurements
 from chaosity.store.tidy_table import COLUMNS, Outcome, outcome_rows, ratio_rows
 from chaosity.topology import discover
 from chaosity.weights import contended_matrix
+from chaosity.yaml_files import load_experiment, read_config
 
 MACHINE = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 BY_NODE = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}

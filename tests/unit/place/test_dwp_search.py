@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from chaosity.place.dwp_search_and_autonuma import DwpSearch, MeasuredRate, TimeUpError
 from chaosity.place.page_shares import shift_to_workers
-from chaosity.place.settling import DwpSearch, MeasuredRate, TimeUpError
 from imagined_machine import pass_time
 
 GRID = [number / 10 for number in range(11)]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chaosity.place import kernel_calls, page_migration
+from chaosity.place import numa_system_calls, page_migration
 from chaosity.place.page_migration import MemoryArea
 from chaosity.place.page_shares import largest_share_deviation, shift_to_workers, uniform_shares
 
@@ -80,7 +80,7 @@ class Memory:
 @contextmanager
 def playing(memory: Memory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel_calls, "move_pages", memory.move_pages)
+        patch.setattr(numa_system_calls, "move_pages", memory.move_pages)
         yield
 
 

@@ -19,7 +19,7 @@ from kernel_files import WEIGHTS, placed_point, report
 
 from chaosity.cli import chaosity
 from chaosity.cli.place import command_parser, shares
-from chaosity.place import kernel_calls, page_migration
+from chaosity.place import numa_system_calls, page_migration
 from chaosity.place.__main__ import main
 from chaosity.runner import observed_placement
 from chaosity.runner.__main__ import put_tools_first
@@ -69,7 +69,7 @@ def test_the_report_has_wanted_and_seen_shares(kernel, tmp_path, policy, argumen
 
 
 def test_the_kernels_weights_are_used_where_they_exist(kernel, tmp_path):
-    if not kernel_calls.supports_policy(kernel_calls.WEIGHTED_INTERLEAVE, [0]):
+    if not numa_system_calls.supports_policy(numa_system_calls.WEIGHTED_INTERLEAVE, [0]):
         pytest.skip("this kernel has no MPOL_WEIGHTED_INTERLEAVE")
     path = tmp_path / "report.json"
     given = ("--shares", "0:1", "--method", "weighted_interleave", "--report", str(path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.slurm.job_watch import check_job_age, parse_jobs, queue_cost_text
+from chaosity.slurm.queue_watch import check_job_age, parse_jobs, queue_cost_text
 
 # Recorded from Slurm 22.05.8 with SLURM_TIME_FORMAT=%s.
 QUEUE = """\

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.transport import LOCAL, SSH, Transport
-from chaosity.transport.host_command import (
+from chaosity.transport.runner_command import (
     connection_error_cause,
     control_socket_folder,
     ssh_transport,
@@ -29,7 +29,7 @@ VARIABLES = {
     "ansible_become": True,
 }
 
-ASKPASS = "from chaosity.transport.host_command import print_password; print_password()"
+ASKPASS = "from chaosity.transport.runner_command import print_password; print_password()"
 
 
 @given(st.lists(st.text(min_size=1), max_size=4))

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from path_measurements import NODES, alone, measurements, table, together
 
-from chaosity.campaign.measured_weights import MeasuredWeights, shares_agree
+from chaosity.campaign.kept_page_weights import MeasuredWeights, shares_agree
 from chaosity.cli import chaosity
 from chaosity.cli.place import command_parser, shares
 from chaosity.errors import UserError
-from chaosity.place.policies import CONTENDED
+from chaosity.place.placement_policies import CONTENDED
 from chaosity.store import write_table
 from chaosity.topology import discover, topology_to_json
 from chaosity.weights import (

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateError
 
-from chaosity.config import BENCHMARKS, load_benchmark
-from chaosity.document_types import BenchmarkDocument, Config, KernelEntry
 from chaosity.errors import UserError
 from chaosity.records import Level, Load, StoppingRule
+from chaosity.yaml_document_types import BenchmarkDocument, Config, KernelEntry
+from chaosity.yaml_files import BENCHMARKS, load_benchmark
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(BENCHMARKS.parent),

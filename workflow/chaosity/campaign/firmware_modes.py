@@ -13,14 +13,14 @@ from typing import Any
 
 import yaml
 
-from chaosity.campaign.measured_weights import MeasuredWeights
-from chaosity.config import check_config
+from chaosity.campaign.kept_page_weights import MeasuredWeights
 from chaosity.design import plan_host, replicate_numbers
 from chaosity.errors import UserError
 from chaosity.hosts import InventoryHost, read_discovered_host, read_inventory
 from chaosity.records import VALID, Point, load_record, utc_now, write_atomically
 from chaosity.topology import LIVE
 from chaosity.transport import LOCAL
+from chaosity.yaml_files import check_config
 
 
 class FirmwareModes:

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaosity.campaign.campaign_plans import Campaign, MeasurementWildcards, resource_name
+from chaosity.campaign.campaign_run import Campaign, MeasurementWildcards, resource_name
 from chaosity.records import RUN_BEGAN, load_record, utc_now
 from chaosity.slurm import (
     JobBatch,

@@ -1,7 +1,7 @@
 """Types and values that options of several commands share.
 
-The paths repeat two of `chaosity.config`, whose import (jsonschema, yaml) would double the time of
-``--help``.
+The paths repeat two of `chaosity.yaml_files`, whose import (jsonschema, yaml) would double the time
+of ``--help``.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.__main__ import argument_parser, request_from_arguments
 from chaosity.place.page_shares import format_shares
+from chaosity.place.placement_policies import CONTENDED
 from chaosity.place.placement_session import run_placed
-from chaosity.place.policies import CONTENDED
 
 if TYPE_CHECKING:
     from chaosity.store import NodeMatrix

@@ -46,10 +46,10 @@ def plan(
 ) -> None:
     """Show what would be measured on a host, and for how long. Nothing is measured."""
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity.campaign.measured_weights import MeasuredWeights
-    from chaosity.config import read_config
+    from chaosity.campaign.kept_page_weights import MeasuredWeights
     from chaosity.design import PlannedHost, plan_host
     from chaosity.topology import configuration_name, discover
+    from chaosity.yaml_files import read_config
 
     config = read_config(config_file)
     topology = discover(source)

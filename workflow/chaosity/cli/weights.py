@@ -15,7 +15,7 @@ from rich.text import Text
 from chaosity.cli.option_types import DWP_HELP, EXISTING_FILE, FORMS, UNIT_HELP, parse_workers
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.place.policies import CANONICAL, CONTENDED
+from chaosity.place.placement_policies import CANONICAL, CONTENDED
 from chaosity.units import format_quantity
 
 if TYPE_CHECKING:

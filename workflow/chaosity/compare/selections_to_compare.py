@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.config import suggest_allowed
 from chaosity.errors import UserError
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store import COLUMNS, HISTORY_COLUMNS
 from chaosity.store.measurements import Measurements
 from chaosity.store.profile_database import QUERIES, find_profiles, is_database, read_profile_table
+from chaosity.yaml_files import suggest_allowed
 
 _HISTORY = "history.parquet"
 _MAX_SUGGESTED = 40

@@ -14,18 +14,18 @@ from typing import TypedDict
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import drive_component_name
-from chaosity.config import load_experiment, suggest_allowed
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import DriveRef
 from chaosity.design.metric_references import add_metric_references
 from chaosity.design.plan_notes_and_samples import evenly_spread
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import WeightsLookup
-from chaosity.document_types import Config, HostVariables
 from chaosity.errors import UserError
 from chaosity.place_names import PlaceName
 from chaosity.records import ExpandedPoint, Point, StoppingRule, write_if_changed
 from chaosity.topology import Topology
+from chaosity.yaml_document_types import Config, HostVariables
+from chaosity.yaml_files import load_experiment, suggest_allowed
 
 # Size of the file that takes the place of a drive on a host without NVMe drives.
 DEFAULT_FILE_BYTES = 1024 * 1024 * 1024

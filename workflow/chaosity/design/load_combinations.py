@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from chaosity.benchmarks import Benchmark
-from chaosity.config import suggest_allowed
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
@@ -21,8 +20,9 @@ from chaosity.design.load_levels import LoadLevels
 from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, missing_weights, select_targets
-from chaosity.document_types import Config, LoadDesign
 from chaosity.errors import UserError
+from chaosity.yaml_document_types import Config, LoadDesign
+from chaosity.yaml_files import suggest_allowed
 
 PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
 

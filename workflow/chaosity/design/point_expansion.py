@@ -23,11 +23,11 @@ from chaosity.design.point_loads import (
 )
 from chaosity.design.point_names import point_name
 from chaosity.design.target_selectors import WeightsLookup
-from chaosity.document_types import Config, ExperimentDocument
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, package_name
 from chaosity.records import ExpandedPoint, Load, LoadTarget, NodeRelation, StoppingRule
 from chaosity.topology import OpenclDevice
+from chaosity.yaml_document_types import Config, ExperimentDocument
 
 # First touch of new pages, which the kernel clears: measured at 3 to 8 GB/s with one thread.
 SETUP_BYTES_PER_SECOND = 4e9

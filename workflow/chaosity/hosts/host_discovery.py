@@ -19,9 +19,7 @@ from typing import TypedDict
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.components import component_documents, write_components
-from chaosity.config import suggest_allowed
 from chaosity.design import PlannedHost
-from chaosity.document_types import Config
 from chaosity.errors import UserError
 from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
 from chaosity.records import Needs, write_bytes_atomically, write_if_changed
@@ -36,13 +34,15 @@ from chaosity.topology import (
     topology_to_json,
 )
 from chaosity.transport import LOCAL, SLURM, SSH, Transport
-from chaosity.transport.host_command import (
+from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
     connection_error_cause,
     ssh_transport,
     with_password,
 )
 from chaosity.transport.skipped_hosts import read_skipped_host, readmit_host, skip_host
+from chaosity.yaml_document_types import Config
+from chaosity.yaml_files import suggest_allowed
 
 DESCRIPTION_FILE = "description.tar.gz"
 # lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.

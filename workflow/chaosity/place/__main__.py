@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaosity.errors import UserError
+from chaosity.place.page_placement_plan import AUTO, METHODS, PlacementRequest
 from chaosity.place.page_shares import parse_shares
+from chaosity.place.placement_policies import POLICIES
 from chaosity.place.placement_session import NOT_PLACED, run_placed
-from chaosity.place.planning import AUTO, METHODS, PlacementRequest
-from chaosity.place.policies import POLICIES
 from chaosity.runner import kernel_settings
 from chaosity.runner.observed_placement import parse_cpus
 

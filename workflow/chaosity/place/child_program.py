@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from types import FrameType
 
 from chaosity.errors import UserError
-from chaosity.place import kernel_calls
+from chaosity.place import numa_system_calls
 from chaosity.place.barrier_proxy import STANDARD_INPUT, BarrierProxy, Phase
 from chaosity.runner.tool_output import parse_event_line
 
@@ -32,7 +32,7 @@ class ChildProgram:
 
     Args:
         command: the program and its arguments.
-        mode: the kernel's memory policy for it, see `kernel_calls`.
+        mode: the kernel's memory policy for it, see `numa_system_calls`.
         nodes: the nodes of that policy.
         by_line: give it a terminal, because C programs write each line at once only there.
         proxy: for a program with a barrier that must settle before its ready line is passed on.
@@ -121,8 +121,8 @@ class ChildProgram:
     def _prepare(self) -> None:
         """Run in the child before the program; its threads and processes inherit the settings."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
-        kernel_calls.die_with_parent()
-        kernel_calls.set_mempolicy(self.mode, self.nodes)
+        numa_system_calls.die_with_parent()
+        numa_system_calls.set_mempolicy(self.mode, self.nodes)
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         self.send_signal(number)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaosity.place import kernel_calls
+from chaosity.place import numa_system_calls
 from chaosity.place.page_shares import apportion_whole, reduce_to_attainable
 from chaosity.runner.observed_placement import MemoryMapping, parse_numa_maps, process_tree
 
@@ -240,7 +240,7 @@ def _read_nodes(area: MemoryArea, addresses: Sequence[int]) -> array.array[int]:
     where = array.array("i")
     for first in range(0, len(addresses), _BATCH):
         batch = array.array("Q", addresses[first : first + _BATCH])
-        where.extend(kernel_calls.move_pages(area.pid, batch, None))
+        where.extend(numa_system_calls.move_pages(area.pid, batch, None))
     return where
 
 
@@ -256,7 +256,7 @@ def _relocate(group: BlockGroup, plan: Sequence[tuple[int, int]]) -> None:
             begin = group.addresses[index]
             pages.extend(range(begin, begin + group.block_bytes, page_bytes))
         nodes = [node for _, node in batch for _ in range(each)]
-        kernel_calls.move_pages(group.area.pid, pages, nodes)
+        numa_system_calls.move_pages(group.area.pid, pages, nodes)
 
 
 def plan_relocations(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import TypedDict, TypeVar
 
 from chaosity.errors import UserError
-from chaosity.place import page_migration, planning, program_rate
+from chaosity.place import page_migration, page_placement_plan, program_rate
 from chaosity.place.barrier_proxy import BarrierProxy, Phase
 from chaosity.place.child_program import ChildProgram, check_program_exists
+from chaosity.place.dwp_search_and_autonuma import DwpSearch, KernelSettling
+from chaosity.place.page_placement_plan import PlacementPlan, PlacementRequest
 from chaosity.place.page_shares import format_shares, largest_share_deviation, shift_to_workers
-from chaosity.place.planning import PlacementPlan, PlacementRequest
-from chaosity.place.settling import DwpSearch, KernelSettling
 from chaosity.records import write_atomically
 from chaosity.runner.kernel_settings import WEIGHTS, HeldSettings, hold_settings
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
@@ -259,9 +259,9 @@ class PlacementSession:
         """Move the pages of the running program; memory touched later follows the same weights."""
         assert self.plan.wanted is not None
         self.wanted = shift_to_workers(self.plan.wanted, self.request.workers, dwp)
-        if self.plan.method == planning.WEIGHTED_INTERLEAVE:
+        if self.plan.method == page_placement_plan.WEIGHTED_INTERLEAVE:
             used = {node: max(self.wanted[node], _LEAST_SHARE) for node in self.plan.nodes}
-            self.held.change(planning.weight_settings(used))
+            self.held.change(page_placement_plan.weight_settings(used))
         self.look_and_move()
 
     @property
@@ -371,7 +371,7 @@ def run_placed(request: PlacementRequest) -> int:
     if request.report is not None and not os.access(request.report.absolute().parent, os.W_OK):
         remedy = "name a file in a writable folder"
         raise UserError("its folder is not writable", str(request.report), remedy)
-    plan = planning.plan_placement(request)
+    plan = page_placement_plan.plan_placement(request)
     if plan.search:
         program_rate.check_rate_source(request.rate)
     # The program inherits its processing units. This process uses the same units, although it needs

@@ -9,7 +9,6 @@ from typing import Any
 
 from chaosity.anomalies import Findings
 from chaosity.components import read_component_histories, read_components, system_facts
-from chaosity.config import CONFIG, load_experiment, read_yaml
 from chaosity.errors import UserError
 from chaosity.figures import draw
 from chaosity.records import write_atomically
@@ -27,6 +26,7 @@ from chaosity.store import (
     read_table,
 )
 from chaosity.topology import Topology, read_topology
+from chaosity.yaml_files import CONFIG, load_experiment, read_yaml
 
 
 def _read_plan(path: Path) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from chaosity.records import Load, LoadRecord, Needs, ProgramFacts, SeenPlacement, ThreadPlacement
 from chaosity.runner import observed_placement
 from chaosity.runner.event_counters import LoadCounters
-from chaosity.runner.progress import Series, samples_from_events
+from chaosity.runner.load_samples import Series, samples_from_events
 from chaosity.runner.tool_output import ExtractionError, parse_json_lines
 
 # Interval between two looks at the threads of a load without a barrier; a look costs microseconds.

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chaosity.records import LoadRecord, Measurement, MetricSource
-from chaosity.runner import event_counters, progress
+from chaosity.runner import event_counters, load_samples
 from chaosity.runner.tool_output import ExtractionError, extract_number
 
 # A metric's value: a number, or one number for each node of the target.
@@ -27,10 +27,10 @@ def _clock_offset(record: Measurement) -> float:
     return record["environment_before"]["realtime_minus_monotonic_seconds"]
 
 
-def progress_by_load(record: Measurement) -> dict[str, list[progress.Series]]:
+def progress_by_load(record: Measurement) -> dict[str, list[load_samples.Series]]:
     """The progress of each load that reports it, by the load's name."""
     return {
-        load["name"]: progress.progress_series(
+        load["name"]: load_samples.progress_series(
             load["progress"], load["outputs"], _clock_offset(record)
         )
         for load in record["loads"]
@@ -39,14 +39,14 @@ def progress_by_load(record: Measurement) -> dict[str, list[progress.Series]]:
 
 
 def common_window(
-    record: Measurement, series: Mapping[str, list[progress.Series]]
+    record: Measurement, series: Mapping[str, list[load_samples.Series]]
 ) -> tuple[float, float] | None:
     """Begin and end of the time in which all loads ran; None when no load reports progress.
 
     Raises:
         ExtractionError: a load without progress ran outside the progress of another load.
     """
-    spans = {name: progress.common_span(own) for name, own in series.items()}
+    spans = {name: load_samples.common_span(own) for name, own in series.items()}
     if not spans:
         return None
     begin, end = max(b for b, _ in spans.values()), min(e for _, e in spans.values())
@@ -109,7 +109,7 @@ def is_optional(source: MetricSource) -> bool:
 def _value(
     load: LoadRecord,
     metric: str,
-    series: list[progress.Series] | None,
+    series: list[load_samples.Series] | None,
     window: tuple[float, float] | None,
 ) -> Value:
     """The value of a metric; `series` is the load's progress, `window` that of all loads."""
@@ -117,16 +117,18 @@ def _value(
     if "counter" in source:
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
     if series is not None and load["progress"]:
-        begin, end = window or progress.common_span(series)
+        begin, end = window or load_samples.common_span(series)
         if "by_node" in source:
             nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
             output = load["outputs"]["stdout"]
-            return progress.node_rates(load["progress"], source, output, begin, end, nodes, threads)
+            return load_samples.node_rates(
+                load["progress"], source, output, begin, end, nodes, threads
+            )
         if "quantile" in source:
             output = load["outputs"]["stdout"]
-            return progress.quantile_in_window(load["progress"], source, output, begin, end)
+            return load_samples.quantile_in_window(load["progress"], source, output, begin, end)
         if source.get("progress") or (window and _is_progress_rate(load, metric)):
-            return progress.rate_in_window(series, begin, end)
+            return load_samples.rate_in_window(series, begin, end)
     return extract_number(source, load["outputs"])
 
 

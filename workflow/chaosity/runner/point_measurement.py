@@ -27,12 +27,12 @@ from chaosity.records import (
     utc_now,
 )
 from chaosity.runner import (
-    drive_access,
+    find_and_protect_drives,
     host_state,
     kernel_settings,
+    load_samples,
     observed_placement,
     opencl_devices,
-    progress,
 )
 from chaosity.runner.load_process import LoadError, LoadProcess
 from chaosity.runner.record_checks import check_record
@@ -157,7 +157,7 @@ def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[
 
     Raises:
         PointError: a precondition does not hold.
-        drive_access.DriveError: a drive cannot be used.
+        find_and_protect_drives.DriveError: a drive cannot be used.
         opencl_devices.OpenclError: an OpenCL device cannot be used.
     """
     checks = [
@@ -169,7 +169,7 @@ def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[
     for spec in point["loads"]:
         own_folder = folder / spec["name"]
         own_folder.mkdir()
-        checks += drive_access.link_drives(spec, own_folder)
+        checks += find_and_protect_drives.link_drives(spec, own_folder)
         spec, device_checks = opencl_devices.fill_in_device_numbers(spec)
         checks += device_checks
         loads.append(LoadProcess(spec, own_folder))
@@ -238,8 +238,8 @@ def is_precise(loads: list[LoadProcess], wanted: float) -> bool:
     series = [list(load.samples) for load in loads]
     if not all(series):
         return False
-    begin, end = progress.common_span(series)
-    widths = [progress.relative_half_width([own], begin, end) for own in series]
+    begin, end = load_samples.common_span(series)
+    widths = [load_samples.relative_half_width([own], begin, end) for own in series]
     return all(width is not None and width <= wanted for width in widths)
 
 
@@ -327,7 +327,7 @@ def measure_point(point: Point, replicate: int) -> Record:
     except (
         PointError,
         LoadError,
-        drive_access.DriveError,
+        find_and_protect_drives.DriveError,
         opencl_devices.OpenclError,
         UserError,
     ) as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from chaosity.records import Check, LoadRecord, Measurement, make_check
-from chaosity.runner import event_counters, metric_values, progress
+from chaosity.runner import event_counters, load_samples, metric_values
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, parse_cpus, share_deviations
 from chaosity.runner.tool_output import ExtractionError, extract_values
 
@@ -187,8 +187,8 @@ def _check_precision(record: Measurement) -> list[Check]:
     series = metric_values.progress_by_load(record)
     window = metric_values.common_window(record, series)
     for name, own in series.items():
-        begin, end = window or progress.common_span(own)
-        width = progress.relative_half_width(own, begin, end)
+        begin, end = window or load_samples.common_span(own)
+        width = load_samples.relative_half_width(own, begin, end)
         detail = "too few samples" if width is None else f"±{100 * width:.2f} % in the run"
         passed = None if width is None else width <= wanted
         checks.append(make_check(f"{name}: precision", passed, detail, decisive=False))

@@ -4,7 +4,7 @@ This room calls Slurm's programs and parses their output. It knows nothing of pl
 """
 
 from chaosity.slurm.job_batches import JobBatch, Measurement, cut_into_batches
-from chaosity.slurm.job_watch import JobWatch, check_job_age, queue_cost_text
+from chaosity.slurm.queue_watch import JobWatch, check_job_age, queue_cost_text
 from chaosity.slurm.slurm_commands import (
     SlurmNode,
     job_resources,

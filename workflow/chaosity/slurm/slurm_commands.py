@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from chaosity.document_types import Config, SlurmConfig
 from chaosity.errors import UserError
+from chaosity.yaml_document_types import Config, SlurmConfig
 
 # Slurm's programs answer at once, or try for minutes if slurmctld is down.
 ANSWER_SECONDS = 30

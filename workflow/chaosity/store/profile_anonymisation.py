@@ -19,7 +19,6 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.config import BENCHMARKS, EXPERIMENTS, PUBLISHED, read_yaml, yaml_names
 from chaosity.place_names import parse_place_name
 from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,
@@ -28,6 +27,7 @@ from chaosity.store.profile_database import (
     ProfileTables,
 )
 from chaosity.store.tidy_table import Row, make_table
+from chaosity.yaml_files import BENCHMARKS, EXPERIMENTS, PUBLISHED, read_yaml, yaml_names
 
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
 _CONFIGURATION = re.compile(

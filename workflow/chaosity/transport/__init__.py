@@ -5,6 +5,6 @@ in ``results/<host>/host.json``. This room uses the standard library alone, sinc
 programs starts for every measurement.
 """
 
-from chaosity.transport.host_command import LOCAL, SLURM, SSH, Transport
+from chaosity.transport.runner_command import LOCAL, SLURM, SSH, Transport
 
 __all__ = ["LOCAL", "SLURM", "SSH", "Transport"]

@@ -25,7 +25,7 @@ from chaosity.records import (
     save_record,
 )
 from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point
-from chaosity.transport.host_command import (
+from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
     SSH,
     Transport,

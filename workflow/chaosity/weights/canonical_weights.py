@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chaosity.place.policies import CANONICAL, CONTENDED
+from chaosity.place.placement_policies import CANONICAL, CONTENDED
 from chaosity.runner.observed_placement import share_deviations
 from chaosity.store import Measurements
 from chaosity.store.node_matrix import BANDWIDTH, NodeMatrix

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from chaosity import config as module
-from chaosity.config import check_config, load_benchmark, read_config, yaml_names
+from chaosity import yaml_files as module
 from chaosity.errors import UserError
+from chaosity.yaml_files import check_config, load_benchmark, read_config, yaml_names
 
 
 @pytest.fixture

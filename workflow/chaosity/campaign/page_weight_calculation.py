@@ -11,7 +11,7 @@ from pathlib import Path
 
 from chaosity.errors import UserError
 from chaosity.export import MeasuredHost, read_measured_host, select_node_measurements
-from chaosity.place.policies import CONTENDED
+from chaosity.place.placement_policies import CONTENDED
 from chaosity.store import NodeMatrix
 from chaosity.store.node_matrix import BANDWIDTH
 from chaosity.weights import canonical_weights, contended_matrix

@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_files import Kernel, placed_point, report
 
-from chaosity.config import load_benchmark
-from chaosity.place import settling
+from chaosity.place import dwp_search_and_autonuma
 from chaosity.place.barrier_proxy import BarrierProxy, Phase
+from chaosity.place.dwp_search_and_autonuma import KernelSettling
 from chaosity.place.placement_session import SETTLE_SECONDS
-from chaosity.place.settling import KernelSettling
 from chaosity.runner import load_process, metric_values, observed_placement, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.point_measurement import measure_point as measured
+from chaosity.yaml_files import load_benchmark
 from waiting import wait_until
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
@@ -56,7 +56,7 @@ HASTY = (
 )
 MAIN = """
 import sys
-from chaosity.place import placement_session, program_rate, settling
+from chaosity.place import placement_session, program_rate, dwp_search_and_autonuma
 from chaosity.place.__main__ import main
 {}
 main(sys.argv[1:])
@@ -278,7 +278,7 @@ def test_without_settling_the_program_keeps_its_own_barrier(start):
 
 
 def test_the_kernels_moves_end_before_the_ready_line(start):
-    run = start("settling.LOOK_SECONDS = 0.05", policy="autonuma")
+    run = start("dwp_search_and_autonuma.LOOK_SECONDS = 0.05", policy="autonuma")
     assert run.event()["event"] == "ready"
     assert run.mark.exists()  # it runs
     found = report(run.path)["settling"]
@@ -290,7 +290,9 @@ def test_the_kernels_moves_end_before_the_ready_line(start):
 def at_rest(monkeypatch, shares):
     """What becomes of pages whose shares on node 0 are these, a second apart, and then the last."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(settling, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(
+        dwp_search_and_autonuma, "time", SimpleNamespace(monotonic=lambda: clock.now)
+    )
     left = list(shares)
 
     def pump(seconds: float) -> bool:

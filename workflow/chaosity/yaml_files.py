@@ -16,9 +16,9 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
-from chaosity.document_types import BenchmarkDocument, Config, ExperimentDocument
 from chaosity.errors import UserError
 from chaosity.units import has_unit
+from chaosity.yaml_document_types import BenchmarkDocument, Config, ExperimentDocument
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "workflow" / "schemas"

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.errors import UserError
-from chaosity.place import kernel_calls
+from chaosity.place import numa_system_calls
 from chaosity.place.page_shares import (
     SUM_TOLERANCE,
     integer_weights,
     largest_share_deviation,
     uniform_shares,
 )
-from chaosity.place.policies import AUTONUMA, POLICIES, UNIFORM
+from chaosity.place.placement_policies import AUTONUMA, POLICIES, UNIFORM
 from chaosity.runner.kernel_settings import NUMA_BALANCING, ROOT, WEIGHTS, read_setting
 from chaosity.runner.observed_placement import parse_cpus, read_cpus_by_node
 
@@ -100,7 +100,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
     cpus = _find_worker_cpus(request)
     wanted = _find_wanted_shares(request, memory)
     search = request.search or POLICIES[request.policy].searched
-    mode, method = kernel_calls.DEFAULT, KERNEL_DECIDES
+    mode, method = numa_system_calls.DEFAULT, KERNEL_DECIDES
     nodes: tuple[int, ...] = ()
     if wanted is None and search:
         raise UserError(
@@ -112,7 +112,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
         nodes = tuple(sorted(node for node, share in wanted.items() if share > 0.0))
         method = _choose_method(request, wanted, nodes)
         weighted = method == WEIGHTED_INTERLEAVE
-        mode = kernel_calls.WEIGHTED_INTERLEAVE if weighted else kernel_calls.INTERLEAVE
+        mode = numa_system_calls.WEIGHTED_INTERLEAVE if weighted else numa_system_calls.INTERLEAVE
         if search and not {*request.workers} & {*wanted}:
             remedy = "name a worker with memory"
             raise UserError("no worker has memory to move pages to", "--search", remedy)
@@ -202,7 +202,7 @@ def _choose_method(
     Raises:
         UserError: the kernel lacks the requested method.
     """
-    if not kernel_calls.supports_policy(kernel_calls.INTERLEAVE, nodes):
+    if not numa_system_calls.supports_policy(numa_system_calls.INTERLEAVE, nodes):
         what = "this kernel has no memory policies (CONFIG_NUMA)"
         raise UserError(what, f"policy {request.policy}")
     if request.method == MOVE_PAGES:
@@ -231,7 +231,7 @@ def _weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | N
     missing = next((name for name in files if read_setting(root, name) is None), None)
     if missing:
         return f"this kernel has no /{missing}, which came with Linux 6.9"
-    if not kernel_calls.supports_policy(kernel_calls.WEIGHTED_INTERLEAVE, nodes):
+    if not numa_system_calls.supports_policy(numa_system_calls.WEIGHTED_INTERLEAVE, nodes):
         return "this kernel has no MPOL_WEIGHTED_INTERLEAVE, which came with Linux 6.9"
     return None
 

@@ -20,7 +20,7 @@ from chaosity.records import utc_now, write_if_changed
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
 
 if TYPE_CHECKING:
-    from chaosity.campaign.weights_from_results import WeightsFromResults
+    from chaosity.campaign.page_weight_calculation import WeightsFromResults
 
 FILE = "weights.json"
 
@@ -83,7 +83,7 @@ class MeasuredWeights:
     @cached_property
     def _results(self) -> WeightsFromResults:
         # Imported here since it loads pandas, and most plans need no weights.
-        from chaosity.campaign.weights_from_results import WeightsFromResults
+        from chaosity.campaign.page_weight_calculation import WeightsFromResults
 
         return WeightsFromResults(self.folder)
 

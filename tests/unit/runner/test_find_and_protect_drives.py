@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.runner import drive_access
+from chaosity.runner import find_and_protect_drives
 from loops import loop_device
 
 pytestmark = pytest.mark.real
@@ -20,12 +20,12 @@ def load(device, *, writes=False, **drive):
 
 def test_a_blank_device_may_be_written_to(tmp_path):
     with loop_device(tmp_path / "image") as device:
-        assert drive_access.reasons_against_writing(device) == []
+        assert find_and_protect_drives.reasons_against_writing(device) == []
 
 
 def test_a_signature_is_a_reason(tmp_path):
     with loop_device(tmp_path / "image", filesystem=True) as device:
-        [reason] = drive_access.reasons_against_writing(device)
+        [reason] = find_and_protect_drives.reasons_against_writing(device)
         assert "TYPE=ext4" in reason
 
 
@@ -36,7 +36,9 @@ def test_a_partition_table_is_a_reason(tmp_path):
     with loop_device(image) as device:
         with device.open("r+b") as stream:
             stream.write(bytes(446) + table + bytes(48) + b"\x55\xaa")
-        assert any("PTTYPE=dos" in one for one in drive_access.reasons_against_writing(device))
+        assert any(
+            "PTTYPE=dos" in one for one in find_and_protect_drives.reasons_against_writing(device)
+        )
 
 
 def test_a_mount_is_a_reason(tmp_path):
@@ -48,9 +50,10 @@ def test_a_mount_is_a_reason(tmp_path):
             pytest.skip("mounting is not allowed here")
         try:
             assert any(
-                f"mounted at {place}" in r for r in drive_access.reasons_against_writing(device)
+                f"mounted at {place}" in r
+                for r in find_and_protect_drives.reasons_against_writing(device)
             )
-            [note] = drive_access.link_drives(load(device), tmp_path)
+            [note] = find_and_protect_drives.link_drives(load(device), tmp_path)
             assert note["passed"] is False and not note["decisive"]
             assert f"mounted at {place}" in note["detail"]
         finally:
@@ -60,33 +63,35 @@ def test_a_mount_is_a_reason(tmp_path):
 def test_a_file_must_not_be_written_to(tmp_path):
     path = tmp_path / "plain"
     path.write_text("precious")
-    assert drive_access.reasons_against_writing(path) == ["it is not a block device"]
+    assert find_and_protect_drives.reasons_against_writing(path) == ["it is not a block device"]
 
 
 @pytest.mark.parametrize("destructive", [False, True])
 def test_writing_needs_the_inventory_and_a_blank_device(tmp_path, destructive):
     with loop_device(tmp_path / "image", filesystem=destructive) as device:
-        with pytest.raises(drive_access.DriveError) as caught:
-            drive_access.link_drives(load(device, writes=True, destructive=destructive), tmp_path)
+        with pytest.raises(find_and_protect_drives.DriveError) as caught:
+            find_and_protect_drives.link_drives(
+                load(device, writes=True, destructive=destructive), tmp_path
+            )
         expected = "has a signature" if destructive else "does not name it"
         assert expected in str(caught.value)
 
 
 def test_a_named_blank_device_may_be_written_to(tmp_path):
     with loop_device(tmp_path / "image") as device:
-        drive_access.link_drives(load(device, writes=True, destructive=True), tmp_path)
+        find_and_protect_drives.link_drives(load(device, writes=True, destructive=True), tmp_path)
         assert (tmp_path / "drives/disk-test").resolve() == device
 
 
 def test_a_missing_device_is_an_error(tmp_path):
-    with pytest.raises(drive_access.DriveError, match="does not exist"):
-        drive_access.link_drives(load(tmp_path / "none"), tmp_path)
+    with pytest.raises(find_and_protect_drives.DriveError, match="does not exist"):
+        find_and_protect_drives.link_drives(load(tmp_path / "none"), tmp_path)
 
 
 def test_an_nvme_slot_without_a_drive_is_an_error(tmp_path):
     spec = {"writes": False, "target": {"drives": [{"component": "d", "pci": "ffff:ff:1f.7"}]}}
-    with pytest.raises(drive_access.DriveError, match="no NVMe drive at"):
-        drive_access.link_drives(spec, tmp_path)
+    with pytest.raises(find_and_protect_drives.DriveError, match="no NVMe drive at"):
+        find_and_protect_drives.link_drives(spec, tmp_path)
 
 
 @pytest.fixture
@@ -101,37 +106,37 @@ def block(tmp_path, monkeypatch):
         (device / "serial").write_text(f"{serial}  \n")
         (tmp_path / "sys/block" / name).mkdir(parents=True)
         (tmp_path / "sys/block" / name / "device").symlink_to(device)
-    monkeypatch.setattr(drive_access, "SYS_BLOCK", tmp_path / "sys/block")
+    monkeypatch.setattr(find_and_protect_drives, "SYS_BLOCK", tmp_path / "sys/block")
     exists = Path.exists
     monkeypatch.setattr(Path, "exists", lambda p: str(p) == "/dev/nvme3n1" or exists(p))
     return tmp_path
 
 
 def test_a_drive_is_found_by_its_slot(block):
-    assert drive_access.find_nvme_by_slot("0000:41:00.0", "OLD") == Path("/dev/nvme3n1")
+    assert find_and_protect_drives.find_nvme_by_slot("0000:41:00.0", "OLD") == Path("/dev/nvme3n1")
 
 
 def test_a_replaced_drive_is_an_error(block):
-    with pytest.raises(drive_access.DriveError, match="it was replaced after discovery"):
-        drive_access.find_nvme_by_slot("0000:41:00.0", "NEW")
+    with pytest.raises(find_and_protect_drives.DriveError, match="it was replaced after discovery"):
+        find_and_protect_drives.find_nvme_by_slot("0000:41:00.0", "NEW")
 
 
 def test_a_path_of_a_multipath_drive_is_skipped(block):
-    with pytest.raises(drive_access.DriveError, match="no NVMe drive"):
-        drive_access.find_nvme_by_slot("0000:42:00.0", None)
+    with pytest.raises(find_and_protect_drives.DriveError, match="no NVMe drive"):
+        find_and_protect_drives.find_nvme_by_slot("0000:42:00.0", None)
 
 
 def test_a_replacement_file_has_random_content_and_is_kept(tmp_path):
     path = tmp_path / "deep/file0"
-    drive_access.create_random_file(path, 5 * 2**20 + 1)
+    find_and_protect_drives.create_random_file(path, 5 * 2**20 + 1)
     data = path.read_bytes()
     assert len(data) == 5 * 2**20 + 1 and len(set(data)) > 200
     before = path.stat().st_mtime_ns
-    drive_access.create_random_file(path, 5 * 2**20 + 1)
+    find_and_protect_drives.create_random_file(path, 5 * 2**20 + 1)
     assert path.stat().st_mtime_ns == before
 
 
 def test_a_disk_too_small_for_the_replacement_file(tmp_path):
-    with pytest.raises(drive_access.DriveError, match="are needed"):
-        drive_access.create_random_file(tmp_path / "file0", 2**60)
+    with pytest.raises(find_and_protect_drives.DriveError, match="are needed"):
+        find_and_protect_drives.create_random_file(tmp_path / "file0", 2**60)
     assert list(tmp_path.iterdir()) == []
