@@ -16,10 +16,10 @@
 
 #include "common/cpu_lists.h"
 #include "common/errors.h"
+#include "common/monotonic_clock.h"
 #include "common/parse_numbers.h"
 #include "common/placed_memory.h"
 #include "common/run_options.h"
-#include "common/start_and_stop.h"
 #include "latency/pointer_chase.h"
 #include "latency/timed_blocks.h"
 

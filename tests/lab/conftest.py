@@ -13,7 +13,7 @@ import yaml
 
 import plays
 from lab_workflow import INVENTORY, SERVER
-from virtual_lab import power
+from virtual_lab import power_switch
 
 
 class Machine:
@@ -66,7 +66,7 @@ class Lab:
     def up(self, name: str) -> Machine:
         """A machine, booted unless it was on."""
         machine = Machine(self.root, name)
-        if power.state(machine.folder) == "off":
+        if power_switch.state(machine.folder) == "off":
             self.booted.append(name)
         self.playbook("--limit", name)
         return machine

@@ -14,7 +14,7 @@ import pytest
 import plays
 from chaosity.yaml_files import schema_validator
 from lab_workflow import INVENTORY, Pipeline
-from virtual_lab import drives, power
+from virtual_lab import drive_changes, power_switch
 
 pytestmark = pytest.mark.lab
 HOST = "small"
@@ -43,7 +43,7 @@ def occupied(host) -> Iterator[None]:
     host.says(f"mount -o noatime {find} /mnt && echo kept > /mnt/file && sync && fstrim /mnt; sync")
     yield
     for serial, speed in DRIVES.items():
-        drives.replace_drive(host.folder, serial, serial, speed)
+        drive_changes.replace_drive(host.folder, serial, serial, speed)
 
 
 def checksums(host) -> dict[str, str]:
@@ -81,7 +81,7 @@ def test_a_host_that_loses_power_in_the_middle(host, pipeline: Pipeline) -> None
     while len(list(pipeline.folder.glob("results/*/*/*/*/rep*.json"))) < 3:
         assert time.monotonic() < limit
         time.sleep(0.1)
-    power.stop(host.folder, force=True)
+    power_switch.stop(host.folder, force=True)
     said = run.communicate(timeout=300)[0].decode()
     assert run.returncode != 0
     assert said.count(f"host {HOST} is skipped") == 1, said
@@ -89,7 +89,7 @@ def test_a_host_that_loses_power_in_the_middle(host, pipeline: Pipeline) -> None
     assert len(kept) >= 3
     for record in kept.values():
         assert list(schema_validator("record").iter_errors(record)) == []
-    power.boot(host.folder)
+    power_switch.boot(host.folder)
     pipeline.run()
     after = pipeline.records(HOST)
     assert len(after) > len(kept)

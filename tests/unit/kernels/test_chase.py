@@ -24,7 +24,7 @@ KIB = 1024
 def chains(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The driver that prints chains."""
     folder = tmp_path_factory.mktemp("chains")
-    sources = ("latency/pointer_chase.c", "common/start_and_stop.c", "common/errors.c")
+    sources = ("latency/pointer_chase.c", "common/start_line_and_signals.c", "common/errors.c")
     return build_driver(folder, HERE / "chase_driver.c", *sources)
 
 
@@ -32,7 +32,7 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The driver that prints bins of durations."""
     folder = tmp_path_factory.mktemp("bins")
-    sources = ("latency/timed_blocks.c", "common/start_and_stop.c", "common/errors.c")
+    sources = ("latency/timed_blocks.c", "common/start_line_and_signals.c", "common/errors.c")
     return build_driver(folder, HERE / "blocks_driver.c", *sources)
 
 

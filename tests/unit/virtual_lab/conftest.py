@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from virtual_lab.folder import complete
+from virtual_lab.machine_folder import complete
 
 ROOT = Path(__file__).resolve().parents[3]
 

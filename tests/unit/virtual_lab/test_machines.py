@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from virtual_lab.errors import LabError
-from virtual_lab.folder import complete
-from virtual_lab.image import image_name, packages
-from virtual_lab.layout import nodes_of
-from virtual_lab.machine import qemu_arguments
+from virtual_lab.machine_folder import complete
+from virtual_lab.numa_layout import nodes_of
+from virtual_lab.qemu_arguments import qemu_arguments
+from virtual_lab.system_image import image_name, packages
 
 FOLDER = Path("/lab/server")
 GIB = 2**30

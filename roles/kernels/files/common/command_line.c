@@ -10,9 +10,10 @@
 
 #include "common/cpu_lists.h"
 #include "common/errors.h"
+#include "common/monotonic_clock.h"
 #include "common/parse_numbers.h"
 #include "common/placed_memory.h"
-#include "common/start_and_stop.h"
+#include "common/start_line_and_signals.h"
 
 enum { HELP_WIDTH = 92, HELP_COLUMN = 24, MOST_OPTIONS = 32 };
 

@@ -17,7 +17,7 @@
 
 #include "common/errors.h"
 #include "common/parse_numbers.h"
-#include "common/start_and_stop.h"
+#include "common/start_line_and_signals.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older C libraries do not have the name */

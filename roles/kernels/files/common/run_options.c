@@ -3,7 +3,8 @@
 
 #include <stdio.h>
 
-#include "common/start_and_stop.h"
+#include "common/monotonic_clock.h"
+
 
 void print_run_options(const struct run_options *run) {
     printf("\"sample_seconds\":%g,\"max_seconds\":%g,", run->sample_seconds, run->max_seconds);

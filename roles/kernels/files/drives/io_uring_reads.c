@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/errors.h"
+#include "common/monotonic_clock.h"
 #include "common/parse_numbers.h"
-#include "common/start_and_stop.h"
 #include "drives/integer_sum.h"
 
 /* Longest wait for a chunk, after which a stop signal is noticed. */

@@ -19,9 +19,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "common/monotonic_clock.h"
 #include "common/run_options.h"
 #include "common/spin_barrier.h"
-#include "common/start_and_stop.h"
+#include "common/start_line_and_signals.h"
 #include "drives/integer_sum.h"
 #include "drives/io_uring_reads.h"
 #include "streams/stream_arrays.h"

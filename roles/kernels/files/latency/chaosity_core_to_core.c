@@ -24,8 +24,8 @@
 #include "common/placed_memory.h"
 #include "common/run_options.h"
 #include "common/spin_barrier.h"
-#include "common/start_and_stop.h"
-#include "latency/cpu_caches.h"
+#include "common/start_line_and_signals.h"
+#include "latency/cache_sizes.h"
 #include "latency/latency_options.h"
 #include "latency/timed_blocks.h"
 

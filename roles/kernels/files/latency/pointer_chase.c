@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "latency/pointer_chase.h"
 
-#include "common/start_and_stop.h"
+#include "common/start_line_and_signals.h"
 
 /* Defects that the checks must find, for tests: make EXTRA=-DMUTANT=1, ... */
 #ifndef MUTANT

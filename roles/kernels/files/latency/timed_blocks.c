@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "common/errors.h"
-#include "common/start_and_stop.h"
+#include "common/monotonic_clock.h"
+#include "common/start_line_and_signals.h"
 
 /* Shortest block, in clock readings. The clock then costs below 0.25 % of a block when the length
  * is chosen, and still below 1 % if accesses later become four times as fast, which can happen when

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "streams/array_validation.h"
 #include "streams/thread_team.h"
-#include "streams/validation.h"
 
 static void set_up(void *self, int index) { touch_part(self, index); }
 

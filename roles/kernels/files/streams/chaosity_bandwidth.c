@@ -8,7 +8,7 @@
  * whole numbers as contents so that the check is exact, placement by system calls, and kernels with
  * non-temporal stores. Results must be labelled "variant of STREAM".
  *
- * The kernels are in stream_kernels.c, their check in validation.c, the threads in thread_team.c
+ * The kernels are in stream_kernels.c, their check in array_validation.c, the threads in thread_team.c
  * and the sequence of a run in timed_passes.c.
  */
 #include <stdint.h>

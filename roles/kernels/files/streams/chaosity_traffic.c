@@ -4,7 +4,7 @@
  * to run beside a program whose latency under load is measured.
  *
  * The sequence of a run and the limited rate are in rate_limiter.c, the threads in thread_team.c,
- * the kernels in stream_kernels.c and their check in validation.c.
+ * the kernels in stream_kernels.c and their check in array_validation.c.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -22,12 +22,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/monotonic_clock.h"
 #include "common/run_options.h"
 #include "common/spin_barrier.h"
-#include "common/start_and_stop.h"
+#include "common/start_line_and_signals.h"
+#include "streams/array_validation.h"
 #include "streams/stream_arrays.h"
 #include "streams/thread_team.h"
-#include "streams/validation.h"
 
 const struct traffic_kernel traffic_kernels[] = {
     {"read", 1, 0},    /* reads only */

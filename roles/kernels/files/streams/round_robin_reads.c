@@ -19,13 +19,14 @@
 #include <stdlib.h>
 
 #include "common/errors.h"
+#include "common/monotonic_clock.h"
 #include "common/placed_memory.h"
 #include "common/spin_barrier.h"
-#include "common/start_and_stop.h"
+#include "common/start_line_and_signals.h"
+#include "streams/array_validation.h"
 #include "streams/stream_arrays.h"
 #include "streams/stream_options.h"
 #include "streams/thread_team.h"
-#include "streams/validation.h"
 
 /* A core reads a chunk in about ten microseconds. A clock reading costs less than 1 % of that, and
  * a turn of some milliseconds ends on time. */

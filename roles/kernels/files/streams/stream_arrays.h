@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 #include "common/placed_memory.h"
+#include "streams/array_validation.h"
 #include "streams/stream_kernels.h"
-#include "streams/validation.h"
 
 struct arrays {
     const struct stream *stream;

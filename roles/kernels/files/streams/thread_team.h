@@ -15,7 +15,7 @@
 #include "common/placed_memory.h"
 #include "common/run_options.h"
 #include "common/spin_barrier.h"
-#include "common/start_and_stop.h"
+#include "common/start_line_and_signals.h"
 #include "streams/expected_values.h"
 
 struct member {

@@ -12,10 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/monotonic_clock.h"
 #include "common/parse_numbers.h"
 #include "common/run_options.h"
 #include "common/spin_barrier.h"
-#include "common/start_and_stop.h"
+#include "common/start_line_and_signals.h"
 
 /* Longest round, in seconds, so that a stop signal is seen soon. 1000 times as long as a barrier of
  * some hundred threads takes. */

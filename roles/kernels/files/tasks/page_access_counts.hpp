@@ -15,7 +15,7 @@
 #include <map>
 #include <vector>
 
-#include "tasks/c_headers.hpp"
+#include "tasks/common_c_headers.hpp"
 
 struct access_counts {
     uint64_t blocks, local;

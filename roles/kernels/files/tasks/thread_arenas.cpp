@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "tasks/c_headers.hpp"
+#include "tasks/common_c_headers.hpp"
 
 namespace {
 

@@ -41,7 +41,7 @@ def answers(port: int) -> bool:
 
 def start(options: argparse.Namespace) -> str:
     """Start the BMC unless it runs, and say which."""
-    from virtual_bmc import keys
+    from virtual_bmc import account_and_certificate
 
     folder: Path = options.folder
     if running(folder):
@@ -49,8 +49,8 @@ def start(options: argparse.Namespace) -> str:
     if answers(options.port):
         sys.exit(f"the lab's BMC cannot start: something else listens on port {options.port}")
     folder.mkdir(parents=True, exist_ok=True)
-    keys.make_account(folder, options.user)
-    keys.make_certificate(folder)
+    account_and_certificate.make_account(folder, options.user)
+    account_and_certificate.make_certificate(folder)
     log = folder / "log"
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -99,9 +99,9 @@ def stop(options: argparse.Namespace) -> str:
 
 def serve(options: argparse.Namespace) -> str:
     """Be the BMC."""
-    from virtual_bmc import service
+    from virtual_bmc import redfish_service
 
-    service.serve(options.folder, options.lab, options.port)
+    redfish_service.serve(options.folder, options.lab, options.port)
     return "ended"
 
 

@@ -1,5 +1,5 @@
-"""Virtual machines with NUMA nodes and drives, described as data. Standard library alone.
+"""Virtual machines with NUMA nodes and drives, described as data; needs only the standard library.
 
-A machine is a folder; see `virtual_lab.folder` for what is in it. `virtual_lab.power` switches it
-on and off.
+Each machine has a folder, whose files `virtual_lab.machine_folder` lists.
+`virtual_lab.power_switch` switches the machine on and off.
 """

@@ -7,49 +7,49 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from virtual_lab import drives, power
+from virtual_lab import drive_changes, power_switch
 from virtual_lab.errors import LabError
-from virtual_lab.folder import describe_anew, is_current, remove
-from virtual_lab.image import build_image, image_name
+from virtual_lab.machine_folder import describe_anew, is_current, remove
+from virtual_lab.system_image import build_image, image_name
 
 
 def _state(given: argparse.Namespace) -> str:
-    return power.state(given.folder)
+    return power_switch.state(given.folder)
 
 
 def _start(given: argparse.Namespace) -> str:
-    power.start(given.folder)
+    power_switch.start(given.folder)
     return "on"
 
 
 def _stop(given: argparse.Namespace) -> str:
-    power.stop(given.folder, given.force)
+    power_switch.stop(given.folder, given.force)
     return "off"
 
 
 def _restart(given: argparse.Namespace) -> str:
-    power.restart(given.folder, given.force)
+    power_switch.restart(given.folder, given.force)
     return "on"
 
 
 def _boot(given: argparse.Namespace) -> str:
-    if power.state(given.folder) == "on":
+    if power_switch.state(given.folder) == "on":
         # It may have been switched on by somebody who did not wait.
-        power.boot(given.folder, given.seconds)
+        power_switch.boot(given.folder, given.seconds)
         return "is already on"
-    return f"answered after {power.boot(given.folder, given.seconds):.0f} s"
+    return f"answered after {power_switch.boot(given.folder, given.seconds):.0f} s"
 
 
 def _prepare(given: argparse.Namespace) -> str:
     if is_current(given.folder):
         return "is already as described"
-    power.stop(given.folder)
+    power_switch.stop(given.folder)
     describe_anew(given.folder)
     return "is described anew"
 
 
 def _remove(given: argparse.Namespace) -> str:
-    power.stop(given.folder, force=True)
+    power_switch.stop(given.folder, force=True)
     remove(given.folder)
     return "removed"
 
@@ -59,12 +59,12 @@ def _image(given: argparse.Namespace) -> str:
 
 
 def _replace_drive(given: argparse.Namespace) -> str:
-    drives.replace_drive(given.folder, given.old, given.serial, given.read_bytes_per_second)
+    drive_changes.replace_drive(given.folder, given.old, given.serial, given.read_bytes_per_second)
     return f"has {given.serial} in the place of {given.old}"
 
 
 def _throttle(given: argparse.Namespace) -> str:
-    drives.throttle(given.folder, given.serial, given.read_bytes_per_second)
+    drive_changes.throttle(given.folder, given.serial, given.read_bytes_per_second)
     return f"reads {given.serial} at {given.read_bytes_per_second} bytes per second"
 
 
@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     add("state", _state, "say whether a machine is on or off")
     add("start", _start, "switch it on and do not wait for it")
     boot = add("boot", _boot, "switch it on and wait until its SSH server answers")
-    boot.add_argument("--seconds", type=float, default=power.BOOT_SECONDS)
+    boot.add_argument("--seconds", type=float, default=power_switch.BOOT_SECONDS)
     for name, act, text in (
         ("stop", _stop, "switch it off by its power button"),
         ("restart", _restart, "switch it off and on, making pending firmware settings current"),

@@ -11,23 +11,25 @@ from pathlib import Path
 from sushy_tools import error
 from sushy_tools.emulator.resources.systems.base import AbstractSystemsDriver
 
-from virtual_bmc import bios
-from virtual_lab import power
+from virtual_bmc import firmware_settings
+from virtual_lab import power_switch
 from virtual_lab.errors import LabError
+from virtual_lab.machine_folder import MACHINE
 
 # Any fixed identity serves; machines' are derived from it by name, so that they last.
 NAMESPACE = uuid.UUID("7f2d3c7e-51d9-4b43-9b57-0a5a9a1f0c11")
 BUTTONS: dict[str, Callable[[Path], object]] = {
-    "On": power.start,
-    "ForceOn": power.start,
-    "ForceOff": partial(power.stop, force=True),
-    "GracefulShutdown": power.stop,
-    "GracefulRestart": power.restart,
-    "ForceRestart": partial(power.restart, force=True),
+    "On": power_switch.start,
+    "ForceOn": power_switch.start,
+    "ForceOff": partial(power_switch.stop, force=True),
+    "GracefulShutdown": power_switch.stop,
+    "GracefulRestart": power_switch.restart,
+    "ForceRestart": partial(power_switch.restart, force=True),
 }
 
 
-class LabDriver(AbstractSystemsDriver):
+# sushy-tools has no type stubs, so its base class has the type Any.
+class LabDriver(AbstractSystemsDriver):  # type: ignore[misc]
     """The machines whose folders lie below the lab's, by name.
 
     Args:
@@ -47,7 +49,7 @@ class LabDriver(AbstractSystemsDriver):
     @property
     def systems(self) -> list[str]:
         """Names of the machines, which are their Redfish Ids."""
-        return sorted(path.parent.name for path in self.lab.glob(f"*/{bios.MACHINE}"))
+        return sorted(path.parent.name for path in self.lab.glob(f"*/{MACHINE}"))
 
     def folders(self) -> list[Path]:
         """The machines' folders."""
@@ -70,7 +72,7 @@ class LabDriver(AbstractSystemsDriver):
 
     def get_power_state(self, identity: str) -> str:
         """`On` or `Off`."""
-        return power.state(self.folder(identity)).capitalize()
+        return power_switch.state(self.folder(identity)).capitalize()
 
     def set_power_state(self, identity: str, state: str) -> None:
         """Press a button; the machine takes its time, and the answer does not wait for it.
@@ -108,7 +110,7 @@ class LabDriver(AbstractSystemsDriver):
 
     def get_bios(self, identity: str) -> dict[str, str]:
         """Settings that the machine booted with."""
-        return bios.current(self.folder(identity))
+        return firmware_settings.current(self.folder(identity))
 
     def set_bios(self, identity: str, attributes: dict[str, str]) -> None:
         """Make settings wait for the next start.
@@ -117,13 +119,13 @@ class LabDriver(AbstractSystemsDriver):
             error.BadRequest: the machine does not have the setting or the value.
         """
         try:
-            bios.change(self.folder(identity), attributes)
+            firmware_settings.change(self.folder(identity), attributes)
         except LabError as refusal:
             raise error.BadRequest(str(refusal)) from refusal
 
     def reset_bios(self, identity: str) -> None:
         """Go back to the machine's first mode at the next start."""
-        defaults = bios.choices(self.folder(identity))
+        defaults = firmware_settings.choices(self.folder(identity))
         self.set_bios(identity, {name: values[0] for name, values in defaults.items()})
 
 

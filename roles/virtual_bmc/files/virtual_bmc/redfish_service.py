@@ -10,8 +10,8 @@ from typing import Any
 import flask
 from sushy_tools.emulator import main as emulator
 
-from virtual_bmc import bios
-from virtual_bmc.driver import LabDriver
+from virtual_bmc import firmware_settings
+from virtual_bmc.sushy_driver import LabDriver
 
 MANUFACTURER = "AMD"
 # The name below which the emulator keeps its registry; its settings page names another.
@@ -56,8 +56,9 @@ def complete(response: flask.Response, driver: LabDriver) -> flask.Response:
     elif endpoint == "bios":
         page["AttributeRegistry"] = REGISTRY
     elif endpoint == "bios_settings":
-        page["Attributes"] = bios.pending(driver.folder(flask.request.view_args["identity"]))
+        identity = (flask.request.view_args or {})["identity"]
+        page["Attributes"] = firmware_settings.pending(driver.folder(identity))
     elif endpoint == "bios_registry":
-        page["RegistryEntries"] = {"Attributes": bios.registry(driver.folders())}
+        page["RegistryEntries"] = {"Attributes": firmware_settings.registry(driver.folders())}
     response.set_data(json.dumps(page))
     return response

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "latency/cpu_caches.h"
+#include "latency/cache_sizes.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from virtual_lab import power
+from virtual_lab import power_switch
 from virtual_lab.errors import LabError
-from virtual_lab.folder import MACHINE, read_json, write_json
-from virtual_lab.layout import check
-from virtual_lab.machine import QMP, drive_id
-from virtual_lab.qmp import Monitor
+from virtual_lab.machine_folder import MACHINE, read_json, write_json
+from virtual_lab.numa_layout import check
+from virtual_lab.qemu_arguments import QMP, drive_id
+from virtual_lab.qemu_monitor import Monitor
 
 # What block_set_io_throttle wants named, all without a limit.
 _NO_LIMITS = {f"{what}{way}": 0 for what in ("bps", "iops") for way in ("", "_rd", "_wr")}
@@ -43,11 +43,11 @@ def replace_drive(folder: Path, old: str, serial: str, speed: int | None = None)
     if speed is not None:
         drive["read_bytes_per_second"] = speed
     check(machine)
-    was_on = power.state(folder) == "on"
-    power.stop(folder)
+    was_on = power_switch.state(folder) == "on"
+    power_switch.stop(folder)
     write_json(folder / MACHINE, machine)
     if was_on:
-        power.boot(folder)
+        power_switch.boot(folder)
 
 
 def throttle(folder: Path, serial: str, speed: int) -> None:
@@ -65,7 +65,7 @@ def throttle(folder: Path, serial: str, speed: int) -> None:
     place = _place_of(machine, serial)
     machine["drives"][place]["read_bytes_per_second"] = speed
     check(machine)
-    if power.state(folder) == "on":
+    if power_switch.state(folder) == "on":
         with Monitor(folder / QMP) as monitor:
             limits = {**_NO_LIMITS, "bps_rd": speed}
             monitor.ask("block_set_io_throttle", device=drive_id(place), **limits)

@@ -2,18 +2,19 @@
  *
  * The headers shared with the C programs, for C++.
  */
-#ifndef CHAOSITY_C_HEADERS_HPP
-#define CHAOSITY_C_HEADERS_HPP
+#ifndef CHAOSITY_COMMON_C_HEADERS_HPP
+#define CHAOSITY_COMMON_C_HEADERS_HPP
 
 #define _Noreturn [[noreturn]] /* C11's word, which C++ lacks */
 extern "C" {
 #include "common/command_line.h"
 #include "common/cpu_lists.h"
 #include "common/errors.h"
+#include "common/monotonic_clock.h"
 #include "common/parse_numbers.h"
 #include "common/placed_memory.h"
 #include "common/run_options.h"
-#include "common/start_and_stop.h"
+#include "common/start_line_and_signals.h"
 }
 #undef _Noreturn
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from virtual_lab.accelerator import accelerator
 from virtual_lab.errors import LabError
-from virtual_lab.folder import (
+from virtual_lab.hardware_acceleration import accelerator
+from virtual_lab.machine_folder import (
     BIOS,
     MACHINE,
     complete,
@@ -24,8 +24,8 @@ from virtual_lab.folder import (
     write_credentials,
     write_json,
 )
-from virtual_lab.machine import CONSOLE, PID, QMP, qemu_arguments
-from virtual_lab.qmp import Monitor
+from virtual_lab.qemu_arguments import CONSOLE, PID, QMP, qemu_arguments
+from virtual_lab.qemu_monitor import Monitor
 
 # How long a machine may take to follow its power button before its plug is pulled.
 OFF_SECONDS = 90.0

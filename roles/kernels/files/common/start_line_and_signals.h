@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The clock, the signals that stop a measurement, and the line on stdin that starts it.
+ * The line on stdin that starts a measurement, and the signals that stop it.
  */
-#ifndef CHAOSITY_START_AND_STOP_H
-#define CHAOSITY_START_AND_STOP_H
+#ifndef CHAOSITY_START_LINE_AND_SIGNALS_H
+#define CHAOSITY_START_LINE_AND_SIGNALS_H
 
 #include <stdbool.h>
-#include <stdint.h>
-
-/* Nanoseconds of CLOCK_MONOTONIC. All processes of a machine see the same clock, and it is never
- * set back, so samples of programs that run together can be compared over the same window. */
-uint64_t monotonic_ns(void);
 
 /* Prepares signals; main() calls it before it creates threads.
  * SIGTERM and SIGINT set a flag, see stop_requested(). Threads inherit both blocked, so that the

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "streams/validation.h"
+#include "streams/array_validation.h"
 
 #include <stdbool.h>
 

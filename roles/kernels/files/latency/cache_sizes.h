@@ -2,8 +2,8 @@
  *
  * Sizes of a CPU's caches, as the Linux kernel reports them.
  */
-#ifndef CHAOSITY_CPU_CACHES_H
-#define CHAOSITY_CPU_CACHES_H
+#ifndef CHAOSITY_CACHE_SIZES_H
+#define CHAOSITY_CACHE_SIZES_H
 
 #include <stddef.h>
 

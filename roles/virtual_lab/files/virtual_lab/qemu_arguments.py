@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from virtual_lab.image import ROOT_PARTITION
-from virtual_lab.layout import (
+from virtual_lab.numa_layout import (
     Machine,
     Node,
     finest,
@@ -14,6 +13,7 @@ from virtual_lab.layout import (
     nodes_of,
     pairs,
 )
+from virtual_lab.system_image import ROOT_PARTITION
 
 # Names within a machine's folder. QEMU starts in there: a socket's path may have 107 characters.
 DISK, DRIVES, CREDENTIALS = "disk.qcow2", "drives", "credentials"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from virtual_lab.errors import LabError
-from virtual_lab.folder import BIOS, MACHINE, read_json, write_json
+from virtual_lab.machine_folder import BIOS, MACHINE, read_json, write_json
 
 
 def choices(folder: Path) -> dict[str, list[str]]:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from virtual_lab.errors import LabError
-from virtual_lab.layout import Machine, check
-from virtual_lab.machine import CREDENTIALS, DISK, DRIVES, drive_image
+from virtual_lab.numa_layout import Machine, check
+from virtual_lab.qemu_arguments import CREDENTIALS, DISK, DRIVES, drive_image
 
 MACHINE, BIOS, DESCRIPTION = "machine.json", "bios.json", "description.json"
 HOST_KEY = "ssh_host_ed25519_key"

@@ -20,8 +20,8 @@
  * Not found, unless the moving mark meets it: a gap in the middle of a pass that a later pass fills
  * (all kernels but `read`), and a gap in the last pass of copy and add.
  */
-#ifndef CHAOSITY_VALIDATION_H
-#define CHAOSITY_VALIDATION_H
+#ifndef CHAOSITY_ARRAY_VALIDATION_H
+#define CHAOSITY_ARRAY_VALIDATION_H
 
 #include <stddef.h>
 #include <stdint.h>

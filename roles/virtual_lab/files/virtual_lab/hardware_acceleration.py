@@ -11,7 +11,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from virtual_lab.machine import EMULATION
+from virtual_lab.qemu_arguments import EMULATION
 
 HARDWARE = "kvm"
 # Where it works, the trial takes a second or two.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "common/start_and_stop.h"
+#include "common/start_line_and_signals.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -8,18 +8,11 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/errors.h"
 
 static atomic_bool stop_flag; /* lock-free, so a signal handler may set it */
-
-uint64_t monotonic_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void on_stop(int signal_number) {
     (void)signal_number;

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The clock that all times in the output are read from.
+ */
+#ifndef CHAOSITY_MONOTONIC_CLOCK_H
+#define CHAOSITY_MONOTONIC_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* Nanoseconds of CLOCK_MONOTONIC. All processes of a machine see the same clock, and it is never
+ * set back, so samples of programs that run together can be compared over the same window. */
+static inline uint64_t monotonic_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#endif
