@@ -17,7 +17,7 @@ from chaosity.design.point_expansion import PointExpansion
 from chaosity.runner import metric_values
 from chaosity.runner.point_measurement import measure_point
 from chaosity.statistics import Estimate
-from chaosity.topology import discover
+from chaosity.topology import discover_topology
 from chaosity.yaml_files import read_config
 
 REPEATS = 3
@@ -27,7 +27,7 @@ MIB = 2**20
 
 def points(config: dict) -> list[dict]:
     """Ten chases beyond the caches: two cores, sizes from twice to four times the last level."""
-    topology = discover("live")
+    topology = discover_topology("live")
     host = HostResources(topology, ())
     cpus = sorted(os.sched_getaffinity(0))[:2]
     last = max((one.size_bytes or 0 for one in topology.l3_domains), default=32 * MIB)
@@ -44,7 +44,7 @@ def points(config: dict) -> list[dict]:
     expansion = PointExpansion(host, open_benchmarks(config), config)
     document = {"experiment": "repeat", "designs": {"dram": {"loads": loads}}}
     here = {"host": "here", "configuration": "bench"}
-    return [{**here, **point} for point in expansion.points(document)]
+    return [{**here, **point} for point in expansion.expand_experiment(document)]
 
 
 def measure(config: dict, repeat: int) -> dict[str, Estimate]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.components import SYSTEM, component_documents
+from chaosity.components import SYSTEM, make_component_documents
 from chaosity.design import PlannedHost, plan_host
 from chaosity.place_names import (
     PlaceName,
@@ -20,7 +20,7 @@ from chaosity.place_names import (
     path_name,
     pu_name,
 )
-from chaosity.topology import CoreKind, OpenclDevice, configuration_name, discover
+from chaosity.topology import CoreKind, OpenclDevice, configuration_name, discover_topology
 from chaosity.yaml_files import EXPERIMENTS, read_config, yaml_names
 
 MACHINES = Path(__file__).resolve().parents[1] / "data" / "topologies"
@@ -164,11 +164,11 @@ def machines():
     """Each stored machine with all experiments, and one with several core kinds and a device."""
     every = yaml_names(EXPERIMENTS)
     for path in sorted(MACHINES.glob("*.xml")):
-        found = discover(str(path))
+        found = discover_topology(str(path))
         linux = replace(found, host={**found.host, "operating_system": "Linux"})
         slow = [pytest.mark.thorough] if len(linux.drives) > 10 else []
         yield pytest.param(linux, every, id=path.stem, marks=slow)
-    server = discover(str(MACHINES / "epyc-7413-2s-nps4-30drives.xml"))
+    server = discover_topology(str(MACHINES / "epyc-7413-2s-nps4-30drives.xml"))
     device = OpenclDevice("opencl0", "platform", "device", "gpu", vendor="GenuineIntel", node=0)
     for count in (2, 3):
         kinds = tuple(
@@ -182,8 +182,8 @@ def machines():
 @pytest.mark.parametrize(("topology", "experiments"), list(machines()))
 def test_every_place_in_every_plan_parses(topology, experiments):
     host = PlannedHost("server", configuration_name(topology), topology)
-    weights = dict.fromkeys((node.os_index for node in topology.targets), 1.0)
-    names = set(component_documents(topology)) - {SYSTEM}
+    weights = dict.fromkeys((node.os_index for node in topology.memory_nodes), 1.0)
+    names = set(make_component_documents(topology)) - {SYSTEM}
     for point in plan_host(host, read_config(), experiments, lambda *_: weights).points:
         for load in point["loads"]:
             sides = [load["initiator"], load["target"], load.get("responder")]

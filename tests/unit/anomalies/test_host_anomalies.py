@@ -12,7 +12,7 @@ import synthetic_latency
 
 from chaosity.anomalies import KINDS, HostParts, analyse_host, host_parts
 from chaosity.store import COLUMNS
-from chaosity.topology import Topology, discover, topology_from_json, topology_to_json
+from chaosity.topology import Topology, discover_topology, topology_from_json, topology_to_json
 
 SLOW = "drive-0000-11-00-0"
 
@@ -294,7 +294,7 @@ def core_latencies(topology: Topology, slow: int) -> pd.DataFrame:
 def test_cores_are_compared_with_cores_of_their_kind(xml):
     if not xml.exists():
         pytest.skip("../shared is missing")
-    topology = discover(str(xml))
+    topology = discover_topology(str(xml))
     performance = topology.core_kinds[-1].cpus
     slow = performance[3]
     tidy = core_latencies(topology, slow)

@@ -43,7 +43,9 @@ def load(name, **changed):
         "min_seconds": 1,
         "max_seconds": 1,
     }
-    return Benchmark(load_benchmark(name), changed.get("parameters", {})).load("memory", context)
+    return Benchmark(load_benchmark(name), changed.get("parameters", {})).make_load(
+        "memory", context
+    )
 
 
 def checks(one, outputs):

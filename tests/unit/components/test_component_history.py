@@ -6,7 +6,7 @@ import json
 import os
 
 from chaosity.components import read_component_histories, write_components
-from chaosity.components.component_history import HISTORY
+from chaosity.components.component_history import HISTORY_FOLDER
 
 OLD, NEW = {"serial": "A"}, {"serial": "B"}
 
@@ -30,7 +30,7 @@ def test_a_replaced_drive_has_two_states(tmp_path):
 
 def test_an_unchanged_component_adds_no_state(tmp_path):
     write_components(tmp_path, {"drive0": OLD})
-    path = tmp_path / HISTORY / "drive0.jsonl"
+    path = tmp_path / HISTORY_FOLDER / "drive0.jsonl"
     before = path.stat().st_mtime_ns
     (tmp_path / "drive0.json").touch()
     write_components(tmp_path, {"drive0": OLD})
@@ -74,7 +74,7 @@ def test_a_file_without_history_is_the_first_state(tmp_path):
 
 def test_a_broken_line_is_ignored_and_a_broken_file_is_kept_as_text(tmp_path):
     write_components(tmp_path, {"drive0": OLD})
-    history = tmp_path / HISTORY / "drive0.jsonl"
+    history = tmp_path / HISTORY_FOLDER / "drive0.jsonl"
     history.write_text(history.read_text() + '{"since": \n[1]\n')
     (tmp_path / "drive0.json").write_text("no JSON")
     write_components(tmp_path, {"drive0": NEW})

@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 
 from chaosity.components import (
-    component_documents,
     drive_component_name,
-    system_document,
+    make_component_documents,
+    make_system_document,
     write_components,
 )
-from chaosity.topology import Drive, Topology, discover
+from chaosity.topology import Drive, Topology, discover_topology
 
 
 @pytest.fixture(scope="module")
 def epyc(root) -> Topology:
-    return discover(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
+    return discover_topology(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
 
 
 @pytest.fixture(scope="module")
 def devices(root) -> Topology:
-    return discover(str(root / "tests/data/topologies/devices.xml"))
+    return discover_topology(str(root / "tests/data/topologies/devices.xml"))
 
 
 def with_drive(topology: Topology, position: int, **changes: object) -> Topology:
@@ -39,16 +39,16 @@ def with_drive(topology: Topology, position: int, **changes: object) -> Topology
 
 def changed_by(before: Topology, after: Topology, folder: Path) -> list[str]:
     """Names of components that differ between two discoveries."""
-    write_components(folder, component_documents(before))
-    return write_components(folder, component_documents(after))
+    write_components(folder, make_component_documents(before))
+    return write_components(folder, make_component_documents(after))
 
 
 def test_every_part_is_a_component(epyc, devices):
-    documents = component_documents(epyc)
+    documents = make_component_documents(epyc)
     nodes = [f"node{i}" for i in range(8)]
     assert list(documents)[:11] == ["system", "package0", "package1", *nodes]
     assert len([name for name in documents if name.startswith("drive-")]) == 30
-    assert set(component_documents(devices)) == {
+    assert set(make_component_documents(devices)) == {
         "system",
         "package0",
         "node0",
@@ -95,20 +95,22 @@ def test_the_hosts_name_is_not_part_of_the_system(epyc, tmp_path):
 
 
 def test_tools_are_part_of_the_system(epyc):
-    assert system_document(epyc, {"fio": "3.33"})["tools"] == {"fio": "3.33"}
-    assert component_documents(epyc, tools={"fio": "3.33"})["system"]["tools"] == {"fio": "3.33"}
+    assert make_system_document(epyc, {"fio": "3.33"})["tools"] == {"fio": "3.33"}
+    assert make_component_documents(epyc, tools={"fio": "3.33"})["system"]["tools"] == {
+        "fio": "3.33"
+    }
 
 
 def test_drives_that_discovery_does_not_know_are_added(epyc):
     extra = {"file0": {"component": "file0", "node": None}, "drive-0000-12-00-0": {}}
-    documents = component_documents(epyc, extra_drives=extra)
+    documents = make_component_documents(epyc, extra_drives=extra)
     assert documents["file0"] == {"component": "file0", "node": None}
     assert documents["drive-0000-12-00-0"]["component"] == "drive"
 
 
 def test_memory_is_rounded_to_64_mib_of_what_firmware_gave(epyc):
     node = replace(epyc.nodes[0], memory_bytes=5 * 2**30, present_bytes=24 * 2**30 - 400_000)
-    documents = component_documents(replace(epyc, nodes=(node, *epyc.nodes[1:])))
+    documents = make_component_documents(replace(epyc, nodes=(node, *epyc.nodes[1:])))
     assert documents["node0"]["memory_bytes"] == 24 * 2**30
     assert documents["node1"]["memory_bytes"] == 32 * 2**30
 
@@ -122,10 +124,10 @@ def test_names_of_drives():
 
 
 def test_unchanged_files_are_not_touched(epyc, tmp_path):
-    documents = component_documents(epyc)
+    documents = make_component_documents(epyc)
     assert write_components(tmp_path, documents) == sorted(documents)
     stamps = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert write_components(tmp_path, component_documents(epyc)) == []
+    assert write_components(tmp_path, make_component_documents(epyc)) == []
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == stamps
 
 
@@ -140,7 +142,7 @@ def test_files_are_sorted_json_and_nothing_else_is_deleted(tmp_path):
 
 
 def test_a_persons_edit_stays_until_discovery_finds_a_change(epyc, tmp_path):
-    documents = component_documents(epyc)
+    documents = make_component_documents(epyc)
     write_components(tmp_path, documents)
     path = tmp_path / "node3.json"
     edited = path.read_text().replace("{", '{ "note": "DIMM A1 reseated",', 1)
@@ -153,7 +155,7 @@ def test_a_persons_edit_stays_until_discovery_finds_a_change(epyc, tmp_path):
 
 
 def test_a_stale_file_is_rewritten_when_the_last_discovery_is_unknown(epyc, tmp_path):
-    documents = component_documents(epyc)
+    documents = make_component_documents(epyc)
     write_components(tmp_path, documents)
     for broken in (None, "rubbish"):
         (tmp_path / "node3.json").write_text("{}")
@@ -178,12 +180,12 @@ def test_this_machine_is_the_same_while_memory_is_allocated():
         "for page in range(0, len(kept), 4096): kept[page] = 1\n"
         "print('full', flush=True); sys.stdin.read()"
     )
-    before = component_documents(discover("live"), tools={"fio": "3.33"})
+    before = make_component_documents(discover_topology("live"), tools={"fio": "3.33"})
     command = [sys.executable, "-c", program, str(size)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as load:
-        growing = component_documents(discover("live"), tools={"fio": "3.33"})
+        growing = make_component_documents(discover_topology("live"), tools={"fio": "3.33"})
         assert load.stdout.readline() == b"full\n"
-        full = component_documents(discover("live"), tools={"fio": "3.33"})
+        full = make_component_documents(discover_topology("live"), tools={"fio": "3.33"})
         load.stdin.close()
-    after = component_documents(discover("live"), tools={"fio": "3.33"})
+    after = make_component_documents(discover_topology("live"), tools={"fio": "3.33"})
     assert before == growing == full == after

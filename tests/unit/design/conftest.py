@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.design import PlannedHost
-from chaosity.topology import configuration_name, discover
+from chaosity.topology import configuration_name, discover_topology
 from chaosity.yaml_files import read_config
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
@@ -21,5 +21,5 @@ def config():
 @pytest.fixture(scope="session")
 def paper_host() -> PlannedHost:
     """The server of document 000: 2 packages, 8 nodes, drives 3,4,4,4,3,4,4,4."""
-    topology = discover(str(MACHINES / "epyc-7413-2s-nps4-30drives.xml"))
+    topology = discover_topology(str(MACHINES / "epyc-7413-2s-nps4-30drives.xml"))
     return PlannedHost("milan", configuration_name(topology), topology)

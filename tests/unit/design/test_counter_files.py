@@ -8,7 +8,7 @@ import pytest
 
 from chaosity import config as module
 from chaosity.benchmarks import benchmark_file, counter_events_of
-from chaosity.benchmarks.counter_events import counter_files, encoded
+from chaosity.benchmarks.counter_events import encode_x86_event, read_counter_files
 from chaosity.design import plan_host
 from chaosity.errors import UserError
 from chaosity.yaml_files import read_config, yaml_names
@@ -29,17 +29,17 @@ def models(one):
 
 
 def test_every_file_is_valid_and_has_all_three_indicators():
-    assert {document["counters"] for document in counter_files()} == set(
+    assert {document["counters"] for document in read_counter_files()} == set(
         yaml_names(module.COUNTERS)
     )
-    for document in counter_files():
+    for document in read_counter_files():
         assert {LOCAL, REMOTE, CACHE} <= set(document["events"]), document["counters"]
 
 
 def test_no_processor_is_in_two_files():
     of_files = [
         set().union(*(models(one) for one in document["processors"]))
-        for document in counter_files()
+        for document in read_counter_files()
     ]
     for one, other in itertools.combinations(of_files, 2):
         assert not one & other
@@ -80,8 +80,8 @@ def test_a_processor_without_events_gets_the_reason(host, words):
 
 def test_amds_high_bits_of_an_event_stand_apart():
     event = {"code": 0x1C7, "umask": 0x02}
-    assert encoded("AuthenticAMD", event) == 0x1_0000_02C7
-    assert encoded("GenuineIntel", {"code": 0xD3, "umask": 0x20}) == 0x20D3
+    assert encode_x86_event("AuthenticAMD", event) == 0x1_0000_02C7
+    assert encode_x86_event("GenuineIntel", {"code": 0xD3, "umask": 0x20}) == 0x20D3
 
 
 def test_a_counter_that_no_processor_has_is_refused():

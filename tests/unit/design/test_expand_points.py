@@ -19,10 +19,10 @@ from chaosity.design import PlannedHost, parse_point_name, plan_host, replicate_
 from chaosity.design import host_plan as plan_module
 from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
-from chaosity.design.plan_notes_and_samples import evenly_spread
+from chaosity.design.plan_notes_and_samples import pick_evenly_spread
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.errors import UserError
-from chaosity.topology import configuration_name, discover
+from chaosity.topology import configuration_name, discover_topology
 from chaosity.yaml_files import load_experiment
 
 
@@ -118,13 +118,13 @@ def test_no_kernel_name_of_a_drive_is_in_a_point(config, paper_host):
 
 
 def test_cpuless_nodes_are_targets_but_no_initiators(config, root):
-    topology = discover(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
+    topology = discover_topology(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
     plan = plan_host(PlannedHost("max", configuration_name(topology), topology), config)
     loads = [one for p in plan.points for one in p["loads"] if one["name"] == "memory"]
     targets = {node for one in loads for node in one["target"]["nodes"]}
     initiators = {node for one in loads for node in one["initiator"]["nodes"]}
-    assert targets == {n.os_index for n in topology.targets}
-    assert initiators == {n.os_index for n in topology.initiators}
+    assert targets == {n.os_index for n in topology.memory_nodes}
+    assert initiators == {n.os_index for n in topology.initiator_nodes}
     assert initiators < targets
 
 
@@ -136,10 +136,10 @@ def test_cpuless_nodes_are_targets_but_no_initiators(config, root):
     ),
 )
 def test_every_real_machine_can_be_planned(config, shared, file):
-    topology = discover(str(shared / "topologies/xml" / file))
+    topology = discover_topology(str(shared / "topologies/xml" / file))
     plan = plan_host(PlannedHost("real", configuration_name(topology), topology), config)
     usable = set(topology.pus)
-    nodes = {n.os_index for n in topology.targets}
+    nodes = {n.os_index for n in topology.memory_nodes}
     for point in plan.points:
         for load in point["loads"]:
             assert set(parse_cpu_list(load["initiator"]["cpus"])) <= usable
@@ -171,7 +171,7 @@ def test_an_experiment_may_be_measured_more_often_than_the_others(
     )
     asked = {**config, "experiments": ["latency_matrix", "bandwidth_scaling"], "replicates": 3}
     plan = plan_host(paper_host, asked)
-    summary = plan.summary()
+    summary = plan.summarize_plan()
     one, other = (summary["experiments"][name] for name in asked["experiments"])
     assert one["measurements"] == 5 * one["points"]
     assert other["measurements"] == 3 * other["points"]
@@ -215,7 +215,7 @@ def test_counts_follow_from_the_machine(tmp_path_factory, config, packages, node
     path = tmp_path_factory.mktemp("made") / "machine.xml"
     shape = f"pack:{packages} numa:{nodes} core:{cores} pu:{pus}"
     subprocess.run(["lstopo", "--input", shape, "--of", "xml", str(path)], check=True)
-    topology = discover(str(path))
+    topology = discover_topology(str(path))
     plan = plan_host(PlannedHost("made", "x", topology), config, ["memory_bandwidth"])
     total = packages * nodes
     groups = {frozenset(p) for p in _initiator_sets(packages, nodes, cores, pus)}
@@ -272,7 +272,7 @@ def broken(load):
 )
 def test_what_a_host_does_not_have_is_said(config, paper_host, load, message):
     with pytest.raises(UserError, match=message):
-        expansion(paper_host, config).points(broken({"kernel": ["triad"], **load}))
+        expansion(paper_host, config).expand_experiment(broken({"kernel": ["triad"], **load}))
 
 
 def test_kernels_that_a_benchmark_lacks_become_a_note(config, paper_host):
@@ -290,7 +290,7 @@ def test_two_silent_loads_are_refused(config, paper_host, monkeypatch):
             benchmark, "document", {k: v for k, v in benchmark.document.items() if k != "progress"}
         )
     with pytest.raises(UserError, match="report no progress"):
-        expanding.points(experiment)
+        expanding.expand_experiment(experiment)
 
 
 def test_experiments_in_the_repository_are_valid(root):
@@ -301,7 +301,7 @@ def test_experiments_in_the_repository_are_valid(root):
 
 @given(st.lists(st.integers(), unique=True), st.integers(-2, 40))
 def test_a_sample_is_evenly_spread(things, at_most):
-    taken = evenly_spread(things, at_most)
+    taken = pick_evenly_spread(things, at_most)
     assert len(taken) == min(len(things), max(at_most, 0))
     assert [one for one in things if one in taken] == taken
     if len(taken) > 1:

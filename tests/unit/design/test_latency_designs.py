@@ -16,9 +16,9 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.design import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources, thread_counts
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.design.point_names import level_text
+from chaosity.design.point_names import format_level
 from chaosity.errors import UserError
-from chaosity.topology import discover
+from chaosity.topology import discover_topology
 from chaosity.topology.topology_model import HugePagePool
 from chaosity.yaml_files import check_config
 
@@ -37,14 +37,14 @@ def whole(config):
 @pytest.fixture(scope="module")
 def hbm_host() -> PlannedHost:
     """2 packages with 4 nodes each and 8 nodes of HBM, which have no processing units."""
-    return PlannedHost("max", "snc4", discover(str(MACHINES / "xeon-max-2s-hbm-flat.xml")))
+    return PlannedHost("max", "snc4", discover_topology(str(MACHINES / "xeon-max-2s-hbm-flat.xml")))
 
 
 def expand(config, host, design, **loads):
     """The points of one design that is made of these loads."""
     expansion = PointExpansion(HostResources(host.topology, ()), open_benchmarks(config), config)
     document = {"experiment": "tried", "designs": {design: {"loads": loads}}}
-    return expansion.points(document), expansion.notes
+    return expansion.expand_experiment(document), expansion.notes
 
 
 def chase(**more):
@@ -67,7 +67,7 @@ def test_a_sweep_goes_from_below_l1_to_the_nodes_share_in_steps_of_two(whole, pa
     sizes = sorted({p["loads"][0]["levels"]["bytes"] for p in own})
     assert sizes[0] == 16 * 1024  # half of 32 KiB
     assert all(b == 2 * a for a, b in pairwise(sizes))
-    memory = paper_host.topology.node(0).memory_bytes
+    memory = paper_host.topology.find_node(0).memory_bytes
     assert memory / 4 < sizes[-1] <= memory / 2
     for point in own:
         [load] = point["loads"]
@@ -89,7 +89,7 @@ def test_any_sweep_is_even_ascending_and_within_its_ends(config, paper_host, low
 
 
 def test_a_size_beyond_the_nodes_share_is_left_out_and_said(config, paper_host):
-    memory = paper_host.topology.node(0).memory_bytes
+    memory = paper_host.topology.find_node(0).memory_bytes
     sizes = [1024 * 1024, memory]
     points, notes = expand(config, paper_host, "large", chase=chase(sizes=sizes))
     assert {p["loads"][0]["levels"]["bytes"] for p in points} == {1024 * 1024}
@@ -112,7 +112,7 @@ def test_loads_that_share_a_node_share_its_memory(whole, paper_host):
     spec = chase(together=True, initiator={"each": "core"}, sizes=[{"times": 1, "of": "node"}])
     [point], _ = expand(whole, paper_host, "concurrent", chase=spec)
     on_node0 = [load for load in point["loads"] if load["placement"]["memory_nodes"] == [0]]
-    memory = paper_host.topology.node(0).memory_bytes
+    memory = paper_host.topology.find_node(0).memory_bytes
     assert len(on_node0) > 1
     assert sum(load["memory_bytes"] for load in on_node0) <= memory / 2 * 1.001
 
@@ -212,12 +212,13 @@ def test_each_target_is_reached_from_its_nearest_node(config, hbm_host):
         for load in p["loads"]
         if load["role"] == "chase"
     }
-    assert {target for _, target in targets} == {n.os_index for n in hbm_host.topology.targets}
+    assert {target for _, target in targets} == {n.os_index for n in hbm_host.topology.memory_nodes}
     distances = hbm_host.topology.distances
     for initiator, target in targets:
-        own = distances.between(initiator, target)
+        own = distances.distance_between(initiator, target)
         assert own == min(
-            distances.between(n.os_index, target) for n in hbm_host.topology.initiators
+            distances.distance_between(n.os_index, target)
+            for n in hbm_host.topology.initiator_nodes
         )
 
 
@@ -237,20 +238,20 @@ def test_traffic_comes_from_the_other_cores_of_the_package_or_from_nobody(config
 
 def test_matrices_need_not_be_square(config, hbm_host):
     plan = plan_host(hbm_host, config, ["latency_matrix"])
-    initiators, targets = hbm_host.topology.initiators, hbm_host.topology.targets
+    initiators, targets = hbm_host.topology.initiator_nodes, hbm_host.topology.memory_nodes
     assert len(targets) > len(initiators)
     assert len(plan.points) == len(initiators) * len(targets)
     for point in plan.points:
         [load] = point["loads"]
         [a], [b] = load["initiator"]["nodes"], load["target"]["nodes"]
-        assert load["target"]["distance"] == hbm_host.topology.distances.between(a, b)
+        assert load["target"]["distance"] == hbm_host.topology.distances.distance_between(a, b)
 
 
 def test_more_and_more_cores_of_a_node(config, paper_host):
     plan = plan_host(paper_host, config, ["bandwidth_scaling"])
     own = [p["loads"][0]["initiator"] for p in plan.points if "node0_" in p["point"]]
     threads = {one["threads"] for one in own}
-    cores = len(paper_host.topology.node(0).cpus) // 2  # two siblings each
+    cores = len(paper_host.topology.find_node(0).cpus) // 2  # two siblings each
     assert threads == set(thread_counts(cores))
     assert len({one["cpus"] for one in own}) == len(own)  # nothing twice
 
@@ -266,7 +267,7 @@ def test_thread_counts_are_fine_enough_and_end_with_all(most):
 
 @given(st.integers(0, 39).map(lambda power: 2**power), st.integers(1, 1023))
 def test_sizes_in_names_are_exact(power, times):
-    text = level_text("bytes", power * times)
+    text = format_level("bytes", power * times)
     units = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
     number = text.rstrip("BiKMGTP")
     assert int(number) * units[text[len(number) :]] == power * times

@@ -16,10 +16,10 @@ from chaosity.design import PlannedHost, parse_point_name
 from chaosity.design.host_resources import HostResources
 from chaosity.design.plan_notes_and_samples import sets_of_every_size
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.design.target_selectors import exact_shares, placement_target
+from chaosity.design.target_selectors import page_placement_target, whole_page_shares
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import POLICIES
-from chaosity.topology import configuration_name, discover
+from chaosity.topology import configuration_name, discover_topology
 from chaosity.yaml_files import EXPERIMENTS, yaml_names
 
 ALL = list(POLICIES)
@@ -28,7 +28,7 @@ ALL = list(POLICIES)
 @pytest.fixture(scope="module")
 def hbm_host(root) -> PlannedHost:
     """2 packages with a node each and 2 nodes of HBM, which have no processing units."""
-    topology = discover(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
+    topology = discover_topology(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
     return PlannedHost("max", configuration_name(topology), topology)
 
 
@@ -38,7 +38,7 @@ def expand(config, host, weights=None, **loads):
     expansion = PointExpansion(HostResources(host.topology, ()), benchmarks, config, weights)
     factors = {"workers": {"level": "work.initiator"}, "policy": {"level": "work.target"}}
     document = {"experiment": "tried", "designs": {"d": {"loads": loads}}, "factors": factors}
-    return expansion.points(document), expansion.notes
+    return expansion.expand_experiment(document), expansion.notes
 
 
 def work(policies, initiator=None, **more):
@@ -85,7 +85,7 @@ def test_the_more_sets_of_a_size_there_are_the_more_are_taken(count, at_most):
 def test_shares_are_whole_parts_that_add_up_to_one(shares):
     if not sum(shares.values()) > 0:
         return
-    found = dict(exact_shares(shares))
+    found = dict(whole_page_shares(shares))
     assert sum(round(share * 10_000) for share in found.values()) == 10_000
     assert sum(found.values()) == pytest.approx(1.0, abs=1e-12)
     total = sum(shares.values())
@@ -97,13 +97,13 @@ def test_shares_are_whole_parts_that_add_up_to_one(shares):
 @given(data=st.data())
 def test_pages_lie_on_nodes_with_memory_alone(data, hbm_host):
     host = HostResources(hbm_host.topology, ())
-    with_units = [node.os_index for node in host.topology.initiators]
-    with_memory = {node.os_index for node in host.topology.targets}
-    workers = host.workers(data.draw(st.sets(st.sampled_from(with_units), min_size=1)))
+    with_units = [node.os_index for node in host.topology.initiator_nodes]
+    with_memory = {node.os_index for node in host.topology.memory_nodes}
+    workers = host.worker_initiator(data.draw(st.sets(st.sampled_from(with_units), min_size=1)))
     name = data.draw(st.sampled_from(ALL))
     measured = {node: st.floats(0.1, 10.0) for node in sorted(with_memory)}
     weights = data.draw(st.fixed_dictionaries(measured))
-    target = placement_target(name, workers, host, lambda *_: weights)
+    target = page_placement_target(name, workers, host, lambda *_: weights)
     assert set(target.nodes) <= with_memory
     assert set(workers.nodes) <= set(with_units)
     if target.shares is not None:
@@ -119,13 +119,15 @@ def test_a_worker_without_memory_takes_its_nearest_nodes(paper_host):
         for node in paper_host.topology.nodes
     )
     host = HostResources(replace(paper_host.topology, nodes=nodes), ())
-    [near] = host.worker_memory(host.workers([3]))
+    [near] = host.worker_memory_nodes(host.worker_initiator([3]))
     table = host.topology.distances
     assert near != 3
-    assert table.between(3, near) == min(table.between(3, n) for n in range(8) if n != 3)
-    both = placement_target("uniform_workers", host.workers([3, 6]), host, None)
+    assert table.distance_between(3, near) == min(
+        table.distance_between(3, n) for n in range(8) if n != 3
+    )
+    both = page_placement_target("uniform_workers", host.worker_initiator([3, 6]), host, None)
     assert both.nodes == tuple(sorted({near, 6}))
-    assert placement_target("uniform_all", host.workers([3]), host, None).nodes == (
+    assert page_placement_target("uniform_all", host.worker_initiator([3]), host, None).nodes == (
         0,
         1,
         2,
@@ -183,18 +185,20 @@ def test_a_placement_is_told_to_template_runner_and_table(config, paper_host):
 
 def test_the_variables_of_templates(config, paper_host):
     host = HostResources(paper_host.topology, ())
-    workers = host.workers([0, 2])
-    target = placement_target("uniform_workers", workers, host, None)
+    workers = host.worker_initiator([0, 2])
+    target = page_placement_target("uniform_workers", workers, host, None)
     from chaosity.design.point_loads import ChosenLoad
 
     benchmark = open_benchmarks(config)["memory_bandwidth"]
     expansion = PointExpansion(host, open_benchmarks(config), config)
     rule = config["stopping"]["memory_bandwidth"]
-    context = expansion.context(ChosenLoad(workers, target, "triad"), benchmark, rule)
+    context = expansion.template_variables(ChosenLoad(workers, target, "triad"), benchmark, rule)
     assert context["target"]["policy"] == "uniform_workers"
     assert context["target"]["shares_text"] == "0:0.5,2:0.5"
     assert context["initiator"]["nodes"] == "0,2"
-    plain = expansion.context(ChosenLoad(workers, host.memory([0]), "triad"), benchmark, rule)
+    plain = expansion.template_variables(
+        ChosenLoad(workers, host.memory_target([0]), "triad"), benchmark, rule
+    )
     assert (plain["target"]["policy"], plain["target"]["shares_text"]) == (None, "")
 
 
@@ -281,7 +285,9 @@ def test_a_buffer_on_each_node_leaves_room_for_those_of_all_loads(config, paper_
     expansion = PointExpansion(host, open_benchmarks(config), {**config, "working_set": rule})
     memory = min(host.memory_bytes(node) for node in range(8))
     for together in (1, 2, 8):
-        size = expansion._bytes_per_node(host.workers([0]), host.memory(range(8)), together)
+        size = expansion._bytes_per_node(
+            host.worker_initiator([0]), host.memory_target(range(8)), together
+        )
         assert size == pytest.approx(memory / 2 / together, abs=2 * 1024**2)
 
 
@@ -307,7 +313,7 @@ def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
         "target": {"all": "node"},
         "kernel": ["read"],
     }
-    [point] = PointExpansion(host, benchmarks, config).points(
+    [point] = PointExpansion(host, benchmarks, config).expand_experiment(
         {"experiment": "tried", "designs": {"d": {"loads": {"work": spec}}}}
     )
     by_node = point["loads"][0]["target"]["by_node"]
@@ -315,7 +321,7 @@ def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
     assert by_node["0"]["relation"] == "same_package"
     assert by_node["7"] == {
         "relation": "other_package",
-        "distance": paper_host.topology.distances.between(1, 7),
+        "distance": paper_host.topology.distances.distance_between(1, 7),
     }
 
 
@@ -329,7 +335,8 @@ def test_a_note_is_in_a_point_but_asks_for_no_new_measurement(config, paper_host
     experiment = {"experiment": "tried", "designs": {"d": {"loads": loads}}}
     host = HostResources(paper_host.topology, ())
     [one], [other] = (
-        PointExpansion(host, used, config).points(experiment) for used in (benchmarks, without)
+        PointExpansion(host, used, config).expand_experiment(experiment)
+        for used in (benchmarks, without)
     )
     assert one["loads"][0]["notes"] == noted.document["notes"]
     assert "notes" not in other["loads"][0]

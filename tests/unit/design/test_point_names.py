@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.design.point_names import LoadName, parse_point_name, point_name
+from chaosity.design.point_names import LoadName, make_point_name, parse_point_name
 
 PART = st.from_regex(r"[A-Za-z0-9_,\-]+", fullmatch=True)
 KERNEL = st.from_regex(r"[A-Za-z0-9_,]+", fullmatch=True)
@@ -23,7 +23,7 @@ LOADS = st.dictionaries(
 @given(LOADS)
 def test_names_parse_back(loads):
     names = [LoadName(load, *rest) for load, rest in loads.items()]
-    assert parse_point_name(point_name(names)) == sorted(names, key=lambda one: one.load)
+    assert parse_point_name(make_point_name(names)) == sorted(names, key=lambda one: one.load)
 
 
 def test_the_name_of_the_design_document():

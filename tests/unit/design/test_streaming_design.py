@@ -14,7 +14,7 @@ from chaosity.benchmarks import open_benchmarks
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import DriveRef
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.topology import discover
+from chaosity.topology import discover_topology
 from chaosity.yaml_files import load_experiment
 
 NAME = "streaming_compute"
@@ -27,7 +27,9 @@ def elements(paper_host, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def points(elements, config):
-    found = PointExpansion(elements, open_benchmarks(config), config).points(load_experiment(NAME))
+    found = PointExpansion(elements, open_benchmarks(config), config).expand_experiment(
+        load_experiment(NAME)
+    )
     return {point["point"]: point for point in found}
 
 
@@ -37,7 +39,7 @@ def option(load, name):
 
 
 def test_drives_of_a_package_are_taken_from_each_node_in_turn(elements):
-    by_package = elements.package_drives()
+    by_package = elements.drives_by_package()
     assert {package: len(drives) for package, drives in by_package.items()} == {0: 15, 1: 15}
     assert [drive.node for drive in by_package[0][:5]] == [0, 1, 2, 3, 0]
     assert [drive.node for drive in by_package[1][-3:]] == [5, 6, 7]
@@ -92,7 +94,7 @@ def test_what_the_drives_give_alone_is_read_as_the_sum_reads(points):
 
 
 def test_drives_that_are_not_compared_are_read_into_base_pages_as_ever(elements, config):
-    found = PointExpansion(elements, open_benchmarks(config), config).points(
+    found = PointExpansion(elements, open_benchmarks(config), config).expand_experiment(
         load_experiment("storage_sample")
     )
     [load] = found[0]["loads"]
@@ -139,11 +141,11 @@ def test_how_chunks_are_read_is_varied_for_the_own_drives(points):
 
 
 def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
-    topology = discover("live")
+    topology = discover_topology("live")
     one = replace(topology, nodes=topology.nodes[:1])
     host = HostResources(one, (DriveRef("file0", None, file="/x", size_bytes=2**30),))
     expansion = PointExpansion(host, open_benchmarks(config), config)
-    found = expansion.points(load_experiment(NAME))
+    found = expansion.expand_experiment(load_experiment(NAME))
     assert all("buffers-other" not in point["point"] for point in found)
     assert any("buffers other left out" in note for note in expansion.notes)
     assert {point["factors"]["placement"] for point in found} == {"same_package", "unknown"}
@@ -152,7 +154,7 @@ def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
 
 @given(st.sets(st.integers(0, 7), min_size=1), st.sets(st.integers(0, 7), min_size=1))
 def test_packages_of_two_sides_are_the_same_other_or_both(elements, a, b):
-    own, there = elements.memory(a), elements.memory(b)
+    own, there = elements.memory_target(a), elements.memory_target(b)
     packages = [{node // 4 for node in nodes} for nodes in (a, b)]
     said = elements.package_relation(own, there)
     assert (said == "same_package") == (packages[1] <= packages[0])

@@ -14,7 +14,7 @@ from chaosity.design import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.errors import UserError
-from chaosity.topology import CoreKind, OpenclDevice, discover
+from chaosity.topology import CoreKind, OpenclDevice, discover_topology
 from chaosity.yaml_files import read_config
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,10 +56,10 @@ def two_kinds(topology, **first):
 
 @pytest.mark.skipif(not HYBRID.exists(), reason="../shared with the real topologies is not here")
 def test_a_hybrid_processor_alone_and_together(config):
-    found, _ = names(discover(str(HYBRID)), config, "unlike_cores")
+    found, _ = names(discover_topology(str(HYBRID)), config, "unlike_cores")
     kinds = ("pu12", "pu0", "efficiency_cores", "performance_cores", "node0")
     assert found == [f"memory={one}+node0+triad" for one in kinds]
-    loads = loads_of(discover(str(HYBRID)), config, "unlike_cores")
+    loads = loads_of(discover_topology(str(HYBRID)), config, "unlike_cores")
     fast = loads["memory=performance_cores+node0+triad"]["memory"]["initiator"]
     assert fast["cpus"] == "0,2,4,6,8,10"  # six cores, a thread on each
     assert loads["memory=efficiency_cores+node0+triad"]["memory"]["initiator"]["threads"] == 8
@@ -83,16 +83,20 @@ def test_like_cores_are_measured_once(paper_host, config):
 def test_kinds_are_named_for_their_rank(paper_host, first, expected):
     topology = two_kinds(paper_host.topology, **first)
     elements = HostResources(topology, ())
-    assert elements.initiators("core_kind", False)[0].name == expected
-    assert elements.core_kind_of(elements.first_pus("core_kind")[0]) == expected
-    assert elements.core_kind_of(elements.initiators("machine", True)[0]) is None
+    assert elements.initiators_of_level("core_kind", False)[0].name == expected
+    assert elements.core_kind_name_of(elements.first_pu_of_each_group("core_kind")[0]) == expected
+    assert elements.core_kind_name_of(elements.initiators_of_level("machine", True)[0]) is None
 
 
 def test_three_kinds_are_numbered(paper_host):
     pus = paper_host.topology.pus
     kinds = tuple(CoreKind(i, pus[i::3], efficiency=i) for i in range(3))
     elements = HostResources(replace(paper_host.topology, core_kinds=kinds), ())
-    assert [str(name) for name, _ in elements.groups("core_kind")] == ["kind0", "kind1", "kind2"]
+    assert [str(name) for name, _ in elements.groups_of_level("core_kind")] == [
+        "kind0",
+        "kind1",
+        "kind2",
+    ]
 
 
 def test_the_cores_beside_a_device_are_those_that_do_not_drive_it(paper_host, config):
@@ -141,13 +145,13 @@ def test_the_only_load_is_meant_whatever_it_is_called(paper_host, config):
     expansion = PointExpansion(
         HostResources(paper_host.topology, ()), open_benchmarks(config), config
     )
-    one, other, both = (point["factors"] for point in expansion.points(document))
+    one, other, both = (point["factors"] for point in expansion.expand_experiment(document))
     assert one == other == {"initiator": "machine", "target": "node3"}
     assert both == {"initiator": "alone", "target": "alone"}
 
 
 def test_a_gpu_is_a_component_by_its_slot_too(config):
-    topology = discover(str(MACHINES / "devices.xml"))
+    topology = discover_topology(str(MACHINES / "devices.xml"))
     for point in plan_host(PlannedHost("h", "c", topology), config, ["gpu_bandwidth"]).points:
         assert {"opencl0", "gpu-0000-01-00-0"} <= set(point["components"])
         [load] = point["loads"]
@@ -173,7 +177,7 @@ def test_a_named_device_must_be_there(paper_host, config):
     }
     document = {"experiment": "tried", "designs": {"d": {"loads": {"device": load}}}}
     with pytest.raises(UserError, match=r"has no OpenCL device 'opencl1'.*opencl0"):
-        expansion.points(document)
+        expansion.expand_experiment(document)
 
 
 def test_a_tool_of_one_maker_leaves_the_others_devices_out(paper_host, config):
@@ -187,9 +191,9 @@ def test_a_tool_of_one_maker_leaves_the_others_devices_out(paper_host, config):
 
 def test_a_host_gets_commands_of_its_own_system_alone(config):
     with pytest.raises(UserError, match="commands for Linux, and this host runs macOS"):
-        names(discover(str(MAC)), config, "unlike_cores")
+        names(discover_topology(str(MAC)), config, "unlike_cores")
     mac = read_config(ROOT / "workflow" / "config" / "darwin.yaml")
-    linux = discover(str(MACHINES / "devices.xml"))
+    linux = discover_topology(str(MACHINES / "devices.xml"))
     with pytest.raises(UserError, match="commands for macOS, and this host runs Linux"):
         names(linux, mac, "unlike_cores")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.store import COLUMNS, write_table
-from chaosity.topology import discover_with_xml, topology_to_json
+from chaosity.topology import discover_topology_with_xml, topology_to_json
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 Value = Callable[[int, int], float | None]
@@ -63,7 +63,7 @@ def table(*parts: Iterator[dict[str, Any]]) -> pd.DataFrame:
 
 def folder_of(xml: Path, tidy: pd.DataFrame, folder: Path) -> Path:
     """The results of a machine."""
-    topology, text = discover_with_xml(str(xml))
+    topology, text = discover_topology_with_xml(str(xml))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "topology.xml").write_text(text)
     (folder / "topology.json").write_text(json.dumps(topology_to_json(topology)))
@@ -75,9 +75,9 @@ def measured(
     xml: Path, folder: Path, bandwidth: Value | None = None, latency: Value | None = None
 ) -> Path:
     """The results of a machine, each initiator node on each target node."""
-    topology, _ = discover_with_xml(str(xml))
-    initiators = [node.os_index for node in topology.initiators]
-    targets = [node.os_index for node in topology.targets]
+    topology, _ = discover_topology_with_xml(str(xml))
+    initiators = [node.os_index for node in topology.initiator_nodes]
+    targets = [node.os_index for node in topology.memory_nodes]
     given = ((bandwidth, BANDWIDTH), (latency, LATENCY))
     parts = (rows(value, initiators, targets, metric) for value, metric in given if value)
     return folder_of(xml, table(*parts), folder)

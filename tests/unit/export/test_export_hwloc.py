@@ -15,7 +15,7 @@ from lxml import etree
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.export import export_hwloc, read_measured_host
-from chaosity.topology import discover
+from chaosity.topology import discover_topology
 
 ROOT = Path(__file__).resolve().parents[3]
 EPYC = ROOT / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"
@@ -69,7 +69,7 @@ def check_answers(xml: Path, folder: Path, at_most: int = 8) -> int:
     bandwidth, latency = Drawn(5e9, 50e9, 1), Drawn(80, 400, 2)
     output = exported(measured(xml, folder, bandwidth, latency))
     asked = 0
-    for node in discover(str(xml)).initiators[-at_most:]:
+    for node in discover_topology(str(xml)).initiator_nodes[-at_most:]:
         for cpu in {node.cpus[0], node.cpus[-1]}:
             found = best(output, "bandwidth", cpu, "--local-memory-flags", "4")
             assert found == bandwidth.best(node.os_index, least=False)
@@ -182,7 +182,9 @@ def test_the_file_says_where_its_values_are_from(tmp_path):
     output = exported(measured(EPYC, tmp_path / "r", lambda i, j: 30e9))
     said = answer("hwloc-info", "-i", str(output), "machine:0")
     assert "info ChaosityBandwidth = 64 values, measured: triad of memory_bandwidth, tool" in said
-    assert discover(str(output)).memory_attributes[0].value == pytest.approx(30e9, rel=1e-4)
+    assert discover_topology(str(output)).memory_attributes[0].value == pytest.approx(
+        30e9, rel=1e-4
+    )
 
 
 def test_the_discovered_topology_is_not_overwritten(tmp_path):

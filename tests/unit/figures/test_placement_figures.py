@@ -17,7 +17,7 @@ from chaosity.design.metric_references import add_metric_references
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.store import Measurements
 from chaosity.store.tidy_table import COLUMNS, Outcome, outcome_rows, ratio_rows
-from chaosity.topology import discover
+from chaosity.topology import discover_topology
 from chaosity.weights import contended_matrix
 from chaosity.yaml_files import load_experiment, read_config
 
@@ -27,7 +27,7 @@ BY_NODE = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_
 
 @pytest.fixture(scope="module")
 def elements():
-    return HostResources(discover(str(MACHINE)), ())
+    return HostResources(discover_topology(str(MACHINE)), ())
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,9 @@ def measured(elements):
             lambda _, workers: {node: 2.0 if node in workers else 1.0 for node in range(8)},
         )
         document = load_experiment(name)
-        points = add_metric_references(document, expansion.points(document), expansion.plan_notes)
+        points = add_metric_references(
+            document, expansion.expand_experiment(document), expansion.plan_notes
+        )
         assert expansion.notes == []
         rows, outcomes = [], {}
         for point in points:

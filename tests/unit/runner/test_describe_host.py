@@ -12,7 +12,12 @@ import pytest
 
 from chaosity.runner import describe_host
 from chaosity.runner.build_zipapp import write_zipapp, zipapp_digest
-from chaosity.topology import discover, discover_with_xml, topology_to_json, topology_xml
+from chaosity.topology import (
+    discover_topology,
+    discover_topology_with_xml,
+    make_topology_xml,
+    topology_to_json,
+)
 
 pytestmark = pytest.mark.real
 NEEDS = [{"program": "fio", "version": ["fio", "--version"]}, {"program": "no-such-tool"}]
@@ -35,12 +40,15 @@ def description(tmp_path):
 
 
 def test_a_description_gives_the_same_topology_as_the_machine(description):
-    live, told = topology_to_json(discover("live")), topology_to_json(discover(str(description)))
+    live, told = (
+        topology_to_json(discover_topology("live")),
+        topology_to_json(discover_topology(str(description))),
+    )
     told["source"] = live["source"]
     assert told == live
-    topology, xml = discover_with_xml(str(description))
-    assert topology == discover(str(description))
-    assert xml == topology_xml("live")
+    topology, xml = discover_topology_with_xml(str(description))
+    assert topology == discover_topology(str(description))
+    assert xml == make_topology_xml("live")
 
 
 def test_a_description_has_tools_and_the_runners_hash(description):

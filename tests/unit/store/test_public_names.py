@@ -14,7 +14,7 @@ from chaosity.store import COLUMNS
 from chaosity.store.profile_anonymisation import anonymise
 from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS, ProfileTables
 from chaosity.store.tidy_table import Outcome, make_table, outcome_rows
-from chaosity.topology import CoreKind, OpenclDevice, discover
+from chaosity.topology import CoreKind, OpenclDevice, discover_topology
 from chaosity.yaml_files import EXPERIMENTS, read_config, yaml_names
 
 SERVER = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
@@ -53,7 +53,7 @@ COMPARED = (
 @pytest.fixture(scope="module")
 def server():
     """The server of document 000, if some of its cores were slower and it had a GPU."""
-    found = discover(str(SERVER))
+    found = discover_topology(str(SERVER))
     cores = [core.cpus for core in found.cores]
     slow, fast = (tuple(sorted(sum(part, ()))) for part in (cores[:20], cores[20:]))
     kinds = (CoreKind(0, slow, frequency_max_hertz=2), CoreKind(1, fast, frequency_max_hertz=3))
@@ -64,7 +64,7 @@ def published(topology, experiment):
     """The rows of an experiment's points, each value 1, and as others would see them."""
     host = PlannedHost("db-prod-17", "nps4", topology)
     rows = []
-    weights = dict.fromkeys((node.os_index for node in topology.targets), 1.0)
+    weights = dict.fromkeys((node.os_index for node in topology.memory_nodes), 1.0)
     for point in plan_host(host, read_config(), [experiment], lambda *_: weights).points:
         read = {
             load["name"]: {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.topology import Topology, discover
+from chaosity.topology import Topology, discover_topology
 
 
 @pytest.fixture(scope="session")
@@ -18,10 +18,10 @@ def own(root) -> Path:
 @pytest.fixture(scope="session")
 def epyc(own) -> Topology:
     """Two sockets in NPS4 with 30 drives."""
-    return discover(str(own / "epyc-7413-2s-nps4-30drives.xml"))
+    return discover_topology(str(own / "epyc-7413-2s-nps4-30drives.xml"))
 
 
 @pytest.fixture(scope="session")
 def devices(own) -> Topology:
     """Two nodes with every kind of device."""
-    return discover(str(own / "devices.xml"))
+    return discover_topology(str(own / "devices.xml"))

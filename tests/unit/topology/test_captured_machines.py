@@ -8,8 +8,8 @@ import tarfile
 import pytest
 from captured import GIB, Capture, CapturedDrive, CapturedNode
 
-from chaosity.topology import configuration_name, discover, topology_xml
-from chaosity.topology.topology_sources import unpacked
+from chaosity.topology import configuration_name, discover_topology, make_topology_xml
+from chaosity.topology.topology_sources import unpacked_tarball
 
 CPUINFO = (
     "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: {}\nmicrocode\t: 0xa0\nflags\t: b a"
@@ -67,27 +67,27 @@ def flags(topology):
 )
 def test_a_capture_and_its_xml_give_equal_initiators_and_targets(capture, expected, tmp_path):
     root = capture.write(tmp_path / "root")
-    found = discover(str(root))
+    found = discover_topology(str(root))
     assert flags(found) == expected
     xml = tmp_path / "topology.xml"
-    xml.write_text(topology_xml(str(root)))
-    again = discover(str(xml))
+    xml.write_text(make_topology_xml(str(root)))
+    again = discover_topology(str(xml))
     assert flags(again) == expected
     assert [n.cpus for n in again.nodes] == [n.cpus for n in found.nodes]
-    assert not found.restricted
-    assert not again.restricted
+    assert not found.is_restricted
+    assert not again.is_restricted
 
 
 def test_memory_less_nodes_have_a_row_in_the_distances(tmp_path):
-    found = discover(str(MEMORY_LESS.write(tmp_path)))
+    found = discover_topology(str(MEMORY_LESS.write(tmp_path)))
     assert found.distances.nodes == (0, 1, 2, 3)
-    assert found.distances.between(1, 3) == 32
-    assert found.relation(1, 3) == "other_package"
+    assert found.distances.distance_between(1, 3) == 32
+    assert found.node_relation(1, 3) == "other_package"
     assert [n.tier for n in found.nodes] == [0, None, 0, None]
 
 
 def test_distant_memory_of_unknown_technology_is_a_separate_tier(tmp_path):
-    found = discover(str(SPARSE.write(tmp_path)))
+    found = discover_topology(str(SPARSE.write(tmp_path)))
     assert [(n.tier, n.kind) for n in found.nodes] == [(0, "DRAM"), (0, "DRAM"), (1, "CPU-less")]
 
 
@@ -100,7 +100,7 @@ def test_memory_tiers_of_the_kernel_decide(tmp_path):
             "sys/devices/virtual/memory_tiering/memory_tier22/nodelist": "0,8",
         },
     )
-    found = discover(str(capture.write(tmp_path)))
+    found = discover_topology(str(capture.write(tmp_path)))
     assert [node.tier for node in found.nodes] == [1, 1, 0]
 
 
@@ -110,7 +110,7 @@ def test_a_single_kernel_tier_is_ignored(tmp_path):
         SPARSE.packages,
         files={"sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "0,8,252"},
     )
-    found = discover(str(capture.write(tmp_path)))
+    found = discover_topology(str(capture.write(tmp_path)))
     assert [node.tier for node in found.nodes] == [0, 0, 1]
 
 
@@ -124,7 +124,7 @@ def test_drives_have_serial_size_node_and_link(tmp_path):
             CapturedDrive("0000:02:00.0", "nvme2n1", 1, speed="Unknown"),
         ],
     )
-    slow, unknown, fast = discover(str(capture.write(tmp_path))).drives
+    slow, unknown, fast = discover_topology(str(capture.write(tmp_path))).drives
     assert (fast.name, fast.pci, fast.serial, fast.model) == (
         "nvme1n1",
         "0000:41:00.0",
@@ -144,11 +144,11 @@ def test_a_memory_balloon_does_not_change_present_memory(tmp_path):
         "Node 0, zone   Normal\n        present  1048576\nNode 2, zone Normal\n        present  7"
     )
     capture = Capture(MEMORY_LESS.nodes, MEMORY_LESS.packages, files={"proc/zoneinfo": zones})
-    found = discover(str(capture.write(tmp_path)))
-    assert found.node(0).present_bytes == (1024 + 1048576) * 4096
-    assert found.node(0).memory_bytes == 16 * GIB
-    assert found.node(2).present_bytes == 7 * 4096
-    assert found.node(1).present_bytes is None
+    found = discover_topology(str(capture.write(tmp_path)))
+    assert found.find_node(0).present_bytes == (1024 + 1048576) * 4096
+    assert found.find_node(0).memory_bytes == 16 * GIB
+    assert found.find_node(2).present_bytes == 7 * 4096
+    assert found.find_node(1).present_bytes is None
 
 
 def test_huge_pages_are_counted_by_node_and_size(tmp_path):
@@ -162,7 +162,7 @@ def test_huge_pages_are_counted_by_node_and_size(tmp_path):
             f"{base}/hugepages-1048576kB/nr_hugepages": "0",
         },
     )
-    pools = discover(str(capture.write(tmp_path))).huge_page_pools
+    pools = discover_topology(str(capture.write(tmp_path))).huge_page_pools
     assert [(p.node, p.page_bytes, p.pages) for p in pools] == [(0, 2**21, 512), (0, 2**30, 0)]
 
 
@@ -185,7 +185,7 @@ def test_settings_that_change_measurements_are_read(tmp_path):
             "sys/devices/system/cpu/cpu0/cpuidle/state2/disable": "1",
         },
     )
-    found = discover(str(capture.write(tmp_path)))
+    found = discover_topology(str(capture.write(tmp_path)))
     host = found.host
     assert host["kernel_parameters"] == ["isolcpus=2-3", "mitigations=off"]
     assert host["microcode"] == "0xa0"
@@ -204,7 +204,7 @@ def test_settings_that_change_measurements_are_read(tmp_path):
 def test_a_capture_directory_may_be_the_root_its_parent_or_sys_itself(tmp_path):
     root = MEMORY_LESS.write(tmp_path / "gathered" / "machine")
     for place in (root, root.parent, root / "sys"):
-        assert len(discover(str(place)).nodes) == 4
+        assert len(discover_topology(str(place)).nodes) == 4
 
 
 @pytest.mark.parametrize(("suffix", "mode"), [("bz2", "w:bz2"), ("gz", "w:gz"), ("xz", "w:xz")])
@@ -213,9 +213,9 @@ def test_tarballs_of_every_compression(tmp_path, suffix, mode):
     path = tmp_path / f"machine.tar.{suffix}"
     with tarfile.open(path, mode) as archive:
         archive.add(root, "machine")
-    assert len(discover(str(path)).nodes) == 4
+    assert len(discover_topology(str(path)).nodes) == 4
     renamed = path.rename(tmp_path / f"without-suffix-{suffix}")
-    assert len(discover(str(renamed)).nodes) == 4
+    assert len(discover_topology(str(renamed)).nodes) == 4
 
 
 def add_member(archive: tarfile.TarFile, name: str, link: str | None = None) -> None:
@@ -246,10 +246,10 @@ def test_a_tarball_cannot_write_or_read_outside(tmp_path):
         device = tarfile.TarInfo("machine/dev-mem")
         device.type = tarfile.CHRTYPE
         archive.addfile(device)
-    with unpacked(path) as top:
+    with unpacked_tarball(path) as top:
         assert (top / "inside").read_text() == "0-3\n"
         assert {item.name for item in top.iterdir()} == {"sys", "door", "inside", "up", "circle"}
         assert not (top / "door").is_symlink()
         assert [item.name for item in (top / "sys").iterdir()] == ["devices"]
-    assert len(discover(str(path)).nodes) == 4
+    assert len(discover_topology(str(path)).nodes) == 4
     assert not list(tmp_path.glob("escaped"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.topology import discover
-from chaosity.topology.host_facts import chosen_word, parse_dmidecode, relevant_parameters
-from chaosity.topology.sysfs_reader import SysTree, link_bytes_per_second
+from chaosity.topology import discover_topology
+from chaosity.topology.host_facts import bracketed_word, parse_dmidecode, relevant_kernel_parameters
+from chaosity.topology.sysfs_reader import SysfsReader, link_bytes_per_second
 
 DMIDECODE = """\
 Memory Device
@@ -55,7 +55,7 @@ def test_unrelated_text_has_no_memory_modules():
 
 def test_memory_modules_in_hwlocs_xml(shared):
     path = shared / "topologies/xml/32em64t-2n8c+dax+nvme+mic+dimms.xml"
-    modules = discover(str(path)).host["memory_modules"]
+    modules = discover_topology(str(path)).host["memory_modules"]
     assert len(modules) == 8
     assert modules[0]["slot"] == "DIMM_A1"
     assert modules[0]["part"] == "HMT351R7CFR8C-PB"
@@ -73,13 +73,13 @@ def test_memory_modules_in_hwlocs_xml(shared):
     ],
 )
 def test_kernel_parameters_that_change_measurements(line, kept):
-    assert relevant_parameters(line) == kept
+    assert relevant_kernel_parameters(line) == kept
 
 
 def test_the_chosen_word():
-    assert chosen_word("always [madvise] never") == "madvise"
-    assert chosen_word("none") == "none"
-    assert chosen_word(None) is None
+    assert bracketed_word("always [madvise] never") == "madvise"
+    assert bracketed_word("none") == "none"
+    assert bracketed_word(None) is None
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,17 @@ def test_pcie_links_after_encoding(rate, lanes, gigabytes):
 
 
 def test_a_file_that_cannot_be_read_is_unknown(tmp_path):
-    tree = SysTree(tmp_path)
+    tree = SysfsReader(tmp_path)
     (tmp_path / "words").write_text("not a number\n")
     (tmp_path / "folder").mkdir()
-    assert tree.text("nothing") is tree.number("nothing") is tree.cpu_list("nothing") is None
-    assert tree.number("words") is tree.cpu_list("words") is tree.text("folder") is None
-    assert tree.entries("nothing") == []
-    assert tree.nodes() == ()
+    assert (
+        tree.read_text("nothing")
+        is tree.read_number("nothing")
+        is tree.read_cpu_list("nothing")
+        is None
+    )
+    assert (
+        tree.read_number("words") is tree.read_cpu_list("words") is tree.read_text("folder") is None
+    )
+    assert tree.list_directory("nothing") == []
+    assert tree.read_nodes() == ()

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.topology import configuration_name, discover, topology_xml
+from chaosity.topology import configuration_name, discover_topology, make_topology_xml
 
 pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
 def live():
-    return discover("live")
+    return discover_topology("live")
 
 
 def test_processing_units_are_those_that_this_process_may_use(live):
@@ -52,7 +52,7 @@ def test_the_cache_line_equals_that_of_the_c_library(live):
 
 def test_present_memory_is_at_least_the_kernels_total(live):
     total = int(re.search(r"MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text())[1]) * 1024
-    assert sum(node.present_bytes for node in live.targets) >= 0.95 * total
+    assert sum(node.present_bytes for node in live.memory_nodes) >= 0.95 * total
 
 
 def test_kernel_and_processor_are_known(live):
@@ -71,16 +71,18 @@ def test_drives_are_the_nvme_disks_that_lsblk_lists(live):
 def test_environment_variables_of_hwloc_are_ignored(live, monkeypatch, own):
     monkeypatch.setenv("HWLOC_XMLFILE", str(own / "devices.xml"))
     monkeypatch.setenv("HWLOC_SYNTHETIC", "pack:3 core:5 pu:1")
-    assert discover("live").pus == live.pus
+    assert discover_topology("live").pus == live.pus
 
 
 def test_the_xml_of_this_machine_is_the_same_every_time(tmp_path, live):
-    first = topology_xml("live")
-    assert topology_xml("live") == first
+    first = make_topology_xml("live")
+    assert make_topology_xml("live") == first
     path = tmp_path / "live.xml"
     path.write_text(first)
-    again = discover(str(path))
-    assert [n.memory_bytes for n in again.targets] == [n.present_bytes for n in live.targets]
+    again = discover_topology(str(path))
+    assert [n.memory_bytes for n in again.memory_nodes] == [
+        n.present_bytes for n in live.memory_nodes
+    ]
     assert again.cores == live.cores
 
 

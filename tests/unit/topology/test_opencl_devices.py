@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.components import component_documents
+from chaosity.components import make_component_documents
 from chaosity.runner import opencl_devices
 from chaosity.runner.opencl_devices import OpenclError, find_opencl_device, parse_clinfo
-from chaosity.topology import discover, topology_from_json, topology_to_json
-from chaosity.topology.drives_gpus_and_accelerators import opencl_devices as topology_devices
+from chaosity.topology import discover_topology, topology_from_json, topology_to_json
+from chaosity.topology.drives_gpus_and_accelerators import list_opencl_devices as topology_devices
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies" / "xml"
@@ -135,7 +135,7 @@ def test_gpus_come_first_and_their_slots_give_the_node():
     class Tree:
         machine = None
 
-    topology = discover(str(RECORDED.parent / "topologies" / "devices.xml"))
+    topology = discover_topology(str(RECORDED.parent / "topologies" / "devices.xml"))
     nodes, gpus = topology.nodes, topology.gpus
     text = GPUS.replace("C1:00.0", gpus[0].pci.removeprefix("0000:"))
     found = topology_devices(text, Tree(), gpus, nodes)
@@ -152,17 +152,17 @@ def test_gpus_come_first_and_their_slots_give_the_node():
 
 
 def test_hwloc_shows_devices_too():
-    topology = discover(str(RECORDED.parent / "topologies" / "devices.xml"))
+    topology = discover_topology(str(RECORDED.parent / "topologies" / "devices.xml"))
     [one] = topology.opencl_devices
     assert (one.device, one.pci) == ("NVIDIA H200", "0000:01:00.0")
     assert topology_from_json(topology_to_json(topology)).opencl_devices == (one,)
-    document = component_documents(topology)["opencl0"]
+    document = make_component_documents(topology)["opencl0"]
     assert document["component"] == "opencl_device"
     assert document["pci"] == one.pci
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="../shared with the real topologies is not here")
 def test_four_real_gpus_are_on_their_nodes():
-    found = discover(str(SHARED / "mpibind_naples-2s-7401-8n.xml")).opencl_devices
+    found = discover_topology(str(SHARED / "mpibind_naples-2s-7401-8n.xml")).opencl_devices
     assert [one.node for one in found] == [1, 2, 5, 7]
     assert {one.platform for one in found} == {"AMD Accelerated Parallel Processing"}

@@ -8,7 +8,12 @@ from collections import Counter
 import pytest
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.topology import configuration_name, discover, topology_to_json, topology_xml
+from chaosity.topology import (
+    configuration_name,
+    discover_topology,
+    make_topology_xml,
+    topology_to_json,
+)
 
 
 @pytest.fixture
@@ -19,7 +24,7 @@ def synthetic(tmp_path):
         path = tmp_path / "synthetic.xml"
         command = ["lstopo-no-graphics", "--input", description, "--of", "xml", "-f"]
         subprocess.run([*command, "--export-xml-flags", str(flags), path], check=True)
-        return discover(str(path))
+        return discover_topology(str(path))
 
     return make
 
@@ -56,30 +61,30 @@ def test_drives_of_the_two_socket_epyc_are_in_slot_order(epyc):
 
 
 def test_relations_and_nodes_of_processing_units(epyc):
-    assert epyc.relation(3, 3) == "same_node"
-    assert epyc.relation(0, 3) == "same_package"
-    assert epyc.relation(3, 4) == epyc.relation(4, 3) == "other_package"
-    assert epyc.relation(0, 99) == epyc.relation(None, 0) == "unknown"
-    assert epyc.nodes_of([0, 48, 12]) == (0, 2)
-    assert epyc.nodes_of([]) == ()
-    assert epyc.distances.between(0, 4) == 32
-    assert epyc.distances.between(0, 99) is None
+    assert epyc.node_relation(3, 3) == "same_node"
+    assert epyc.node_relation(0, 3) == "same_package"
+    assert epyc.node_relation(3, 4) == epyc.node_relation(4, 3) == "other_package"
+    assert epyc.node_relation(0, 99) == epyc.node_relation(None, 0) == "unknown"
+    assert epyc.nodes_of_pus([0, 48, 12]) == (0, 2)
+    assert epyc.nodes_of_pus([]) == ()
+    assert epyc.distances.distance_between(0, 4) == 32
+    assert epyc.distances.distance_between(0, 99) is None
 
 
 def test_high_bandwidth_memory_owns_no_processing_units(own):
-    found = discover(str(own / "xeon-max-2s-hbm-flat.xml"))
+    found = discover_topology(str(own / "xeon-max-2s-hbm-flat.xml"))
     assert [(n.initiator, n.kind, n.tier) for n in found.nodes] == [
         (True, "DRAM", 1),
         (True, "DRAM", 1),
         (False, "HBM", 0),
         (False, "HBM", 0),
     ]
-    assert found.relation(0, 2) == "same_package"
+    assert found.node_relation(0, 2) == "same_package"
     assert configuration_name(found) == "snc1-flat"
 
 
 def test_processing_units_forbidden_by_a_cgroup_are_shown_but_not_used(own):
-    found = discover(str(own / "disallowed.xml"))
+    found = discover_topology(str(own / "disallowed.xml"))
     assert (found.counts.packages, found.counts.cores, found.counts.pus) == (2, 4, 4)
     assert (len(found.packages), len(found.cores), found.pus) == (1, 2, (0, 1))
     assert [(n.initiator, n.target) for n in found.nodes] == [(True, False), (False, True)]
@@ -120,8 +125,8 @@ def test_a_device_of_a_machine_with_one_node_is_near_it(own, tmp_path):
     command = ["lstopo-no-graphics", "--if", "xml", "--input", str(own / "devices.xml"), "-f"]
     subprocess.run([*command, "--filter", "io:all", "--restrict", "0x3", single], check=True)
     assert "nvme4n1" in text
-    found = discover(str(single))
-    assert len(found.initiators) == 1
+    found = discover_topology(str(single))
+    assert len(found.initiator_nodes) == 1
     assert {drive.node for drive in found.drives if drive.name == "nvme4n1"} == {0}
 
 
@@ -136,7 +141,7 @@ def test_synthetic_sockets_nodes_and_threads(synthetic):
     assert [p.nodes for p in found.packages] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert all(node.initiator and node.target for node in found.nodes)
     assert configuration_name(found) == "4nodes-per-package"
-    assert found.relation(0, 3) == "same_package"
+    assert found.node_relation(0, 3) == "same_package"
 
 
 def test_a_version_1_file_is_read_as_well(synthetic):
@@ -159,7 +164,7 @@ def test_cpu_less_memory_next_to_each_package(synthetic):
 def test_a_node_may_span_packages(synthetic):
     found = synthetic("numa:1 pack:2 core:2 pu:1")
     assert found.nodes[0].package is None
-    assert found.relation(0, 0) == "same_node"
+    assert found.node_relation(0, 0) == "same_node"
     assert [package.nodes for package in found.packages] == [(), ()]
     assert configuration_name(found) == "1node-over-packages"
 
@@ -178,6 +183,6 @@ def test_without_cores_each_processing_unit_is_a_core(synthetic):
 
 def test_the_written_xml_gives_the_same_topology(epyc, own, tmp_path):
     path = tmp_path / "again.xml"
-    path.write_text(topology_xml(str(own / "epyc-7413-2s-nps4-30drives.xml")))
-    again = discover(str(path))
+    path.write_text(make_topology_xml(str(own / "epyc-7413-2s-nps4-30drives.xml")))
+    again = discover_topology(str(path))
     assert (again.nodes, again.cores, again.drives) == (epyc.nodes, epyc.cores, epyc.drives)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.topology import Topology, configuration_name, discover, topology_to_json
+from chaosity.topology import Topology, configuration_name, discover_topology, topology_to_json
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies"
 FACTS = json.loads((SHARED / "facts.json").read_text()) if SHARED.is_dir() else {}
@@ -53,7 +53,7 @@ CONFIGURATIONS = {
 
 @cache
 def topology(file: str) -> Topology:
-    return discover(str(SHARED / file))
+    return discover_topology(str(SHARED / file))
 
 
 def stem(file: str) -> str:
@@ -206,7 +206,7 @@ def test_captures_have_the_correct_initiators_and_targets(name):
         assert (flagged(found, "initiator"), flagged(found, "target")) == tuple(
             map(parse_cpu_list, expected)
         )
-    assert found.restricted is (stem(name) in RESTRICTED)
+    assert found.is_restricted is (stem(name) in RESTRICTED)
 
 
 @pytest.mark.parametrize("name", WITH_FACTS)
@@ -233,16 +233,17 @@ def test_persistent_memory_belongs_to_the_nearest_node():
     found = topology("sysfs/nri_clx-2s-snc2-pmem-8n.tar.bz2")
     nearest = {
         far.os_index: min(
-            found.initiators, key=lambda n: found.distances.between(n.os_index, far.os_index)
+            found.initiator_nodes,
+            key=lambda n: found.distances.distance_between(n.os_index, far.os_index),
         ).os_index
         for far in found.nodes
         if not far.initiator
     }
     assert nearest == {4: 0, 5: 2, 6: 1, 7: 3}
     assert [node.tier for node in found.nodes] == [0] * 4 + [1] * 4
-    assert found.relation(0, 2) == "same_package"
-    assert found.relation(0, 4) == "same_package"
-    assert found.relation(0, 1) == "other_package"
+    assert found.node_relation(0, 2) == "same_package"
+    assert found.node_relation(0, 4) == "same_package"
+    assert found.node_relation(0, 1) == "other_package"
 
 
 def test_fast_memory_is_the_first_tier():
@@ -253,8 +254,8 @@ def test_fast_memory_is_the_first_tier():
 def test_memory_less_nodes_and_generic_initiators():
     found = topology("sysfs/fakememinitiators-1np2c+1npp+gi.tar.bz2")
     assert [node.os_index for node in found.nodes if node.memory_bytes == 0] == [0, 1, 2, 3, 4]
-    assert found.node(4).initiator is found.node(4).target is False
-    assert {node.os_index: node.kind for node in found.targets} == {
+    assert found.find_node(4).initiator is found.find_node(4).target is False
+    assert {node.os_index: node.kind for node in found.memory_nodes} == {
         5: "DRAM",
         6: "DRAM",
         7: "NVM",
@@ -262,7 +263,7 @@ def test_memory_less_nodes_and_generic_initiators():
         9: "DRAM",
         10: "NVM",
     }
-    assert found.distances.between(0, 5) == 11
+    assert found.distances.distance_between(0, 5) == 11
 
 
 def test_memory_side_caches_are_known():

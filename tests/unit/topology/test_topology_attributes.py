@@ -9,10 +9,10 @@ import pytest
 from chaosity.errors import UserError
 from chaosity.topology import (
     CoreKind,
-    Counts,
     Gpu,
     L3Domain,
     Node,
+    PartCounts,
     Topology,
     read_topology,
     topology_from_json,
@@ -33,7 +33,7 @@ def test_packages_nodes_and_l3_domains_of_the_two_socket_epyc(epyc):
     assert set(epyc.node_of_pu) == set(epyc.l3_of_pu) == set(epyc.pus)
     assert epyc.l3_of_pu[epyc.l3_domains[5].cpus[0]] == 5
     assert epyc.core_kind_of_pu == {}
-    assert epyc.memory_bytes == 8 * 32 * 2**30
+    assert epyc.total_memory_bytes == 8 * 32 * 2**30
     assert epyc.cpu_model == epyc.packages[0].model
 
 
@@ -66,7 +66,7 @@ def test_processing_units_that_a_cgroup_forbids_have_a_node_too():
 def test_the_size_of_memory_is_what_the_firmware_gave():
     assert node(0, 0, memory_bytes=5, present_bytes=8).size_bytes == 8
     assert node(0, 0, memory_bytes=5).size_bytes == 5
-    assert Topology(nodes=(node(0, 0),)).memory_bytes is None
+    assert Topology(nodes=(node(0, 0),)).total_memory_bytes is None
 
 
 def test_gpus_that_only_drive_a_display_do_not_compute():
@@ -86,7 +86,7 @@ def test_json_without_a_key_gives_a_topology_with_unknown_parts():
     )
     assert topology.nodes == (Node(1, (0, 1), package=0, shown_cpus=(0, 1)),)
     assert topology.l3_domains == (L3Domain(0, (0, 1)),)
-    assert topology.counts == Counts(cores=4)
+    assert topology.counts == PartCounts(cores=4)
     assert topology.cpu_model == "EPYC"
 
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.topology import discover, topology_from_json, topology_to_json
+from chaosity.topology import discover_topology, topology_from_json, topology_to_json
 
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 
 
 @pytest.mark.parametrize("path", sorted(OWN.glob("*.xml")), ids=lambda path: path.stem)
 def test_a_topology_is_equal_after_writing_and_reading_json(path):
-    found = discover(str(path))
+    found = discover_topology(str(path))
     assert topology_from_json(json.loads(json.dumps(topology_to_json(found)))) == found
 
 
 @pytest.mark.real
 def test_this_machines_topology_is_equal_after_writing_and_reading_json():
-    found = discover("live")
+    found = discover_topology("live")
     assert topology_from_json(json.loads(json.dumps(topology_to_json(found)))) == found
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.cli.topology import restriction_sentences, short_cpu_list, topology
-from chaosity.topology import discover, topology_to_json
+from chaosity.topology import discover_topology, topology_to_json
 
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 
@@ -43,7 +43,7 @@ def test_summary_of_the_two_socket_epyc(shown):
 
 def test_json_is_the_whole_topology(shown):
     path = str(OWN / "devices.xml")
-    assert json.loads(shown(path, "--json")) == topology_to_json(discover(path))
+    assert json.loads(shown(path, "--json")) == topology_to_json(discover_topology(path))
 
 
 @pytest.mark.real
@@ -63,7 +63,7 @@ def test_unknown_nodes_are_shown_as_unknown(shown):
 
 
 def test_restrictions_in_plain_words():
-    sentences = list(restriction_sentences(discover(str(OWN / "disallowed.xml"))))
+    sentences = list(restriction_sentences(discover_topology(str(OWN / "disallowed.xml"))))
     assert sentences == [
         "CPU 4 is offline.",
         "CPUs 2-3 are forbidden by cgroup /job7.",

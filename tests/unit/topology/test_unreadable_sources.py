@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.topology import discover, run_lstopo
+from chaosity.topology import discover_topology, run_lstopo
 
 V3 = '<?xml version="1.0"?>\n<topology version="3.0"><object type="Machine"/></topology>\n'
 
 
 def refusal(source) -> str:
     with pytest.raises(UserError) as error:
-        discover(str(source))
+        discover_topology(str(source))
     return str(error.value)
 
 
@@ -74,7 +74,7 @@ def test_a_version_that_is_not_a_number(written):
 
 
 def test_a_format_newer_than_the_installed_hwloc(written, monkeypatch):
-    monkeypatch.setattr(run_lstopo, "installed_version", lambda: (2, 9, 0))
+    monkeypatch.setattr(run_lstopo, "installed_hwloc_version", lambda: (2, 9, 0))
     said = refusal(written(V3))
     assert "format version 3.0" in said
     assert "hwloc 2.9.0" in said
@@ -144,10 +144,10 @@ def fake_lstopo(tmp_path, monkeypatch):
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
         monkeypatch.setenv("PATH", str(folder))
-        run_lstopo.installed_version.cache_clear()
+        run_lstopo.installed_hwloc_version.cache_clear()
 
     yield put
-    run_lstopo.installed_version.cache_clear()
+    run_lstopo.installed_hwloc_version.cache_clear()
 
 
 def test_hwloc_is_missing(fake_lstopo):

@@ -16,7 +16,7 @@ from chaosity.cli.place import command_parser, shares
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import CONTENDED
 from chaosity.store import write_table
-from chaosity.topology import discover, topology_to_json
+from chaosity.topology import discover_topology, topology_to_json
 from chaosity.weights import (
     PATH_BANDWIDTH,
     canonical_weights,
@@ -30,7 +30,7 @@ from chaosity.weights import (
 @pytest.fixture
 def folder(tmp_path, root):
     """Results of the server of document 000, before anything was measured."""
-    topology = discover(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
+    topology = discover_topology(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
     (tmp_path / "topology.json").write_text(json.dumps(topology_to_json(topology)))
     (tmp_path / "topology.xml").write_text("<topology/>")
     return tmp_path

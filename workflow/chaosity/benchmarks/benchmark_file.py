@@ -35,7 +35,7 @@ Fill = Callable[[Sequence[str]], Any]
 
 
 @lru_cache(maxsize=4096)
-def compiled_template(text: str) -> Template:
+def compile_template(text: str) -> Template:
     """A template, compiled once for all points that use it."""
     return ENVIRONMENT.from_string(text)
 
@@ -96,21 +96,21 @@ class Benchmark:
         """The file, for error messages."""
         return f"templates/benchmarks/{self.name}.yaml"
 
-    def fill(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
+    def fill_texts(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
         """Texts of the file, filled in. They are one template, since each template costs time.
 
         Raises:
             UserError: a text uses an unknown variable.
         """
         try:
-            return compiled_template(SEPARATOR.join(texts)).render(context).split(SEPARATOR)
+            return compile_template(SEPARATOR.join(texts)).render(context).split(SEPARATOR)
         except (TemplateError, TypeError) as error:
             for text in texts:
                 if len(texts) > 1:
-                    self.fill([text], context)  # raises the error for this text alone
+                    self.fill_texts([text], context)  # raises the error for this text alone
             raise UserError(f"{texts[0]!r} cannot be filled in: {error}", self.where) from error
 
-    def number(self, text: str, filled: str) -> float | None:
+    def filled_number(self, text: str, filled: str) -> float | None:
         """A filled text as a number; None for an empty text or ``None``.
 
         Raises:
@@ -142,7 +142,7 @@ class Benchmark:
         )
         return templates, fill
 
-    def load(
+    def make_load(
         self, name: str, context: Mapping[str, Any], varied: Mapping[str, Level] | None = None
     ) -> Load:
         """A load with its command, files and checks, without its endpoints and placement.
@@ -155,11 +155,13 @@ class Benchmark:
         document = self.document
         context = {**context, "parameters": {**self.parameters, **(varied or {})}}
         templates, fill = self._parts
-        filled = fill(self.fill(templates, context) if templates else [])
-        bounds = {metric: self.number(metric, bound) for metric, bound in filled["bounds"].items()}
+        filled = fill(self.fill_texts(templates, context) if templates else [])
+        bounds = {
+            metric: self.filled_number(metric, bound) for metric, bound in filled["bounds"].items()
+        }
         metrics = filled["metrics"].items()
         load = {
-            "memory_bytes": int(self.number("memory_bytes", filled["memory_bytes"]) or 0),
+            "memory_bytes": int(self.filled_number("memory_bytes", filled["memory_bytes"]) or 0),
             "environment": {key: text for key, text in filled["environment"].items() if text},
             "command": [word for word in filled["command"] if word],
             "metrics": {name: {**source, "at_most": bounds[name]} for name, source in metrics},
@@ -172,7 +174,7 @@ class Benchmark:
             "needs": document["needs"],
             "writes": document.get("writes", False),
             "files": {
-                file: self.job_file(template, context)
+                file: self.fill_job_file(template, context)
                 for file, template in document.get("files", {}).items()
             },
             "start": document["start"],
@@ -183,19 +185,19 @@ class Benchmark:
             load["notes"] = document["notes"]
         return cast(Load, load)
 
-    def job_file(self, template: str, context: Mapping[str, Any]) -> str:
+    def fill_job_file(self, template: str, context: Mapping[str, Any]) -> str:
         """A file that the tool reads, from its template below ``templates/``."""
         try:
             return ENVIRONMENT.get_template(template).render(context)
         except (TemplateError, TypeError) as error:
             raise UserError(f"cannot be filled in: {error}", f"templates/{template}") from error
 
-    def seconds(self, rule: StoppingRule, context: Mapping[str, Any]) -> float:
+    def expected_seconds(self, rule: StoppingRule, context: Mapping[str, Any]) -> float:
         """Expected seconds of a run under a stopping rule, without its set-up."""
         given = self.document.get("estimate_seconds")
         if given is not None:
-            [filled] = self.fill([given], {**context, "parameters": self.parameters})
-            return self.number(given, filled) or 0.0
+            [filled] = self.fill_texts([given], {**context, "parameters": self.parameters})
+            return self.filled_number(given, filled) or 0.0
         if rule["relative_precision"] is None:
             return rule["max_seconds"]
         return (rule["min_seconds"] + rule["max_seconds"]) / 2

@@ -16,7 +16,7 @@ from chaosity.yaml_files import COUNTERS, load_named_yaml, suggest_allowed, yaml
 
 
 @cache
-def counter_files() -> tuple[CounterDocument, ...]:
+def read_counter_files() -> tuple[CounterDocument, ...]:
     """Every file below templates/counters, checked."""
     return tuple(
         load_named_yaml(COUNTERS, name, "templates/counters", "counters")
@@ -37,7 +37,7 @@ def counter_events_of(
     Raises:
         UserError: no file has a counter of that name.
     """
-    known = {name for document in counter_files() for name in document["events"]}
+    known = {name for document in read_counter_files() for name in document["events"]}
     found = {}
     for name in names:
         if name not in known:
@@ -50,20 +50,24 @@ def counter_events_of(
 
 def _counter(name: str, host: HostFacts) -> CounterRequest:
     # These reasons are part of a point's definition. Other words would ask for new measurements.
-    document = next((file for file in counter_files() if _is_for(file, host)), None)
+    document = next((file for file in read_counter_files() if _is_for(file, host)), None)
     if document is None:
         return {"reason": f"which events count it is not known for {_processor(host)}"}
     if name not in document["events"]:
         return {"reason": f"{document['summary']}: has no events that count it"}
     vendor = host["cpu_vendor"]
     events: list[CounterEvent] = [
-        {"event": event["event"], "config": encoded(vendor, event), "sign": event.get("sign", 1)}
+        {
+            "event": event["event"],
+            "config": encode_x86_event(vendor, event),
+            "sign": event.get("sign", 1),
+        }
         for event in document["events"][name]
     ]
     return {"events": events, "source": document["source"]}
 
 
-def encoded(vendor: str | None, event: EventCode) -> int:
+def encode_x86_event(vendor: str | None, event: EventCode) -> int:
     """The number of an event for the kernel's x86 driver, see /sys/devices/cpu/format.
 
     Bits 0 to 7 are the event, 8 to 15 the unit mask. AMD has four more bits of the event at 32.

@@ -117,7 +117,7 @@ class Campaign:
         if discover:
             for name, plan in self.plans.items():
                 weights[name].write()
-                plan.write(self.folder(name), points=False)
+                plan.write_plan(self.folder(name), points=False)
 
     def begin(self) -> None:
         """Take the locks and write the points, once it is known that this is not a dry run.
@@ -134,7 +134,7 @@ class Campaign:
                 )
         self._locks = [_lock_results(self.results / name) for name in self.plans]
         for name, plan in self.plans.items():
-            plan.write(self.folder(name), points=True)
+            plan.write_plan(self.folder(name), points=True)
 
     def end(self) -> None:
         """Report the skipped hosts at the end of the run.

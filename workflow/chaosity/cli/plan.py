@@ -48,17 +48,17 @@ def plan(
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.campaign.kept_page_weights import MeasuredWeights
     from chaosity.design import PlannedHost, plan_host
-    from chaosity.topology import configuration_name, discover
+    from chaosity.topology import configuration_name, discover_topology
     from chaosity.yaml_files import read_config
 
     config = read_config(config_file)
-    topology = discover(source)
+    topology = discover_topology(source)
     name = "localhost" if source == "live" else Path(source).name.split(".")[0]
     host = PlannedHost(name, configuration_name(topology), topology)
     weights = MeasuredWeights(Path(config["results"]) / host.name / host.configuration)
     host_plan = plan_host(host, config, experiments or None, weights)
     if as_json:
-        click.echo(json.dumps(host_plan.summary(), indent=1))
+        click.echo(json.dumps(host_plan.summarize_plan(), indent=1))
     elif as_list:
         for point in host_plan.points:
             click.echo(f"{point['experiment']}/{point['point']}")
@@ -85,7 +85,7 @@ def _print_plan(host_plan: HostPlan) -> None:
 
     from chaosity.units import format_duration
 
-    summary = host_plan.summary()
+    summary = host_plan.summarize_plan()
     table = Table(title=f"{summary['host']} as {summary['configuration']}", title_justify="left")
     table.add_column("experiment")
     for column in ("points", "measurements", "about"):

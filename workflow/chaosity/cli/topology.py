@@ -17,7 +17,7 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.topology import Distances, Drive, Gpu, Node, OpenclDevice, Topology
+    from chaosity.topology import Drive, Gpu, Node, OpenclDevice, SlitDistances, Topology
 
 # A wider matrix does not fit on 100 columns; the pairs at each distance are counted instead.
 _WIDEST_MATRIX = 16
@@ -35,9 +35,9 @@ def topology(source: str, as_json: bool) -> None:
     directory or tarball with a captured /sys (`hwloc-gather-topology NAME`).
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity.topology import discover, topology_to_json
+    from chaosity.topology import discover_topology, topology_to_json
 
-    host_topology = discover(source)
+    host_topology = discover_topology(source)
     if as_json:
         click.echo(json.dumps(topology_to_json(host_topology), indent=1))
         return
@@ -142,7 +142,7 @@ def _size_or_dash(size: int | None) -> str:
     return format_binary_bytes(size) if size else "-"
 
 
-def _distances(distances: Distances) -> Table | Text:
+def _distances(distances: SlitDistances) -> Table | Text:
     if len(distances.nodes) > _WIDEST_MATRIX:
         numbers = Counter(value for row in distances.matrix for value in row)
         pairs = (f"{value} ({number} pairs)" for value, number in sorted(numbers.items()))
@@ -227,7 +227,7 @@ def restriction_sentences(topology: Topology) -> Iterator[str]:
         nodes = format_cpu_list(limits.disallowed_nodes)
         plural = "" if len(limits.disallowed_nodes) == 1 else "s"
         yield f"The memory of node{plural} {nodes} is forbidden{_by(limits.cgroup)}."
-    without_node = [cpu for cpu in topology.pus if not topology.nodes_of([cpu])]
+    without_node = [cpu for cpu in topology.pus if not topology.nodes_of_pus([cpu])]
     if without_node:
         yield f"{_cpus(without_node)} usable, but not on any node."
 

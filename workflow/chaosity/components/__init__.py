@@ -10,14 +10,14 @@ from chaosity.components.component_documents import (
     OpenclDocument,
     PackageDocument,
     SystemDocument,
-    component_documents,
     drive_component_name,
     gpu_component_name,
-    system_document,
+    make_component_documents,
+    make_system_document,
 )
 from chaosity.components.component_files import (
     read_components,
-    system_facts,
+    system_component_facts,
     write_components,
 )
 from chaosity.components.component_history import ComponentState, read_component_histories
@@ -33,12 +33,12 @@ __all__ = [
     "OpenclDocument",
     "PackageDocument",
     "SystemDocument",
-    "component_documents",
     "drive_component_name",
     "gpu_component_name",
+    "make_component_documents",
+    "make_system_document",
     "read_component_histories",
     "read_components",
-    "system_document",
-    "system_facts",
+    "system_component_facts",
     "write_components",
 ]

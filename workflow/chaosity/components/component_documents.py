@@ -149,7 +149,7 @@ ComponentDocument = (
 Components = Mapping[str, ComponentDocument]
 
 
-def component_documents(
+def make_component_documents(
     topology: Topology,
     tools: Mapping[str, str] | None = None,
     extra_drives: Mapping[str, DriveFacts] | None = None,
@@ -164,7 +164,7 @@ def component_documents(
     """
     drives = [drive for drive in topology.drives if drive.name]  # others cannot be measured
     documents: dict[str, ComponentDocument] = {
-        SYSTEM: system_document(topology, tools or {}),
+        SYSTEM: make_system_document(topology, tools or {}),
         **{package_name(part.os_index): _package(part, topology) for part in topology.packages},
         **{node_name(part.os_index): _node(part, topology) for part in topology.nodes},
         **{drive_component_name(drive): _drive(drive) for drive in drives},
@@ -201,7 +201,7 @@ def _word(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
 
 
-def system_document(topology: Topology, tools: Mapping[str, str]) -> SystemDocument:
+def make_system_document(topology: Topology, tools: Mapping[str, str]) -> SystemDocument:
     """Returns the facts that affect all results of a host and stay the same after a reboot."""
     facts = topology.host.copy()
     facts.pop("name", None)

@@ -13,12 +13,12 @@ from chaosity.components.component_documents import (
     ComponentDocument,
     Components,
 )
-from chaosity.components.component_history import record_state
+from chaosity.components.component_history import record_component_state
 from chaosity.records import write_atomically
 from chaosity.topology import HostFacts
 
 # The file with the fingerprints of the last discovery's documents.
-DISCOVERED = ".discovered.json"
+DISCOVERY_FINGERPRINTS = ".discovered.json"
 
 
 def write_components(directory: Path, documents: Components) -> list[str]:
@@ -40,12 +40,12 @@ def write_components(directory: Path, documents: Components) -> list[str]:
         OSError: the directory cannot be written. No file is left incomplete.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    before = _read_fingerprints(directory / DISCOVERED)
+    before = _read_fingerprints(directory / DISCOVERY_FINGERPRINTS)
     vanished = [path for path in directory.glob("[!.]*.json") if path.stem not in documents]
     for path in vanished:
-        record_state(path)
+        record_component_state(path)
         path.unlink()
-        record_state(path)
+        record_component_state(path)
     changed = [path.stem for path in vanished]
     now: dict[str, str] = {}
     for name, document in documents.items():
@@ -53,13 +53,13 @@ def write_components(directory: Path, documents: Components) -> list[str]:
         now[name] = hashlib.sha256(text.encode()).hexdigest()
         known = before.get(name) or _fingerprint(path)
         if path.exists():
-            record_state(path)  # with a person's edits
+            record_component_state(path)  # with a person's edits
         if not path.exists() or known != now[name]:
             write_atomically(path, text)
-            record_state(path)
+            record_component_state(path)
             changed.append(name)
     if now != before:
-        write_atomically(directory / DISCOVERED, _text(now))
+        write_atomically(directory / DISCOVERY_FINGERPRINTS, _text(now))
     return sorted(changed)
 
 
@@ -96,6 +96,6 @@ def read_components(folder: Path) -> dict[str, ComponentDocument]:
     return documents
 
 
-def system_facts(components: Components) -> HostFacts:
+def system_component_facts(components: Components) -> HostFacts:
     """Returns the facts in the system component; empty where it is missing."""
     return cast(HostFacts, components.get(SYSTEM, {}))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from chaosity.records import format_utc, utc_now, write_atomically
 
-HISTORY = ".history"
+HISTORY_FOLDER = ".history"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ComponentState:
     content: Mapping[str, object] | None
 
 
-def record_state(path: Path) -> None:
+def record_component_state(path: Path) -> None:
     """Adds the content of a component file to the component's history, if it changed.
 
     Args:
@@ -61,7 +61,7 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
         directory: with the component files.
     """
     histories: dict[str, list[ComponentState]] = {}
-    for path in sorted((directory / HISTORY).glob("*.jsonl")):
+    for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):
         states: list[ComponentState] = []
         for state in _read_states(path):
             if state.content is not None and (not states or states[-1].content != state.content):
@@ -72,7 +72,7 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
 
 
 def _history_path(path: Path) -> Path:
-    return path.parent / HISTORY / f"{path.stem}.jsonl"
+    return path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
 
 
 def _content(path: Path) -> dict[str, object] | None:

@@ -17,7 +17,7 @@ from chaosity.components import drive_component_name
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import DriveRef
 from chaosity.design.metric_references import add_metric_references
-from chaosity.design.plan_notes_and_samples import evenly_spread
+from chaosity.design.plan_notes_and_samples import pick_evenly_spread
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError
@@ -129,7 +129,7 @@ class HostPlan:
         listed = [[p["definition"], p["orders"], p.get("relative")] for p in self.points]
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
 
-    def summary(self) -> PlanSummary:
+    def summarize_plan(self) -> PlanSummary:
         """Points, measurements and time, in total and of each experiment."""
         experiments: dict[str, PlanCounts] = {}
         for point in self.points:
@@ -151,7 +151,7 @@ class HostPlan:
             "notes": list(self.notes),
         }
 
-    def write(self, folder: Path, *, points: bool) -> None:
+    def write_plan(self, folder: Path, *, points: bool) -> None:
         """Write ``plan.json`` and, if needed, ``points/<experiment>/<point>.json``.
 
         Files are written only if the plan has changed.
@@ -162,7 +162,7 @@ class HostPlan:
         """
         # The report shows the config of this run, which may differ from the default config.
         config = {"seed": self.seed, "stopping": self.stopping}
-        content = {**self.summary(), "config": config, "digest": self.digest}
+        content = {**self.summarize_plan(), "config": config, "digest": self.digest}
         write_if_changed(folder / "plan.json", json.dumps(content) + "\n")
         done = folder / "points" / "digest"
         if not points or (done.exists() and done.read_text() == self.digest):
@@ -236,10 +236,10 @@ def plan_host(
     names = experiments or config["experiments"]
     for name in names:
         experiment = load_experiment(name)
-        found = expansion.points(experiment)
+        found = expansion.expand_experiment(experiment)
         if not found:
             notes.append(f"{name}: no points on this host")
-        taken = evenly_spread(found, config["sample"].get(name, len(found)))
+        taken = pick_evenly_spread(found, config["sample"].get(name, len(found)))
         if len(taken) < len(found):
             notes.append(f"{name}: a sample of {len(taken)} of {len(found)} points, evenly spread")
         points += add_metric_references(experiment, taken, expansion.plan_notes)

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from chaosity.cpusets import CpuSet
 from chaosity.design.initiators_and_targets import DriveRef, Endpoint, Initiator, Target
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
-from chaosity.topology import Core, CoreKind, Node, OpenclDevice, Topology
+from chaosity.topology import Core, CoreKind, OpenclDevice, Topology
 from chaosity.topology.topology_model import UNKNOWN
 
 DriveGroups = dict[int | None, tuple[DriveRef, ...]]
@@ -28,7 +28,7 @@ class HostResources:
 
     # Initiators
 
-    def groups(self, level: str) -> list[tuple[PlaceName, CpuSet]]:
+    def groups_of_level(self, level: str) -> list[tuple[PlaceName, CpuSet]]:
         """Name and processing units of every group of a level.
 
         Args:
@@ -44,12 +44,12 @@ class HostResources:
         if level == "core_kind":
             return [(self.core_kind_name(k), k.cpus) for k in topology.core_kinds]
         if level == "node":
-            return [(PlaceName("node", (n.os_index,)), n.cpus) for n in topology.initiators]
+            return [(PlaceName("node", (n.os_index,)), n.cpus) for n in topology.initiator_nodes]
         if level == "package":
             return [(PlaceName("package", (p.os_index,)), p.cpus) for p in topology.packages]
         return [(PlaceName("machine"), topology.pus)]
 
-    def initiators(self, level: str, one_per_core: bool) -> list[Initiator]:
+    def initiators_of_level(self, level: str, one_per_core: bool) -> list[Initiator]:
         """One initiator for each group of a level, see `groups`."""
         key = (level, one_per_core)
         if key not in self._initiators:
@@ -59,13 +59,13 @@ class HostResources:
                     str(name),
                     self.one_pu_per_core(cpus) if one_per_core else cpus,
                 )
-                for name, cpus in self.groups(level)
+                for name, cpus in self.groups_of_level(level)
                 if cpus
             ]
         return self._initiators[key]
 
     def _initiator(self, kind: str, name: str, cpus: CpuSet) -> Initiator:
-        return Initiator(name, kind, cpus, self.topology.nodes_of(cpus))
+        return Initiator(name, kind, cpus, self.topology.nodes_of_pus(cpus))
 
     @cached_property
     def _by_cpus(self) -> dict[CpuSet, Initiator]:
@@ -73,11 +73,11 @@ class HostResources:
         levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
         found: dict[CpuSet, Initiator] = {}
         for level in levels:
-            for initiator in self.initiators(level, True):
+            for initiator in self.initiators_of_level(level, True):
                 found.setdefault(initiator.cpus, initiator)
         return found
 
-    def unique_name(self, initiator: Initiator) -> Initiator:
+    def with_unique_name(self, initiator: Initiator) -> Initiator:
         """The initiator under the name that its units have in all experiments.
 
         On small machines a node is also the package, or a single unit. One name keeps the same
@@ -94,13 +94,13 @@ class HostResources:
         kinds = self.topology.core_kinds
         if len(kinds) == 1:
             return PlaceName("machine")
-        ranks = [other.rank for other in kinds if other.rank is not None]
+        ranks = [other.speed_rank for other in kinds if other.speed_rank is not None]
         if len(kinds) == len(ranks) == 2 and ranks[0] != ranks[1]:
-            faster = kind.rank == max(ranks)
+            faster = kind.speed_rank == max(ranks)
             return PlaceName("core_kind", word="performance" if faster else "efficiency")
         return PlaceName("core_kind", (kind.index,))
 
-    def core_kind_of(self, initiator: Initiator) -> str | None:
+    def core_kind_name_of(self, initiator: Initiator) -> str | None:
         """Name of the kind of all of an initiator's cores; None for a mix or a single kind."""
         kinds = self.topology.core_kinds
         wanted = set(initiator.cpus)
@@ -114,12 +114,12 @@ class HostResources:
         found = tuple(sorted(pu for pu in firsts if pu is not None))
         return found or tuple(sorted(wanted))
 
-    def first_pus(self, level: str) -> list[Initiator]:
+    def first_pu_of_each_group(self, level: str) -> list[Initiator]:
         """The first processing unit of each group of a level."""
-        firsts = dict.fromkeys(min(cpus) for _, cpus in self.groups(level) if cpus)
+        firsts = dict.fromkeys(min(cpus) for _, cpus in self.groups_of_level(level) if cpus)
         return [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
 
-    def others(self, initiator: Initiator, level: str) -> Initiator | None:
+    def remaining_cores(self, initiator: Initiator, level: str) -> Initiator | None:
         """The other cores of an initiator's groups; None if it has all of their cores.
 
         Args:
@@ -127,12 +127,12 @@ class HostResources:
             level: l3_domain, node, package or machine.
         """
         own = self._with_siblings(initiator)
-        groups = [(name, cpus) for name, cpus in self.groups(level) if own & set(cpus)]
+        groups = [(name, cpus) for name, cpus in self.groups_of_level(level) if own & set(cpus)]
         rest = set[int]().union(*(cpus for _, cpus in groups)) - own
         names = [name for name, _ in groups]
         return self._less(names, initiator, self.one_pu_per_core(rest)) if rest else None
 
-    def each_without(
+    def initiators_without_cores_of(
         self, level: str, initiator: Initiator, *, one_per_core: bool
     ) -> list[Initiator]:
         """Every initiator of a level, less the cores of another initiator.
@@ -141,7 +141,7 @@ class HostResources:
         """
         own = self._with_siblings(initiator)
         found = []
-        for name, cpus in self.groups(level):
+        for name, cpus in self.groups_of_level(level):
             used = self.one_pu_per_core(cpus) if one_per_core else cpus
             rest = tuple(cpu for cpu in used if cpu not in own)
             if rest == used:
@@ -161,14 +161,14 @@ class HostResources:
         cores = {cpu: self._core_of.get(cpu) for cpu in initiator.cpus}
         return {unit for cpu, core in cores.items() for unit in (core.cpus if core else (cpu,))}
 
-    def growing(self, level: str) -> list[Initiator]:
+    def growing_core_sets(self, level: str) -> list[Initiator]:
         """More and more cores of every group of a level, packed and spread.
 
         Packed takes the cores of one L3 domain before those of the next, spread takes a core of
         each domain in turn. If both are the same cores, there is one initiator of kind `threads`.
         """
         found = []
-        for name, cpus in self.groups(level):
+        for name, cpus in self.groups_of_level(level):
             domains = self._split_by_l3(cpus)
             packed = [cpu for domain in domains for cpu in domain]
             spread = [cpu for turn in zip_longest(*domains) for cpu in turn if cpu is not None]
@@ -188,13 +188,15 @@ class HostResources:
             domains.setdefault(core.l3 if core else None, []).append(cpu)
         return list(domains.values())
 
-    def workers(self, nodes: Iterable[int], one_per_core: bool = True) -> Initiator:
+    def worker_initiator(self, nodes: Iterable[int], one_per_core: bool = True) -> Initiator:
         """Nodes whose units run one program together; a single node keeps its own name.
 
         The name lists the nodes, also if they make up a package.
         """
         wanted = set(nodes)
-        members = [one for one in self.initiators("node", one_per_core) if wanted & set(one.nodes)]
+        members = [
+            one for one in self.initiators_of_level("node", one_per_core) if wanted & set(one.nodes)
+        ]
         if len(members) == 1:
             return members[0]
         cpus = tuple(sorted(cpu for member in members for cpu in member.cpus))
@@ -231,34 +233,29 @@ class HostResources:
         )
         return next(sizes, None)
 
-    @cached_property
-    def memory_nodes(self) -> tuple[Node, ...]:
-        """The nodes that have memory."""
-        return self.topology.targets
-
     def memory_bytes(self, node: int) -> int | None:
         """Size of a node's memory, as the firmware reports it where that is known."""
-        found = self.topology.node(node)
-        return None if found is None else found.present_bytes or found.memory_bytes
+        found = self.topology.find_node(node)
+        return found.size_bytes if found else None
 
-    def memory(self, nodes: Iterable[int]) -> Target:
+    def memory_target(self, nodes: Iterable[int]) -> Target:
         """Memory of one or several nodes as a target."""
         listed = tuple(sorted(nodes))
         kind = "node" if len(listed) == 1 else "nodes"
         return Target(nodes_name(listed) if listed else kind, kind, listed)
 
-    def local_memory(self, initiator: Initiator) -> tuple[int, ...]:
+    def local_memory_nodes(self, initiator: Initiator) -> tuple[int, ...]:
         """The nodes of an initiator that have memory; else the nearest node by distance."""
-        usable = {node.os_index for node in self.memory_nodes}
+        usable = {node.os_index for node in self.topology.memory_nodes}
         own = tuple(node for node in initiator.nodes if node in usable)
         if own or not usable:
             return own
-        return (min(usable, key=lambda node: (self.distance(initiator, node), node)),)
+        return (min(usable, key=lambda node: (self.slit_distance(initiator, node), node)),)
 
-    def worker_memory(self, workers: Initiator) -> tuple[int, ...]:
+    def worker_memory_nodes(self, workers: Initiator) -> tuple[int, ...]:
         """The memory nodes of workers: each worker's own, or the nearest to it."""
-        nodes = {one.nodes[0]: one for one in self.initiators("node", True) if one.nodes}
-        found = {near for node in workers.nodes for near in self.local_memory(nodes[node])}
+        nodes = {one.nodes[0]: one for one in self.initiators_of_level("node", True) if one.nodes}
+        found = {near for node in workers.nodes for near in self.local_memory_nodes(nodes[node])}
         return tuple(sorted(found))
 
     def buffer_nodes(self, initiator: Initiator, where: str) -> tuple[int, ...]:
@@ -268,50 +265,54 @@ class HostResources:
             initiator: whose threads use the buffers.
             where: `own` for its own memory; `other` for the first of the farthest other nodes.
         """
-        own = self.local_memory(initiator)
+        own = self.local_memory_nodes(initiator)
         if where == "own":
             return own
-        others = [self.memory([node.os_index]) for node in self.memory_nodes]
+        others = [self.memory_target([node.os_index]) for node in self.topology.memory_nodes]
         others = [other for other in others if not set(other.nodes) & set(own)]
         order = (UNKNOWN, "same_package", "other_package")
-        far = max(others, key=lambda one: order.index(self.relation(initiator, one)), default=None)
+        far = max(
+            others,
+            key=lambda one: order.index(self.endpoint_relation(initiator, one)),
+            default=None,
+        )
         return far.nodes if far else ()
 
     # Distances and relations
 
-    def distance(self, initiator: Initiator, node: int) -> float:
+    def slit_distance(self, initiator: Initiator, node: int) -> float:
         """Least SLIT distance from an initiator to a node; infinite if unknown."""
         table = self.topology.distances
-        steps = [table.between(own, node) for own in initiator.nodes] if table else []
+        steps = [table.distance_between(own, node) for own in initiator.nodes] if table else []
         return min((step for step in steps if step is not None), default=float("inf"))
 
-    def slit(self, initiator: Initiator, target: Target) -> float | None:
+    def largest_slit_distance(self, initiator: Initiator, target: Target) -> float | None:
         """Largest SLIT distance from an initiator to the target's nodes; None if unknown."""
-        steps = [self.distance(initiator, node) for node in target.nodes]
+        steps = [self.slit_distance(initiator, node) for node in target.nodes]
         return max(steps) if steps and max(steps) < float("inf") else None
 
-    def nearest(self, node: int) -> tuple[int, ...]:
+    def nearest_initiator_nodes(self, node: int) -> tuple[int, ...]:
         """The initiator nodes with the least SLIT distance to a node's memory.
 
         Without a SLIT it is the node itself, or all initiators for a node without units.
         """
         table = self.topology.distances
-        initiators = [one.os_index for one in self.topology.initiators]
+        initiators = [one.os_index for one in self.topology.initiator_nodes]
         if node in initiators:
             return (node,)
-        steps = {one: table.between(one, node) if table else None for one in initiators}
+        steps = {one: table.distance_between(one, node) if table else None for one in initiators}
         known = {one: step for one, step in steps.items() if step is not None}
         if not known:
             return tuple(initiators)
         return tuple(one for one, step in known.items() if step == min(known.values()))
 
-    def relation(self, a: Endpoint, b: Endpoint) -> str:
+    def endpoint_relation(self, a: Endpoint, b: Endpoint) -> str:
         """Relation of two endpoints: that of the farthest pair of their nodes."""
         if not a.nodes or not b.nodes:
             return UNKNOWN
         if set(a.nodes) == set(b.nodes):
             return "same_node" if len(a.nodes) == 1 else "same_nodes"
-        pairs = {self.topology.relation(x, y) for x in a.nodes for y in b.nodes}
+        pairs = {self.topology.node_relation(x, y) for x in a.nodes for y in b.nodes}
         return max(pairs, key=_RELATIONS.index)
 
     def package_relation(self, a: Endpoint, b: Endpoint) -> str:
@@ -324,12 +325,12 @@ class HostResources:
         return "other_package" if not own & there else "both_packages"
 
     def _package_of(self, node: int | None) -> int | None:
-        found = None if node is None else self.topology.node(node)
+        found = None if node is None else self.topology.find_node(node)
         return None if found is None else found.package
 
     # Drives and devices
 
-    def drive_groups(self) -> DriveGroups:
+    def drives_by_node(self) -> DriveGroups:
         """Drives by the node that they are attached to; None holds drives of an unknown node."""
         groups: dict[int | None, list[DriveRef]] = {}
         for drive in self.drives:
@@ -337,17 +338,17 @@ class HostResources:
         ordered = sorted(groups, key=lambda node: (node is None, node))
         return {node: tuple(groups[node]) for node in ordered}
 
-    def package_drives(self) -> DriveGroups:
+    def drives_by_package(self) -> DriveGroups:
         """Drives by package, from its nodes in turn; None holds drives of an unknown package."""
         packages: dict[int | None, list[tuple[DriveRef, ...]]] = {}
-        for node, drives in self.drive_groups().items():
+        for node, drives in self.drives_by_node().items():
             packages.setdefault(self._package_of(node), []).append(drives)
         return {
             package: tuple(one for turn in zip_longest(*nodes) for one in turn if one is not None)
             for package, nodes in packages.items()
         }
 
-    def drive_set(self, kind: str, drives: tuple[DriveRef, ...]) -> Target:
+    def drive_set_target(self, kind: str, drives: tuple[DriveRef, ...]) -> Target:
         """Drives as a target, with a name that says where they are.
 
         Args:

@@ -11,7 +11,11 @@ from typing import TypeVar
 
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Endpoint, Initiator
-from chaosity.design.plan_notes_and_samples import AT_MOST_SETS, evenly_spread, sets_of_every_size
+from chaosity.design.plan_notes_and_samples import (
+    AT_MOST_SETS,
+    pick_evenly_spread,
+    sets_of_every_size,
+)
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, parse_place_name
 from chaosity.yaml_document_types import InitiatorSelector
@@ -29,7 +33,9 @@ def as_list(selectors: S | list[S]) -> list[S]:
     return selectors if isinstance(selectors, list) else [selectors]
 
 
-def check_one_kind(selector: Mapping[str, object], options: Collection[str], where: str) -> None:
+def check_one_selector_key(
+    selector: Mapping[str, object], options: Collection[str], where: str
+) -> None:
     """Make sure that a selector has exactly one key that is not an option.
 
     Raises:
@@ -40,7 +46,7 @@ def check_one_kind(selector: Mapping[str, object], options: Collection[str], whe
         raise UserError(f"a selector needs one kind, this has {kinds or 'none'}", where)
 
 
-def referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str) -> Endpoint:
+def find_referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str) -> Endpoint:
     """The endpoint of an earlier load in a reference such as ``memory.initiator``.
 
     Raises:
@@ -55,13 +61,13 @@ def referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str) -> 
     return earlier[load][side]
 
 
-def referred_initiator(reference: str, earlier: EarlierEndpoints, where: str) -> Initiator:
+def find_referred_initiator(reference: str, earlier: EarlierEndpoints, where: str) -> Initiator:
     """The same, for references that must be to an initiator.
 
     Raises:
         UserError: it is not an initiator, or not in an earlier load.
     """
-    endpoint = referred_endpoint(reference, earlier, where)
+    endpoint = find_referred_endpoint(reference, earlier, where)
     if not isinstance(endpoint, Initiator):
         raise UserError(f"{reference} is not an initiator", where)
     return endpoint
@@ -83,35 +89,37 @@ def select_initiators(
     # are distributed. `unique_name` would hide it.
     named: list[Initiator] = []
     for selector in as_list(selectors):
-        check_one_kind(selector, OPTIONS, where)
+        check_one_selector_key(selector, OPTIONS, where)
         one_per_core = _one_per_core(selector)
         if "each" in selector and "without" in selector:
-            excluded = referred_initiator(selector["without"], earlier, where)
-            found += host.each_without(selector["each"], excluded, one_per_core=one_per_core)
+            excluded = find_referred_initiator(selector["without"], earlier, where)
+            found += host.initiators_without_cores_of(
+                selector["each"], excluded, one_per_core=one_per_core
+            )
         elif "each" in selector:
-            every = host.initiators(selector["each"], one_per_core)
-            found += evenly_spread(every, selector.get("at_most", len(every)))
+            every = host.initiators_of_level(selector["each"], one_per_core)
+            found += pick_evenly_spread(every, selector.get("at_most", len(every)))
         elif "each_set_of" in selector:
             named += _worker_sets(selector, host)
         elif "first_pu_of" in selector:
-            firsts = host.first_pus(_first_pu_level(selector, host))
-            found += evenly_spread(firsts, selector.get("at_most", len(firsts)))
+            firsts = host.first_pu_of_each_group(_first_pu_level(selector, host))
+            found += pick_evenly_spread(firsts, selector.get("at_most", len(firsts)))
         elif "growing" in selector:
-            named += host.growing(selector["growing"])
+            named += host.growing_core_sets(selector["growing"])
         elif "others_of" in selector:
-            initiator = referred_initiator(selector["others_of"], earlier, where)
-            others = host.others(initiator, selector.get("within", "node"))
+            initiator = find_referred_initiator(selector["others_of"], earlier, where)
+            others = host.remaining_cores(initiator, selector.get("within", "node"))
             found += [others] if others else []
         elif "names" in selector:
             for name in selector["names"]:
                 initiator = _named_initiator(name, host, one_per_core, where)
                 (named if initiator.kind == "nodes" else found).append(initiator)
         elif "same_as" in selector:
-            found.append(referred_initiator(selector["same_as"], earlier, where))
+            found.append(find_referred_initiator(selector["same_as"], earlier, where))
         else:
-            other = referred_endpoint(selector["one_of_each_relation_to"], earlier, where)
+            other = find_referred_endpoint(selector["one_of_each_relation_to"], earlier, where)
             found += _one_of_each_relation(other, host)
-    return list(dict.fromkeys([*map(host.unique_name, found), *named]))
+    return list(dict.fromkeys([*map(host.with_unique_name, found), *named]))
 
 
 def select_initiator_sets(
@@ -129,12 +137,12 @@ def select_initiator_sets(
         raise UserError("in_each_set_of must be the only selector", f"{where}.initiator")
     one_per_core = _one_per_core(listed[0])
     return [
-        (workers.name, [host.workers([node], one_per_core) for node in workers.nodes])
+        (workers.name, [host.worker_initiator([node], one_per_core) for node in workers.nodes])
         for workers in _worker_sets(listed[0], host)
     ]
 
 
-def initiators_name(
+def name_of_all_initiators(
     selectors: InitiatorSelector | list[InitiatorSelector], host: HostResources
 ) -> str:
     """What the name of a point has for all initiators together, such as ``each_node``."""
@@ -154,7 +162,9 @@ def _named_initiator(name: str, host: HostResources, one_per_core: bool, where: 
         UserError: this host has none of that name, or a node of it has no processing units.
     """
     levels = ("node", "pu", "core", "l3_domain", "core_kind", "package", "machine")
-    known = {one.name: one for level in levels for one in host.initiators(level, one_per_core)}
+    known = {
+        one.name: one for level in levels for one in host.initiators_of_level(level, one_per_core)
+    }
     place = parse_place_name(name)
     nodes = place.nodes if place and place.kind in ("node", "nodes") else ()
     without = [node.os_index for node in host.topology.nodes if not node.initiator]
@@ -165,7 +175,7 @@ def _named_initiator(name: str, host: HostResources, one_per_core: bool, where: 
             f"nodes that have some: {', '.join(one for one in known if one.startswith('node'))}",
         )
     if nodes and all(node_name(node) in known for node in nodes):
-        return host.workers(nodes, one_per_core)
+        return host.worker_initiator(nodes, one_per_core)
     if name not in known:
         raise UserError(f"this host has no initiator {name!r}", where, suggest_allowed(name, known))
     return known[name]
@@ -177,9 +187,9 @@ def _one_per_core(selector: InitiatorSelector) -> bool:
 
 def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initiator]:
     """Sets of the nodes that have processing units, of every size."""
-    nodes = [node.os_index for node in host.topology.initiators]
+    nodes = [node.os_index for node in host.topology.initiator_nodes]
     sets = sets_of_every_size(nodes, selector.get("at_most_sets", AT_MOST_SETS))
-    return [host.workers(chosen, _one_per_core(selector)) for chosen in sets]
+    return [host.worker_initiator(chosen, _one_per_core(selector)) for chosen in sets]
 
 
 def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
@@ -188,7 +198,9 @@ def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
     For example, a machine with one L3 domain has no pair of them, so `at_least: 2` takes cores.
     """
     level = selector["first_pu_of"]
-    return level if len(host.first_pus(level)) >= selector.get("at_least", 1) else "core"
+    return (
+        level if len(host.first_pu_of_each_group(level)) >= selector.get("at_least", 1) else "core"
+    )
 
 
 def _one_of_each_relation(endpoint: Endpoint, host: HostResources) -> list[Initiator]:
@@ -197,9 +209,9 @@ def _one_of_each_relation(endpoint: Endpoint, host: HostResources) -> list[Initi
     Nodes are counted from the endpoint's own node on, so that not all points use node 0.
     """
     own = min(endpoint.nodes, default=0)
-    nodes = host.initiators("node", True)
+    nodes = host.initiators_of_level("node", True)
     onwards = sorted(nodes, key=lambda node: (node.nodes[0] < own, node.nodes[0]))
     found: dict[str, Initiator] = {}
     for node in onwards:
-        found.setdefault(host.relation(endpoint, node), node)
+        found.setdefault(host.endpoint_relation(endpoint, node), node)
     return list(found.values())

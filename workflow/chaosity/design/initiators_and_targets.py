@@ -84,7 +84,7 @@ class Target:
         return not self.is_drive_set and self.device is None
 
     @property
-    def is_placement(self) -> bool:
+    def is_page_placement(self) -> bool:
         """Whether it is a placement of pages over nodes."""
         return self.kind == "policy"
 

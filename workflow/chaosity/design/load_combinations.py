@@ -11,7 +11,7 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
     as_list,
-    initiators_name,
+    name_of_all_initiators,
     select_initiator_sets,
     select_initiators,
 )
@@ -19,7 +19,7 @@ from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
 from chaosity.design.load_levels import LoadLevels
 from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
-from chaosity.design.target_selectors import WeightsLookup, missing_weights, select_targets
+from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
 from chaosity.errors import UserError
 from chaosity.yaml_document_types import Config, LoadDesign
 from chaosity.yaml_files import suggest_allowed
@@ -132,11 +132,11 @@ class LoadCombinations:
         selectors = load.spec["initiator"]
         found = select_initiators(selectors, self.host, load.earlier, load.where)
         if len(found) < 2:
-            self.notes.add(
+            self.notes.add_note(
                 f"{load.label}: no concurrent points, since there are fewer than two initiators"
             )
             return []
-        return [(initiators_name(selectors, self.host), found)]
+        return [(name_of_all_initiators(selectors, self.host), found)]
 
     def _together(
         self, load: _Load, name: str, initiators: Sequence[Initiator]
@@ -187,19 +187,21 @@ class LoadCombinations:
         for selector in as_list(load.spec["target"]):
             policies = selector.get("policies", [])
             if policies and not found:
-                self.notes.add(f"{load.label}: nothing to place, since one node has all memory")
+                self.notes.add_note(
+                    f"{load.label}: nothing to place, since one node has all memory"
+                )
                 continue
             missing = [name for name in policies if name not in names]
             sources = selector.get("weights_from", {})
-            for text in missing_weights(missing, sources, self.config["experiments"]):
-                self.notes.add(f"{load.label}: {text}")
+            for text in notes_on_missing_weights(missing, sources, self.config["experiments"]):
+                self.notes.add_note(f"{load.label}: {text}")
 
     def _is_measurable(self, benchmark: Benchmark, target: Target) -> bool:
         """Whether the benchmark is for devices of this vendor; if not, there is a note."""
         vendor = benchmark.document.get("device_vendor")
         if target.device is None or vendor in (None, target.device.vendor):
             return True
-        self.notes.add(
+        self.notes.add_note(
             f"{benchmark.name} measures only devices of {vendor}, so {target.name} is left out"
         )
         return False
@@ -208,7 +210,7 @@ class LoadCombinations:
         """Note why a load that asks for OpenCL devices gets none."""
         wanted = any("opencl" in selector for selector in as_list(load.spec["target"]))
         if wanted and not self.host.topology.opencl_devices:
-            self.notes.add(
+            self.notes.add_note(
                 f"{load.label}: this host has no OpenCL device; install clinfo and the driver of"
                 " the GPU's vendor, or PoCL (package pocl-opencl-icd), a driver for processors"
             )
@@ -255,7 +257,7 @@ class LoadCombinations:
             )
         if missing:
             kernels = ", ".join(missing)
-            self.notes.add(
+            self.notes.add_note(
                 f"{where}: {kernels} left out, since {benchmark.name} does not have them"
             )
         return [kernel for kernel in wanted if kernel in benchmark.kernels]

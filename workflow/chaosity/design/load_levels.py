@@ -15,7 +15,7 @@ from typing import TypeVar
 from chaosity.benchmarks import Benchmark
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Initiator
-from chaosity.design.plan_notes_and_samples import PlanNotes, with_nodes
+from chaosity.design.plan_notes_and_samples import PlanNotes, add_node_names
 from chaosity.design.point_loads import ChosenLoad
 from chaosity.errors import UserError
 from chaosity.records import Level
@@ -106,7 +106,7 @@ class LoadLevels:
         found = [size for size in sizes if size <= largest]
         if len(found) < len(sizes):
             limit = format_binary_bytes(largest)
-            self.notes.add(
+            self.notes.add_note(
                 f"{self.label}: sizes above {limit} are left out (working_set in the config:"
                 " at_most_share_of_node, sweep_at_most_bytes)"
             )
@@ -144,7 +144,7 @@ class LoadLevels:
             pages = self.benchmark.parameters.get("pages")
             if missing := _missing_pages(self.host.topology, pages, nodes):
                 raise UserError(
-                    with_nodes(*missing),
+                    add_node_names(*missing),
                     f"parameters of {self.benchmark.name}, pages: {pages}",
                     "reserve them (host_state_huge_pages, configure.yml) or choose other pages",
                 )
@@ -153,7 +153,7 @@ class LoadLevels:
         for pages in vary["pages"]:
             if missing := _missing_pages(self.host.topology, pages, nodes):
                 reason, where = missing
-                self.notes.add(f"{self.label}: pages {pages} left out, since {reason}", where)
+                self.notes.add_note(f"{self.label}: pages {pages} left out, since {reason}", where)
             else:
                 found.append(pages)
         return {"pages": found}
@@ -168,7 +168,7 @@ class LoadLevels:
                 found.append(buffers)
             else:
                 reason = "there is no such node with memory"
-                self.notes.add(f"{self.label}: buffers {buffers} left out, since {reason}")
+                self.notes.add_note(f"{self.label}: buffers {buffers} left out, since {reason}")
         return {"buffers": found} if "buffers" in vary else {}
 
 

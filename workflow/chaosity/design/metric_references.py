@@ -17,7 +17,7 @@ from typing import Any
 from chaosity.design.initiator_selectors import as_list
 from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ALONE, ONLY
-from chaosity.design.point_names import level_text
+from chaosity.design.point_names import format_level
 from chaosity.errors import UserError
 from chaosity.records import DerivedMetric, ExpandedPoint, Level, Load
 from chaosity.yaml_document_types import (
@@ -73,7 +73,7 @@ def add_metric_references(
             found[point["point"]].append(metric)
             missing += "reason" in metric
         if missing:
-            notes.add(
+            notes.add_note(
                 f"{experiment['experiment']}, {entry['name']}: {missing} of"
                 f" {len(references.loads)} have no reference with {references.condition}"
             )
@@ -112,7 +112,7 @@ class _References:
         baseline = self._baseline(candidates, free)
 
         def key_of(point: ExpandedPoint, load: Load) -> frozenset[tuple[str, str]]:
-            return _fixed_parts({**baseline(point), **choices(point, load)}, free)
+            return _fixed_parts({**baseline(point), **load_choices_by_side(point, load)}, free)
 
         references: dict[frozenset[tuple[str, str]], list[LoadInPoint]] = defaultdict(list)
         for pair in candidates:
@@ -270,7 +270,7 @@ def _reference_columns(point: ExpandedPoint, load: Load) -> dict[str, Any]:
     }
 
 
-def choices(point: ExpandedPoint, load: Load) -> dict[str, str]:
+def load_choices_by_side(point: ExpandedPoint, load: Load) -> dict[str, str]:
     """What was chosen for a load and for all loads that run with it, by ROLE.SIDE."""
     role = load["role"]
     found = {f"{role}.{part}": text for part, text in _load_choices(load).items()}
@@ -289,7 +289,7 @@ def choices(point: ExpandedPoint, load: Load) -> dict[str, str]:
 
 
 def _load_choices(load: Load) -> dict[str, str]:
-    levels = {name: level_text(name, level) for name, level in load["levels"].items()}
+    levels = {name: format_level(name, level) for name, level in load["levels"].items()}
     sides = {"initiator": load["initiator"]["name"], "target": load["target"]["name"]}
     return {**sides, "kernel": str(load["kernel"]), **levels}
 

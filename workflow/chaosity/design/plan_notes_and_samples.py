@@ -21,31 +21,31 @@ class PlanNotes:
     def __init__(self) -> None:
         self._nodes: dict[str, set[int]] = {}
 
-    def add(self, text: str, nodes: Iterable[int] = ()) -> None:
+    def add_note(self, text: str, nodes: Iterable[int] = ()) -> None:
         """Add a note; `nodes` are listed at its end, also those of earlier calls."""
         self._nodes.setdefault(text, set()).update(nodes)
 
     @property
     def texts(self) -> list[str]:
         """The notes in the order in which they were added."""
-        return [with_nodes(text, nodes) for text, nodes in self._nodes.items()]
+        return [add_node_names(text, nodes) for text, nodes in self._nodes.items()]
 
     def limit_levels(self, levels: Sequence[T], at_most: int | None, what: str) -> list[T]:
         """At most so many levels, evenly spread, with a note if some are left out."""
-        taken = evenly_spread(levels, len(levels) if at_most is None else at_most)
+        taken = pick_evenly_spread(levels, len(levels) if at_most is None else at_most)
         if len(taken) < len(levels):
             count = f"{len(taken)} of {len(levels)}"
-            self.add(f"{what}: {count}, evenly spread (`levels` in the config)")
+            self.add_note(f"{what}: {count}, evenly spread (`levels` in the config)")
         return taken
 
 
-def with_nodes(text: str, nodes: Iterable[int]) -> str:
+def add_node_names(text: str, nodes: Iterable[int]) -> str:
     """A note with the nodes that it holds for."""
     listed = sorted(nodes)
     return f"{text} on {nodes_name(listed)}" if listed else text
 
 
-def evenly_spread(items: Sequence[T], at_most: int) -> list[T]:
+def pick_evenly_spread(items: Sequence[T], at_most: int) -> list[T]:
     """At most so many items, evenly spread over all of them, with the first and the last."""
     if len(items) <= max(at_most, 0):
         return list(items)
@@ -65,7 +65,7 @@ def sets_of_every_size(items: Sequence[T], at_most: int = AT_MOST_SETS) -> list[
         at_most: how many sets to take, at least 1.
     """
     count = len(items)
-    sizes = evenly_spread(range(1, count + 1), at_most)
+    sizes = pick_evenly_spread(range(1, count + 1), at_most)
     left = {size: comb(count, size) - 1 for size in sizes}
     more = apportion_whole(min(at_most - len(sizes), sum(left.values())), left)
     return [chosen for size in sizes for chosen in _sets_of_size(items, size, 1 + more[size])]
@@ -73,7 +73,7 @@ def sets_of_every_size(items: Sequence[T], at_most: int = AT_MOST_SETS) -> list[
 
 def _sets_of_size(items: Sequence[T], size: int, wanted: int) -> list[tuple[T, ...]]:
     """So many of all sets of a size, evenly spread in lexicographic order."""
-    positions = evenly_spread(range(comb(len(items), size)), wanted)
+    positions = pick_evenly_spread(range(comb(len(items), size)), wanted)
     every = combinations(items, size)
     gaps = [here - before for before, here in zip([-1, *positions], positions, strict=False)]
     return [next(islice(every, gap - 1, None)) for gap in gaps]

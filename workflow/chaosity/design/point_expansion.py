@@ -19,9 +19,9 @@ from chaosity.design.point_loads import (
     ChosenLoad,
     Combination,
     LoadGroup,
-    factor_level,
+    factor_level_of_point,
 )
-from chaosity.design.point_names import point_name
+from chaosity.design.point_names import make_point_name
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, package_name
@@ -69,7 +69,7 @@ class PointExpansion:
         """What was left out and why."""
         return self.plan_notes.texts
 
-    def points(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
+    def expand_experiment(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
         """Every point of an experiment, in the order of its file and without repetition.
 
         Raises:
@@ -89,7 +89,7 @@ class PointExpansion:
     ) -> ExpandedPoint:
         """One point of a design, with its loads as the runner takes them."""
         specs = experiment["designs"][design]["loads"]
-        present = {role: group for role, group in chosen.items() if not group.absent}
+        present = {role: group for role, group in chosen.items() if not group.is_left_out}
         categories = {role: specs[role]["category"] for role in present}
         rules = {role: self.config["stopping"][category] for role, category in categories.items()}
         planned = [
@@ -104,12 +104,12 @@ class PointExpansion:
         memory = sum(load["memory_bytes"] for load in loads)
         body = {
             "experiment": experiment["experiment"],
-            "point": point_name([group.name(self.host) for group in chosen.values()]),
+            "point": make_point_name([group.name(self.host) for group in chosen.values()]),
             "loads": loads,
             "stopping": stopping,
             "timeout_seconds": stopping["max_seconds"] + seconds + TIMEOUT_SECONDS,
             "factors": {
-                name: factor_level(spec, design, chosen, self.host)
+                name: factor_level_of_point(spec, design, chosen, self.host)
                 for name, spec in experiment.get("factors", {}).items()
             },
             "components": self._components(present.values()),
@@ -130,11 +130,11 @@ class PointExpansion:
         document = benchmark.document
         if document.get("writes"):
             _check_destructive(benchmark, target)
-        context = self.context(chosen, benchmark, rule, len(group.members))
+        context = self.template_variables(chosen, benchmark, rule, len(group.members))
         levels = dict(chosen.levels)
         responder = {"responder": chosen.responder.name} if chosen.responder else {}
         load = {
-            **benchmark.load(group.load_name(chosen), context, levels),
+            **benchmark.make_load(group.make_member_name(chosen), context, levels),
             "role": group.role,
             "levels": {**responder, **levels},
             "initiator": initiator.facts,
@@ -150,7 +150,7 @@ class PointExpansion:
             facts = self.host.topology.host
             load["counters"] = counter_events_of(counters, facts, benchmark.where)
         settling = SETTLING_SECONDS if target.settles else 0.0
-        return cast(Load, load), benchmark.seconds(rule, context) + settling
+        return cast(Load, load), benchmark.expected_seconds(rule, context) + settling
 
     def _target_facts(
         self, benchmark: Benchmark, initiator: Initiator, target: Target
@@ -161,24 +161,26 @@ class PointExpansion:
             "kind": target.kind,
             "nodes": list(target.nodes),
             "drives": target.drive_facts,
-            "relation": self.host.relation(initiator, target),
-            "distance": self.host.slit(initiator, target) if target.is_memory else None,
+            "relation": self.host.endpoint_relation(initiator, target),
+            "distance": self.host.largest_slit_distance(initiator, target)
+            if target.is_memory
+            else None,
             **_placement_facts(target),
         }
         if target.device:
             facts["device"] = asdict(target.device)
         if any("by_node" in source for source in benchmark.document["metrics"].values()):
-            nodes = {str(node): self.host.memory([node]) for node in target.nodes}
+            nodes = {str(node): self.host.memory_target([node]) for node in target.nodes}
             facts["by_node"] = {
                 node: NodeRelation(
-                    relation=self.host.relation(initiator, memory),
-                    distance=self.host.slit(initiator, memory),
+                    relation=self.host.endpoint_relation(initiator, memory),
+                    distance=self.host.largest_slit_distance(initiator, memory),
                 )
                 for node, memory in nodes.items()
             }
         return cast(LoadTarget, facts)
 
-    def context(
+    def template_variables(
         self, chosen: ChosenLoad, benchmark: Benchmark, rule: StoppingRule, together: int = 1
     ) -> dict[str, Any]:
         """Variables of the templates in a benchmark file, see docs/adding-a-benchmark.md.
@@ -201,8 +203,8 @@ class PointExpansion:
                 "cpus": initiator.cpu_list,
                 "threads": len(initiator.cpus),
                 "nodes": format_cpu_list(initiator.nodes),
-                "memory_nodes": format_cpu_list(self.host.local_memory(initiator)),
-                "core_kind": self.host.core_kind_of(initiator),
+                "memory_nodes": format_cpu_list(self.host.local_memory_nodes(initiator)),
+                "core_kind": self.host.core_kind_name_of(initiator),
             },
             "responder": {
                 "name": responder.name if responder else None,
@@ -216,7 +218,7 @@ class PointExpansion:
                 "count": len(target.drives),
                 "page_nodes": format_cpu_list(self._page_nodes(chosen, benchmark)),
                 "link_bytes_per_second": target.link_bytes_per_second,
-                "policy": target.name if target.is_placement else None,
+                "policy": target.name if target.is_page_placement else None,
                 "shares_text": target.shares_text,
                 "device": asdict(target.device) if target.device else None,
             },
@@ -242,7 +244,7 @@ class PointExpansion:
         benchmark's parameter `buffers` says.
         """
         if benchmark.document["placement"]["memory"] == "initiator":
-            return self.host.local_memory(chosen.initiator)
+            return self.host.local_memory_nodes(chosen.initiator)
         if not chosen.target.is_drive_set:
             return chosen.target.nodes
         buffers = {**benchmark.parameters, **dict(chosen.levels)}.get("buffers", "own")
@@ -252,7 +254,9 @@ class PointExpansion:
         """Size of each array in bytes, see `_beyond_caches`."""
         # All placements for the same workers get arrays of the same size, so that their speeds
         # can be compared.
-        nodes = self.host.worker_memory(initiator) if target.is_placement else target.nodes
+        nodes = (
+            self.host.worker_memory_nodes(initiator) if target.is_page_placement else target.nodes
+        )
         memory = sum(self.host.memory_bytes(node) or 0 for node in nodes)
         return self._beyond_caches(initiator, memory, arrays)
 
@@ -288,8 +292,8 @@ class PointExpansion:
         packages = self.host.packages_of(load.initiator)
         if load.responder:
             packages |= self.host.packages_of(load.responder)
-        nodes = target.nodes if target.is_memory else self.host.local_memory(load.initiator)
-        packages |= {found.package for found in map(topology.node, nodes) if found}
+        nodes = target.nodes if target.is_memory else self.host.local_memory_nodes(load.initiator)
+        packages |= {found.package for found in map(topology.find_node, nodes) if found}
         used = {package_name(package) for package in packages if package is not None}
         used |= {node_name(node) for node in nodes}
         used |= {drive.component for drive in target.drives}
@@ -304,7 +308,7 @@ class PointExpansion:
 
 def _placement_facts(target: Target) -> dict[str, Any]:
     """Shares of the pages by node, and whether pages move; empty for other targets."""
-    if not target.is_placement:
+    if not target.is_page_placement:
         return {}
     return {"shares": target.shares_by_node, "settles": target.settles}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
-from chaosity.design.point_names import LoadName, level_text
+from chaosity.design.point_names import LoadName, format_level
 from chaosity.records import Level
 from chaosity.yaml_document_types import FactorSpec
 
@@ -43,7 +43,7 @@ class LoadGroup:
     members: tuple[ChosenLoad, ...]
 
     @property
-    def absent(self) -> bool:
+    def is_left_out(self) -> bool:
         """Whether the load is left out, so that the others of the point run without it."""
         return self.members[0].target.kind == "none"
 
@@ -55,7 +55,7 @@ class LoadGroup:
         [load] = self.members
         return {"initiator": load.initiator, "target": load.target}
 
-    def load_name(self, load: ChosenLoad) -> str:
+    def make_member_name(self, load: ChosenLoad) -> str:
         """Name of one load, unique within the point."""
         together = len(self.members) > 1
         return f"{self.role}-{load.initiator.name}" if together else self.role
@@ -65,9 +65,11 @@ class LoadGroup:
         first = self.members[0]
         target = first.target
         if len({member.target.nodes for member in self.members}) > 1:
-            target = host.memory({node for member in self.members for node in member.target.nodes})
+            target = host.memory_target(
+                {node for member in self.members for node in member.target.nodes}
+            )
         responder = [("responder", first.responder.name)] if first.responder else []
-        levels = tuple((name, level_text(name, level)) for name, level in first.levels)
+        levels = tuple((name, format_level(name, level)) for name, level in first.levels)
         return LoadName(self.role, self.initiator, target.name, first.kernel, (*responder, *levels))
 
 
@@ -75,7 +77,9 @@ class LoadGroup:
 Combination = Mapping[str, LoadGroup]
 
 
-def factor_level(spec: FactorSpec, design: str, chosen: Combination, host: HostResources) -> Level:
+def factor_level_of_point(
+    spec: FactorSpec, design: str, chosen: Combination, host: HostResources
+) -> Level:
     """The level of a factor at a point.
 
     Args:
@@ -94,7 +98,7 @@ def factor_level(spec: FactorSpec, design: str, chosen: Combination, host: HostR
         return len(target.drives) if isinstance(target, Target) else 0
     if "relation" in spec:
         a, b = (_referred_endpoint(reference, chosen) for reference in spec["relation"])
-        relation = host.package_relation if spec.get("by") == "package" else host.relation
+        relation = host.package_relation if spec.get("by") == "package" else host.endpoint_relation
         return relation(a, b) if a and b else ALONE
     group, side = _referred_group(spec["level"], chosen)
     if group and side == "initiator":

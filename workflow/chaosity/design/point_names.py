@@ -36,7 +36,7 @@ class LoadName:
         return f"{self.load}={'+'.join([self.initiator, self.target, *kernel, *levels])}"
 
 
-def point_name(loads: list[LoadName]) -> str:
+def make_point_name(loads: list[LoadName]) -> str:
     """Return the name of the point with these loads, sorted by role."""
     return ".".join(str(load) for load in sorted(loads, key=lambda name: name.load))
 
@@ -62,6 +62,6 @@ def _parse_load_name(text: str, name: str) -> LoadName:
     return LoadName(load, initiator, target, kernel, tuple((m[1], m[2]) for m in levels))
 
 
-def level_text(name: str, level: Level) -> str:
+def format_level(name: str, level: Level) -> str:
     """Return a level as text for a point's name: a size as 64MiB, any other level unchanged."""
     return format_exact_bytes(level) if name == "bytes" and isinstance(level, int) else str(level)

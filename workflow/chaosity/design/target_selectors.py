@@ -13,12 +13,12 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
     as_list,
-    check_one_kind,
-    referred_endpoint,
-    referred_initiator,
+    check_one_selector_key,
+    find_referred_endpoint,
+    find_referred_initiator,
 )
 from chaosity.design.initiators_and_targets import Initiator, Target
-from chaosity.design.plan_notes_and_samples import AT_MOST_SETS, evenly_spread
+from chaosity.design.plan_notes_and_samples import AT_MOST_SETS, pick_evenly_spread
 from chaosity.errors import UserError
 from chaosity.place.page_shares import apportion_whole
 from chaosity.place.placement_policies import POLICIES, UNIFORM
@@ -28,10 +28,10 @@ from chaosity.yaml_files import suggest_allowed
 # Returns the measured share of each node, for the name of the weights (CANONICAL or CONTENDED) and
 # the workers' nodes; None if they were not measured.
 WeightsLookup = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
-# Shares are multiples of 1/PARTS, so that they are short as text and add up to exactly 1. The
+# Shares are multiples of 1/SHARE_PARTS, so that they are short as text and add up to exactly 1. The
 # check of placement allows 200 times as much.
-PARTS = 10_000
-LEFT_OUT = Target("none", "none", ())
+SHARE_PARTS = 10_000
+LOAD_LEFT_OUT = Target("none", "none", ())
 
 
 def select_targets(
@@ -57,20 +57,20 @@ def select_targets(
     """
     found: list[Target] = []
     for selector in as_list(selectors):
-        check_one_kind(selector, ("nearest", "weights_from"), where)
+        check_one_selector_key(selector, ("nearest", "weights_from"), where)
         if "each" in selector:
             found += _each_memory_node(initiator, host, nearest=selector.get("nearest", False))
         elif "all" in selector:
-            found.append(host.memory(node.os_index for node in host.memory_nodes))
+            found.append(host.memory_target(node.os_index for node in host.topology.memory_nodes))
         elif "policies" in selector:
             found += _placements(selector["policies"], initiator, host, weights, where)
         elif "none" in selector:
-            found.append(LEFT_OUT)
+            found.append(LOAD_LEFT_OUT)
         elif "local_to" in selector:
-            near = referred_initiator(selector["local_to"], earlier, where)
-            found.append(host.memory(host.local_memory(near)))
+            near = find_referred_initiator(selector["local_to"], earlier, where)
+            found.append(host.memory_target(host.local_memory_nodes(near)))
         elif "same_as" in selector:
-            target = referred_endpoint(selector["same_as"], earlier, where)
+            target = find_referred_endpoint(selector["same_as"], earlier, where)
             if not isinstance(target, Target):
                 raise UserError(f"{selector['same_as']} is not a target", where)
             found.append(target)
@@ -83,7 +83,7 @@ def select_targets(
     first: dict[tuple[object, ...], Target] = {}
     for target in found:
         nodes = target.nodes if target.is_memory else ()
-        placement = target.name if target.is_placement else None
+        placement = target.name if target.is_page_placement else None
         content = (target.kind == "none", nodes, target.drives, target.device, placement)
         first.setdefault(content, target)
     return list(first.values())
@@ -91,16 +91,19 @@ def select_targets(
 
 def _each_memory_node(initiator: Initiator, host: HostResources, *, nearest: bool) -> list[Target]:
     """Every memory node; with `nearest` only those to which no other initiator is nearer."""
-    nodes = [node.os_index for node in host.memory_nodes]
+    nodes = [node.os_index for node in host.topology.memory_nodes]
     if nearest:
-        nodes = [node for node in nodes if set(initiator.nodes) & set(host.nearest(node))]
-    return [host.memory([node]) for node in nodes]
+        nodes = [
+            node for node in nodes if set(initiator.nodes) & set(host.nearest_initiator_nodes(node))
+        ]
+    return [host.memory_target([node]) for node in nodes]
 
 
 def _named_memory(name: str, host: HostResources, where: str) -> Target:
     """The memory node of a name such as ``node3``."""
     known = {
-        target.name: target for target in (host.memory([n.os_index]) for n in host.memory_nodes)
+        target.name: target
+        for target in (host.memory_target([n.os_index]) for n in host.topology.memory_nodes)
     }
     if name not in known:
         raise UserError(
@@ -125,13 +128,13 @@ def _placements(
         if name not in POLICIES:
             remedy = suggest_allowed(name, POLICIES)
             raise UserError(f"unknown policy {name!r}", f"{where}.target", remedy)
-    if len(host.memory_nodes) < 2:
+    if len(host.topology.memory_nodes) < 2:
         return []
-    tried = (placement_target(name, workers, host, weights) for name in names)
+    tried = (page_placement_target(name, workers, host, weights) for name in names)
     return [target for target in tried if target is not None]
 
 
-def placement_target(
+def page_placement_target(
     name: str, workers: Initiator, host: HostResources, weights: WeightsLookup | None
 ) -> Target | None:
     """A placement of pages as a load's target; None if its weights are unknown for these workers.
@@ -143,9 +146,9 @@ def placement_target(
         weights: the measured weights; None if there are none.
     """
     policy = POLICIES[name]
-    nodes = tuple(node.os_index for node in host.memory_nodes)
+    nodes = tuple(node.os_index for node in host.topology.memory_nodes)
     if not policy.over_all:
-        nodes = host.worker_memory(workers)
+        nodes = host.worker_memory_nodes(workers)
     shares: Mapping[int, float] | None = None
     if policy.shares == UNIFORM:
         shares = dict.fromkeys(nodes, 1.0)
@@ -153,22 +156,22 @@ def placement_target(
         shares = weights(policy.shares, workers.nodes) if weights else None
         if shares is None or set(shares) != set(nodes):
             return None
-    return Target(name, "policy", nodes, shares=exact_shares(shares), settles=policy.settles)
+    return Target(name, "policy", nodes, shares=whole_page_shares(shares), settles=policy.settles)
 
 
-def exact_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
-    """Pairs of node and share, in multiples of 1/PARTS that add up to 1, ascending by node.
+def whole_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
+    """Pairs of node and share, in multiples of 1/SHARE_PARTS that add up to 1, ascending by node.
 
     Args:
         shares: by node; only their ratios count.
     """
     if shares is None:
         return None
-    whole = apportion_whole(PARTS, dict(sorted(shares.items())))
-    return tuple((node, part / PARTS) for node, part in whole.items() if part)
+    whole = apportion_whole(SHARE_PARTS, dict(sorted(shares.items())))
+    return tuple((node, part / SHARE_PARTS) for node, part in whole.items() if part)
 
 
-def missing_weights(
+def notes_on_missing_weights(
     names: Iterable[str], sources: Mapping[str, str], experiments: Container[str]
 ) -> Iterator[str]:
     """Notes on policies that are left out, and what to run for them, one for each experiment.
@@ -197,28 +200,28 @@ def _drive_sets(
     Raises:
         UserError: this host has no drive of a given name.
     """
-    check_one_kind(selector, ("none", "local", "at_most_sets"), where)
+    check_one_selector_key(selector, ("none", "local", "at_most_sets"), where)
     owner = selector.get("first_of") or selector.get("all_of")
-    groups = host.package_drives() if owner == "package" else host.drive_groups()
+    groups = host.drives_by_package() if owner == "package" else host.drives_by_node()
     if selector.get("local"):
         own = host.packages_of(initiator) if owner == "package" else initiator.nodes
         near = {place: drives for place, drives in groups.items() if place in own}
         # If no drive has a known node, "local" has no meaning, and all drives count.
         groups = near if near or set(groups) != {None} else groups
-    found: list[Target] = [LEFT_OUT] if selector.get("none") else []
+    found: list[Target] = [LOAD_LEFT_OUT] if selector.get("none") else []
     every = tuple(drive for group in groups.values() for drive in group)
     if "each" in selector:
-        found += [host.drive_set("drive", (drive,)) for drive in every]
+        found += [host.drive_set_target("drive", (drive,)) for drive in every]
     elif "first_of" in selector:
         kind = f"first_of_{owner}"
         for group in groups.values():
-            found += [host.drive_set(kind, group[:count]) for count in range(1, len(group))]
+            found += [host.drive_set_target(kind, group[:count]) for count in range(1, len(group))]
     elif "all_of" in selector:
-        found += [host.drive_set(f"all_of_{owner}", group) for group in groups.values()]
+        found += [host.drive_set_target(f"all_of_{owner}", group) for group in groups.values()]
     elif "all_of_each_set_of" in selector:
         found += _node_drive_sets(host, selector.get("at_most_sets", AT_MOST_SETS))
     elif "all" in selector:
-        found += [host.drive_set("all", every)] if every else []
+        found += [host.drive_set_target("all", every)] if every else []
     else:
         known = {drive.component: drive for drive in host.drives}
         for name in selector["names"]:
@@ -226,7 +229,7 @@ def _drive_sets(
                 raise UserError(
                     f"this host has no drive {name!r}", where, suggest_allowed(name, known)
                 )
-            found.append(host.drive_set("drive", (known[name],)))
+            found.append(host.drive_set_target("drive", (known[name],)))
     return found
 
 
@@ -235,11 +238,13 @@ def _node_drive_sets(host: HostResources, at_most: int) -> list[Target]:
 
     If there are too many sets, they are evenly spread, from a pair to all nodes.
     """
-    groups = {node: drives for node, drives in host.drive_groups().items() if node is not None}
+    groups = {node: drives for node, drives in host.drives_by_node().items() if node is not None}
     sets = [nodes for size in range(2, len(groups) + 1) for nodes in combinations(groups, size)]
-    chosen = evenly_spread(sets, at_most - len(groups))  # `at_most` includes sets of one node
+    chosen = pick_evenly_spread(sets, at_most - len(groups))  # `at_most` includes sets of one node
     return [
-        host.drive_set("all_of_nodes", tuple(drive for node in nodes for drive in groups[node]))
+        host.drive_set_target(
+            "all_of_nodes", tuple(drive for node in nodes for drive in groups[node])
+        )
         for nodes in chosen
     ]
 
@@ -257,5 +262,5 @@ def _opencl_targets(selector: OpenclSelector, host: HostResources, where: str) -
             raise UserError(
                 f"this host has no OpenCL device {name!r}", where, suggest_allowed(name, known)
             )
-    baseline = [LEFT_OUT] if selector.get("none") and known else []
+    baseline = [LOAD_LEFT_OUT] if selector.get("none") and known else []
     return [*baseline, *(host.opencl_target(known[name]) for name in names)]

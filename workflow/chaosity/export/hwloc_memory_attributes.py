@@ -21,7 +21,7 @@ from chaosity.export.exported_measurements import (
     select_node_measurements,
 )
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY
-from chaosity.topology.run_lstopo import read_described_xml
+from chaosity.topology.run_lstopo import read_xml_of_description
 from chaosity.units import format_count
 
 _MIB = 2**20
@@ -89,7 +89,7 @@ def export_hwloc(host: MeasuredHost) -> HwlocExport:
     Raises:
         UserError: ``topology.xml`` is not readable.
     """
-    root = read_described_xml(host.folder / "topology.xml")
+    root = read_xml_of_description(host.folder / "topology.xml")
     notes: list[str] = []
     written = 0
     for metric, attribute in _ATTRIBUTES.items():
@@ -139,7 +139,7 @@ def _attribute_values(
     machine = set(parse_mask(_machine(root).get("cpuset", "0x0")))
     part = _AttributeValues(left_out=[f"{row} to {to} ({why})" for row, to, why in found.missing])
     for initiator, target, cell in found.valid:
-        node = host.topology.node(initiator)
+        node = host.topology.find_node(initiator)
         cpus = tuple(cpu for cpu in (node.shown_cpus if node else ()) if cpu in machine)
         if target not in targets:
             part.left_out.append(f"{initiator} to {target} (hwloc shows no node {target})")

@@ -64,7 +64,7 @@ def export_weights(host: MeasuredHost, dwp: float = 0.0) -> WeightsExport:
 
 def worker_sets(host: MeasuredHost) -> dict[str, tuple[int, ...]]:
     """Each node with cores, each package, and all; equal sets have the name of the smallest."""
-    nodes = [node.os_index for node in host.topology.initiators]
+    nodes = [node.os_index for node in host.topology.initiator_nodes]
     packages = {
         package_name(package.os_index): tuple(node for node in package.nodes if node in nodes)
         for package in host.topology.packages

@@ -101,7 +101,7 @@ def _memory(host: MeasuredHost) -> dict[str, object]:
             {
                 "initiator_node": initiator,
                 "target_node": target,
-                "relation": host.topology.relation(initiator, target),
+                "relation": host.topology.node_relation(initiator, target),
                 **values,
             }
             for (initiator, target), values in sorted(pairs.items())
@@ -209,5 +209,5 @@ def _by_relation(cells: Iterable[_Interference]) -> Iterator[dict[str, object]]:
 def _nearest_relation(topology: Topology, cell: pd.Series, other: pd.Series) -> str:
     """The nearest relation between any nodes of the initiators of two loads."""
     own, theirs = (parse_cpu_list(load["initiator_nodes"] or "") for load in (cell, other))
-    relations: Iterable[str] = (topology.relation(a, b) for a in own for b in theirs)
+    relations: Iterable[str] = (topology.node_relation(a, b) for a in own for b in theirs)
     return min(relations, key=_NEAREST_FIRST.index, default="unknown")

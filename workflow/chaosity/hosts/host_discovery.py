@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from chaosity.benchmarks import open_benchmarks
-from chaosity.components import component_documents, write_components
+from chaosity.components import make_component_documents, write_components
 from chaosity.design import PlannedHost
 from chaosity.errors import UserError
 from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
@@ -29,7 +29,7 @@ from chaosity.slurm import list_slurm_nodes, slurm_node_name, srun_command
 from chaosity.topology import (
     LIVE,
     configuration_name,
-    discover_with_xml,
+    discover_topology_with_xml,
     read_topology,
     topology_to_json,
 )
@@ -69,13 +69,13 @@ class DescribedFacts(TypedDict):
     runner_sha256: str | None
 
 
-def version_numbers(text: str) -> tuple[int, ...]:
+def parse_version_number(text: str) -> tuple[int, ...]:
     """Returns the first dotted number in a text, e.g. (3, 33) from ``fio-3.33``."""
     match = re.search(r"\d+(?:\.\d+)+", text)
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
-def tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str, str]:
+def check_tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str, str]:
     """Returns version and hash of each tool on a host.
 
     Args:
@@ -93,7 +93,7 @@ def tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str,
         if tool["path"] is None:
             raise UserError("is not installed", name, need["install"])
         oldest = need.get("at_least")
-        if oldest and version_numbers(version) < version_numbers(oldest):
+        if oldest and parse_version_number(version) < parse_version_number(oldest):
             wrong = f"version {version or 'unknown'} is too old, {oldest} is needed"
             raise UserError(wrong, name, need["install"])
         versions[name] = f"{version} (sha256 {(tool['sha256'] or '')[:16]})".strip()
@@ -212,9 +212,9 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         source = str(results / host.name / DESCRIPTION_FILE)
         queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport.kind == SLURM else 0
         facts = _request_description(host, transport, needs, Path(source), queue_seconds)
-        tools = tool_versions(needs, facts["tools"])
+        tools = check_tool_versions(needs, facts["tools"])
         live_facts = {"transport": transport.to_json(), "boot_id": facts["boot_id"]}
-    topology, xml = discover_with_xml(source)
+    topology, xml = discover_topology_with_xml(source)
     configuration = configuration_name(topology)
     expected = config["expected_configuration"]
     if expected and source != host.topology_source and configuration != expected:
@@ -223,21 +223,21 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
             f"host {host.name}",
             "check its firmware settings and its topology.xml",
         )
-    local = is_local(host, config)
+    local = is_this_machine(host, config)
     planned = PlannedHost(host.name, configuration, topology, host.variables, local)
     folder = results / host.name / configuration
     write_if_changed(folder / "topology.xml", xml)
     document = topology_to_json(topology)
     write_if_changed(folder / "topology.json", json.dumps(document, indent=1) + "\n")
     drives = {drive.component: drive.facts for drive in planned.drives(results)}
-    write_components(folder / "components", component_documents(topology, tools, drives))
+    write_components(folder / "components", make_component_documents(topology, tools, drives))
     known = {"host": host.name, "configuration": configuration, "source": source, **live_facts}
     write_if_changed(results / host.name / "host.json", json.dumps(known, indent=1) + "\n")
     readmit_host(results / host.name)
     return planned
 
 
-def is_local(host: InventoryHost, config: Config) -> bool:
+def is_this_machine(host: InventoryHost, config: Config) -> bool:
     """Whether a host is this machine, by the inventory and the config."""
     if host.topology_source != LIVE:
         return True
@@ -306,4 +306,6 @@ def read_discovered_host(host: InventoryHost, configuration: str, config: Config
     topology = read_topology(path)
     if topology is None:
         raise UserError("does not exist", str(path), "run snakemake")
-    return PlannedHost(host.name, configuration, topology, host.variables, is_local(host, config))
+    return PlannedHost(
+        host.name, configuration, topology, host.variables, is_this_machine(host, config)
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.compare.comparison_text import BETTER, WORSE
-from chaosity.components import read_components, system_facts
+from chaosity.components import read_components, system_component_facts
 from chaosity.errors import UserError
 from chaosity.report.configuration_comparison import measured_configuration
 from chaosity.result_folders import MEASUREMENTS_FILE
@@ -80,7 +80,7 @@ def compare_equal_hosts(results: Sequence[HostResults]) -> list[EqualHosts]:
 
 def processor_model(folder: Path) -> str | None:
     """The processor model in the system component; without a component, in the topology."""
-    model = system_facts(read_components(folder / "components")).get("cpu_model")
+    model = system_component_facts(read_components(folder / "components")).get("cpu_model")
     if model:
         return str(model)
     try:

@@ -57,7 +57,7 @@ def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
         topology: of the host.
         system: document of its system component.
     """
-    counts, memory = topology.counts, topology.memory_bytes
+    counts, memory = topology.counts, topology.total_memory_bytes
     structure = [
         format_count(counts.packages, "package"),
         format_count(len(topology.nodes), "memory node"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.anomalies import Findings
-from chaosity.components import read_component_histories, read_components, system_facts
+from chaosity.components import read_component_histories, read_components, system_component_facts
 from chaosity.errors import UserError
 from chaosity.figures import draw
 from chaosity.records import write_atomically
@@ -106,7 +106,7 @@ def write_report(
         experiments=experiments,
         figures=figures,
         topology=topology,
-        system=system_facts(components),
+        system=system_component_facts(components),
         summaries=summarise_records(_planned_records(folder)),
         config={
             **read_yaml(config_file),

@@ -157,11 +157,11 @@ def _virtual_machine(system: HostFacts) -> ResultCheck:
 
 def _restrictions(topology: Topology) -> ResultCheck:
     name = "Processors and nodes"
-    if not topology.restricted:
+    if not topology.is_restricted:
         return ResultCheck(name, OK, "all that are online can be used")
     listed = ", ".join(
         f"{key.replace('_', ' ')} {value}"
-        for key, value in topology.restrictions.as_text().items()
+        for key, value in topology.restrictions.to_json().items()
         if value
     )
     return ResultCheck(

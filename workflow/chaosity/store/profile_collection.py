@@ -149,7 +149,7 @@ def _host_columns(document: Mapping[str, Any], system: Mapping[str, Any]) -> Row
         "cores": topology.counts.cores,
         "pus": topology.counts.pus,
         "nodes": len(topology.nodes) or None,
-        "memory_bytes": topology.memory_bytes,
+        "memory_bytes": topology.total_memory_bytes,
         "memory": _memory_text(facts.get("memory_modules") or []),
         "kernel": facts.get("kernel_release"),
         "firmware": " ".join(text for text in texts if text) or None,

@@ -3,21 +3,25 @@
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
 from chaosity.topology.host_fact_types import HostFacts
-from chaosity.topology.topology_discovery import discover, discover_with_xml, topology_xml
+from chaosity.topology.topology_discovery import (
+    discover_topology,
+    discover_topology_with_xml,
+    make_topology_xml,
+)
 from chaosity.topology.topology_json import read_topology, topology_from_json, topology_to_json
 from chaosity.topology.topology_model import (
     Cache,
     Core,
     CoreKind,
-    Counts,
     Die,
-    Distances,
     HugePagePool,
     L3Domain,
     MemoryAttribute,
     Node,
     Package,
+    PartCounts,
     Restrictions,
+    SlitDistances,
     Topology,
 )
 from chaosity.topology.topology_sources import LIVE
@@ -28,9 +32,7 @@ __all__ = [
     "Cache",
     "Core",
     "CoreKind",
-    "Counts",
     "Die",
-    "Distances",
     "Drive",
     "Gpu",
     "HostFacts",
@@ -40,13 +42,15 @@ __all__ = [
     "Node",
     "OpenclDevice",
     "Package",
+    "PartCounts",
     "Restrictions",
+    "SlitDistances",
     "Topology",
     "configuration_name",
-    "discover",
-    "discover_with_xml",
+    "discover_topology",
+    "discover_topology_with_xml",
+    "make_topology_xml",
     "read_topology",
     "topology_from_json",
     "topology_to_json",
-    "topology_xml",
 ]

@@ -46,8 +46,8 @@ def _nodes(number: int) -> str:
 
 
 def _memory_mode(topology: Topology) -> str:
-    flat = any(node.kind in _ON_PACKAGE_MEMORY for node in topology.targets)
-    cached = any(node.memory_side_cache_bytes for node in topology.targets)
+    flat = any(node.kind in _ON_PACKAGE_MEMORY for node in topology.memory_nodes)
+    cached = any(node.memory_side_cache_bytes for node in topology.memory_nodes)
     return {(False, False): "", (True, False): "-flat", (False, True): "-cache"}.get(
         (flat, cached), "-hybrid"
     )

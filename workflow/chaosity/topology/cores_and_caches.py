@@ -6,13 +6,21 @@ from collections.abc import Callable, Mapping
 
 from chaosity.cpusets import CpuSet, cpu_set
 from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
-from chaosity.topology.topology_model import Cache, Core, CoreKind, Counts, Die, L3Domain, Package
+from chaosity.topology.topology_model import (
+    Cache,
+    Core,
+    CoreKind,
+    Die,
+    L3Domain,
+    Package,
+    PartCounts,
+)
 
 NodesOf = Callable[[CpuSet], tuple[int, ...]]
 _CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 
 
-class CoresAndCaches:
+class CoreAndCacheMaker:
     """Makes the model's objects of a tree, each with only its usable processing units.
 
     Args:
@@ -32,11 +40,11 @@ class CoresAndCaches:
 
     def _usable_objects(self, type_name: str) -> list[tuple[int, HwlocObject, CpuSet]]:
         """Position, object and processing units of a type's objects that are usable."""
-        pairs = [(item, self._cpus(item)) for item in self._machine.all(type_name)]
+        pairs = [(item, self._cpus(item)) for item in self._machine.objects_of_type(type_name)]
         usable = [(item, cpus) for item, cpus in pairs if cpus]
         return [(index, item, cpus) for index, (item, cpus) in enumerate(usable)]
 
-    def packages(self, package_of_node: Mapping[int, int | None]) -> tuple[Package, ...]:
+    def make_packages(self, package_of_node: Mapping[int, int | None]) -> tuple[Package, ...]:
         """Packages with at least one usable processing unit."""
         packages = []
         for index, item, cpus in self._usable_objects("Package"):
@@ -47,19 +55,25 @@ class CoresAndCaches:
             packages.append(Package(os_index, cpus, nodes, _model(item, self._machine)))
         return tuple(packages)
 
-    def dies(self) -> tuple[Die, ...]:
+    def make_dies(self) -> tuple[Die, ...]:
         """Dies, where the source shows dies."""
         objects = self._usable_objects("Die")
         return tuple(Die(index, cpus, _package(item)) for index, item, cpus in objects)
 
-    def l3_domains(self) -> tuple[L3Domain, ...]:
+    def make_l3_domains(self) -> tuple[L3Domain, ...]:
         """An L3 domain for each L3 cache."""
         return tuple(
-            L3Domain(index, cpus, self._nodes_of(cpus), _package(item), item.number("cache_size"))
+            L3Domain(
+                index,
+                cpus,
+                self._nodes_of(cpus),
+                _package(item),
+                item.attribute_number("cache_size"),
+            )
             for index, item, cpus in self._usable_objects("L3Cache")
         )
 
-    def core_kinds(self) -> tuple[CoreKind, ...]:
+    def make_core_kinds(self) -> tuple[CoreKind, ...]:
         """The kinds of cores; a single unnamed kind where the source shows none."""
         kinds = [(kind, cpu_set(self._usable & set(kind.cpus))) for kind in self._kinds]
         core_kinds = tuple(
@@ -67,15 +81,15 @@ class CoresAndCaches:
                 index,
                 cpus,
                 kind.efficiency,
-                kind.hertz("FrequencyBaseMHz"),
-                kind.hertz("FrequencyMaxMHz"),
+                kind.frequency_hertz("FrequencyBaseMHz"),
+                kind.frequency_hertz("FrequencyMaxMHz"),
                 kind.infos.get("CoreType"),
             )
             for index, (kind, cpus) in enumerate((k, c) for k, c in kinds if c)
         )
         return core_kinds or (CoreKind(0, cpu_set(self._usable)),)
 
-    def cores(
+    def make_cores(
         self, kinds: tuple[CoreKind, ...], l3_domains: tuple[L3Domain, ...]
     ) -> tuple[Core, ...]:
         """Cores in hwloc's order; without cores in the source, each processing unit is a core."""
@@ -95,20 +109,20 @@ class CoresAndCaches:
             for index, item, cpus in objects
         )
 
-    def caches(self) -> tuple[Cache, ...]:
+    def make_caches(self) -> tuple[Cache, ...]:
         """The caches of cores, equal caches in one entry, from the inside out.
 
         Memory-side caches are left out, because they belong to nodes.
         """
         equal: dict[tuple[int, str, int | None, int | None, int], list[CpuSet]] = {}
-        for item in self._machine.walk():
+        for item in self._machine.walk_subtree():
             cpus = self._cpus(item)
             if "cache_type" in item.attributes and item.type != "MemCache" and cpus:
                 key = (
-                    item.number("depth") or 0,
+                    item.attribute_number("depth") or 0,
                     _CACHE_KINDS.get(item.attributes["cache_type"], "unified"),
-                    item.number("cache_size") or None,
-                    item.number("cache_linesize") or None,
+                    item.attribute_number("cache_size") or None,
+                    item.attribute_number("cache_linesize") or None,
                     len(cpus),
                 )
                 equal.setdefault(key, []).append(cpus)
@@ -118,10 +132,14 @@ class CoresAndCaches:
         ]
         return tuple(sorted(caches, key=lambda cache: (cache.level, cache.kind, cache.cpus)))
 
-    def counts(self) -> Counts:
+    def count_parts(self) -> PartCounts:
         """Numbers of what the source shows, usable or not."""
-        pus = len(self._machine.all("PU"))
-        return Counts(len(self._machine.all("Package")), len(self._machine.all("Core")) or pus, pus)
+        pus = len(self._machine.objects_of_type("PU"))
+        return PartCounts(
+            len(self._machine.objects_of_type("Package")),
+            len(self._machine.objects_of_type("Core")) or pus,
+            pus,
+        )
 
 
 def _package(item: HwlocObject) -> int | None:

@@ -14,7 +14,7 @@ from chaosity.place_names import PlaceName
 from chaosity.runner.opencl_devices import parse_clinfo, parse_whole_number
 from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
 from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
-from chaosity.topology.sysfs_reader import SysTree
+from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_model import Node
 
 _NVME_CLASS = "0108"
@@ -39,22 +39,22 @@ _INTEL_ENGINES = {
 }
 _ENGINES = {f"8086:{device}": kind for kind, ids in _INTEL_ENGINES.items() for device in ids}
 _ENGINE_CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
-# Devices with memory of their own come first, the processor last.
+# DeviceMaker with memory of their own come first, the processor last.
 _OPENCL_ORDER = ("gpu", "accelerator", "other", "cpu")
 _OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
 
 
-class Devices:
+class DeviceMaker:
     """Makes the model's devices of a tree; `sysfs` is None for an XML alone."""
 
-    def __init__(self, tree: HwlocTree, nodes: tuple[Node, ...], sysfs: SysTree | None) -> None:
+    def __init__(self, tree: HwlocTree, nodes: tuple[Node, ...], sysfs: SysfsReader | None) -> None:
         self._machine = tree.machine
         self._sysfs = sysfs
         self._known = {node.os_index for node in nodes}
         self._with_cpus = {node.os_index for node in nodes if node.shown_cpus}
 
     def _pci_functions(self) -> list[HwlocObject]:
-        return self._machine.all("PCIDev")
+        return self._machine.objects_of_type("PCIDev")
 
     def _node(self, device: HwlocObject) -> int | None:
         """The nearest node of a device: the node with processors, if several are equally near."""
@@ -64,17 +64,17 @@ class Devices:
         if len(candidates) == 1:
             return next(iter(candidates))
         pci = _pci_address(device)
-        stated = self._sysfs.pci_node(pci) if self._sysfs and pci else None
+        stated = self._sysfs.pci_function_node(pci) if self._sysfs and pci else None
         return stated if stated in self._known else None
 
-    def drives(self) -> tuple[Drive, ...]:
+    def make_drives(self) -> tuple[Drive, ...]:
         """NVMe namespaces by PCI address, and NVMe functions without a block device.
 
         Two paths to the same multipath disk count as a single drive.
         """
         drives: dict[str, Drive] = {}
         served: set[str | None] = set()
-        for device in self._machine.all("OSDev"):
+        for device in self._machine.objects_of_type("OSDev"):
             name = _disk_name(device.name or "")
             if name:
                 served.add(_pci_address(device))
@@ -95,13 +95,13 @@ class Devices:
         return Drive(
             name=name,
             pci=pci,
-            serial=(sysfs and sysfs.block_text(name, "serial"))
+            serial=(sysfs and sysfs.block_device_text(name, "serial"))
             or _clean(infos.get("SerialNumber")),
-            model=(sysfs and sysfs.block_text(name, "model")) or _clean(infos.get("Model")),
-            firmware=(sysfs and sysfs.block_text(name, "firmware_rev"))
+            model=(sysfs and sysfs.block_device_text(name, "model")) or _clean(infos.get("Model")),
+            firmware=(sysfs and sysfs.block_device_text(name, "firmware_rev"))
             or _clean(infos.get("Revision")),
             node=self._node(device),
-            size_bytes=(sysfs and sysfs.block_size(name)) or size,
+            size_bytes=(sysfs and sysfs.block_device_bytes(name)) or size,
             link_bytes_per_second=link,
             link_max_bytes_per_second=link_max,
         )
@@ -125,16 +125,16 @@ class Devices:
         negotiated = round(gigabytes * 1e9) or None
         if self._sysfs is None or pci is None:
             return negotiated, None
-        current = self._sysfs.pci_link(pci, "current")
-        return current or negotiated, self._sysfs.pci_link(pci, "max")
+        current = self._sysfs.pci_link_speed(pci, "current")
+        return current or negotiated, self._sysfs.pci_link_speed(pci, "max")
 
-    def gpus(self) -> tuple[Gpu, ...]:
+    def make_gpus(self) -> tuple[Gpu, ...]:
         """A GPU for each PCI function, also when several libraries show it."""
         gpus = (self._gpu(item) for item in self._pci_functions())
         return tuple(sorted((gpu for gpu in gpus if gpu), key=lambda gpu: gpu.pci or ""))
 
     def _gpu(self, function: HwlocObject) -> Gpu | None:
-        devices = [item for item in function.all("OSDev") if _backend(item)]
+        devices = [item for item in function.objects_of_type("OSDev") if _backend(item)]
         vendor, kind = _pci_id(function).partition(":")[0], _pci_class(function)
         graphics = kind.startswith("03") and vendor in _GPU_VENDORS
         graphics |= (vendor, kind) == _AMD_INSTINCT
@@ -154,7 +154,7 @@ class Devices:
             compute=bool(_COMPUTE_BACKENDS & set(backends)) or vendor in _GPU_VENDORS,
         )
 
-    def accelerators(self) -> tuple[Accelerator, ...]:
+    def make_accelerators(self) -> tuple[Accelerator, ...]:
         """DMA, compression and cryptography engines, and coprocessors other than GPUs."""
         engines = [item for function in self._pci_functions() for item in self._engines(function)]
         return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
@@ -164,7 +164,7 @@ class Devices:
             return
         pci, node = _pci_address(function), self._node(function)
         kind = _ENGINES.get(_pci_id(function)) or _ENGINE_CLASSES.get(_pci_class(function))
-        devices = [item for item in function.all("OSDev") if _is_engine(item)]
+        devices = [item for item in function.objects_of_type("OSDev") if _is_engine(item)]
         for item in devices:
             channel = "DMA" if item.attributes.get("osdev_type") == _OSDEV_DMA else item.subtype
             yield Accelerator(item.name or pci or "", kind or channel or "coprocessor", pci, node)
@@ -223,7 +223,7 @@ def _clean(text: str | None) -> str | None:
     return " ".join(text.split()) or None if text else None
 
 
-def opencl_devices(
+def list_opencl_devices(
     clinfo_output: str | None, tree: HwlocTree, gpus: Iterable[Gpu], nodes: Iterable[Node]
 ) -> tuple[OpenclDevice, ...]:
     """Returns all OpenCL devices, named `opencl0`, `opencl1`, ... in an order that stays the same.
@@ -275,7 +275,7 @@ def _opencl_of_clinfo(output: str) -> Iterator[OpenclDevice]:
 
 def _opencl_of_tree(tree: HwlocTree) -> Iterator[OpenclDevice]:
     """The OpenCL devices that hwloc shows; it leaves processors out."""
-    for item in tree.machine.all("OSDev"):
+    for item in tree.machine.objects_of_type("OSDev"):
         if item.subtype != "OpenCL":
             continue
         infos = item.infos

@@ -16,8 +16,8 @@ from chaosity.topology.host_fact_types import (
     MemoryModule,
 )
 from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
-from chaosity.topology.sysfs_reader import SysTree
-from chaosity.topology.topology_sources import LIVE, Source
+from chaosity.topology.sysfs_reader import SysfsReader
+from chaosity.topology.topology_sources import LIVE, TopologySource
 
 _CPU = "sys/devices/system/cpu"
 # Kernel parameters that can change a measured number. Others (root=, console=) differ from host to
@@ -49,10 +49,10 @@ _MODULE_FIELDS: dict[str, _SpeedField | Literal["manufacturer", "part", "serial"
 _NO_VALUE = frozenset({"", "Unknown", "Not Specified", "None", "NO DIMM", "Not Provided"})
 
 
-def host_facts(tree: HwlocTree, source: Source) -> HostFacts:
+def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
     """Returns all facts on a host; from an XML file only the facts that hwloc wrote into it."""
     infos, sysfs = tree.machine.infos, source.sysfs
-    cpuinfo = sysfs.cpuinfo() if sysfs else {}
+    cpuinfo = sysfs.read_cpuinfo() if sysfs else {}
     facts: HostFacts = {
         "name": infos.get("HostName"),
         "firmware": _firmware(infos),
@@ -71,7 +71,7 @@ def host_facts(tree: HwlocTree, source: Source) -> HostFacts:
     return {**facts, **_kernel_facts(sysfs, cpuinfo)} if sysfs else facts
 
 
-def _memory_modules(tree: HwlocTree, source: Source) -> list[MemoryModule] | None:
+def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModule] | None:
     """The slots for memory modules; None where the source does not show them.
 
     Only root can read them from SMBIOS: through dmidecode on a live machine, else as hwloc wrote
@@ -79,7 +79,9 @@ def _memory_modules(tree: HwlocTree, source: Source) -> list[MemoryModule] | Non
     """
     if source.kind == LIVE:
         return parse_dmidecode(source.memory_modules or "") or None
-    items = [item for item in tree.machine.all("Misc") if item.subtype == "MemoryModule"]
+    items = [
+        item for item in tree.machine.objects_of_type("Misc") if item.subtype == "MemoryModule"
+    ]
     return [
         {
             "slot": _info(item, "DeviceLocation"),
@@ -126,7 +128,9 @@ def _firmware(infos: dict[str, str]) -> dict[str, str | None]:
 
 
 def _package_info(tree: HwlocTree, name: str) -> str | None:
-    values = (item.infos.get(name) for item in (*tree.machine.all("Package"), tree.machine))
+    values = (
+        item.infos.get(name) for item in (*tree.machine.objects_of_type("Package"), tree.machine)
+    )
     return next((" ".join(value.split()) for value in values if value), None)
 
 
@@ -135,23 +139,23 @@ def _cpu_model(tree: HwlocTree, cpuinfo: dict[str, str]) -> str | None:
     return " ".join(text.split()) or None
 
 
-def _kernel_facts(sysfs: SysTree, cpuinfo: dict[str, str]) -> HostFacts:
+def _kernel_facts(sysfs: SysfsReader, cpuinfo: dict[str, str]) -> HostFacts:
     return {
         "microcode": cpuinfo.get("microcode"),
         "hypervisor": "hypervisor" in cpuinfo.get("flags", "").split(),
-        "kernel_parameters": relevant_parameters(sysfs.text("proc/cmdline") or ""),
-        "smt": sysfs.text(f"{_CPU}/smt/control"),
+        "kernel_parameters": relevant_kernel_parameters(sysfs.read_text("proc/cmdline") or ""),
+        "smt": sysfs.read_text(f"{_CPU}/smt/control"),
         "frequency": _frequency(sysfs),
         "idle": _idle(sysfs),
         "memory_settings": _memory_settings(sysfs),
         "mitigations": {
-            name: sysfs.text(f"{_CPU}/vulnerabilities/{name}")
-            for name in sysfs.entries(f"{_CPU}/vulnerabilities")
+            name: sysfs.read_text(f"{_CPU}/vulnerabilities/{name}")
+            for name in sysfs.list_directory(f"{_CPU}/vulnerabilities")
         },
     }
 
 
-def relevant_parameters(command_line: str) -> list[str]:
+def relevant_kernel_parameters(command_line: str) -> list[str]:
     """Returns the kernel parameters that can change a measured number, in their order.
 
     Words after `--` are for the init program.
@@ -160,13 +164,13 @@ def relevant_parameters(command_line: str) -> list[str]:
     return [word for word in kernel.split() if _RELEVANT.match(word.replace("-", "_"))]
 
 
-def _frequency(sysfs: SysTree) -> FrequencySettings:
+def _frequency(sysfs: SysfsReader) -> FrequencySettings:
     """How the kernel chooses frequencies: the distinct values of all policies."""
     base = f"{_CPU}/cpufreq"
-    policies = [name for name in sysfs.entries(base) if name.startswith("policy")]
+    policies = [name for name in sysfs.list_directory(base) if name.startswith("policy")]
 
     def distinct(attribute: str) -> list[str]:
-        values = {sysfs.text(f"{base}/{policy}/{attribute}") for policy in policies}
+        values = {sysfs.read_text(f"{base}/{policy}/{attribute}") for policy in policies}
         return sorted(value for value in values if value)
 
     return {
@@ -179,43 +183,43 @@ def _frequency(sysfs: SysTree) -> FrequencySettings:
     }
 
 
-def _turbo(sysfs: SysTree) -> bool | None:
+def _turbo(sysfs: SysfsReader) -> bool | None:
     """Whether cores may exceed their base frequency; intel_pstate reports the opposite."""
-    no_turbo = sysfs.number(f"{_CPU}/intel_pstate/no_turbo")
+    no_turbo = sysfs.read_number(f"{_CPU}/intel_pstate/no_turbo")
     if no_turbo is not None:
         return no_turbo == 0
-    boost = sysfs.number(f"{_CPU}/cpufreq/boost")
+    boost = sysfs.read_number(f"{_CPU}/cpufreq/boost")
     return None if boost is None else boost == 1
 
 
-def _idle(sysfs: SysTree) -> IdleSettings:
+def _idle(sysfs: SysfsReader) -> IdleSettings:
     """The idle driver and governor, and the sleep states that are switched off on CPU 0."""
     base = f"{_CPU}/cpu0/cpuidle"
     return {
-        "driver": sysfs.text(f"{_CPU}/cpuidle/current_driver"),
-        "governor": sysfs.text(f"{_CPU}/cpuidle/current_governor"),
+        "driver": sysfs.read_text(f"{_CPU}/cpuidle/current_driver"),
+        "governor": sysfs.read_text(f"{_CPU}/cpuidle/current_governor"),
         "disabled_states": [
-            sysfs.text(f"{base}/{state}/name") or state
-            for state in sysfs.entries(base)
-            if sysfs.number(f"{base}/{state}/disable") == 1
+            sysfs.read_text(f"{base}/{state}/name") or state
+            for state in sysfs.list_directory(base)
+            if sysfs.read_number(f"{base}/{state}/disable") == 1
         ],
     }
 
 
-def _memory_settings(sysfs: SysTree) -> dict[str, str | None]:
+def _memory_settings(sysfs: SysfsReader) -> dict[str, str | None]:
     """Settings of page placement; of a choice like `always [madvise] never`, the chosen word."""
     thp = "sys/kernel/mm/transparent_hugepage"
     return {
-        "transparent_huge_pages": chosen_word(sysfs.text(f"{thp}/enabled")),
-        "transparent_huge_page_defrag": chosen_word(sysfs.text(f"{thp}/defrag")),
-        "numa_balancing": sysfs.text("proc/sys/kernel/numa_balancing"),
-        "zone_reclaim_mode": sysfs.text("proc/sys/vm/zone_reclaim_mode"),
-        "numa_demotion": sysfs.text("sys/kernel/mm/numa/demotion_enabled"),
-        "kernel_samepage_merging": sysfs.text("sys/kernel/mm/ksm/run"),
+        "transparent_huge_pages": bracketed_word(sysfs.read_text(f"{thp}/enabled")),
+        "transparent_huge_page_defrag": bracketed_word(sysfs.read_text(f"{thp}/defrag")),
+        "numa_balancing": sysfs.read_text("proc/sys/kernel/numa_balancing"),
+        "zone_reclaim_mode": sysfs.read_text("proc/sys/vm/zone_reclaim_mode"),
+        "numa_demotion": sysfs.read_text("sys/kernel/mm/numa/demotion_enabled"),
+        "kernel_samepage_merging": sysfs.read_text("sys/kernel/mm/ksm/run"),
     }
 
 
-def chosen_word(text: str | None) -> str | None:
+def bracketed_word(text: str | None) -> str | None:
     """Returns the word in brackets of a kernel's choice, or the whole text without brackets."""
     match = re.search(r"\[(.+?)\]", text or "")
     return match[1] if match else text

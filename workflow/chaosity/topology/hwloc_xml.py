@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from chaosity.cpusets import CpuSet, parse_mask
-from chaosity.topology.topology_model import Distances, MemoryAttribute
+from chaosity.topology.topology_model import MemoryAttribute, SlitDistances
 
 IO_TYPES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _MIB = 2**20
@@ -45,7 +45,7 @@ class HwlocObject:
     @property
     def os_index(self) -> int | None:
         """The operating system's number for it; None for objects without an OS index."""
-        return self.number("os_index")
+        return self.attribute_number("os_index")
 
     @property
     def index(self) -> int:
@@ -62,20 +62,20 @@ class HwlocObject:
         """The finer type, such as MCDRAM for a node or CUDA for a device."""
         return self.attributes.get("subtype")
 
-    def number(self, attribute: str) -> int | None:
+    def attribute_number(self, attribute: str) -> int | None:
         """An attribute that is a whole number, or None."""
         text = self.attributes.get(attribute)
         return None if text is None else int(text)
 
-    def walk(self) -> Iterator[HwlocObject]:
+    def walk_subtree(self) -> Iterator[HwlocObject]:
         """This object and all below it, in hwloc's order."""
         yield self
         for child in self.children:
-            yield from child.walk()
+            yield from child.walk_subtree()
 
-    def all(self, type_name: str) -> list[HwlocObject]:
+    def objects_of_type(self, type_name: str) -> list[HwlocObject]:
         """All objects of a type at or below this one, in hwloc's order."""
-        return [item for item in self.walk() if item.type == type_name]
+        return [item for item in self.walk_subtree() if item.type == type_name]
 
     def ancestors(self) -> Iterator[HwlocObject]:
         """The parent, its parent, and so on up to the machine."""
@@ -97,7 +97,7 @@ class HwlocCoreKind:
     efficiency: int | None
     infos: dict[str, str]
 
-    def hertz(self, name: str) -> int | None:
+    def frequency_hertz(self, name: str) -> int | None:
         """A frequency in Hz from an info in MHz, or None."""
         text = self.infos.get(name)
         return int(text) * _MHZ if text and text.isdigit() else None
@@ -126,7 +126,7 @@ class HwlocTree:
         """NUMA nodes whose memory the cgroup allows."""
         return parse_mask(self.machine.attributes["allowed_nodeset"])
 
-    def distances(self) -> Distances | None:
+    def slit_distances(self) -> SlitDistances | None:
         """The SLIT, or None. hwloc names the table; files converted from version 1 do not."""
         tables = [
             item for item in self._root.iterfind("distances2") if item.get("type") == "NUMANode"
@@ -134,18 +134,21 @@ class HwlocTree:
         tables.sort(key=lambda item: item.get("name") != "NUMALatency")
         return self._distances(tables[0]) if tables else None
 
-    def _distances(self, table: etree._Element) -> Distances:
+    def _distances(self, table: etree._Element) -> SlitDistances:
         indexes = _numbers(table, "indexes")
         if table.get("indexing") == "gp":
             nodes = self._nodes_by_gp_index()
             indexes = [nodes[index] for index in indexes]
         values, size = _numbers(table, "u64values"), len(indexes)
         rows = tuple(tuple(values[row * size : (row + 1) * size]) for row in range(size))
-        return Distances(tuple(indexes), rows)
+        return SlitDistances(tuple(indexes), rows)
 
     def _nodes_by_gp_index(self) -> dict[int | None, int]:
         """OS index of each node by hwloc's global persistent index, which tables refer to."""
-        return {node.number("gp_index"): node.index for node in self.machine.all("NUMANode")}
+        return {
+            node.attribute_number("gp_index"): node.index
+            for node in self.machine.objects_of_type("NUMANode")
+        }
 
     def memory_attributes(self) -> tuple[MemoryAttribute, ...]:
         """The HMAT's bandwidths and latencies, an item for each target and initiator."""

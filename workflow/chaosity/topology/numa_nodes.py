@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from chaosity.cpusets import CpuSet, cpu_set
 from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
-from chaosity.topology.sysfs_reader import SysfsNode, SysTree
+from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
 from chaosity.topology.topology_model import Node, Restrictions
 
 DRAM, CPU_LESS = "DRAM", "CPU-less"
@@ -56,7 +56,7 @@ class NodeEvidence:
 
 
 def discover_nodes(
-    tree: HwlocTree, sysfs: SysTree | None, present_bytes: Mapping[int, int]
+    tree: HwlocTree, sysfs: SysfsReader | None, present_bytes: Mapping[int, int]
 ) -> tuple[Node, ...]:
     """Returns the model's nodes, with flags, kinds and tiers.
 
@@ -134,19 +134,19 @@ def _is_target(node: NodeEvidence, tree: HwlocTree) -> bool:
 
 def _memory_side_cache(item: HwlocObject | None) -> int | None:
     cache = item.ancestor("MemCache") if item else None
-    return cache.number("cache_size") if cache else None
+    return cache.attribute_number("cache_size") if cache else None
 
 
-def _collect_evidence(tree: HwlocTree, sysfs: SysTree | None) -> list[NodeEvidence]:
+def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader | None) -> list[NodeEvidence]:
     """All nodes in the XML or /sys, with their own processing units and memory."""
-    visible = {item.index: item for item in tree.machine.all("NUMANode")}
-    kernel = {node.os_index: node for node in sysfs.nodes()} if sysfs else {}
+    visible = {item.index: item for item in tree.machine.objects_of_type("NUMANode")}
+    kernel = {node.os_index: node for node in sysfs.read_nodes()} if sysfs else {}
     nodes = []
     for index in sorted({*visible, *kernel, *tree.machine.complete_nodes}):
         item = visible.get(index)
         nodes.append(NodeEvidence(index, item, item.cpus if item else _cpus_near(tree, index)))
     _assign_owners(nodes, kernel, tree.machine.cpus)
-    packages = tree.machine.all("Package")
+    packages = tree.machine.objects_of_type("Package")
     for node in nodes:
         in_kernel = kernel.get(node.os_index)
         listed = (in_kernel.cpus if in_kernel else None) or ()
@@ -154,7 +154,7 @@ def _collect_evidence(tree: HwlocTree, sysfs: SysTree | None) -> list[NodeEviden
         node.has_cpus = bool(node.own_cpus or listed or _lost_all_cpus(node))
         node.package = _package_of(node.os_index, packages)
         if node.package is None and sysfs:  # hwloc hides a package that is wholly forbidden
-            node.package = sysfs.package_of(listed)
+            node.package = sysfs.package_of_pus(listed)
     return nodes
 
 
@@ -171,7 +171,9 @@ def _cpus_near(tree: HwlocTree, index: int) -> CpuSet:
 
     hwloc removes such a node from their nodeset and keeps it in their complete_nodeset.
     """
-    return cpu_set(pu.index for pu in tree.machine.all("PU") if index in pu.complete_nodes)
+    return cpu_set(
+        pu.index for pu in tree.machine.objects_of_type("PU") if index in pu.complete_nodes
+    )
 
 
 def _assign_owners(
@@ -202,13 +204,16 @@ def _assign_owners(
 
 def _memory_bytes(node: NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree) -> int | None:
     """Bytes of memory: 0 for a node without memory, None when the source does not show it."""
-    if node.item is not None and node.item.number("local_memory"):
-        return node.item.number("local_memory")
+    if node.item is not None and node.item.attribute_number("local_memory"):
+        return node.item.attribute_number("local_memory")
     if kernel is not None:
         return kernel.memory_bytes
     if node.item is not None:
         # hwloc omits a size of 0; where no node has a size (cpuid dumps), it knew none.
-        sizes = (item.number("local_memory") for item in tree.machine.all("NUMANode"))
+        sizes = (
+            item.attribute_number("local_memory")
+            for item in tree.machine.objects_of_type("NUMANode")
+        )
         return 0 if any(sizes) else None
     # Hidden, and without /sys: in a cgroup the node is forbidden, else it has no memory.
     return None if _in_cgroup(tree) else 0
@@ -301,8 +306,10 @@ def _local_bandwidths(tree: HwlocTree) -> dict[int, float]:
 def _distance_to_processors(
     node: NodeEvidence, tree: HwlocTree, targets: Iterable[NodeEvidence]
 ) -> int:
-    table = tree.distances()
+    table = tree.slit_distances()
     if table is None:
         return 0
-    steps = (table.between(other.os_index, node.os_index) for other in targets if other.own_cpus)
+    steps = (
+        table.distance_between(other.os_index, node.os_index) for other in targets if other.own_cpus
+    )
     return min((step for step in steps if step is not None), default=0)

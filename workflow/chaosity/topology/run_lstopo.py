@@ -29,12 +29,12 @@ _OLDEST_HWLOC = (2, 0)
 _SHOWN_CHARACTERS = 80  # of unexpected output, in an error
 
 
-def explore_live() -> etree._Element:
+def run_lstopo_live() -> etree._Element:
     """Returns hwloc's XML of this machine, as the root element."""
     return _run([], {}, "this machine")
 
 
-def explore_capture(root: Path, where: str) -> etree._Element:
+def run_lstopo_on_capture(root: Path, where: str) -> etree._Element:
     """Returns hwloc's XML of the captured /sys and /proc below `root`.
 
     Only hwloc's Linux component runs. The others (CUDA, x86 cpuid) would explore this machine.
@@ -43,7 +43,7 @@ def explore_capture(root: Path, where: str) -> etree._Element:
     return _run([], fsroot, where)
 
 
-def read_described_xml(path: Path) -> etree._Element:
+def read_xml_of_description(path: Path) -> etree._Element:
     """Returns hwloc's XML in a host's description, which is format 2 already.
 
     Raises:
@@ -52,7 +52,7 @@ def read_described_xml(path: Path) -> etree._Element:
     return _parse_file(path)
 
 
-def read_xml(path: Path) -> etree._Element:
+def read_hwloc_xml(path: Path) -> etree._Element:
     """Returns an hwloc XML file, of any version that the installed hwloc reads, as format 2.
 
     Raises:
@@ -72,7 +72,7 @@ def read_xml(path: Path) -> etree._Element:
 
 
 @cache
-def installed_version() -> tuple[int, ...]:
+def installed_hwloc_version() -> tuple[int, ...]:
     """Returns the version of the installed hwloc, such as `(2, 9, 0)`.
 
     Raises:
@@ -103,7 +103,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Element:
     """Runs lstopo and parses its output; `where` names the source in errors."""
-    command = lstopo_command(_program(), installed_version()[0], arguments)
+    command = lstopo_command(_program(), installed_hwloc_version()[0], arguments)
     environment = lstopo_environment() | extra
     try:
         answer = subprocess.run(
@@ -136,7 +136,7 @@ def _failure(stderr: str, where: str) -> UserError:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     message = lines[0] if lines else "no message"
     return UserError(
-        f"hwloc {_dotted(installed_version())} cannot read it: {message}",
+        f"hwloc {_dotted(installed_hwloc_version())} cannot read it: {message}",
         where,
         "try `lstopo --input` with it, and write or capture it again",
     )
@@ -174,12 +174,12 @@ def _check_version(root: etree._Element, path: Path) -> None:
         raise UserError(
             f"has the format version {stated!r}, which is not a version of hwloc's XML", str(path)
         )
-    if int(major) > installed_version()[0]:
+    if int(major) > installed_hwloc_version()[0]:
         raise _too_new(f"version {stated}", str(path))
 
 
 def _too_new(stated: str, where: str) -> UserError:
-    installed = installed_version()
+    installed = installed_hwloc_version()
     return UserError(
         f"is hwloc XML format {stated}, and the installed hwloc {_dotted(installed)} "
         f"reads formats up to {installed[0]}",

@@ -32,56 +32,56 @@ class SysfsNode:
     huge_pages: dict[int, int]
 
 
-class SysTree:
+class SysfsReader:
     """The files of a kernel; `root` is `/` or the top of a capture."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def text(self, path: str) -> str | None:
+    def read_text(self, path: str) -> str | None:
         """A file's text without blanks around it, or None when the file cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip("\0 \t\n")
         except OSError:
             return None
 
-    def number(self, path: str) -> int | None:
+    def read_number(self, path: str) -> int | None:
         """A file's decimal number, or None."""
         try:
-            return int(self.text(path) or "")
+            return int(self.read_text(path) or "")
         except ValueError:
             return None
 
-    def cpu_list(self, path: str) -> CpuSet | None:
+    def read_cpu_list(self, path: str) -> CpuSet | None:
         """A file's Linux list, or None; an empty file is the empty set."""
-        text = self.text(path)
+        text = self.read_text(path)
         try:
             return None if text is None else parse_cpu_list(text)
         except ValueError:
             return None
 
-    def entries(self, path: str) -> list[str]:
+    def list_directory(self, path: str) -> list[str]:
         """Names in a directory, sorted; empty when there is no such directory."""
         try:
             return sorted(item.name for item in (self.root / path).iterdir())
         except OSError:
             return []
 
-    def nodes(self) -> tuple[SysfsNode, ...]:
+    def read_nodes(self) -> tuple[SysfsNode, ...]:
         """All online nodes, by OS index: each has a directory.
 
         `has_memory` cannot be used, because it keeps nodes that were hot-removed.
         """
         base = "sys/devices/system/node"
-        indexes = (name.removeprefix("node") for name in self.entries(base))
+        indexes = (name.removeprefix("node") for name in self.list_directory(base))
         return tuple(self._node(index) for index in sorted(int(i) for i in indexes if i.isdigit()))
 
     def _node(self, index: int) -> SysfsNode:
         base = f"sys/devices/system/node/node{index}"
-        cpus = self.cpu_list(f"{base}/cpulist")
-        if cpus is None and (mask := self.text(f"{base}/cpumap")) is not None:
+        cpus = self.read_cpu_list(f"{base}/cpulist")
+        if cpus is None and (mask := self.read_text(f"{base}/cpumap")) is not None:
             cpus = parse_mask(mask)
-        distances = tuple(int(word) for word in (self.text(f"{base}/distance") or "").split())
+        distances = tuple(int(word) for word in (self.read_text(f"{base}/distance") or "").split())
         return SysfsNode(
             index,
             cpus,
@@ -91,7 +91,7 @@ class SysTree:
         )
 
     def _node_memory(self, base: str) -> int | None:
-        for line in (self.text(f"{base}/meminfo") or "").splitlines():
+        for line in (self.read_text(f"{base}/meminfo") or "").splitlines():
             words = line.split()  # Node 0 MemTotal:  24683520 kB
             if len(words) >= 4 and words[2] == "MemTotal:":
                 return int(words[3]) * _KIB
@@ -99,9 +99,9 @@ class SysTree:
 
     def _huge_pages(self, base: str) -> Iterator[tuple[int, int]]:
         """Page size in bytes and pages reserved, for every size that has a pool."""
-        for name in self.entries(base):
+        for name in self.list_directory(base):
             size_kib = name.removeprefix("hugepages-").removesuffix("kB")
-            pages = self.number(f"{base}/{name}/nr_hugepages")
+            pages = self.read_number(f"{base}/{name}/nr_hugepages")
             if size_kib.isdigit() and pages is not None:
                 yield int(size_kib) * _KIB, pages
 
@@ -117,7 +117,7 @@ class SysTree:
         """
         present: dict[int, int] = {}
         node = None
-        for line in (self.text("proc/zoneinfo") or "").splitlines():
+        for line in (self.read_text("proc/zoneinfo") or "").splitlines():
             words = line.split()
             if line.startswith("Node ") and "zone" in words:
                 node = int(words[1].rstrip(","))
@@ -125,48 +125,48 @@ class SysTree:
                 present[node] = present.get(node, 0) + int(words[1]) * page_bytes
         return present
 
-    def package_of(self, cpus: CpuSet) -> int | None:
+    def package_of_pus(self, cpus: CpuSet) -> int | None:
         """The package of all these processing units; None for several packages or unknown."""
         base = "sys/devices/system/cpu"
-        ids = {self.number(f"{base}/cpu{cpu}/topology/physical_package_id") for cpu in cpus}
+        ids = {self.read_number(f"{base}/cpu{cpu}/topology/physical_package_id") for cpu in cpus}
         return ids.pop() if len(ids) == 1 else None
 
     def online_cpus(self) -> CpuSet | None:
         """Processing units that are switched on."""
-        return self.cpu_list("sys/devices/system/cpu/online")
+        return self.read_cpu_list("sys/devices/system/cpu/online")
 
     def cache_line_bytes(self) -> int | None:
         """The cache line of the first processor: from /sys, else from /proc/cpuinfo."""
-        line = self.number("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")
+        line = self.read_number("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")
         return line or self.cpuinfo_number("clflush size")
 
-    def cpuinfo(self) -> dict[str, str]:
+    def read_cpuinfo(self) -> dict[str, str]:
         """The first processor's entries of /proc/cpuinfo."""
-        first = (self.text("proc/cpuinfo") or "").partition("\n\n")[0]
+        first = (self.read_text("proc/cpuinfo") or "").partition("\n\n")[0]
         pairs = (line.partition(":") for line in first.splitlines())
         return {key.strip(): value.strip() for key, _, value in pairs}
 
     def cpuinfo_number(self, key: str) -> int | None:
         """A whole number of the first processor's /proc/cpuinfo."""
-        text = self.cpuinfo().get(key, "")
+        text = self.read_cpuinfo().get(key, "")
         return int(text) if text.isdigit() else None
 
     def memory_tiers(self) -> dict[int, int]:
         """The kernel's memory tier of each node (Linux 6.1 and later); lower is faster."""
         base, tiers = "sys/devices/virtual/memory_tiering", {}
-        for name in self.entries(base):
+        for name in self.list_directory(base):
             number = name.removeprefix("memory_tier")
             if number.isdigit():
-                for node in self.cpu_list(f"{base}/{name}/nodelist") or ():
+                for node in self.read_cpu_list(f"{base}/{name}/nodelist") or ():
                     tiers[node] = int(number)
         return tiers
 
-    def pci_node(self, pci: str) -> int | None:
+    def pci_function_node(self, pci: str) -> int | None:
         """The nearest node of a PCI function by its firmware; None for -1 (unknown)."""
-        node = self.number(f"sys/bus/pci/devices/{pci}/numa_node")
+        node = self.read_number(f"sys/bus/pci/devices/{pci}/numa_node")
         return None if node is None or node < 0 else node
 
-    def pci_link(self, pci: str, which: str) -> int | None:
+    def pci_link_speed(self, pci: str, which: str) -> int | None:
         """Bytes per second of a function's link after encoding.
 
         Args:
@@ -174,7 +174,7 @@ class SysTree:
             which: `current` or `max`.
         """
         base = f"sys/bus/pci/devices/{pci}/{which}_link"
-        speed, width = self.text(f"{base}_speed"), self.number(f"{base}_width")
+        speed, width = self.read_text(f"{base}_speed"), self.read_number(f"{base}_width")
         try:
             rate = float((speed or "").split()[0])  # 16.0 GT/s PCIe
         except (IndexError, ValueError):  # "Unknown"
@@ -183,14 +183,14 @@ class SysTree:
             return None
         return link_bytes_per_second(rate, width)
 
-    def block_size(self, name: str) -> int | None:
+    def block_device_bytes(self, name: str) -> int | None:
         """The size of a block device in bytes."""
-        sectors = self.number(f"sys/class/block/{name}/size")
+        sectors = self.read_number(f"sys/class/block/{name}/size")
         return None if sectors is None else sectors * _SECTOR_BYTES
 
-    def block_text(self, name: str, attribute: str) -> str | None:
+    def block_device_text(self, name: str, attribute: str) -> str | None:
         """An attribute of the device behind a block device: serial, model, firmware_rev."""
-        return self.text(f"sys/class/block/{name}/device/{attribute}") or None
+        return self.read_text(f"sys/class/block/{name}/device/{attribute}") or None
 
 
 def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:

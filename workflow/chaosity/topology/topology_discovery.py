@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from lxml import etree
 
 from chaosity.errors import UserError
-from chaosity.topology.cores_and_caches import CoresAndCaches
-from chaosity.topology.drives_gpus_and_accelerators import Devices, opencl_devices
-from chaosity.topology.host_facts import host_facts
+from chaosity.topology.cores_and_caches import CoreAndCacheMaker
+from chaosity.topology.drives_gpus_and_accelerators import DeviceMaker, list_opencl_devices
+from chaosity.topology.host_facts import read_host_facts
 from chaosity.topology.hwloc_xml import HwlocTree
 from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
-from chaosity.topology.sysfs_reader import SysfsNode, SysTree
-from chaosity.topology.topology_model import Cache, Distances, HugePagePool, Topology
-from chaosity.topology.topology_sources import LIVE, Source, open_source
+from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
+from chaosity.topology.topology_model import Cache, HugePagePool, SlitDistances, Topology
+from chaosity.topology.topology_sources import LIVE, TopologySource, open_topology_source
 
 _PAGE_BYTES = 4096
 
 
-def discover(source: str) -> Topology:
+def discover_topology(source: str) -> Topology:
     """Returns the topology of a host.
 
     Args:
@@ -29,41 +29,41 @@ def discover(source: str) -> Topology:
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
     """
-    with open_source(source) as opened:
+    with open_topology_source(source) as opened:
         return _build(opened)
 
 
-def topology_xml(source: str) -> str:
+def make_topology_xml(source: str) -> str:
     """Returns hwloc's XML (format 2) of a source, for lstopo and other programs.
 
     Nodes of a live machine have the memory that the firmware gave them, so the file is the same
     each time. The kernel's own total changes with a memory balloon.
 
     Raises:
-        UserError: as `discover` does.
+        UserError: as `discover_topology` does.
     """
-    with open_source(source) as opened:
+    with open_topology_source(source) as opened:
         return _xml(opened)
 
 
-def discover_with_xml(source: str) -> tuple[Topology, str]:
-    """Returns the results of `discover` and `topology_xml`, opening the source only once.
+def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
+    """Returns the topology and hwloc's XML of a source, opening the source only once.
 
     Raises:
-        UserError: as `discover` does.
+        UserError: as `discover_topology` does.
     """
-    with open_source(source) as opened:
+    with open_topology_source(source) as opened:
         return _build(opened), _xml(opened)  # in this order: the second changes the source's XML
 
 
-def _xml(source: Source) -> str:
+def _xml(source: TopologySource) -> str:
     if source.sysfs and source.kind == LIVE:
         _state_present_memory(source.xml, source.sysfs)
     text = etree.tostring(source.xml.getroottree(), xml_declaration=True, encoding="UTF-8")
     return text.decode() + "\n"
 
 
-def _state_present_memory(xml: etree._Element, sysfs: SysTree) -> None:
+def _state_present_memory(xml: etree._Element, sysfs: SysfsReader) -> None:
     """Replaces MemTotal by the present memory, in bytes and in ordinary pages."""
     page_bytes = HwlocTree(xml).page_bytes or _PAGE_BYTES
     present = sysfs.present_bytes(page_bytes)
@@ -75,46 +75,46 @@ def _state_present_memory(xml: etree._Element, sysfs: SysTree) -> None:
             pages.set("count", str(size // page_bytes))
 
 
-def _build(source: Source) -> Topology:
+def _build(source: TopologySource) -> Topology:
     sysfs = source.sysfs
     tree = HwlocTree(source.xml)
-    kernel_nodes = sysfs.nodes() if sysfs else ()
+    kernel_nodes = sysfs.read_nodes() if sysfs else ()
     usable = usable_cpus(tree)
     if not usable:
         raise UserError("has no processing unit that may be used", source.name)
     present = sysfs.present_bytes(tree.page_bytes or _PAGE_BYTES) if sysfs else {}
     nodes = discover_nodes(tree, sysfs, present)
-    structure = CoresAndCaches(tree, usable, Topology(nodes=nodes).nodes_of)
-    devices = Devices(tree, nodes, sysfs)
-    kinds, l3_domains = structure.core_kinds(), structure.l3_domains()
-    caches = structure.caches()
-    gpus = devices.gpus()
+    structure = CoreAndCacheMaker(tree, usable, Topology(nodes=nodes).nodes_of_pus)
+    devices = DeviceMaker(tree, nodes, sysfs)
+    kinds, l3_domains = structure.make_core_kinds(), structure.make_l3_domains()
+    caches = structure.make_caches()
+    gpus = devices.make_gpus()
     return Topology(
         source=source.name,
         kind=source.kind,
-        packages=structure.packages({node.os_index: node.package for node in nodes}),
+        packages=structure.make_packages({node.os_index: node.package for node in nodes}),
         l3_domains=l3_domains,
-        cores=structure.cores(kinds, l3_domains),
+        cores=structure.make_cores(kinds, l3_domains),
         pus=usable,
         nodes=nodes,
-        drives=devices.drives(),
+        drives=devices.make_drives(),
         gpus=gpus,
-        opencl_devices=opencl_devices(source.opencl, tree, gpus, nodes),
-        accelerators=devices.accelerators(),
+        opencl_devices=list_opencl_devices(source.opencl, tree, gpus, nodes),
+        accelerators=devices.make_accelerators(),
         core_kinds=kinds,
         distances=_distances(tree, kernel_nodes),
         caches=caches,
         memory_attributes=tree.memory_attributes(),
         cache_line_bytes=_cache_line(caches, sysfs),
-        dies=structure.dies(),
+        dies=structure.make_dies(),
         huge_page_pools=_huge_pages(kernel_nodes, sysfs),
         restrictions=find_restrictions(tree, nodes, sysfs.online_cpus() if sysfs else None),
-        counts=structure.counts(),
-        host=host_facts(tree, source),
+        counts=structure.count_parts(),
+        host=read_host_facts(tree, source),
     )
 
 
-def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> Distances | None:
+def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistances | None:
     """The SLIT: from /sys, where nodes without memory have a row too, else from hwloc.
 
     A row has a column for each online node. In a capture without some nodes, the nodes of the
@@ -122,11 +122,11 @@ def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> Distances 
     """
     if kernel_nodes and all(len(node.distances) == len(kernel_nodes) for node in kernel_nodes):
         indexes = tuple(node.os_index for node in kernel_nodes)
-        return Distances(indexes, tuple(node.distances for node in kernel_nodes))
-    return tree.distances()
+        return SlitDistances(indexes, tuple(node.distances for node in kernel_nodes))
+    return tree.slit_distances()
 
 
-def _cache_line(caches: tuple[Cache, ...], sysfs: SysTree | None) -> int | None:
+def _cache_line(caches: tuple[Cache, ...], sysfs: SysfsReader | None) -> int | None:
     """The line size of the innermost data cache whose line size is known."""
     lines = [
         cache.line_bytes for cache in caches if cache.line_bytes and cache.kind != "instruction"
@@ -137,7 +137,7 @@ def _cache_line(caches: tuple[Cache, ...], sysfs: SysTree | None) -> int | None:
 
 
 def _huge_pages(
-    kernel_nodes: Sequence[SysfsNode], sysfs: SysTree | None
+    kernel_nodes: Sequence[SysfsNode], sysfs: SysfsReader | None
 ) -> tuple[HugePagePool, ...]:
     """Reserved huge pages of each node; of the machine where the kernel has no NUMA."""
     pools: list[tuple[int | None, dict[int, int]]]

@@ -55,8 +55,8 @@ def topology_to_json(topology: model.Topology) -> dict[str, object]:
         "memory_attributes": _to_json(topology.memory_attributes),
         "huge_page_pools": _to_json(topology.huge_page_pools),
         "cache_line_bytes": topology.cache_line_bytes,
-        "restricted": topology.restricted,
-        "restrictions": topology.restrictions.as_text(),
+        "restricted": topology.is_restricted,
+        "restrictions": topology.restrictions.to_json(),
         "host": dict(topology.host),
         "hierarchy": {
             "packages": _to_json(topology.packages),
@@ -84,7 +84,7 @@ def topology_from_json(values: Json) -> model.Topology:
         opencl_devices=_parts(OpenclDevice, values.get("opencl_devices")),
         accelerators=_parts(Accelerator, values.get("accelerators")),
         core_kinds=_parts(model.CoreKind, values.get("core_kinds")),
-        distances=model.Distances(
+        distances=model.SlitDistances(
             tuple(distances["nodes"]), tuple(tuple(row) for row in distances["matrix"])
         )
         if distances
@@ -95,7 +95,7 @@ def topology_from_json(values: Json) -> model.Topology:
         dies=_parts(model.Die, values.get("dies")),
         huge_page_pools=_parts(model.HugePagePool, values.get("huge_page_pools")),
         restrictions=_part(model.Restrictions, values.get("restrictions", {})),
-        counts=_part(model.Counts, values),
+        counts=_part(model.PartCounts, values),
         host=values.get("host", {}),
     )
 

@@ -90,7 +90,7 @@ class CoreKind:
     name: str | None = None
 
     @property
-    def rank(self) -> tuple[int, int] | None:
+    def speed_rank(self) -> tuple[int, int] | None:
         """Sort key of the kinds of one machine, faster kinds last; None where it is unknown.
 
         hwloc ranks kinds on a live machine and leaves the ranks out of its XML. From an XML the
@@ -158,13 +158,13 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class Distances:
+class SlitDistances:
     """The firmware's SLIT: `matrix[i][j]` from `nodes[i]` to `nodes[j]`; 10 is local."""
 
     nodes: tuple[int, ...]
     matrix: tuple[tuple[int, ...], ...]
 
-    def between(self, initiator: int, target: int) -> int | None:
+    def distance_between(self, initiator: int, target: int) -> int | None:
         """The distance between two nodes; None when the table lacks a node."""
         if initiator not in self.nodes or target not in self.nodes:
             return None
@@ -195,7 +195,7 @@ class HugePagePool:
 
 
 @dataclass(frozen=True)
-class Counts:
+class PartCounts:
     """Numbers of packages, cores and processing units that the source shows, usable or not."""
 
     packages: int = 0
@@ -220,7 +220,7 @@ class Restrictions:
     def __bool__(self) -> bool:
         return bool(self.missing_cpus or self.disallowed_nodes)
 
-    def as_text(self) -> dict[str, str | None]:
+    def to_json(self) -> dict[str, str | None]:
         """Each field by name, as JSON has it: sets as Linux lists, and the cgroup."""
         sets = {
             "missing_cpus": self.missing_cpus,
@@ -255,14 +255,14 @@ class Topology:
     opencl_devices: tuple[OpenclDevice, ...] = ()
     accelerators: tuple[Accelerator, ...] = ()
     core_kinds: tuple[CoreKind, ...] = ()
-    distances: Distances | None = None
+    distances: SlitDistances | None = None
     caches: tuple[Cache, ...] = ()
     memory_attributes: tuple[MemoryAttribute, ...] = ()
     cache_line_bytes: int | None = None
     dies: tuple[Die, ...] = ()
     huge_page_pools: tuple[HugePagePool, ...] = ()
     restrictions: Restrictions = Restrictions()
-    counts: Counts = Counts()
+    counts: PartCounts = PartCounts()
     host: HostFacts = field(default_factory=HostFacts)
 
     @property
@@ -276,22 +276,22 @@ class Topology:
         return self.host.get("cpu_model")
 
     @property
-    def restricted(self) -> bool:
+    def is_restricted(self) -> bool:
         """Whether the machine has processing units or memory that this process cannot use."""
         return bool(self.restrictions)
 
     @property
-    def initiators(self) -> tuple[Node, ...]:
+    def initiator_nodes(self) -> tuple[Node, ...]:
         """Nodes whose processing units can issue accesses."""
         return tuple(node for node in self.nodes if node.initiator)
 
     @property
-    def targets(self) -> tuple[Node, ...]:
+    def memory_nodes(self) -> tuple[Node, ...]:
         """Nodes whose memory can be accessed."""
         return tuple(node for node in self.nodes if node.target)
 
     @property
-    def memory_bytes(self) -> int | None:
+    def total_memory_bytes(self) -> int | None:
         """Size of the memory of all nodes together; None when no node's size is known."""
         return sum(node.size_bytes or 0 for node in self.nodes) or None
 
@@ -341,15 +341,15 @@ class Topology:
             return None
         return tuple(tuple(sorted(nodes)) for _, nodes in sorted(known.items()))
 
-    def node(self, os_index: int) -> Node | None:
+    def find_node(self, os_index: int) -> Node | None:
         """The node with this OS index, or None."""
         return self._nodes_by_index.get(os_index)
 
-    def nodes_of(self, cpus: Iterable[int]) -> tuple[int, ...]:
+    def nodes_of_pus(self, cpus: Iterable[int]) -> tuple[int, ...]:
         """OS indexes of the nodes of these processing units, without repetition, sorted."""
         return tuple(sorted({self.node_of_pu[cpu] for cpu in cpus if cpu in self.node_of_pu}))
 
-    def relation(self, node_a: int | None, node_b: int | None) -> str:
+    def node_relation(self, node_a: int | None, node_b: int | None) -> str:
         """Where two nodes lie: same_node, same_package, other_package or unknown."""
         if node_a is None or node_b is None:
             return UNKNOWN

@@ -23,7 +23,7 @@ from lxml import etree
 from chaosity.errors import UserError
 from chaosity.runner import describe_host
 from chaosity.topology import run_lstopo
-from chaosity.topology.sysfs_reader import SysTree
+from chaosity.topology.sysfs_reader import SysfsReader
 
 LIVE = "live"
 
@@ -35,7 +35,7 @@ _REMEDY = "capture it with `hwloc-gather-topology NAME`"
 
 
 @dataclass(frozen=True)
-class Source:
+class TopologySource:
     """An opened source.
 
     Attributes:
@@ -51,14 +51,14 @@ class Source:
     name: str
     kind: str
     xml: etree._Element
-    sysfs: SysTree | None
+    sysfs: SysfsReader | None
     architecture: str | None = None
     memory_modules: str | None = None
     opencl: str | None = None
 
 
 @contextmanager
-def open_source(name: str) -> Iterator[Source]:
+def open_topology_source(name: str) -> Iterator[TopologySource]:
     """Opens `live`, an hwloc XML file, or a directory or tarball with a captured /sys.
 
     A tarball may also be the description that the runner made of a live host (runner/describe.py).
@@ -69,28 +69,30 @@ def open_source(name: str) -> Iterator[Source]:
     """
     path = Path(name)
     if name == LIVE:
-        xml, machine = run_lstopo.explore_live(), platform.machine()
+        xml, machine = run_lstopo.run_lstopo_live(), platform.machine()
         printed = describe_host.read_memory_modules(), describe_host.read_clinfo()
-        yield Source(name, LIVE, xml, SysTree(Path("/")), machine, *printed)
+        yield TopologySource(name, LIVE, xml, SysfsReader(Path("/")), machine, *printed)
     elif path.is_dir():
         yield _open_capture(name, _find_capture_root(path.resolve(), path))
     elif path.exists() and _is_tarball(path):
-        with unpacked(path) as top:
+        with unpacked_tarball(path) as top:
             facts = top / describe_host.FACTS_MEMBER
             yield _open_description(name, top) if facts.exists() else _open_capture(name, top)
     else:
-        yield Source(name, "xml", run_lstopo.read_xml(path), None)
+        yield TopologySource(name, "xml", run_lstopo.read_hwloc_xml(path), None)
 
 
-def _open_capture(name: str, root: Path) -> Source:
-    return Source(name, "sysfs", run_lstopo.explore_capture(root, name), SysTree(root))
+def _open_capture(name: str, root: Path) -> TopologySource:
+    return TopologySource(
+        name, "sysfs", run_lstopo.run_lstopo_on_capture(root, name), SysfsReader(root)
+    )
 
 
-def _open_description(name: str, root: Path) -> Source:
+def _open_description(name: str, root: Path) -> TopologySource:
     facts = json.loads((root / describe_host.FACTS_MEMBER).read_text(encoding="utf-8"))
-    xml = run_lstopo.read_described_xml(root / describe_host.TOPOLOGY_MEMBER)
+    xml = run_lstopo.read_xml_of_description(root / describe_host.TOPOLOGY_MEMBER)
     printed = facts["memory_modules"], facts.get("opencl")
-    return Source(name, LIVE, xml, SysTree(root), facts["architecture"], *printed)
+    return TopologySource(name, LIVE, xml, SysfsReader(root), facts["architecture"], *printed)
 
 
 def _is_tarball(path: Path) -> bool:
@@ -106,7 +108,7 @@ def _opens(path: Path) -> bool:
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
+def unpacked_tarball(path: Path) -> Iterator[Path]:
     """Unpacks a tarball into a temporary directory, and deletes it after the context.
 
     Yields:
