@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from chaosity import config as module
+from chaosity import yaml_files as module
 from chaosity.benchmarks import benchmark_file, counter_events_of
 from chaosity.benchmarks.counter_events import encode_x86_event, read_counter_files
 from chaosity.design import plan_host

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity import config as config_module
+from chaosity import yaml_files as config_module
 from chaosity.design import host_plan as plan_module
 from chaosity.design import plan_host
 from chaosity.design.metric_references import add_metric_references

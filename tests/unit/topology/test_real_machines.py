@@ -164,7 +164,7 @@ def test_memory_attributes_are_those_of_the_hmat_in_si_units(xml, view):
 
 
 def test_restricted_machines_are_marked(xml):
-    assert topology(xml).restricted is (stem(xml) in RESTRICTED)
+    assert topology(xml).is_restricted is (stem(xml) in RESTRICTED)
 
 
 def test_cache_lines(xml):

@@ -42,7 +42,7 @@ class PlanCounts(TypedDict):
 
 
 class PlanSummary(PlanCounts):
-    """What plan.json says of a plan."""
+    """The content of plan.json: points, measurements and time of a plan."""
 
     host: str
     configuration: str
@@ -65,7 +65,7 @@ class PlannedHost:
     local: bool = True
 
     def drives(self, results: Path) -> tuple[DriveRef, ...]:
-        """The drives to measure: NVMe drives, drives of the inventory, or a file instead."""
+        """Returns the drives to measure: NVMe drives and the inventory's drives, else a file."""
         destructive = set(self.variables.get("chaosity_destructive_drives", []))
         found = [
             DriveRef(
@@ -130,7 +130,7 @@ class HostPlan:
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
 
     def summarize_plan(self) -> PlanSummary:
-        """Points, measurements and time, in total and of each experiment."""
+        """Returns points, measurements and time, in total and of each experiment."""
         experiments: dict[str, PlanCounts] = {}
         for point in self.points:
             counts = experiments.setdefault(
@@ -177,12 +177,12 @@ class HostPlan:
 
 
 def replicate_numbers(point: Point) -> range:
-    """Numbers of the replicates of a planned point: 1, 2, ..."""
+    """Returns the numbers of the replicates of a planned point: 1, 2, ..."""
     return range(1, 1 + len(point["orders"]))
 
 
 def random_orders(replicates: Sequence[int], seed: int) -> list[list[int]]:
-    """The place of each point in the random order of every replicate block.
+    """Returns the place of each point in the random order of every replicate block.
 
     All of replicate 1 comes before all of replicate 2, so that a slow drift of the host affects
     whole blocks. Each block has a permutation of its own. The last blocks hold only the points

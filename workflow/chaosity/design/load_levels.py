@@ -62,7 +62,7 @@ class LoadLevels:
         self.at_most, self.notes, self.where, self.label = at_most, notes, where, label
 
     def combinations(self, spec: LoadDesign, members: Sequence[ChosenLoad]) -> list[Levels]:
-        """Every combination of levels, for loads that run together or for a single load.
+        """Returns every combination of levels, for loads that run together or for a single load.
 
         Raises:
             UserError: the benchmark has no such parameter, or the host does not have the pages that
@@ -134,7 +134,7 @@ class LoadLevels:
     def _pages(
         self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
     ) -> dict[str, list[Level]]:
-        """The kinds of pages that the experiment varies and the host has.
+        """Returns the kinds of pages that the experiment varies and the host has.
 
         Raises:
             UserError: the host does not have the pages that the config asks for.

@@ -66,11 +66,11 @@ class PointExpansion:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out and why."""
+        """Notes on what was left out, with reasons."""
         return self.plan_notes.texts
 
     def expand_experiment(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
-        """Every point of an experiment, in the order of its file and without repetition.
+        """Returns every point of an experiment, in the order of its file and without repetition.
 
         Raises:
             UserError: this host or benchmark does not have a selector or kernel.
@@ -183,7 +183,7 @@ class PointExpansion:
     def template_variables(
         self, chosen: ChosenLoad, benchmark: Benchmark, rule: StoppingRule, together: int = 1
     ) -> dict[str, Any]:
-        """Variables of the templates in a benchmark file, see docs/adding-a-benchmark.md.
+        """Returns the variables for a benchmark file's templates, see docs/adding-a-benchmark.md.
 
         Args:
             chosen: the load.
@@ -320,7 +320,7 @@ def _cpus_of(load: ChosenLoad) -> tuple[int, ...]:
 
 
 def _check_common_window(loads: Sequence[Load]) -> None:
-    """Make sure that at most one load does not report its progress: two have no common window.
+    """Checks that at most one load does not report its progress: two have no common window.
 
     Raises:
         UserError: two or more do not; the error names their benchmarks.
@@ -335,7 +335,7 @@ def _check_common_window(loads: Sequence[Load]) -> None:
 
 
 def _check_destructive(benchmark: Benchmark, target: Target) -> None:
-    """Make sure that the inventory allows writing to all drives of a target.
+    """Checks that the inventory allows writing to all drives of a target.
 
     Raises:
         UserError: it does not; the error names the first such drive.
@@ -362,6 +362,6 @@ def _combine_stopping_rules(rules: Sequence[StoppingRule]) -> StoppingRule:
 
 
 def digest(content: object) -> str:
-    """A short fingerprint of JSON values."""
+    """Returns a short fingerprint of JSON values."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -56,12 +56,12 @@ class LoadGroup:
         return {"initiator": load.initiator, "target": load.target}
 
     def make_member_name(self, load: ChosenLoad) -> str:
-        """Name of one load, unique within the point."""
+        """Returns the name of one load, unique within the point."""
         together = len(self.members) > 1
         return f"{self.role}-{load.initiator.name}" if together else self.role
 
     def name(self, host: HostResources) -> LoadName:
-        """The group's part of the point's name."""
+        """Returns the group's part of the point's name."""
         first = self.members[0]
         target = first.target
         if len({member.target.nodes for member in self.members}) > 1:
@@ -73,14 +73,14 @@ class LoadGroup:
         return LoadName(self.role, self.initiator, target.name, first.kernel, (*responder, *levels))
 
 
-# What is chosen for each role of a design.
+# The chosen group of loads for each role of a design.
 Combination = Mapping[str, LoadGroup]
 
 
 def factor_level_of_point(
     spec: FactorSpec, design: str, chosen: Combination, host: HostResources
 ) -> Level:
-    """The level of a factor at a point.
+    """Returns the level of a factor at a point.
 
     Args:
         spec: the factor as in the experiment's file.

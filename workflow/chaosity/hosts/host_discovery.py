@@ -238,7 +238,7 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
 
 
 def is_this_machine(host: InventoryHost, config: Config) -> bool:
-    """Whether a host is this machine, by the inventory and the config."""
+    """Returns whether a host is this machine, by the inventory and the config."""
     if host.topology_source != LIVE:
         return True
     return config["transport"] != SLURM and host.connection == LOCAL

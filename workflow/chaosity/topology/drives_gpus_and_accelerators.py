@@ -68,7 +68,7 @@ class DeviceMaker:
         return stated if stated in self._known else None
 
     def make_drives(self) -> tuple[Drive, ...]:
-        """NVMe namespaces by PCI address, and NVMe functions without a block device.
+        """Returns NVMe namespaces by PCI address, and NVMe functions without a block device.
 
         Two paths to the same multipath disk count as a single drive.
         """
@@ -129,7 +129,7 @@ class DeviceMaker:
         return current or negotiated, self._sysfs.pci_link_speed(pci, "max")
 
     def make_gpus(self) -> tuple[Gpu, ...]:
-        """A GPU for each PCI function, also when several libraries show it."""
+        """Returns a GPU for each PCI function, also when several libraries show it."""
         gpus = (self._gpu(item) for item in self._pci_functions())
         return tuple(sorted((gpu for gpu in gpus if gpu), key=lambda gpu: gpu.pci or ""))
 
@@ -155,7 +155,7 @@ class DeviceMaker:
         )
 
     def make_accelerators(self) -> tuple[Accelerator, ...]:
-        """DMA, compression and cryptography engines, and coprocessors other than GPUs."""
+        """Returns DMA, compression and cryptography engines, and coprocessors other than GPUs."""
         engines = [item for function in self._pci_functions() for item in self._engines(function)]
         return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
 

@@ -63,29 +63,29 @@ class HwlocObject:
         return self.attributes.get("subtype")
 
     def attribute_number(self, attribute: str) -> int | None:
-        """An attribute that is a whole number, or None."""
+        """Returns an attribute that is a whole number, or None."""
         text = self.attributes.get(attribute)
         return None if text is None else int(text)
 
     def walk_subtree(self) -> Iterator[HwlocObject]:
-        """This object and all below it, in hwloc's order."""
+        """Returns this object and all below it, in hwloc's order."""
         yield self
         for child in self.children:
             yield from child.walk_subtree()
 
     def objects_of_type(self, type_name: str) -> list[HwlocObject]:
-        """All objects of a type at or below this one, in hwloc's order."""
+        """Returns all objects of a type at or below this one, in hwloc's order."""
         return [item for item in self.walk_subtree() if item.type == type_name]
 
     def ancestors(self) -> Iterator[HwlocObject]:
-        """The parent, its parent, and so on up to the machine."""
+        """Returns the parent, its parent, and so on up to the machine."""
         item = self.parent
         while item is not None:
             yield item
             item = item.parent
 
     def ancestor(self, type_name: str) -> HwlocObject | None:
-        """The nearest ancestor of a type."""
+        """Returns the nearest ancestor of a type."""
         return next((item for item in self.ancestors() if item.type == type_name), None)
 
 
@@ -98,7 +98,7 @@ class HwlocCoreKind:
     infos: dict[str, str]
 
     def frequency_hertz(self, name: str) -> int | None:
-        """A frequency in Hz from an info in MHz, or None."""
+        """Returns a frequency in Hz from an info in MHz, or None."""
         text = self.infos.get(name)
         return int(text) * _MHZ if text and text.isdigit() else None
 
@@ -127,7 +127,7 @@ class HwlocTree:
         return parse_mask(self.machine.attributes["allowed_nodeset"])
 
     def slit_distances(self) -> SlitDistances | None:
-        """The SLIT, or None. hwloc names the table; files converted from version 1 do not."""
+        """Returns the SLIT, or None. Files converted from hwloc 1 have a table without a name."""
         tables = [
             item for item in self._root.iterfind("distances2") if item.get("type") == "NUMANode"
         ]
@@ -151,7 +151,7 @@ class HwlocTree:
         }
 
     def memory_attributes(self) -> tuple[MemoryAttribute, ...]:
-        """The HMAT's bandwidths and latencies, an item for each target and initiator."""
+        """Returns the HMAT's bandwidths and latencies, an item for each target and initiator."""
         nodes = self._nodes_by_gp_index()
         attributes = []
         for table in self._root.iterfind("memattr"):
@@ -167,7 +167,7 @@ class HwlocTree:
         return tuple(attributes)
 
     def core_kinds(self) -> tuple[HwlocCoreKind, ...]:
-        """The kinds of cores, least efficient first; empty where the source has none."""
+        """Returns the kinds of cores, least efficient first; empty where the source has none."""
         return tuple(
             HwlocCoreKind(
                 parse_mask(item.get("cpuset", "0x0")),

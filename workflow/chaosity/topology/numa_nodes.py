@@ -90,7 +90,7 @@ def discover_nodes(
 
 
 def usable_cpus(tree: HwlocTree) -> CpuSet:
-    """Processing units that are online and allowed."""
+    """Returns the processing units that are online and allowed."""
     return cpu_set(set(tree.machine.cpus) & set(tree.allowed_cpus))
 
 

@@ -39,21 +39,21 @@ class SysfsReader:
         self.root = root
 
     def read_text(self, path: str) -> str | None:
-        """A file's text without blanks around it, or None when the file cannot be read."""
+        """Returns a file's text without blanks around it, or None when the file cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip("\0 \t\n")
         except OSError:
             return None
 
     def read_number(self, path: str) -> int | None:
-        """A file's decimal number, or None."""
+        """Returns a file's decimal number, or None."""
         try:
             return int(self.read_text(path) or "")
         except ValueError:
             return None
 
     def read_cpu_list(self, path: str) -> CpuSet | None:
-        """A file's Linux list, or None; an empty file is the empty set."""
+        """Returns a file's Linux list, or None; an empty file is the empty set."""
         text = self.read_text(path)
         try:
             return None if text is None else parse_cpu_list(text)
@@ -61,14 +61,14 @@ class SysfsReader:
             return None
 
     def list_directory(self, path: str) -> list[str]:
-        """Names in a directory, sorted; empty when there is no such directory."""
+        """Returns the names in a directory, sorted; empty when there is no such directory."""
         try:
             return sorted(item.name for item in (self.root / path).iterdir())
         except OSError:
             return []
 
     def read_nodes(self) -> tuple[SysfsNode, ...]:
-        """All online nodes, by OS index: each has a directory.
+        """Returns all online nodes, by OS index: each has a directory.
 
         `has_memory` cannot be used, because it keeps nodes that were hot-removed.
         """
@@ -106,11 +106,11 @@ class SysfsReader:
                 yield int(size_kib) * _KIB, pages
 
     def machine_huge_pages(self) -> dict[int, int]:
-        """Pages reserved on the whole machine by page size in bytes."""
+        """Returns the pages reserved on the whole machine by page size in bytes."""
         return dict(self._huge_pages("sys/kernel/mm/hugepages"))
 
     def present_bytes(self, page_bytes: int) -> dict[int, int]:
-        """Bytes of memory that the firmware gave to each node, from the zones' `present` pages.
+        """Returns the bytes of memory that the firmware gave to each node, from `present` pages.
 
         A node's MemTotal changes with a memory balloon and with the memory that the kernel
         reserved at boot; `present` does not.
@@ -126,33 +126,33 @@ class SysfsReader:
         return present
 
     def package_of_pus(self, cpus: CpuSet) -> int | None:
-        """The package of all these processing units; None for several packages or unknown."""
+        """Returns the package of these processing units; None for several packages or unknown."""
         base = "sys/devices/system/cpu"
         ids = {self.read_number(f"{base}/cpu{cpu}/topology/physical_package_id") for cpu in cpus}
         return ids.pop() if len(ids) == 1 else None
 
     def online_cpus(self) -> CpuSet | None:
-        """Processing units that are switched on."""
+        """Returns the processing units that are switched on."""
         return self.read_cpu_list("sys/devices/system/cpu/online")
 
     def cache_line_bytes(self) -> int | None:
-        """The cache line of the first processor: from /sys, else from /proc/cpuinfo."""
+        """Returns the cache line of the first processor: from /sys, else from /proc/cpuinfo."""
         line = self.read_number("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")
         return line or self.cpuinfo_number("clflush size")
 
     def read_cpuinfo(self) -> dict[str, str]:
-        """The first processor's entries of /proc/cpuinfo."""
+        """Returns the first processor's entries of /proc/cpuinfo."""
         first = (self.read_text("proc/cpuinfo") or "").partition("\n\n")[0]
         pairs = (line.partition(":") for line in first.splitlines())
         return {key.strip(): value.strip() for key, _, value in pairs}
 
     def cpuinfo_number(self, key: str) -> int | None:
-        """A whole number of the first processor's /proc/cpuinfo."""
+        """Returns a whole number of the first processor's /proc/cpuinfo."""
         text = self.read_cpuinfo().get(key, "")
         return int(text) if text.isdigit() else None
 
     def memory_tiers(self) -> dict[int, int]:
-        """The kernel's memory tier of each node (Linux 6.1 and later); lower is faster."""
+        """Returns the kernel's memory tier of each node (Linux 6.1 and later); lower is faster."""
         base, tiers = "sys/devices/virtual/memory_tiering", {}
         for name in self.list_directory(base):
             number = name.removeprefix("memory_tier")
@@ -162,12 +162,12 @@ class SysfsReader:
         return tiers
 
     def pci_function_node(self, pci: str) -> int | None:
-        """The nearest node of a PCI function by its firmware; None for -1 (unknown)."""
+        """Returns the nearest node of a PCI function by its firmware; None for -1 (unknown)."""
         node = self.read_number(f"sys/bus/pci/devices/{pci}/numa_node")
         return None if node is None or node < 0 else node
 
     def pci_link_speed(self, pci: str, which: str) -> int | None:
-        """Bytes per second of a function's link after encoding.
+        """Returns the bytes per second of a function's link after encoding.
 
         Args:
             pci: the function's address.
@@ -184,16 +184,16 @@ class SysfsReader:
         return link_bytes_per_second(rate, width)
 
     def block_device_bytes(self, name: str) -> int | None:
-        """The size of a block device in bytes."""
+        """Returns the size of a block device in bytes."""
         sectors = self.read_number(f"sys/class/block/{name}/size")
         return None if sectors is None else sectors * _SECTOR_BYTES
 
     def block_device_text(self, name: str, attribute: str) -> str | None:
-        """An attribute of the device behind a block device: serial, model, firmware_rev."""
+        """Returns an attribute of the device behind a block device: serial, model, firmware_rev."""
         return self.read_text(f"sys/class/block/{name}/device/{attribute}") or None
 
 
 def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:
-    """Bytes per second of a PCIe link in one direction, after encoding, before packet headers."""
+    """Returns the bytes per second of a PCIe link in one direction, without encoding overhead."""
     share = _ENCODING.get(gigatransfers, _FLIT_ENCODING)
     return int(gigatransfers * 1e9 * share * lanes / 8)

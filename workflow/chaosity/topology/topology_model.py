@@ -165,7 +165,7 @@ class SlitDistances:
     matrix: tuple[tuple[int, ...], ...]
 
     def distance_between(self, initiator: int, target: int) -> int | None:
-        """The distance between two nodes; None when the table lacks a node."""
+        """Returns the distance between two nodes; None when the table lacks a node."""
         if initiator not in self.nodes or target not in self.nodes:
             return None
         return self.matrix[self.nodes.index(initiator)][self.nodes.index(target)]
@@ -221,7 +221,7 @@ class Restrictions:
         return bool(self.missing_cpus or self.disallowed_nodes)
 
     def to_json(self) -> dict[str, str | None]:
-        """Each field by name, as JSON has it: sets as Linux lists, and the cgroup."""
+        """Returns each field by name, as JSON has it: sets as Linux lists, and the cgroup."""
         sets = {
             "missing_cpus": self.missing_cpus,
             "offline_cpus": self.offline_cpus,
@@ -236,7 +236,7 @@ class Restrictions:
 
 @dataclass(frozen=True)
 class Topology:
-    """A whole host; `Topology()` is a host that nothing is known of.
+    """A whole host; `Topology()` is a host without any known part.
 
     `packages`, `cores` and `l3_domains` have at least one usable processing unit each. `nodes` are
     all known nodes. `host` has firmware, processor, kernel and settings as plain JSON values.
@@ -267,7 +267,7 @@ class Topology:
 
     @property
     def platform(self) -> str:
-        """Which commands the host takes: `darwin` (macOS), else `linux`, also when unknown."""
+        """Operating system of the host: `darwin` (macOS), else `linux`, also when unknown."""
         return "darwin" if self.host.get("operating_system") == "Darwin" else "linux"
 
     @property
@@ -342,15 +342,15 @@ class Topology:
         return tuple(tuple(sorted(nodes)) for _, nodes in sorted(known.items()))
 
     def find_node(self, os_index: int) -> Node | None:
-        """The node with this OS index, or None."""
+        """Returns the node with this OS index, or None."""
         return self._nodes_by_index.get(os_index)
 
     def nodes_of_pus(self, cpus: Iterable[int]) -> tuple[int, ...]:
-        """OS indexes of the nodes of these processing units, without repetition, sorted."""
+        """Returns the sorted OS indexes of the nodes of these processing units."""
         return tuple(sorted({self.node_of_pu[cpu] for cpu in cpus if cpu in self.node_of_pu}))
 
     def node_relation(self, node_a: int | None, node_b: int | None) -> str:
-        """Where two nodes lie: same_node, same_package, other_package or unknown."""
+        """Returns where two nodes lie: same_node, same_package, other_package or unknown."""
         if node_a is None or node_b is None:
             return UNKNOWN
         if node_a == node_b:
