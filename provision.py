@@ -50,78 +50,78 @@ ROOT_FOLDERS = ":/usr/sbin:/sbin"
 IGNORED_FOLDERS = {"__pycache__", "build"}
 
 
-def hash_of(path: Path) -> str:
-    """SHA-256 of a file's content; "missing" where there is no such file."""
+def _hash_of(path: Path) -> str:
+    """Return the SHA-256 of a file's content; "missing" if the file cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
         return "missing"
 
 
-def hash_of_text(text: str) -> str:
-    """SHA-256 of a text."""
+def _hash_of_text(text: str) -> str:
+    """Return the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def hashes_below(path: Path) -> dict[str, str]:
-    """Hash of a file, or of every file below a folder, by path."""
+def _hashes_below(path: Path) -> dict[str, str]:
+    """Return the hash of a file, or of every file below a folder, by path."""
     if not path.is_dir():
-        return {str(path): hash_of(path)} if path.exists() else {}
+        return {str(path): _hash_of(path)} if path.exists() else {}
     found = {}
     for folder, subfolders, files in os.walk(path, followlinks=True):
         subfolders[:] = [name for name in subfolders if name not in IGNORED_FOLDERS]
-        found.update({str(Path(folder, name)): hash_of(Path(folder, name)) for name in files})
+        found.update({str(Path(folder, name)): _hash_of(Path(folder, name)) for name in files})
     return found
 
 
-def processor() -> str:
-    """Model and features of this machine's processor, for which the kernels are built."""
+def _processor() -> str:
+    """Return a hash of the processor's model and features, for which the kernels are built."""
     try:
         first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     except OSError:
         return "unknown"
     lines = (line for line in first.splitlines() if not line.startswith(("cpu MHz", "bogomips")))
-    return hash_of_text("\n".join(lines))
+    return _hash_of_text("\n".join(lines))
 
 
-def inputs_of(inventory: Path, arguments: Iterable[str]) -> dict[str, str]:
-    """All that provisioning depends on: a hash or a text by name."""
+def _inputs_of(inventory: Path, arguments: Iterable[str]) -> dict[str, str]:
+    """Return everything that provisioning depends on: a hash or a text by name."""
     found: dict[str, str] = {}
     files = (Path(word.removeprefix("@")) for word in arguments if word.startswith("@"))
     for path in (*(ROOT / name for name in SOURCES), inventory, *files):
-        found.update(hashes_below(path))
+        found.update(_hashes_below(path))
     # Values are hashed because some of them can be passwords.
     variables = sorted(name for name in os.environ if name.startswith("ANSIBLE_"))
     return {
         **found,
-        **{f"environment variable {name}": hash_of_text(os.environ[name]) for name in variables},
-        "arguments of ansible-playbook": hash_of_text("\0".join(arguments)),
+        **{f"environment variable {name}": _hash_of_text(os.environ[name]) for name in variables},
+        "arguments of ansible-playbook": _hash_of_text("\0".join(arguments)),
         "PATH": os.environ.get("PATH", ""),
-        "the processor": processor(),
+        "the processor": _processor(),
         "the Python interpreter": f"{sys.executable} {sys.version}",
     }
 
 
-def state_of(files: Iterable[str], programs: Iterable[str]) -> dict[str, str]:
-    """What this machine has of what provisioning left or found there: a hash or a text by name.
+def _state_of(files: Iterable[str], programs: Iterable[str]) -> dict[str, str]:
+    """Return the state of files, tools and package lists on this machine: a text by name.
 
     Args:
         files: paths of what was built or installed.
         programs: names of tools, as a shell finds them.
     """
-    found = {path: hash_of(Path(path)) for path in files}
+    found = {path: _hash_of(Path(path)) for path in files}
     for program in programs:
         path = shutil.which(program, path=os.environ.get("PATH", "") + ROOT_FOLDERS)
         stat = Path(path).stat() if path else None
         found[program] = f"{path} {stat.st_size} {stat.st_mtime_ns}" if stat else "missing"
     for path in PACKAGE_DATABASES:
         if Path(path).exists():
-            found[f"the list of installed packages ({path})"] = hash_of(Path(path))
+            found[f"the list of installed packages ({path})"] = _hash_of(Path(path))
     return found
 
 
-def first_difference(before: dict[str, str], now: dict[str, str]) -> str | None:
-    """Names what differs between two states of the same things; None when nothing does."""
+def _first_difference(before: dict[str, str], now: dict[str, str]) -> str | None:
+    """Describe the first difference between two states; return None if they are equal."""
     for name in (*now, *before):
         if before.get(name) != now.get(name):
             gone = now.get(name, "missing") == "missing"
@@ -130,32 +130,32 @@ def first_difference(before: dict[str, str], now: dict[str, str]) -> str | None:
     return None
 
 
-def is_program(inventory: Path) -> bool:
-    """Whether an inventory is, or has in its folder, a program, which may answer anew each time."""
+def _is_program(inventory: Path) -> bool:
+    """Return whether an inventory is or contains a program, whose output may change each time."""
     paths = inventory.rglob("*") if inventory.is_dir() else [inventory]
     return any(path.is_file() and os.access(path, os.X_OK) for path in paths)
 
 
-def why_to_run(stamp: Path, inventory: Path, inputs: dict[str, str]) -> str | None:
-    """The reason why the playbook has to run, as half a sentence; None when there is no reason."""
+def _why_to_run(stamp: Path, inventory: Path, inputs: dict[str, str]) -> str | None:
+    """Return why the playbook must run, as half a sentence; None if it need not run."""
     try:
         last = json.loads(stamp.read_text())
-        state = state_of(last["files"], last["programs"])
+        state = _state_of(last["files"], last["programs"])
         before: dict[str, str] = {**last["inputs"], **last["state"]}
     except (OSError, ValueError, KeyError):
         return "it has not succeeded here yet, or for hosts that are reached over a network"
-    if not inventory.exists() or is_program(inventory):
+    if not inventory.exists() or _is_program(inventory):
         return f"{inventory} is not a file or a folder of files"
-    return first_difference(before, {**inputs, **state})
+    return _first_difference(before, {**inputs, **state})
 
 
-def run_playbook(inventory: str, arguments: Iterable[str], evidence: Path) -> int:
-    """Run provision.yml; returns ansible-playbook's exit code.
+def _run_playbook(inventory: str, arguments: Iterable[str], evidence: Path) -> int:
+    """Run provision.yml and return ansible-playbook's exit code.
 
     Args:
         inventory: as `ansible-playbook -i` takes it.
         arguments: further arguments.
-        evidence: an empty folder, into which the playbook writes what each host has.
+        evidence: an empty folder; the playbook writes a file for each host into it.
     """
     program = Path(sys.executable).with_name("ansible-playbook")
     command = [str(program), "-i", inventory, PLAYBOOK, *arguments]
@@ -164,35 +164,35 @@ def run_playbook(inventory: str, arguments: Iterable[str], evidence: Path) -> in
     ).returncode
 
 
-def write_stamp(stamp: Path, inputs: dict[str, str], evidence: Path) -> None:
-    """Note what a successful run left; no stamp when a host is reached over a network.
+def _write_stamp(stamp: Path, inputs: dict[str, str], evidence: Path) -> None:
+    """Write the stamp of a successful run, unless a host is reached over a network.
 
     Args:
         stamp: the file to write.
-        inputs: what provisioning depended on when it began.
-        evidence: the folder with a file for each host.
+        inputs: result of _inputs_of() from before the run.
+        evidence: the folder into which the playbook wrote a file for each host.
     """
     hosts = [json.loads(path.read_text()) for path in sorted(evidence.glob("*.json"))]
     if any(host["connection"] != "local" for host in hosts):
         return
     files = sorted({path for host in hosts for path in host["files"]})
     programs = sorted({program for host in hosts for program in host["programs"]})
-    state = state_of(files, programs)
+    state = _state_of(files, programs)
     stamp.parent.mkdir(parents=True, exist_ok=True)
     content = {"inputs": inputs, "state": state, "files": files, "programs": programs}
     stamp.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def main() -> int:
-    """Provision if there is a reason to; returns the exit code."""
+    """Run the playbook if there is a reason to, and return the exit code."""
     words = sys.argv[1:]
     force = "--force" in words[:1]
     inventory, *arguments = words[force:]
     path = Path(inventory).resolve()
-    name = hash_of_text("\0".join([str(path), *arguments]))[:12]
+    name = _hash_of_text("\0".join([str(path), *arguments]))[:12]
     stamp = ROOT / "build/provisioned" / f"{path.name}-{name}.json"
-    inputs = inputs_of(path, arguments)
-    reason = None if force else why_to_run(stamp, path, inputs)
+    inputs = _inputs_of(path, arguments)
+    reason = None if force else _why_to_run(stamp, path, inputs)
     if reason is None and not force:
         print(f"{inventory} is provisioned and unchanged; `make provision` provisions it again.")
         return 0
@@ -200,9 +200,9 @@ def main() -> int:
         print(f"Provisioning {inventory}: {reason}.", flush=True)
     stamp.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as evidence:
-        code = run_playbook(inventory, arguments, Path(evidence))
+        code = _run_playbook(inventory, arguments, Path(evidence))
         if code == 0:
-            write_stamp(stamp, inputs, Path(evidence))
+            _write_stamp(stamp, inputs, Path(evidence))
     return code
 
 

@@ -66,7 +66,7 @@ class Lab:
     def up(self, name: str) -> Machine:
         """A machine, booted unless it was on."""
         machine = Machine(self.root, name)
-        if power_switch.state(machine.folder) == "off":
+        if power_switch.power_state(machine.folder) == "off":
             self.booted.append(name)
         self.playbook("--limit", name)
         return machine

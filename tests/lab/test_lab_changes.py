@@ -12,7 +12,7 @@ import pytest
 from sshd import free_port, make_key_pair
 from virtual_lab import drive_changes, power_switch
 from virtual_lab.errors import LabError
-from virtual_lab.machine_folder import describe_anew, write_json
+from virtual_lab.machine_folder import apply_description, write_json
 
 pytestmark = pytest.mark.lab
 
@@ -35,7 +35,7 @@ def speed_of(machine, serial: str) -> float:
 
 def test_a_drive_becomes_slow_and_is_replaced(small) -> None:
     assert speed_of(small, "NV-1-0") == pytest.approx(FULL, rel=0.1)
-    drive_changes.throttle(small.folder, "NV-1-0", FIFTH)
+    drive_changes.limit_read_rate(small.folder, "NV-1-0", FIFTH)
     assert speed_of(small, "NV-1-0") == pytest.approx(FIFTH, rel=0.1)
     try:
         drive_changes.replace_drive(small.folder, "NV-1-0", "NV-1-9", FULL)
@@ -48,7 +48,7 @@ def test_a_drive_becomes_slow_and_is_replaced(small) -> None:
 
 def test_an_unknown_drive_is_refused_by_name(small) -> None:
     with pytest.raises(LabError, match="small: has no drive NV-7; it has NV-0-0, NV-1-0"):
-        drive_changes.throttle(small.folder, "NV-7", FIFTH)
+        drive_changes.limit_read_rate(small.folder, "NV-7", FIFTH)
 
 
 @pytest.fixture
@@ -69,42 +69,42 @@ def lone(lab, small, tmp_path: Path):
         "memory_bytes_per_package": 2**29,
     }
     (folder / "description.json").write_text(json.dumps(description))
-    describe_anew(folder)
+    apply_description(folder)
     yield folder
-    power_switch.stop(folder, force=True)
+    power_switch.stop_machine(folder, force=True)
 
 
 def test_a_plug_is_pulled_and_settings_take_hold_at_the_next_start(lone: Path) -> None:
-    assert power_switch.state(lone) == "off"
-    power_switch.start(lone)
-    assert power_switch.state(lone) == "on"
-    power_switch.start(lone)  # is no mistake
+    assert power_switch.power_state(lone) == "off"
+    power_switch.start_machine(lone)
+    assert power_switch.power_state(lone) == "on"
+    power_switch.start_machine(lone)  # is no mistake
     nps1, nps2 = ({"NumaNodesPerSocket": name} for name in ("NPS1", "NPS2"))
     write_json(lone / "bios.json", {"current": nps1, "pending": nps2})
-    power_switch.restart(lone, force=True)
+    power_switch.restart_machine(lone, force=True)
     assert json.loads((lone / "bios.json").read_text()) == {"current": nps2, "pending": {}}
     number = int((lone / "qemu.pid").read_text())
     assert b"nodeid=1" in Path(f"/proc/{number}/cmdline").read_bytes()
     os.kill(number, 9)
-    power_switch.stop(lone, force=True)
-    assert power_switch.state(lone) == "off"
+    power_switch.stop_machine(lone, force=True)
+    assert power_switch.power_state(lone) == "off"
 
 
 def test_settings_that_name_no_mode_are_refused(lone: Path) -> None:
     write_json(lone / "bios.json", {"current": {}, "pending": {"NumaNodesPerSocket": "NPS9"}})
     with pytest.raises(LabError, match="lone: its firmware has NumaNodesPerSocket set to 'NPS9'"):
-        power_switch.start(lone)
-    assert power_switch.state(lone) == "off"
+        power_switch.start_machine(lone)
+    assert power_switch.power_state(lone) == "off"
 
 
 def test_a_machine_that_does_not_come_up_is_tried_again_and_said(lone: Path) -> None:
     with pytest.raises(LabError, match=r"lone: did not answer .* 2 times.*console-failed-2\.log"):
-        power_switch.boot(lone, seconds=3)
-    assert power_switch.state(lone) == "off"
+        power_switch.boot_machine(lone, seconds=3)
+    assert power_switch.power_state(lone) == "off"
     assert (lone / "console-failed-1.log").exists()
 
 
 def test_what_qemu_refuses_is_said(lone: Path) -> None:
     (lone / "disk.qcow2").write_bytes(b"")
     with pytest.raises(LabError, match=r"lone: QEMU did not start it: .*qcow2"):
-        power_switch.start(lone)
+        power_switch.start_machine(lone)

@@ -91,8 +91,8 @@ def test_a_node_that_gives_too_few_pages_is_named_with_the_figures(root: Path, h
 def test_a_boot_puts_everything_back_and_nothing_is_written_over_it(root: Path, host) -> None:
     before = reading(host)
     assert play(root, "configure.yml", **WANTED).status == 0
-    power_switch.stop(host.folder)
-    power_switch.boot(host.folder)
+    power_switch.stop_machine(host.folder)
+    power_switch.boot_machine(host.folder)
     booted = reading(host)
     assert booted[:-1] == before[:-1]
     back = play(root, "restore.yml")

@@ -35,10 +35,10 @@ def measured(server, root: Path, tmp_path_factory) -> Iterator[Pipeline]:
     found = sorted(match[1] for _, point, _ in pipeline.selected() if (match := alone.match(point)))
     document = pipeline.path(f"{SERVER}/nps4/components/{found[len(found) // 2]}.json")
     pipeline.slow = json.loads(document.read_text())["serial"]
-    drive_changes.throttle(server.folder, pipeline.slow, FIFTH)
+    drive_changes.limit_read_rate(server.folder, pipeline.slow, FIFTH)
     pipeline.run_and_try_again()
     yield pipeline
-    drive_changes.throttle(server.folder, pipeline.slow, FULL)
+    drive_changes.limit_read_rate(server.folder, pipeline.slow, FULL)
 
 
 def test_a_second_provisioning_changes_nothing(server, lab) -> None:

@@ -81,7 +81,7 @@ def test_a_host_that_loses_power_in_the_middle(host, pipeline: Pipeline) -> None
     while len(list(pipeline.folder.glob("results/*/*/*/*/rep*.json"))) < 3:
         assert time.monotonic() < limit
         time.sleep(0.1)
-    power_switch.stop(host.folder, force=True)
+    power_switch.stop_machine(host.folder, force=True)
     said = run.communicate(timeout=300)[0].decode()
     assert run.returncode != 0
     assert said.count(f"host {HOST} is skipped") == 1, said
@@ -89,7 +89,7 @@ def test_a_host_that_loses_power_in_the_middle(host, pipeline: Pipeline) -> None
     assert len(kept) >= 3
     for record in kept.values():
         assert list(schema_validator("record").iter_errors(record)) == []
-    power_switch.boot(host.folder)
+    power_switch.boot_machine(host.folder)
     pipeline.run()
     after = pipeline.records(HOST)
     assert len(after) > len(kept)

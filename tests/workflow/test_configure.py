@@ -160,7 +160,10 @@ def test_what_this_machine_lacks_is_refused_by_name(root: Path, extra: dict[str,
         ({"host_state_governer": "x"}, ["an unknown variable: host_state_governer"]),
         ({"host_state_turbo": "perhaps"}, ["argument 'host_state_turbo' is of type str"]),
         ({"host_state_file": "here"}, ["localhost: host_state_file is here; give a full path"]),
-        ({"host_state_huge_pages": {"0": {"1G": 99999}}}, ["GiB of memory, and", "are asked of"]),
+        (
+            {"host_state_huge_pages": {"0": {"1G": 99999}}},
+            ["GiB of memory;", "of huge pages are requested"],
+        ),
     ],
     ids=["variable", "type", "relative", "memory"],
 )

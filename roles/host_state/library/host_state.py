@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: sets what a running kernel lets one set, and gives back what was there before."""
+"""Ansible module: changes settings of a running kernel, and restores their original values."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from ansible.module_utils.host_settings import (
     Host,
     StateError,
     Values,
-    expand,
-    size,
+    file_values_of_settings,
+    format_size,
 )
 
 DOCUMENTATION = r"""
 module: host_state
-short_description: Set a running kernel's knobs, remember what was there, and give it back
+short_description: Change settings of a running kernel, save the original values and restore them
 description:
   - Refuses what the host lacks before it changes anything, saves the first original value of each
     file that it writes, writes, and reads back.
-  - All of it lasts until the next boot. What was saved in another boot is never written.
+  - All settings last until the next boot. Values that were saved in another boot are never written.
 author: The Chaosity developers
 options:
-  settings: {description: Setting to value; null leaves it alone., type: dict, default: {}}
-  restore: {description: Give back what was saved instead., type: bool, default: false}
-  state_file: {description: Where the original values are kept., type: path, required: true}
+  settings: {description: Value by setting; null leaves it unchanged., type: dict, default: {}}
+  restore: {description: Restore the saved values instead., type: bool, default: false}
+  state_file: {description: File that keeps the original values., type: path, required: true}
   host: {description: The host's name in messages., type: str, required: true}
   root: {description: Folder that holds sys and proc., type: path, default: /}
 """
@@ -50,18 +50,18 @@ EXAMPLES = r"""
 """
 RETURN = r"""
 needed: {description: Whether there is anything to do., type: bool, returned: always}
-values: {description: "What each file that is changed is to hold.", type: dict, returned: always}
+values: {description: "New value of each file that is changed.", type: dict, returned: always}
 """
 
-# The runner's, so that nothing changes under a measurement.
+# The runner's lock, so that no setting changes during a measurement.
 LOCK = "tmp/chaosity-measuring.lock"
 BOOT = "proc/sys/kernel/random/boot_id"
 STALE = "has booted since {} was written, which undid it all: nothing of that file is written back"
 WHY = "values from before configure.yml, which restore.yml gives back within the same boot"
 
 
-class Saved:
-    """The file with the original values, and the boot that they belong to."""
+class _SavedValues:
+    """The file with the original values, which are valid for one boot."""
 
     def __init__(self, path: str, host: Host) -> None:
         self.path, self.boot = Path(path), host.read(BOOT)
@@ -76,8 +76,8 @@ class Saved:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StateError(f"{path} does not hold what was saved ({error!r})") from None
 
-    def keep(self, values: Values) -> None:
-        """Write the file whole or not at all, on the disk before any setting changes."""
+    def save(self, values: Values) -> None:
+        """Write the file completely or not at all; it is on disk before any setting changes."""
         self.made_folder |= not self.path.parent.exists()
         self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         content = {"what": WHY, "boot_id": self.boot, "made_folder": self.made_folder}
@@ -89,18 +89,18 @@ class Saved:
         new.chmod(0o644)
         new.replace(self.path)
 
-    def drop(self) -> None:
-        """Remove the file, and the folder if it was made for it and nothing else is in it."""
+    def remove(self) -> None:
+        """Delete the file, and its folder if this module created it and it is empty."""
         self.path.unlink()
         if self.made_folder:
             with contextlib.suppress(OSError):
                 self.path.parent.rmdir()
 
 
-def ordered(host: Host, values: Values) -> Values:
-    """First what gives memory back, then the largest pages, then the rest, then what changes along.
+def _ordered(host: Host, values: Values) -> Values:
+    """Sort values: freed huge pages, new huge pages by falling size, others, then dependent files.
 
-    Large pages need memory in one piece, of which small ones leave less.
+    Large pages need contiguous memory, and small pages leave less of it.
     """
 
     def rank(name: str) -> tuple[int, int]:
@@ -112,18 +112,18 @@ def ordered(host: Host, values: Values) -> Values:
     return {name: values[name] for name in sorted(values, key=rank)}
 
 
-def put(host: Host, name: str, value: str) -> None:
+def _put(host: Host, name: str, value: str) -> None:
     """Write one value and read it back.
 
     Raises:
         StateError: the host has another value afterwards.
     """
-    if host.read(name) == value:  # it changed along with another
+    if host.read(name) == value:  # it changed together with another file
         return
     host.write(name, value)
     pool = POOL.fullmatch(name)
     if pool and int(host.read(name)) < int(value):
-        # Memory in pieces: have the kernel put them together, and ask once more.
+        # Memory is fragmented: let the kernel compact it, and request the pages again.
         with contextlib.suppress(OSError):
             host.write(f"{NODES}/node{pool.group(1)}/compact", "1")
         host.write(name, value)
@@ -133,23 +133,23 @@ def put(host: Host, name: str, value: str) -> None:
     if not pool:
         raise StateError(f"/{name} is {got} after {value} was written")
     node, kib = pool.groups()
-    free = size(host.memory_kib(node, "MemFree"))
+    free = format_size(host.node_memory_kib(node, "MemFree"))
     raise StateError(
-        f"node {node} gives {got} instead of {value} huge pages of {size(int(kib))},"
+        f"node {node} gives {got} instead of {value} huge pages of {format_size(int(kib))},"
         f" with {free} of memory free"
     )
 
 
-def put_all(host: Host, values: Values) -> list[str]:
-    """Write all values, whatever becomes of one of them.
+def _put_all(host: Host, values: Values) -> list[str]:
+    """Write all values, also after a failure.
 
     Returns:
-        What did not work, a sentence each.
+        A sentence for each failure.
     """
     failures = []
-    for name, value in ordered(host, values).items():
+    for name, value in _ordered(host, values).items():
         try:
-            put(host, name, value)
+            _put(host, name, value)
         except OSError as error:
             if AUTO.fullmatch(name) and error.errno == errno.ENODEV:
                 # The kernel knows no bandwidths to choose weights by, so it chose none before
@@ -162,8 +162,8 @@ def put_all(host: Host, values: Values) -> list[str]:
 
 
 @contextlib.contextmanager
-def alone(host: Host) -> Iterator[None]:
-    """Keep measurements away while settings change, and never change them under one."""
+def _alone(host: Host) -> Iterator[None]:
+    """Hold the measurement lock while settings change; fail if a measurement runs."""
     path = host.root / LOCK
     try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
         handle = os.open(path, os.O_RDONLY)
@@ -178,58 +178,58 @@ def alone(host: Host) -> Iterator[None]:
         os.close(handle)
 
 
-def change(host: Host, saved: Saved, targets: Values, beside: list[str]) -> None:
-    """Save what has not been saved yet, then write.
+def _change(host: Host, saved: _SavedValues, targets: Values, beside: list[str]) -> None:
+    """Save the original values that are not saved yet, then write the new values.
 
     Raises:
-        StateError: some of it did not work; it can be given back all the same.
+        StateError: some values could not be written; restoring still works.
     """
-    saved.keep({**{name: host.read(name) for name in [*targets, *beside]}, **saved.values})
-    failures = put_all(host, targets)
+    saved.save({**{name: host.read(name) for name in [*targets, *beside]}, **saved.values})
+    failures = _put_all(host, targets)
     if failures:
         raise StateError(f"{'; '.join(failures)}; restore.yml gives back what was there before")
 
 
-def give_back(host: Host, saved: Saved, targets: Values) -> None:
-    """Write what was saved and forget it.
+def _give_back(host: Host, saved: _SavedValues, targets: Values) -> None:
+    """Write the saved values, then delete their file.
 
     Raises:
-        StateError: some of it did not work; what was saved is kept.
+        StateError: some values could not be written; the file is kept.
     """
-    failures = put_all(host, targets)
+    failures = _put_all(host, targets)
     if failures:
         raise StateError(f"{'; '.join(failures)}; {saved.path} still has what was there before")
-    saved.drop()
+    saved.remove()
 
 
 def run(
     host: Host, state_file: str, wanted: dict[str, Any], restore: bool, check: bool
 ) -> dict[str, Any]:
-    """Do what is asked, or find out what would be done.
+    """Change or restore settings, or find out what would change.
 
     Args:
-        host: whose settings.
-        state_file: where the host keeps what was there before.
-        wanted: setting to value, None to leave it alone; without meaning for `restore`.
-        restore: give back what was saved instead.
+        host: the files of the host.
+        state_file: path of the file with the original values.
+        wanted: value by setting; None leaves it unchanged. Not used with `restore`.
+        restore: restore the saved values instead.
         check: change nothing.
 
     Returns:
-        What Ansible is told; `warning` is a sentence about the host or None.
+        The result for Ansible; `warning` is a sentence about the host or None.
 
     Raises:
-        StateError: nothing was changed, or not all of it worked.
+        StateError: nothing was changed, or some values could not be written.
     """
-    # What is saved is read under the lock too: another controller may be about to write it.
-    with contextlib.nullcontext() if check else alone(host):
-        return _run(host, Saved(state_file, host), wanted, restore, check)
+    # The saved values are read under the lock too, because another controller may write them.
+    with contextlib.nullcontext() if check else _alone(host):
+        return _run(host, _SavedValues(state_file, host), wanted, restore, check)
 
 
 def _run(
-    host: Host, saved: Saved, wanted: dict[str, Any], restore: bool, check: bool
+    host: Host, saved: _SavedValues, wanted: dict[str, Any], restore: bool, check: bool
 ) -> dict[str, Any]:
-    """The same, with the lock held where anything may change."""
-    values, beside = (saved.values, []) if restore else expand(host, wanted)
+    """Do the work of run(); the caller holds the lock unless nothing may change."""
+    values, beside = (saved.values, []) if restore else file_values_of_settings(host, wanted)
     gone = [f"/{name}" for name in values if name != SERVICE and not (host.root / name).exists()]
     if gone:
         raise StateError(f"{saved.path} is about {', '.join(gone)}, gone since; a boot resets all")
@@ -238,31 +238,31 @@ def _run(
     needed = saved.exists if restore else bool(targets)
     if needed and not check:
         if restore:
-            # Not only what differs now: what is written may change others along.
-            give_back(host, saved, values)
+            # All saved values, because writing a file may change other files too.
+            _give_back(host, saved, values)
         else:
-            change(host, saved, targets, beside)
+            _change(host, saved, targets, beside)
     kept = f"{saved.path}: kept\n" if restore and needed else ""
     return {
         "changed": needed,
         "needed": needed,
         "values": targets,
         "diff": {
-            "before": text({name: before[name] for name in targets}) + kept,
-            "after": text(targets),
+            "before": _text({name: before[name] for name in targets}) + kept,
+            "after": _text(targets),
         },
         "warning": STALE.format(saved.path) if needed and saved.stale else None,
     }
 
 
-def text(values: Values) -> str:
-    """A line for each file."""
+def _text(values: Values) -> str:
+    """Return a line "file: value" for each file."""
     names = {name: name if name == SERVICE else f"/{name}" for name in values}
     return "".join(f"{names[name]}: {value}\n" for name, value in values.items())
 
 
 def main() -> None:
-    """Run as Ansible runs it."""
+    """Read the task's options from Ansible, run, and return the result."""
     options = {
         "settings": {"type": "dict", "default": {}},
         "restore": {"type": "bool", "default": False},

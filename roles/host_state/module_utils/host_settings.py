@@ -1,4 +1,4 @@
-"""Settings of the running kernel: files below /sys and /proc, and one service.
+"""Reads and writes settings of a running kernel: files below /sys and /proc, and irqbalance.
 
 This module runs on the hosts, so it needs only the standard library of Python 3.9 or later.
 """
@@ -42,7 +42,7 @@ Expanded = tuple[Values, list[str]]
 
 
 class StateError(Exception):
-    """Something cannot be done; the message is one sentence with the reason."""
+    """A setting is impossible or did not work; the message is one sentence with the reason."""
 
 
 class Host:
@@ -51,26 +51,26 @@ class Host:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
 
-    def find(self, pattern: str) -> list[str]:
-        """Names of matching files, in the order of the numbers in them."""
+    def find_files(self, pattern: str) -> list[str]:
+        """Return the names of matching files, sorted by the numbers in them."""
         found = (str(path.relative_to(self.root)) for path in self.root.glob(pattern))
         return sorted(found, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
 
-    def words(self, name: str) -> list[str]:
-        """All words of a file without brackets: the possible values."""
+    def read_words(self, name: str) -> list[str]:
+        """Return all words of a file, without brackets; for a choice, the possible values."""
         return re.sub(r"[\[\]]", "", (self.root / name).read_text()).split()
 
     def read(self, name: str) -> str:
-        """The value; of a choice, the word in brackets."""
+        """Return a file's value; for a choice, the word in brackets."""
         if name == SERVICE:
-            # One that failed or is on its way down is given back as stopped.
-            return "active" if self.service()["ActiveState"] == "active" else "inactive"
+            # A service that failed or is stopping is restored as stopped.
+            return "active" if self.service_state()["ActiveState"] == "active" else "inactive"
         text = (self.root / name).read_text().strip()
         chosen = re.search(r"\[(\S+)\]", text)
         return chosen.group(1) if chosen else text
 
     def write(self, name: str, value: str) -> None:
-        """Write a value in one go; a file that is not there is an error and is not made."""
+        """Write a value with a single write; a missing file is an error and is not created."""
         if name == SERVICE:
             self._systemctl("start" if value == "active" else "stop", SERVICE)
             return
@@ -80,16 +80,16 @@ class Host:
         finally:
             os.close(handle)
 
-    def memory_kib(self, node: str, what: str) -> int:
-        """`MemTotal` or `MemFree` of a node."""
+    def node_memory_kib(self, node: str, what: str) -> int:
+        """Return `MemTotal` or `MemFree` of a node, in KiB."""
         text = (self.root / f"{NODES}/node{node}/meminfo").read_text()
         found = re.search(rf"{what}: *(\d+) kB", text)
         if found is None:
             raise StateError(f"node {node} does not report {what}")
         return int(found.group(1))
 
-    def service(self) -> dict[str, str]:
-        """LoadState and ActiveState of the service, from systemd."""
+    def service_state(self) -> dict[str, str]:
+        """Return systemd's LoadState and ActiveState of irqbalance."""
         lines = self._systemctl("show", "--property=LoadState,ActiveState", SERVICE)
         return dict(line.split("=", 1) for line in lines)
 
@@ -105,49 +105,51 @@ class Host:
         return answer.stdout.splitlines()
 
 
-def pool_of(name: str) -> tuple[str, int]:
-    """Node and page size in KiB of a pool of huge pages, from the name of its file."""
+def _pool_of(name: str) -> tuple[str, int]:
+    """Return node and page size in KiB of a pool of huge pages, from its file name."""
     match = POOL.fullmatch(name)
     if match is None:
         raise StateError(f"{name} is not a pool of huge pages")
     return match.group(1), int(match.group(2))
 
 
-def size(kib: int) -> str:
-    """A size with a binary unit, such as 2 MiB."""
+def format_size(kib: int) -> str:
+    """Return a size with a binary unit, such as 2 MiB."""
     unit = max(
         (unit for unit, factor in KIB.items() if kib >= factor), key=KIB.__getitem__, default="K"
     )
     return f"{kib / KIB[unit]:.4g} {unit}iB"
 
 
-def whole(value: Any, bounds: tuple[int, int]) -> str:
-    """A whole number within bounds, both included, as the text that a file holds."""
+def _whole(value: Any, bounds: tuple[int, int]) -> str:
+    """Return a whole number within bounds, both included, as text for a file."""
     low, high = bounds
     if not re.fullmatch(r"\d+", str(value)) or not low <= int(value) <= high:
-        raise StateError(f"{value} is no whole number from {low} to {high}")
+        raise StateError(f"{value} is not a whole number from {low} to {high}")
     return str(int(value))
 
 
-def spread(files: Values, wanted: Mapping[str, Any], bounds: tuple[int, int]) -> Values:
-    """What each node's file is to hold.
+def _spread(files: Values, wanted: Mapping[str, Any], bounds: tuple[int, int]) -> Values:
+    """Return the value to write to each node's file.
 
     Args:
         files: node to the name of its file.
-        wanted: node to value; `all` is every node with a file, and a node's own value outranks it.
+        wanted: node to value; `all` means every node with a file; a node's own value wins.
         bounds: of the values.
     """
     if not files:
-        raise StateError("this kernel has them on no node")
+        raise StateError("this kernel has no such files for any node")
     strangers = sorted(wanted.keys() - files.keys() - {"all"})
     if strangers:
-        raise StateError(f"node {', '.join(strangers)} has none, node {', '.join(files)} has")
+        raise StateError(
+            f"node {', '.join(strangers)} has no such file; node {', '.join(files)} has"
+        )
     values = {node: wanted.get(node, wanted.get("all")) for node in files}
-    return {files[node]: whole(v, bounds) for node, v in values.items() if v is not None}
+    return {files[node]: _whole(v, bounds) for node, v in values.items() if v is not None}
 
 
-def huge_pages(host: Host, wanted: Mapping[Any, Any]) -> Expanded:
-    """{node: {size: count}} to the files of the nodes' pools."""
+def _huge_pages(host: Host, wanted: Mapping[Any, Any]) -> Expanded:
+    """Return the pools' files and values for {node: {page size: count}}."""
     nodes = {str(node): sizes for node, sizes in wanted.items()}
     for node, sizes in nodes.items():
         if not isinstance(sizes, Mapping):
@@ -158,117 +160,119 @@ def huge_pages(host: Host, wanted: Mapping[Any, Any]) -> Expanded:
         if not match:
             raise StateError(f"{page} is not a page size such as 2M or 1G")
         kib = int(match.group(1)) * KIB[match.group(2)]
-        pools = host.find(f"{NODES}/node[0-9]*/hugepages/hugepages-{kib}kB/nr_hugepages")
-        files = {pool_of(name)[0]: name for name in pools}
+        pools = host.find_files(f"{NODES}/node[0-9]*/hugepages/hugepages-{kib}kB/nr_hugepages")
+        files = {_pool_of(name)[0]: name for name in pools}
         counts = {node: sizes[page] for node, sizes in nodes.items() if page in sizes}
         try:
-            found.update(spread(files, counts, (0, MOST_PAGES)))
+            found.update(_spread(files, counts, (0, MOST_PAGES)))
         except StateError as error:
             raise StateError(f"pages of {page}: {error}") from None
-    for node in sorted({pool_of(name)[0] for name in found}):
-        fits(host, node, found)
+    for node in sorted({_pool_of(name)[0] for name in found}):
+        _fits(host, node, found)
     return found, []
 
 
-def fits(host: Host, node: str, counts: Values) -> None:
-    """Refuse more huge pages than a node has memory; the kernel would use all memory in trying."""
-    pools = host.find(f"{NODES}/node{node}/hugepages/hugepages-*kB/nr_hugepages")
-    asked = sum(int(counts.get(name) or host.read(name)) * pool_of(name)[1] for name in pools)
-    there = host.memory_kib(node, "MemTotal")
+def _fits(host: Host, node: str, counts: Values) -> None:
+    """Refuse more huge pages than fit into a node; the kernel would try until memory is full."""
+    pools = host.find_files(f"{NODES}/node{node}/hugepages/hugepages-*kB/nr_hugepages")
+    asked = sum(int(counts.get(name) or host.read(name)) * _pool_of(name)[1] for name in pools)
+    there = host.node_memory_kib(node, "MemTotal")
     if asked > there:
         raise StateError(
-            f"node {node} has {size(there)} of memory, and {size(asked)} are asked of it"
+            f"node {node} has {format_size(there)} of memory;"
+            f" {format_size(asked)} of huge pages are requested"
         )
 
 
-def governor(host: Host, wanted: str) -> Expanded:
-    """The governor of every policy; a policy is a group of CPUs with one clock."""
+def _governor(host: Host, wanted: str) -> Expanded:
+    """Return the files that set the governor of all policies (groups of CPUs with one clock)."""
     folders = [
-        name.rsplit("/", 1)[0] for name in host.find(f"{CPUFREQ}/policy[0-9]*/scaling_governor")
+        name.rsplit("/", 1)[0]
+        for name in host.find_files(f"{CPUFREQ}/policy[0-9]*/scaling_governor")
     ]
-    # A policy whose CPUs are all offline answers no question.
-    policies = [folder for folder in folders if host.words(f"{folder}/affected_cpus")]
+    # Files of a policy whose CPUs are all offline cannot be read.
+    policies = [folder for folder in folders if host.read_words(f"{folder}/affected_cpus")]
     if not policies:
-        raise StateError(f"no CPU has one here: there is no /{CPUFREQ}/policy*")
+        raise StateError(f"no CPU has a governor here: /{CPUFREQ}/policy* is missing")
     for policy in policies:
-        known = host.words(f"{policy}/scaling_available_governors")
+        known = host.read_words(f"{policy}/scaling_available_governors")
         if wanted not in known:
             raise StateError(f"{policy.rsplit('/', 1)[1]} knows {', '.join(known)}, not {wanted}")
-    # Drivers of current CPUs change this with the governor, and not back with it.
-    beside = [n for p in policies for n in host.find(f"{p}/energy_performance_preference")]
+    # Drivers of current CPUs change this with the governor, and do not restore it with it.
+    beside = [n for p in policies for n in host.find_files(f"{p}/energy_performance_preference")]
     return {f"{policy}/scaling_governor": wanted for policy in policies}, beside
 
 
-def turbo(host: Host, wanted: Any) -> Expanded:
-    """Clocks above the nominal one; Intel's own driver asks the other way round."""
-    if host.find(NO_TURBO):
+def _turbo(host: Host, wanted: Any) -> Expanded:
+    """Return the file that allows clocks above nominal; Intel's driver has the inverse switch."""
+    if host.find_files(NO_TURBO):
         return {NO_TURBO: str(int(not boolean(wanted)))}, []
-    if not host.find(f"{CPUFREQ}/boost"):
+    if not host.find_files(f"{CPUFREQ}/boost"):
         raise StateError(f"there is neither /{NO_TURBO} nor /{CPUFREQ}/boost")
-    # The switch of all overrides that of each policy.
-    beside = host.find(f"{CPUFREQ}/policy[0-9]*/boost")
+    # The common switch overrides the switch of each policy.
+    beside = host.find_files(f"{CPUFREQ}/policy[0-9]*/boost")
     return {f"{CPUFREQ}/boost": str(int(boolean(wanted)))}, beside
 
 
-def weighted_interleave(host: Host, wanted: Mapping[Any, Any]) -> Expanded:
-    """{node: weight}: pages in a row on each node by weighted interleaving."""
-    files = {name.rsplit("node", 1)[1]: name for name in host.find(f"{WEIGHTS}/node[0-9]*")}
-    # A weight that is written ends the kernel's own choice.
-    beside = [name for name in host.find(f"{WEIGHTS}/*auto*") if AUTO.fullmatch(name)]
+def _weighted_interleave(host: Host, wanted: Mapping[Any, Any]) -> Expanded:
+    """Return the files for {node: weight}, the weights of weighted interleaving."""
+    files = {name.rsplit("node", 1)[1]: name for name in host.find_files(f"{WEIGHTS}/node[0-9]*")}
+    # Writing a weight ends the kernel's own choice of weights.
+    beside = [name for name in host.find_files(f"{WEIGHTS}/*auto*") if AUTO.fullmatch(name)]
     nodes = {str(node): weight for node, weight in wanted.items()}
-    return spread(files, nodes, WEIGHT_BOUNDS), beside
+    return _spread(files, nodes, WEIGHT_BOUNDS), beside
 
 
-def choice(name: str) -> Callable[[Host, str], Expanded]:
-    """A setting whose file lists what it may hold."""
+def _choice(name: str) -> Callable[[Host, str], Expanded]:
+    """Return the function for a setting whose file lists its possible values."""
 
     def choose(host: Host, wanted: str) -> Expanded:
-        if not host.find(name):
+        if not host.find_files(name):
             raise StateError(f"there is no /{name}")
-        if wanted not in host.words(name):
-            raise StateError(f"this kernel knows {', '.join(host.words(name))}, not {wanted}")
+        if wanted not in host.read_words(name):
+            raise StateError(f"this kernel knows {', '.join(host.read_words(name))}, not {wanted}")
         return {name: wanted}, []
 
     return choose
 
 
-def numa_balancing(host: Host, wanted: Any) -> Expanded:
-    """Whether the kernel moves pages to the node that uses them."""
-    if not host.find(NUMA_BALANCING):
+def _numa_balancing(host: Host, wanted: Any) -> Expanded:
+    """Return the file that lets the kernel move pages to the node that uses them."""
+    if not host.find_files(NUMA_BALANCING):
         raise StateError(f"there is no /{NUMA_BALANCING}")
     number = int(wanted) if isinstance(wanted, bool) else wanted
-    return {NUMA_BALANCING: whole(number, NUMA_BALANCING_BOUNDS)}, []
+    return {NUMA_BALANCING: _whole(number, NUMA_BALANCING_BOUNDS)}, []
 
 
-def irq_balance(host: Host, wanted: Any) -> Expanded:
-    """Whether the service that spreads interrupts over CPUs runs."""
-    known = host.service()["LoadState"]
+def _irq_balance(host: Host, wanted: Any) -> Expanded:
+    """Return the state of irqbalance, which spreads interrupts over CPUs."""
+    known = host.service_state()["LoadState"]
     if known != "loaded":
         raise StateError(f"{SERVICE} is {known}")
     return {SERVICE: "active" if boolean(wanted) else "inactive"}, []
 
 
 SETTINGS: dict[str, Callable[[Host, Any], Expanded]] = {
-    "huge_pages": huge_pages,
-    "governor": governor,
-    "turbo": turbo,
-    "transparent_huge_pages": choice(f"{THP}/enabled"),
-    "transparent_huge_pages_defrag": choice(f"{THP}/defrag"),
-    "numa_balancing": numa_balancing,
-    "weighted_interleave": weighted_interleave,
-    "irq_balance": irq_balance,
+    "huge_pages": _huge_pages,
+    "governor": _governor,
+    "turbo": _turbo,
+    "transparent_huge_pages": _choice(f"{THP}/enabled"),
+    "transparent_huge_pages_defrag": _choice(f"{THP}/defrag"),
+    "numa_balancing": _numa_balancing,
+    "weighted_interleave": _weighted_interleave,
+    "irq_balance": _irq_balance,
 }
 
 
-def expand(host: Host, wanted: Mapping[str, Any]) -> Expanded:
-    """All that is wanted, as values of files, and the files that change along.
+def file_values_of_settings(host: Host, wanted: Mapping[str, Any]) -> Expanded:
+    """Return each file's value for the requested settings, and the files that change with them.
 
     Args:
-        host: whose files.
+        host: the files of the host.
         wanted: setting to value; None leaves it alone.
 
     Raises:
-        StateError: this host lacks some of it; every such setting is named.
+        StateError: the host cannot do some settings; the message names all of them.
     """
     values: Values = {}
     beside: list[str] = []

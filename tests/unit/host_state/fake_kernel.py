@@ -76,9 +76,11 @@ class Kernel(settings.Host):
         if not path.exists():
             raise FileNotFoundError(errno.ENOENT, "No such file", name)
         if folder == THP:
-            if value not in self.words(name):
+            if value not in self.read_words(name):
                 raise OSError(errno.EINVAL, "Invalid argument", name)
-            value = " ".join(f"[{word}]" if word == value else word for word in self.words(name))
+            value = " ".join(
+                f"[{word}]" if word == value else word for word in self.read_words(name)
+            )
         elif file == "nr_hugepages":
             value = str(min(int(value), self.most[folder.rsplit("-", 1)[1]]))
         elif "weighted_interleave/node" in name:

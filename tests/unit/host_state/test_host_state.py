@@ -103,7 +103,10 @@ def test_intel_is_asked_the_other_way_round(tried: Try) -> None:
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ({"huge_pages": {"7": {"2M": 1}}}, "pages of 2M: node 7 has none, node 0, 2, 10 has"),
+        (
+            {"huge_pages": {"7": {"2M": 1}}},
+            "pages of 2M: node 7 has no such file; node 0, 2, 10 has",
+        ),
         ({"huge_pages": {"all": {"16M": 1}}}, "pages of 16M: this kernel has them on no node"),
         ({"huge_pages": {"all": {"2MB": 1}}}, "2MB is not a page size such as 2M or 1G"),
         ({"huge_pages": {"all": 5}}, "node all needs a count for each size, as in {2M: 512}"),
@@ -114,7 +117,7 @@ def test_intel_is_asked_the_other_way_round(tried: Try) -> None:
         ({"transparent_huge_pages": "defer"}, "knows always, madvise, never, not defer"),
         ({"numa_balancing": 4}, "4 is no whole number from 0 to 3"),
         ({"weighted_interleave": {"0": 0}}, "0 is no whole number from 1 to 255"),
-        ({"weighted_interleave": {"1": 1}}, "node 1 has none, node 0, 2, 10 has"),
+        ({"weighted_interleave": {"1": 1}}, "node 1 has no such file; node 0, 2, 10 has"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_changes(

@@ -50,13 +50,13 @@ def test_a_machine_without_a_process_is_off(driver: LabDriver) -> None:
 def test_a_setting_waits_and_is_not_current_yet(driver: LabDriver) -> None:
     driver.set_bios("server", {NPS: "NPS4"})
     assert driver.get_bios("server") == {NPS: "NPS1"}
-    assert firmware_settings.pending(driver.folder("server")) == {NPS: "NPS4"}
+    assert firmware_settings.pending_settings(driver.folder("server")) == {NPS: "NPS4"}
 
 
 def test_a_reset_of_the_settings_goes_back_to_the_first_mode(driver: LabDriver) -> None:
     driver.set_bios("server", {NPS: "NPS4"})
     driver.reset_bios("server")
-    assert firmware_settings.pending(driver.folder("server")) == {NPS: "NPS1"}
+    assert firmware_settings.pending_settings(driver.folder("server")) == {NPS: "NPS1"}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_a_machine_cannot_do_is_refused_as_a_whole(
 
 
 def test_the_registry_has_the_values_of_all_machines(driver: LabDriver) -> None:
-    [entry] = firmware_settings.registry(driver.folders())
+    [entry] = firmware_settings.attribute_registry(driver.folders())
     assert entry["AttributeName"] == NPS
     assert [value["ValueName"] for value in entry["Value"]] == ["NPS1", "NPS2", "NPS4"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from virtual_lab.machine_folder import complete
+from virtual_lab.machine_folder import complete_description
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -18,7 +18,7 @@ def described() -> dict[str, dict[str, Any]]:
     """The complete descriptions of the inventory's machines, by name."""
     hosts = yaml.safe_load((ROOT / "inventories/lab/hosts.yml").read_text())["all"]["hosts"]
     return {
-        name: complete(
+        name: complete_description(
             {
                 **facts["virtual_lab_machine"],
                 "name": name,

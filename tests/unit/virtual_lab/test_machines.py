@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from virtual_lab.errors import LabError
-from virtual_lab.machine_folder import complete
-from virtual_lab.numa_layout import nodes_of
+from virtual_lab.machine_folder import complete_description
+from virtual_lab.numa_layout import nodes_in_mode
 from virtual_lab.qemu_arguments import qemu_arguments
 from virtual_lab.system_image import image_name, packages
 
@@ -39,7 +39,7 @@ def values(arguments: list[str], option: str, pattern: str) -> list[tuple[str, .
 def test_a_mode_joins_units_memory_and_drives_of_neighbours(
     described, mode, cpus, memory, bridges
 ) -> None:
-    nodes = nodes_of(described["server"], mode)
+    nodes = nodes_in_mode(described["server"], mode)
     assert [node.cpus for node in nodes] == cpus
     assert {node.memory_bytes for node in nodes} == {memory}
     arguments = qemu_arguments(described["server"], mode, FOLDER)
@@ -76,7 +76,7 @@ def test_bus_numbers_do_not_overlap(described, mode) -> None:
 
 
 def test_the_traps_are_there(described) -> None:
-    nodes = nodes_of(described["traps"], "snc2")
+    nodes = nodes_in_mode(described["traps"], "snc2")
     assert [node.cpus for node in nodes] == [[0, 2], [1], [3, 5], [4], []]
     assert [node.memory_bytes // 2**20 for node in nodes] == [512, 0, 512, 512, 512]
     arguments = qemu_arguments(described["traps"], "snc2", FOLDER)
@@ -127,7 +127,7 @@ def test_a_comma_in_a_folder_does_not_end_an_option(described) -> None:
 )
 def test_an_impossible_machine_is_refused_by_name(described, wrong, message) -> None:
     with pytest.raises(LabError, match=message):
-        complete({**described["server"], **wrong})
+        complete_description({**described["server"], **wrong})
 
 
 def test_the_images_name_says_what_it_is_made_of() -> None:

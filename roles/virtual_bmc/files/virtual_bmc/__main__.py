@@ -1,6 +1,6 @@
 """Starts and stops the lab's BMC: python -m virtual_bmc start|stop|serve FOLDER ...
 
-`start` makes what is missing and comes back when the BMC answers; its last word is what it did.
+`start` creates missing keys and returns when the BMC answers. Each command prints what it did.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import sys
 import time
 from pathlib import Path
 
-# It imports a web server; on a busy emulated machine that takes a while.
+# The BMC imports a web server, which takes long on a busy emulated machine.
 START_SECONDS = 60
 STOP_SECONDS = 10
 
 
-def running(folder: Path) -> int | None:
-    """The process that serves from this folder, if any.
+def _server_process(folder: Path) -> int | None:
+    """Return the number of the process that serves this folder; None if it does not run.
 
-    A number in a file may since belong to somebody else, so the process has to name the folder.
+    Linux reuses process numbers, so the command line of the process must name the folder.
     """
     try:
         number = int((folder / "pid").read_text())
@@ -32,22 +32,25 @@ def running(folder: Path) -> int | None:
     return number if b"serve" in words and bytes(folder) in words else None
 
 
-def answers(port: int) -> bool:
-    """Whether something listens on the loopback port."""
+def _port_is_open(port: int) -> bool:
+    """Return whether a program listens on this loopback port."""
     with socket.socket() as attempt:
         attempt.settimeout(1)
         return attempt.connect_ex(("127.0.0.1", port)) == 0
 
 
-def start(options: argparse.Namespace) -> str:
-    """Start the BMC unless it runs, and say which."""
+def _start(options: argparse.Namespace) -> str:
+    """Start the BMC unless it runs; return what was done."""
     from virtual_bmc import account_and_certificate
 
     folder: Path = options.folder
-    if running(folder):
+    if _server_process(folder):
         return "runs already"
-    if answers(options.port):
-        sys.exit(f"the lab's BMC cannot start: something else listens on port {options.port}")
+    if _port_is_open(options.port):
+        sys.exit(
+            f"the lab's BMC cannot start: another program listens on port {options.port};"
+            " choose another port with --port"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     account_and_certificate.make_account(folder, options.user)
     account_and_certificate.make_certificate(folder)
@@ -72,23 +75,23 @@ def start(options: argparse.Namespace) -> str:
         )
     (folder / "pid").write_text(str(process.pid))
     for _ in range(START_SECONDS * 10):
-        if answers(options.port):
+        if _port_is_open(options.port):
             return "started"
         if process.poll() is not None:
             break
         time.sleep(0.1)
-    stop(options)
+    _stop(options)
     sys.exit(f"the lab's BMC does not start; the end of {log}: {log.read_text()[-300:].strip()}")
 
 
-def stop(options: argparse.Namespace) -> str:
-    """Stop the BMC if it runs, and say which."""
-    number = running(options.folder)
+def _stop(options: argparse.Namespace) -> str:
+    """Stop the BMC if it runs; return what was done."""
+    number = _server_process(options.folder)
     if not number:
         return "did not run"
     os.kill(number, signal.SIGTERM)
     for _ in range(STOP_SECONDS * 10):
-        if not running(options.folder):
+        if not _server_process(options.folder):
             break
         time.sleep(0.1)
     else:
@@ -97,16 +100,16 @@ def stop(options: argparse.Namespace) -> str:
     return "stopped"
 
 
-def serve(options: argparse.Namespace) -> str:
-    """Be the BMC."""
+def _serve(options: argparse.Namespace) -> str:
+    """Serve requests in this process until it is ended."""
     from virtual_bmc import redfish_service
 
-    redfish_service.serve(options.folder, options.lab, options.port)
+    redfish_service.serve_redfish(options.folder, options.lab, options.port)
     return "ended"
 
 
 def main() -> None:
-    """Read the command line and do it."""
+    """Run the command from the command line and print what it did."""
     parser = argparse.ArgumentParser(prog="virtual_bmc")
     parser.add_argument("command", choices=["start", "stop", "serve"])
     parser.add_argument("folder", type=Path, help="the BMC's own folder")
@@ -114,9 +117,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8443)
     parser.add_argument("--user", default="lab")
     options = parser.parse_args()
-    # The name by which the process is known again.
+    # The full path identifies the process, see _server_process().
     options.folder = options.folder.resolve()
-    commands = {"start": start, "stop": stop, "serve": serve}
+    commands = {"start": _start, "stop": _stop, "serve": _serve}
     print(commands[options.command](options))
 
 

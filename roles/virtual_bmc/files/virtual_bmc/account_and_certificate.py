@@ -1,4 +1,4 @@
-"""The BMC's certificate and its one account, made at the first start and kept."""
+"""Creates the BMC's certificate and its only account at the first start."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-# A checkout is not kept longer, and nobody else trusts the certificate.
+# Validity of the certificate. Only the lab's own playbooks trust it.
 DAYS = 3650
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that nobody else can read, at no moment."""
+    """Write a file that other users can never read."""
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -27,17 +27,17 @@ def write_secret(path: Path, content: bytes) -> None:
 
 
 def make_account(folder: Path, user: str) -> None:
-    """Make up a password, once; beside it, what the emulator compares with."""
+    """Create a random password if there is none, and the file with its hash for the emulator."""
     password = folder / "password"
     if not password.exists():
         write_secret(password, secrets.token_urlsafe(24).encode())
-    # Slow hashes protect words that people choose; these 192 bits are compared at each request.
+    # The fewest rounds: the password has 192 random bits, and each request computes the hash.
     digest = bcrypt.hashpw(password.read_bytes(), bcrypt.gensalt(rounds=4)).decode()
     write_secret(folder / "htpasswd", f"{user}:{digest}\n".encode())
 
 
 def make_certificate(folder: Path) -> None:
-    """Make a key and a certificate for the loopback address that signs itself, once."""
+    """Create a key and a self-signed certificate for the loopback address, if there is none."""
     certificate = folder / "certificate.pem"
     if certificate.exists():
         return
@@ -76,7 +76,7 @@ def _signed_by_itself(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
             ),
             False,
         ),
-        # Newer Pythons check all that an issuer's certificate has to have.
+        # Newer Python versions require these extensions of an issuer's certificate.
         (x509.BasicConstraints(ca=True, path_length=0), True),
         (x509.KeyUsage(digital_signature=True, key_cert_sign=True, **unused), True),
         (identifier, False),

@@ -1,8 +1,8 @@
-"""The firmware settings of a lab machine, as Redfish talks of them.
+"""Reads and changes the firmware settings of a lab machine, for Redfish.
 
-`bios.json` in the machine's folder holds them: `current` is what it booted with, `pending` what
-waits for its next start, when the lab's power switch makes the one into the other. One setting can
-be changed, the mode, whose name the machine's description gives.
+`bios.json` in the machine's folder holds them. The machine booted with the `current` settings; its
+next start makes the `pending` settings current. Only the NUMA mode can be changed; the machine's
+description gives the name of this setting.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from virtual_lab.errors import LabError
 from virtual_lab.machine_folder import BIOS, MACHINE, read_json, write_json
 
 
-def choices(folder: Path) -> dict[str, list[str]]:
-    """Possible values of each setting: the machine's modes in capitals, as firmware has them."""
+def allowed_values(folder: Path) -> dict[str, list[str]]:
+    """Return the allowed values of each setting: the machine's modes in capitals."""
     machine = read_json(folder / MACHINE)
     return {machine["firmware_attribute"]: [mode.upper() for mode in machine["modes"]]}
 
 
-def current(folder: Path) -> dict[str, str]:
-    """The settings with which the machine booted."""
+def current_settings(folder: Path) -> dict[str, str]:
+    """Return the settings with which the machine booted."""
     settings: dict[str, str] = read_json(folder / BIOS)["current"]
     return settings
 
 
-def pending(folder: Path) -> dict[str, str]:
-    """What it boots with next."""
+def pending_settings(folder: Path) -> dict[str, str]:
+    """Return all settings that the next start will use."""
     settings = read_json(folder / BIOS)
     return {**settings["current"], **settings["pending"]}
 
 
-def change(folder: Path, settings: dict[str, str]) -> None:
-    """Make settings wait for the next start.
+def request_settings(folder: Path, settings: dict[str, str]) -> None:
+    """Store settings for the machine's next start.
 
     Raises:
-        LabError: the machine has no such setting, or no such value of it.
+        LabError: the machine does not have a setting, or does not allow its value.
     """
-    allowed = choices(folder)
+    allowed = allowed_values(folder)
     for name, value in settings.items():
         if name not in allowed:
             raise LabError(f"{folder.name} has no setting {name}; it has {', '.join(allowed)}")
@@ -51,11 +51,11 @@ def change(folder: Path, settings: dict[str, str]) -> None:
     write_json(folder / BIOS, document)
 
 
-def registry(folders: list[Path]) -> list[dict[str, Any]]:
-    """The attribute registry's entries: a Redfish service has one for all of its machines."""
+def attribute_registry(folders: list[Path]) -> list[dict[str, Any]]:
+    """Return the entries of the Redfish attribute registry, merged from all machines."""
     merged: dict[str, set[str]] = {}
     for folder in folders:
-        for name, values in choices(folder).items():
+        for name, values in allowed_values(folder).items():
             merged.setdefault(name, set()).update(values)
     return [
         {

@@ -1,4 +1,4 @@
-"""The emulator with the lab's machines behind it."""
+"""Serves Redfish for the lab's machines with the emulator sushy-tools."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from virtual_bmc import firmware_settings
 from virtual_bmc.sushy_driver import LabDriver
 
 MANUFACTURER = "AMD"
-# The name below which the emulator keeps its registry; its settings page names another.
+# The name under which the emulator has its registry; its settings page gives another name.
 REGISTRY = "BiosAttributeRegistry.v1_0_0"
 
 
-def serve(folder: Path, lab: Path, port: int) -> None:
-    """Answer on the loopback address until the process is ended.
+def serve_redfish(folder: Path, lab: Path, port: int) -> None:
+    """Answer Redfish requests on the loopback address until the process is ended.
 
     Args:
         folder: the BMC's own folder, with its certificate and account.
@@ -27,7 +27,7 @@ def serve(folder: Path, lab: Path, port: int) -> None:
         port: TCP port.
     """
     driver = LabDriver(lab, emulator.app.logger.error)
-    # The emulator picks one of its own drivers by name and has no place for another.
+    # The emulator has no option for drivers other than its own.
     emulator.Application.systems = driver
     emulator.app.configure(
         extra_config={
@@ -35,14 +35,14 @@ def serve(folder: Path, lab: Path, port: int) -> None:
             "SUSHY_EMULATOR_STATE_DIR": str(folder),
         }
     )
-    emulator.app.after_request(lambda response: complete(response, driver))
+    emulator.app.after_request(lambda response: _complete_response(response, driver))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
     emulator.app.run(host="127.0.0.1", port=port, ssl_context=context)
 
 
-def complete(response: flask.Response, driver: LabDriver) -> flask.Response:
-    """Put what the machines have into the emulator's fixed pages, and words into its errors."""
+def _complete_response(response: flask.Response, driver: LabDriver) -> flask.Response:
+    """Return a response with the machines' data in the emulator's fixed pages and errors."""
     if not response.is_json or (flask.request.method != "GET" and response.status_code < 400):
         return response
     page: dict[str, Any] = response.get_json()
@@ -57,8 +57,10 @@ def complete(response: flask.Response, driver: LabDriver) -> flask.Response:
         page["AttributeRegistry"] = REGISTRY
     elif endpoint == "bios_settings":
         identity = (flask.request.view_args or {})["identity"]
-        page["Attributes"] = firmware_settings.pending(driver.folder(identity))
+        page["Attributes"] = firmware_settings.pending_settings(driver.folder(identity))
     elif endpoint == "bios_registry":
-        page["RegistryEntries"] = {"Attributes": firmware_settings.registry(driver.folders())}
+        page["RegistryEntries"] = {
+            "Attributes": firmware_settings.attribute_registry(driver.folders())
+        }
     response.set_data(json.dumps(page))
     return response

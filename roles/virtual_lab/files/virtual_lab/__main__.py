@@ -9,48 +9,48 @@ from pathlib import Path
 
 from virtual_lab import drive_changes, power_switch
 from virtual_lab.errors import LabError
-from virtual_lab.machine_folder import describe_anew, is_current, remove
+from virtual_lab.machine_folder import apply_description, matches_description, remove_machine
 from virtual_lab.system_image import build_image, image_name
 
 
 def _state(given: argparse.Namespace) -> str:
-    return power_switch.state(given.folder)
+    return power_switch.power_state(given.folder)
 
 
 def _start(given: argparse.Namespace) -> str:
-    power_switch.start(given.folder)
+    power_switch.start_machine(given.folder)
     return "on"
 
 
 def _stop(given: argparse.Namespace) -> str:
-    power_switch.stop(given.folder, given.force)
+    power_switch.stop_machine(given.folder, given.force)
     return "off"
 
 
 def _restart(given: argparse.Namespace) -> str:
-    power_switch.restart(given.folder, given.force)
+    power_switch.restart_machine(given.folder, given.force)
     return "on"
 
 
 def _boot(given: argparse.Namespace) -> str:
-    if power_switch.state(given.folder) == "on":
-        # It may have been switched on by somebody who did not wait.
-        power_switch.boot(given.folder, given.seconds)
+    if power_switch.power_state(given.folder) == "on":
+        # `start` may have switched the machine on without waiting for it.
+        power_switch.boot_machine(given.folder, given.seconds)
         return "is already on"
-    return f"answered after {power_switch.boot(given.folder, given.seconds):.0f} s"
+    return f"answered after {power_switch.boot_machine(given.folder, given.seconds):.0f} s"
 
 
 def _prepare(given: argparse.Namespace) -> str:
-    if is_current(given.folder):
+    if matches_description(given.folder):
         return "is already as described"
-    power_switch.stop(given.folder)
-    describe_anew(given.folder)
-    return "is described anew"
+    power_switch.stop_machine(given.folder)
+    apply_description(given.folder)
+    return "has its new description"
 
 
 def _remove(given: argparse.Namespace) -> str:
-    power_switch.stop(given.folder, force=True)
-    remove(given.folder)
+    power_switch.stop_machine(given.folder, force=True)
+    remove_machine(given.folder)
     return "removed"
 
 
@@ -60,11 +60,11 @@ def _image(given: argparse.Namespace) -> str:
 
 def _replace_drive(given: argparse.Namespace) -> str:
     drive_changes.replace_drive(given.folder, given.old, given.serial, given.read_bytes_per_second)
-    return f"has {given.serial} in the place of {given.old}"
+    return f"has {given.serial} instead of {given.old}"
 
 
 def _throttle(given: argparse.Namespace) -> str:
-    drive_changes.throttle(given.folder, given.serial, given.read_bytes_per_second)
+    drive_changes.limit_read_rate(given.folder, given.serial, given.read_bytes_per_second)
     return f"reads {given.serial} at {given.read_bytes_per_second} bytes per second"
 
 
@@ -80,31 +80,41 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(act=act)
         return command
 
-    add("state", _state, "say whether a machine is on or off")
-    add("start", _start, "switch it on and do not wait for it")
-    boot = add("boot", _boot, "switch it on and wait until its SSH server answers")
+    add("state", _state, "print whether a machine is on or off")
+    add("start", _start, "switch a machine on without waiting until it answers")
+    boot = add("boot", _boot, "switch a machine on and wait until its SSH server answers")
     boot.add_argument("--seconds", type=float, default=power_switch.BOOT_SECONDS)
     for name, act, text in (
-        ("stop", _stop, "switch it off by its power button"),
-        ("restart", _restart, "switch it off and on, making pending firmware settings current"),
+        ("stop", _stop, "switch a machine off by its power button"),
+        (
+            "restart",
+            _restart,
+            "switch a machine off and on again, and apply its firmware settings",
+        ),
     ):
-        add(name, act, text).add_argument("--force", action="store_true", help="pull the plug")
-    add("prepare", _prepare, "bring machine.json in line with description.json")
-    add("remove", _remove, "pull the plug and remove all that is kept of it")
+        add(name, act, text).add_argument(
+            "--force", action="store_true", help="end QEMU without a shutdown"
+        )
+    add("prepare", _prepare, "rewrite machine.json if description.json has changed")
+    add("remove", _remove, "end the machine's QEMU and delete its folder")
     image = add("image", _image, "build the system image in a cache folder")
-    image.add_argument("--only-name", action="store_true", help="say what it would be called")
-    replace = add("replace-drive", _replace_drive, "put another drive in a drive's place and boot")
+    image.add_argument(
+        "--only-name", action="store_true", help="print the image's path without building it"
+    )
+    replace = add("replace-drive", _replace_drive, "replace a drive by another")
     replace.add_argument("old", metavar="OLD_SERIAL")
     replace.add_argument("--serial", required=True)
-    replace.add_argument("--read-bytes-per-second", type=int, help="as before unless given")
-    throttle = add("throttle", _throttle, "limit a drive's reading, now and from now on")
+    replace.add_argument(
+        "--read-bytes-per-second", type=int, help="read limit (default: as the old drive)"
+    )
+    throttle = add("throttle", _throttle, "limit a drive's read rate, now and after later starts")
     throttle.add_argument("serial", metavar="SERIAL")
     throttle.add_argument("read_bytes_per_second", type=int, metavar="BYTES_PER_SECOND")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do one command; status 2 and one sentence when it cannot be done."""
+    """Run a command and return the exit status: 0, or 2 after an error message."""
     given = _parser().parse_args(arguments)
     given.folder = given.folder.resolve()
     try:

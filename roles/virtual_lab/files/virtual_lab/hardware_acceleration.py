@@ -1,8 +1,8 @@
-"""Finds out whether hardware acceleration works, by trying; its file being there means nothing.
+"""Finds out by a trial whether QEMU can use hardware acceleration here.
 
-A machine within a virtual machine may run its firmware well and stop at the kernel's first unusual
-instruction. So the trial is the lab's own kernel, from its first instruction to the point where it
-misses its root drive, where it panics and restarts, which ends QEMU.
+The device /dev/kvm alone proves nothing: inside a virtual machine, an accelerated machine may run
+its firmware well and stop at the first unusual instruction of the kernel. So the trial boots the
+lab's own kernel without a root drive: it panics and restarts, and the restart ends QEMU.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from virtual_lab.qemu_arguments import EMULATION
 
 HARDWARE = "kvm"
-# Where it works, the trial takes a second or two.
+# With working acceleration the trial takes a second or two.
 _TRIAL_SECONDS = 10.0
 _TRIAL = [
     *("qemu-system-x86_64", "-accel", HARDWARE, "-cpu", "max", "-smp", "2", "-machine", "q35"),
@@ -25,12 +25,12 @@ _DEVICE = Path("/dev/kvm")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
-def accelerator(kernel: Path, notes: Path) -> str:
-    """What to give to QEMU's ``-accel`` here.
+def qemu_accelerator(kernel: Path, notes: Path) -> str:
+    """Return the value of QEMU's ``-accel`` for this computer: hardware or emulation.
 
     Args:
-        kernel: the kernel that the machines boot.
-        notes: file that keeps the answer until this machine is booted anew.
+        kernel: path of the kernel that the machines boot.
+        notes: file that keeps the result until this computer boots again.
     """
     if not _DEVICE.exists():
         return EMULATION

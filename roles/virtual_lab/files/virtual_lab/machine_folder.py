@@ -1,7 +1,7 @@
-"""What is kept of a machine in its folder: description, firmware settings, identity, disks.
+"""Reads and writes the files in a machine's folder: description, firmware settings, keys, disks.
 
-``machine.json`` is the truth at each start, and may differ from the inventory since drives are
-replaced and degrade. ``description.json`` is what the inventory said last.
+Each start uses ``machine.json``. It may differ from the inventory, because drives are replaced and
+become slow. ``description.json`` is the machine as the inventory last described it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from virtual_lab.errors import LabError
-from virtual_lab.numa_layout import Machine, check
-from virtual_lab.qemu_arguments import CREDENTIALS, DISK, DRIVES, drive_image
+from virtual_lab.numa_layout import Machine, check_description
+from virtual_lab.qemu_arguments import CREDENTIALS, DISK, DRIVES, drive_image_path
 
 MACHINE, BIOS, DESCRIPTION = "machine.json", "bios.json", "description.json"
 HOST_KEY = "ssh_host_ed25519_key"
-# What a description may leave out.
+# Defaults of a description.
 _DISTANCES = {
     "same_node": 10,
     "same_package": 12,
@@ -43,10 +43,10 @@ _DRIVE = {"bytes": 256 * 2**20, "read_bytes_per_second": 0}
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file of a machine's folder.
+    """Return the content of a JSON file in a machine's folder.
 
     Raises:
-        LabError: it is missing or damaged.
+        LabError: the file is missing or damaged.
     """
     try:
         return json.loads(path.read_text())
@@ -55,34 +55,34 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Replace a file as a whole, so that nobody ever reads half of it."""
+    """Replace a JSON file in one step, so that no reader ever sees a half-written file."""
     replace_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace a file as a whole, with permissions that it has from the start."""
+    """Replace a text file in one step; the new file has its permissions from the start."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         file.write(text)
         os.fchmod(file.fileno(), mode)
     Path(file.name).replace(path)
 
 
-def complete(description: Machine) -> dict[str, Any]:
-    """A description with everything that it left out, checked.
+def complete_description(description: Machine) -> dict[str, Any]:
+    """Return a checked description with defaults for everything that was left out.
 
     Raises:
-        LabError: no machine can be made of it.
+        LabError: the description is impossible.
     """
     machine = {**_DEFAULTS, **description}
     machine["distances"] = {**_DISTANCES, **description.get("distances", {})}
     usual = {**_DRIVE, **machine.pop("drive", {})}
     machine["drives"] = [{**usual, **drive} for drive in machine["drives"]]
-    check(machine)
+    check_description(machine)
     return machine
 
 
-def is_current(folder: Path) -> bool:
-    """Whether ``machine.json`` was made from the ``description.json`` that lies beside it."""
+def matches_description(folder: Path) -> bool:
+    """Return whether ``machine.json`` was made from the present ``description.json``."""
     path = folder / MACHINE
     return path.exists() and read_json(path)["described_by"] == _digest(folder)
 
@@ -91,20 +91,20 @@ def _digest(folder: Path) -> str:
     return hashlib.sha256((folder / DESCRIPTION).read_bytes()).hexdigest()
 
 
-def describe_anew(folder: Path) -> None:
-    """Make ``machine.json`` and what belongs to it from the description; the machine is off.
+def apply_description(folder: Path) -> None:
+    """Write ``machine.json``, disk and firmware settings as described; the machine must be off.
 
     Raises:
-        LabError: no machine can be made of the description.
+        LabError: the description is impossible.
     """
-    machine = complete(read_json(folder / DESCRIPTION))
+    machine = complete_description(read_json(folder / DESCRIPTION))
     before = read_json(folder / MACHINE) if (folder / MACHINE).exists() else {}
     if before.get("image") != machine["image"] or not (folder / DISK).exists():
         _make_disk(folder, Path(machine["image"]))
     settings = read_json(folder / BIOS)["current"] if (folder / BIOS).exists() else {}
-    if mode_of(machine, settings) not in machine["modes"]:
+    if mode_in_settings(machine, settings) not in machine["modes"]:
         write_json(folder / BIOS, {"current": _first_settings(machine), "pending": {}})
-    # Last, for it says that all the rest is there.
+    # Last, because this file means that all others exist.
     write_json(folder / MACHINE, {**machine, "described_by": _digest(folder)})
 
 
@@ -112,29 +112,29 @@ def _first_settings(machine: Machine) -> dict[str, str]:
     return {machine["firmware_attribute"]: machine["mode"].upper()}
 
 
-def mode_of(machine: Machine, settings: Machine) -> str:
-    """The mode in firmware settings, in lower case; empty if they do not contain it."""
+def mode_in_settings(machine: Machine, settings: Machine) -> str:
+    """Return the NUMA mode from firmware settings, in lower case; empty if they lack it."""
     return str(settings.get(machine["firmware_attribute"], "")).lower()
 
 
 def _make_disk(folder: Path, image: Path) -> None:
-    """A disk of the machine's own that takes what differs from the image that all share."""
+    """Create the machine's own disk, which holds its differences from the shared image."""
     unfinished = folder / f"{DISK}.new"
     backing = ["-F", "raw", "-b", str(image / "root.img")]
     command = ["qemu-img", "create", "-q", "-f", "qcow2", *backing, str(unfinished)]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:
-        raise LabError(f"{folder.name}: qemu-img made no disk: {answer.stderr.strip()}")
+        raise LabError(f"{folder.name}: qemu-img did not create the disk: {answer.stderr.strip()}")
     unfinished.replace(folder / DISK)
 
 
-def make_drives(folder: Path, machine: Machine) -> None:
-    """Make the images of drives that are new and remove those of drives that are gone."""
+def create_drive_images(folder: Path, machine: Machine) -> None:
+    """Create an image for each new drive, and delete the images of removed drives."""
     (folder / DRIVES).mkdir(exist_ok=True)
-    wanted = {folder / drive_image(drive["serial"]): drive for drive in machine["drives"]}
+    wanted = {folder / drive_image_path(drive["serial"]): drive for drive in machine["drives"]}
     for path, drive in wanted.items():
         with path.open("ab") as file:
-            # Sparse: it takes no space until somebody writes.
+            # Sparse: the file takes no space before it is written.
             os.truncate(file.fileno(), drive["bytes"])
     for path in (folder / DRIVES).iterdir():
         if path not in wanted:
@@ -142,7 +142,7 @@ def make_drives(folder: Path, machine: Machine) -> None:
 
 
 def write_credentials(folder: Path) -> None:
-    """Put the machine's identity into the form in which systemd takes it from firmware tables.
+    """Write the machine's keys in the form in which systemd reads them from firmware tables.
 
     See "SYSTEM CREDENTIALS" in systemd.exec(5) and the SMBIOS strings in systemd(1).
     """
@@ -158,6 +158,6 @@ def write_credentials(folder: Path) -> None:
         replace_text(target / name, text, mode=0o600)
 
 
-def remove(folder: Path) -> None:
-    """Remove all that is kept of a machine; it is off."""
+def remove_machine(folder: Path) -> None:
+    """Delete a machine's folder; the machine must be off."""
     shutil.rmtree(folder)

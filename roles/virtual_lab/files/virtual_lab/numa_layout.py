@@ -1,8 +1,8 @@
-"""What a machine's description means in one of its firmware modes: nodes, distances, drives.
+"""Computes a machine's NUMA nodes in one of its firmware modes, and checks descriptions.
 
-A description (``machine.json``) is about the finest division of the machine into nodes. A mode with
-fewer nodes joins neighbours within a package, as NPS does on AMD's processors: their processing
-units, memory and drives are those of one node then.
+A description (``machine.json``) names the nodes of the mode with the most nodes. A mode with fewer
+nodes joins neighbouring nodes of a package, as NPS does on AMD processors: the joined node has the
+processing units, memory and drives of all of them.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from virtual_lab.errors import LabError
 
 Machine = Mapping[str, Any]
 
-# The kinds of a pair of nodes, in the words of a description's `distances` and `hmat`.
+# Relations between two nodes, named as the keys of a description's `distances` and `hmat`.
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
 MEMORY_ONLY, OTHER_MEMORY_ONLY = "memory_only", "other_memory_only"
-# NVMe allows 20 characters; these are those that need no quoting anywhere they turn up.
+# NVMe allows 20 characters. These characters need quoting in no file and no command.
 _SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,19}")
-# The kernel hands out memory to nodes in sections of this size (x86_64: SECTION_SIZE_BITS).
+# The kernel assigns memory to nodes in sections of this size (x86_64: SECTION_SIZE_BITS).
 _MEMORY_STEP = 128 * 2**20
 
 
 @dataclass
 class Node:
-    """A node in one mode: its package, its processing units and its memory."""
+    """A NUMA node in one mode: its package, processing units and memory."""
 
     package: int
     memory_bytes: int = 0
     cpus: list[int] = field(default_factory=list)
 
 
-def finest(machine: Machine) -> int:
-    """Number of nodes per package in the mode with the most nodes."""
+def most_nodes_per_package(machine: Machine) -> int:
+    """Return the number of nodes per package in the mode with the most nodes."""
     modes: dict[str, int] = machine["modes"]
     return max(modes.values())
 
 
-def nodes_of(machine: Machine, mode: str) -> list[Node]:
-    """The nodes in a mode, in the order of their numbers: those without processing units last."""
-    per_package, parts = machine["modes"][mode], finest(machine)
+def nodes_in_mode(machine: Machine, mode: str) -> list[Node]:
+    """Return the nodes in a mode, by number; nodes without processing units come last."""
+    per_package, parts = machine["modes"][mode], most_nodes_per_package(machine)
     cpus, memory = machine["cpus_per_package"], machine["memory_bytes_per_package"] // parts
     nodes = []
     for package in range(machine["packages"]):
@@ -60,14 +60,14 @@ def nodes_of(machine: Machine, mode: str) -> list[Node]:
 
 
 def node_in_mode(machine: Machine, mode: str, part: int) -> int:
-    """Number of the node in a mode to which a node of the finest mode belongs."""
-    per_package, parts = int(machine["modes"][mode]), finest(machine)
+    """Return the node of a mode that contains a node (`part`) of the mode with the most nodes."""
+    per_package, parts = int(machine["modes"][mode]), most_nodes_per_package(machine)
     package, within = divmod(part, parts)
     return package * per_package + within * per_package // parts
 
 
-def kind_of(nodes: list[Node], one: int, other: int) -> str:
-    """What the way from one node to another is, as a description calls it."""
+def relation_of_nodes(nodes: list[Node], one: int, other: int) -> str:
+    """Return how two nodes are related, for example `same_package`."""
     near = nodes[one].package == nodes[other].package
     if one == other:
         return SAME_NODE
@@ -76,24 +76,24 @@ def kind_of(nodes: list[Node], one: int, other: int) -> str:
     return SAME_PACKAGE if near else OTHER_PACKAGE
 
 
-def pairs(nodes: list[Node]) -> Iterator[tuple[int, int, str]]:
-    """Every ordered pair of nodes with its kind."""
+def node_pairs(nodes: list[Node]) -> Iterator[tuple[int, int, str]]:
+    """Yield every ordered pair of node numbers with their relation."""
     for one, other in product(range(len(nodes)), repeat=2):
-        yield one, other, kind_of(nodes, one, other)
+        yield one, other, relation_of_nodes(nodes, one, other)
 
 
-def check(machine: Machine) -> None:
-    """Refuse a description that no machine can be made of.
+def check_description(machine: Machine) -> None:
+    """Refuse a description of an impossible machine.
 
     Raises:
-        LabError: says of which machine what is wrong.
+        LabError: names the machine and the first error.
     """
     for wrong in _wrong(machine):
         raise LabError(f"{machine['name']}: {wrong}")
 
 
 def _wrong(machine: Machine) -> Iterator[str]:
-    modes, parts = machine["modes"], finest(machine)
+    modes, parts = machine["modes"], most_nodes_per_package(machine)
     if machine["mode"] not in modes:
         yield f"mode is {machine['mode']}; it has to be one of {', '.join(modes)}"
     for mode, count in modes.items():
@@ -107,7 +107,7 @@ def _wrong(machine: Machine) -> Iterator[str]:
         if node["memory_bytes"] % _MEMORY_STEP or node["package"] not in range(machine["packages"]):
             yield f"memory-only node {node} needs one of the packages and a multiple of 128 MiB"
     if machine["hmat"]:
-        kinds = {kind for mode in modes for *_, kind in pairs(nodes_of(machine, mode))}
+        kinds = {kind for mode in modes for *_, kind in node_pairs(nodes_in_mode(machine, mode))}
         for kind in sorted(kinds - _complete_kinds(machine["hmat"])):
             yield f"hmat lacks latency_ns and bandwidth_bytes_per_second of {kind}"
     yield from _wrong_drives(machine)
@@ -119,7 +119,7 @@ def _complete_kinds(hmat: Mapping[str, Mapping[str, int]]) -> set[str]:
 
 
 def _wrong_drives(machine: Machine) -> Iterator[str]:
-    last = machine["packages"] * finest(machine) - 1
+    last = machine["packages"] * most_nodes_per_package(machine) - 1
     serials = [drive["serial"] for drive in machine["drives"]]
     for drive in machine["drives"]:
         serial, node = drive["serial"], drive["node"]

@@ -1,4 +1,4 @@
-"""Switches machines on and off: real QEMU processes that outlive the one who started them."""
+"""Switches machines on and off. A machine is a QEMU process that outlives its caller."""
 
 from __future__ import annotations
 
@@ -13,51 +13,54 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from virtual_lab.errors import LabError
-from virtual_lab.hardware_acceleration import accelerator
+from virtual_lab.hardware_acceleration import qemu_accelerator
 from virtual_lab.machine_folder import (
     BIOS,
     MACHINE,
-    complete,
-    make_drives,
-    mode_of,
+    complete_description,
+    create_drive_images,
+    mode_in_settings,
     read_json,
     write_credentials,
     write_json,
 )
 from virtual_lab.qemu_arguments import CONSOLE, PID, QMP, qemu_arguments
-from virtual_lab.qemu_monitor import Monitor
+from virtual_lab.qemu_monitor import QemuMonitor
 
-# How long a machine may take to follow its power button before its plug is pulled.
+# Seconds from the power button until the machine must be off; then QEMU is ended.
 OFF_SECONDS = 90.0
-# How long it may take until its SSH server answers. With 8 nodes and 30 drives, emulated, 34 s were
-# seen on two idle cores and 140 s on two that ten others wanted.
+# Seconds until the SSH server must answer. An emulated machine with 8 nodes and 30 drives took 34 s
+# on two idle cores, and 140 s on two cores with ten other busy programs.
 BOOT_SECONDS = 300.0
-# Kernels hang in their start under emulation now and then (1 of 5 with 16 processors on two cores).
+# An emulated kernel sometimes hangs at boot (1 of 5 with 16 processors on two cores).
 BOOT_TRIES = 2
 
 
-def state(folder: Path) -> str:
-    """``on`` or ``off``."""
+def power_state(folder: Path) -> str:
+    """Return ``on`` or ``off``."""
     return "on" if _process(folder) else "off"
 
 
-def start(folder: Path) -> None:
-    """Switch a machine on, with the firmware settings that were waiting for that.
+def start_machine(folder: Path) -> None:
+    """Switch a machine on, and apply its pending firmware settings.
 
-    Returns as soon as it runs; `boot` waits until it can be reached. Nothing happens when it is on.
+    Returns as soon as QEMU runs; `boot_machine` waits until the machine answers. A machine that is
+    on stays on.
 
     Raises:
-        LabError: its settings name no mode of it, or QEMU does not start it.
+        LabError: its firmware settings name an unknown mode, or QEMU does not start.
     """
     with _alone(folder):
         if _process(folder):
             return
-        # Completed, for it may be older than some of what can be described now.
-        machine = complete(read_json(folder / MACHINE))
+        # An older machine.json can lack keys that were added since.
+        machine = complete_description(read_json(folder / MACHINE))
         mode = _apply_settings(folder)
-        make_drives(folder, machine)
+        create_drive_images(folder, machine)
         write_credentials(folder)
-        way = accelerator(Path(machine["image"]) / "vmlinuz", folder.parent / "accelerator.json")
+        way = qemu_accelerator(
+            Path(machine["image"]) / "vmlinuz", folder.parent / "accelerator.json"
+        )
         command = qemu_arguments(machine, mode, folder.resolve(), way)
         answer = subprocess.run(
             command,
@@ -73,10 +76,10 @@ def start(folder: Path) -> None:
 
 
 def _apply_settings(folder: Path) -> str:
-    """Make pending firmware settings the current ones; returns the mode that they ask for."""
+    """Make the pending firmware settings current, and return the mode that they select."""
     machine, bios = read_json(folder / MACHINE), read_json(folder / BIOS)
     settings = {**bios["current"], **bios["pending"]}
-    mode = mode_of(machine, settings)
+    mode = mode_in_settings(machine, settings)
     if mode not in machine["modes"]:
         known = ", ".join(known.upper() for known in machine["modes"])
         attribute = machine["firmware_attribute"]
@@ -89,16 +92,16 @@ def _apply_settings(folder: Path) -> str:
     return mode
 
 
-def stop(folder: Path, force: bool = False, seconds: float = OFF_SECONDS) -> None:
-    """Switch a machine off: by its power button, or by pulling the plug.
+def stop_machine(folder: Path, force: bool = False, seconds: float = OFF_SECONDS) -> None:
+    """Switch a machine off: by its power button, or by ending QEMU.
 
     Args:
         folder: the machine's folder.
-        force: pull the plug at once.
-        seconds: how long it may take to follow its power button.
+        force: end QEMU at once.
+        seconds: time from the power button until QEMU is ended.
 
     Raises:
-        LabError: it is still on after all.
+        LabError: the QEMU process does not end.
     """
     with _alone(folder):
         if not force and _process(folder):
@@ -115,44 +118,44 @@ def stop(folder: Path, force: bool = False, seconds: float = OFF_SECONDS) -> Non
             raise LabError(f"{folder.name}: process {number} of QEMU does not end")
 
 
-def restart(folder: Path, force: bool = False) -> None:
-    """Switch a machine off and on again, which makes pending firmware settings current."""
-    stop(folder, force)
-    start(folder)
+def restart_machine(folder: Path, force: bool = False) -> None:
+    """Switch a machine off and on again; pending firmware settings become current."""
+    stop_machine(folder, force)
+    start_machine(folder)
 
 
-def boot(folder: Path, seconds: float = BOOT_SECONDS, tries: int = BOOT_TRIES) -> float:
-    """Switch a machine on and wait until its SSH server answers; try once more if it does not.
+def boot_machine(folder: Path, seconds: float = BOOT_SECONDS, tries: int = BOOT_TRIES) -> float:
+    """Switch a machine on and wait until its SSH server answers; if it does not, try again.
 
     Args:
         folder: the machine's folder.
-        seconds: how long each try may take.
-        tries: how many there are.
+        seconds: time limit of each try.
+        tries: number of tries.
 
     Returns:
-        Seconds that it took.
+        Seconds until the answer in the try that succeeded.
 
     Raises:
-        LabError: it did not answer; says where its console's words are.
+        LabError: no try succeeded; the message names the files with the console output.
     """
     port = read_json(folder / MACHINE)["ssh_port"]
     logs = []
     for number in range(1, tries + 1):
         since = time.monotonic()
-        start(folder)
+        start_machine(folder)
         if _until(lambda: _answers(port) or not _process(folder), seconds) and _process(folder):
             return time.monotonic() - since
-        stop(folder, force=True)
+        stop_machine(folder, force=True)
         logs.append(folder / f"console-failed-{number}.log")
         (folder / CONSOLE).replace(logs[-1])
     raise LabError(
         f"{folder.name}: did not answer on 127.0.0.1:{port} within {seconds:.0f} s,"
-        f" {tries} times; its consoles' words are in {', '.join(map(str, logs))}"
+        f" {tries} times; the console output is in {', '.join(map(str, logs))}"
     )
 
 
 def _answers(port: int) -> bool:
-    """Whether an SSH server greets. QEMU itself accepts connections long before there is one."""
+    """Return whether an SSH server answers. QEMU accepts connections long before it does."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             return connection.recv(4) == b"SSH-"
@@ -161,16 +164,16 @@ def _answers(port: int) -> bool:
 
 
 def _ask(folder: Path, command: str) -> None:
-    # A machine that is just ending may hang up; whether it ended is looked at after.
-    with suppress(LabError, OSError), Monitor(folder / QMP) as monitor:
-        monitor.ask(command)
+    # A machine that is just ending may close the connection; the caller checks whether it ended.
+    with suppress(LabError, OSError), QemuMonitor(folder / QMP) as monitor:
+        monitor.execute(command)
 
 
 def _process(folder: Path) -> int:
-    """Number of the machine's QEMU process, 0 when there is none.
+    """Return the number of the machine's QEMU process; 0 if it does not run.
 
-    The file with the number outlives a process that was killed, and numbers are given anew; so the
-    process is asked whether it is this machine's.
+    The file with the number remains when the process is killed, and Linux reuses numbers. So the
+    command line of the process must name this machine's folder.
     """
     try:
         number = int((folder / PID).read_text())
@@ -181,7 +184,7 @@ def _process(folder: Path) -> int:
 
 
 def _until(happened: Callable[[], bool], seconds: float) -> bool:
-    """Whether something happened within a time; it is looked for twice a second."""
+    """Check a condition twice a second; return whether it became true within the time."""
     end = time.monotonic() + seconds
     while not happened():
         if time.monotonic() > end:
@@ -192,7 +195,7 @@ def _until(happened: Callable[[], bool], seconds: float) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Nobody else switches the machine meanwhile."""
+    """Keep all other processes from switching the machine meanwhile."""
     with (folder / "power.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""The machine as QEMU is asked for it."""
+"""Builds the command line with which QEMU runs a machine."""
 
 from __future__ import annotations
 
@@ -8,54 +8,54 @@ from pathlib import Path
 from virtual_lab.numa_layout import (
     Machine,
     Node,
-    finest,
+    most_nodes_per_package,
     node_in_mode,
-    nodes_of,
-    pairs,
+    node_pairs,
+    nodes_in_mode,
 )
 from virtual_lab.system_image import ROOT_PARTITION
 
-# Names within a machine's folder. QEMU starts in there: a socket's path may have 107 characters.
+# Names in a machine's folder. QEMU starts in this folder: a socket's path may have 107 characters.
 DISK, DRIVES, CREDENTIALS = "disk.qcow2", "drives", "credentials"
 PID, QMP, CONSOLE = "qemu.pid", "qmp.sock", "console.log"
 EMULATION = "tcg,thread=multi"
 # Bus numbers that a machine has for all of its host bridges.
 _BUSES = 256
-# The system drive must not outrun its link, which QEMU says has one lane at 250 MB/s.
+# The system drive must not be faster than its link: QEMU reports one lane with 250 MB/s.
 _SYSTEM_BYTES_PER_SECOND = 200_000_000
 _KERNEL_COMMAND = (
     f"root={ROOT_PARTITION} rootwait rw console=ttyS0 loglevel=4"
-    # Cost a lot under emulation and protect nothing here.
+    # These mitigations cost a lot under emulation and protect nothing here.
     " mitigations=off nowatchdog"
-    # Says "stalled" when it is the host that is slow.
+    # On a slow computer the default limit reports CPUs as stalled.
     " rcupdate.rcu_cpu_stall_timeout=120"
-    # The console is a file, and there is no host to reach over a VM socket.
+    # The console is a file, and no host listens on a VM socket.
     " systemd.log_color=no systemd.show_status=yes TERM=dumb systemd.ssh_auto=no"
 )
 
 
-def drive_id(index: int) -> str:
-    """What QEMU calls the drive at a place in the description's list."""
+def qemu_drive_name(index: int) -> str:
+    """Return QEMU's name of the drive with this index in the description's list."""
     return f"drive{index}"
 
 
-def drive_image(serial: str) -> str:
-    """Where a drive's bytes are, within the machine's folder."""
+def drive_image_path(serial: str) -> str:
+    """Return the path of a drive's image, relative to the machine's folder."""
     return f"{DRIVES}/{serial}.img"
 
 
 def qemu_arguments(
     machine: Machine, mode: str, folder: Path, accelerator: str = EMULATION
 ) -> list[str]:
-    """The command line of a machine, to be run in its folder.
+    """Return the command that starts a machine; run it in the machine's folder.
 
     Args:
-        machine: its complete description.
-        mode: the firmware mode that it comes up in, one of its ``modes``.
-        folder: its folder; credentials, disk and drives are below it.
-        accelerator: what QEMU's ``-accel`` takes.
+        machine: complete description of the machine.
+        mode: the firmware mode in which it boots, one of its ``modes``.
+        folder: the machine's folder, with its credentials, disk and drives.
+        accelerator: value of QEMU's ``-accel``.
     """
-    nodes = nodes_of(machine, mode)
+    nodes = nodes_in_mode(machine, mode)
     return [
         *("qemu-system-x86_64", "-name", machine["name"], "-nodefaults", "-no-user-config"),
         *("-machine", "q35,hmat=on" if machine["hmat"] else "q35"),
@@ -70,9 +70,9 @@ def qemu_arguments(
 
 
 def _model(machine: Machine) -> str:
-    """The processor, which calls itself by the maker whose modes the machine has.
+    """Return the processor model, named after the manufacturer that has the machine's modes.
 
-    NPS is AMD's word and SNC is Intel's, and who names a mode looks at the processor's name.
+    NPS is AMD's term and SNC is Intel's; chaosity names modes by the processor's manufacturer.
     """
     names = {"nps": "AMD EPYC (virtual)", "snc": "Intel Xeon (virtual)"}
     name = names.get(next(iter(machine["modes"]))[:3])
@@ -81,9 +81,9 @@ def _model(machine: Machine) -> str:
 
 def _processors(machine: Machine) -> Iterator[str]:
     packages, cores, dies = machine["packages"], machine["cpus_per_package"], 1
-    if not machine["interleaved_cpus"] and cores % finest(machine) == 0:
+    if not machine["interleaved_cpus"] and cores % most_nodes_per_package(machine) == 0:
         # QEMU gives each die an L3 cache, so each of the finest nodes is an L3 domain too.
-        dies = finest(machine)
+        dies = most_nodes_per_package(machine)
     yield from (
         "-smp",
         f"cpus={packages * cores},sockets={packages},dies={dies},cores={cores // dies},threads=1",
@@ -102,20 +102,20 @@ def _nodes(machine: Machine, nodes: list[Node]) -> Iterator[str]:
         if machine["hmat"]:
             words.append(f"initiator={number if node.cpus else _closest(nodes, node)}")
         yield from ("-numa", ",".join(words))
-    for one, other, kind in pairs(nodes):
+    for one, other, kind in node_pairs(nodes):
         yield from ("-numa", f"dist,src={one},dst={other},val={machine['distances'][kind]}")
     yield from _memory_attributes(machine, nodes)
 
 
 def _closest(nodes: list[Node], memory: Node) -> int:
-    """The node whose processing units are closest to a node that has none."""
+    """Return the nearest node with processing units for a node without any."""
     near = (i for i, node in enumerate(nodes) if node.cpus and node.package == memory.package)
     return next(near)
 
 
 def _memory_attributes(machine: Machine, nodes: list[Node]) -> Iterator[str]:
-    """The HMAT: how fast each node with processing units reaches each that has memory."""
-    for one, other, kind in pairs(nodes):
+    """Yield the HMAT: latency and bandwidth from each node with processing units to each memory."""
+    for one, other, kind in node_pairs(nodes):
         if not (machine["hmat"] and nodes[one].cpus and nodes[other].memory_bytes):
             continue
         about = f"hmat-lb,initiator={one},target={other},hierarchy=memory"
@@ -127,13 +127,13 @@ def _memory_attributes(machine: Machine, nodes: list[Node]) -> Iterator[str]:
 
 
 def _system(machine: Machine, folder: Path) -> Iterator[str]:
-    """Kernel, identity, system disk and network."""
+    """Yield the options for kernel, keys, system disk and network."""
     yield from ("-kernel", f"{machine['image']}/vmlinuz")
-    # With multipath, QEMU's drives go by names like nvme0c0n1, which are no device nodes.
+    # With multipath, QEMU's drives have names like nvme0c0n1, which are not device nodes.
     paths = "Y" if machine["nvme_multipath"] else "N"
     words = f"nvme_core.multipath={paths} systemd.hostname={machine['name']}"
     yield from ("-append", f"{_KERNEL_COMMAND} {words}")
-    # By file, for the arguments of a process are public.
+    # In files, because all users can read the arguments of a process.
     for path in ("host_key", "authorized_keys"):
         yield from ("-smbios", f"type=11,path={_quoted(folder / CREDENTIALS / path)}")
     disk = f"file={_quoted(folder / DISK)},if=none,id=system,format=qcow2"
@@ -146,8 +146,8 @@ def _system(machine: Machine, folder: Path) -> Iterator[str]:
 
 def _drives(machine: Machine, mode: str, folder: Path) -> Iterator[str]:
     parts = sorted({drive["node"] for drive in machine["drives"]} - {None})
-    # A host bridge for each of the finest nodes in every mode, as in a real server: what a mode
-    # changes is the node that a bridge belongs to, and never a drive's PCI address.
+    # Every mode has a host bridge for each node of the mode with the most nodes, as in a
+    # real server. A mode changes the node of a bridge, but never the PCI address of a drive.
     step = _BUSES // (len(parts) + 1)
     for place, part in enumerate(parts, start=1):
         node = node_in_mode(machine, mode, part)
@@ -155,7 +155,7 @@ def _drives(machine: Machine, mode: str, folder: Path) -> Iterator[str]:
         yield f"pxb-pcie,id=bridge{part},bus=pcie.0,bus_nr={step * place},numa_node={node}"
     for index, drive in enumerate(machine["drives"]):
         bus = "pcie.0" if drive["node"] is None else f"bridge{drive['node']}"
-        name, image = drive_id(index), _quoted(folder / drive_image(drive["serial"]))
+        name, image = qemu_drive_name(index), _quoted(folder / drive_image_path(drive["serial"]))
         speed = drive["read_bytes_per_second"]
         yield from ("-device", f"pcie-root-port,id=port{index},bus={bus},chassis={index + 1}")
         yield "-drive"
@@ -164,5 +164,5 @@ def _drives(machine: Machine, mode: str, folder: Path) -> Iterator[str]:
 
 
 def _quoted(path: Path) -> str:
-    """A path within one of QEMU's comma-separated options."""
+    """Return a path with its commas doubled, for QEMU's comma-separated options."""
     return str(path).replace(",", ",,")

@@ -1,4 +1,4 @@
-"""Talks to a running QEMU over its socket (QMP, one JSON object a line)."""
+"""Sends commands to a running QEMU over its socket (QMP: one JSON object per line)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, Self
 from virtual_lab.errors import LabError
 
 
-class Monitor:
+class QemuMonitor:
     """A connection to the monitor of one machine.
 
     Args:
-        path: its socket.
-        seconds: how long an answer may take.
+        path: path of the machine's QMP socket.
+        seconds: time limit for an answer.
 
     Raises:
-        LabError: nobody answers there.
+        LabError: QEMU does not answer on the socket.
     """
 
     def __init__(self, path: Path, seconds: float = 10) -> None:
@@ -31,24 +31,24 @@ class Monitor:
             self._connect(path)
             self._answers = self._socket.makefile("r", encoding="utf-8")
             self._answers.readline()  # the greeting
-            self.ask("qmp_capabilities")
+            self.execute("qmp_capabilities")
         except (OSError, ValueError) as error:
             self._socket.close()
             raise LabError(f"{self._where}: QEMU does not answer at {path}: {error}") from None
 
     def _connect(self, path: Path) -> None:
-        # A socket's path may have 107 characters; this name of its folder is always short.
+        # A socket's path may have 107 characters; this name of the folder is always short.
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
             self._socket.connect(f"/proc/self/fd/{folder}/{path.name}")
         finally:
             os.close(folder)
 
-    def ask(self, command: str, **arguments: Any) -> Any:
-        """Have a command done and return what it returns.
+    def execute(self, command: str, **arguments: Any) -> Any:
+        """Execute a QMP command and return its result.
 
         Raises:
-            LabError: QEMU refuses it.
+            LabError: QEMU refuses the command.
             OSError: the connection broke.
         """
         question = {"execute": command, "arguments": arguments}
@@ -59,7 +59,7 @@ class Monitor:
                 raise LabError(f"{self._where}: QEMU refuses {command}: {answer['error']['desc']}")
             if "return" in answer:
                 return answer["return"]
-        raise ConnectionError(f"{self._where}: QEMU hung up")
+        raise ConnectionError(f"{self._where}: QEMU closed the connection")
 
     def __enter__(self) -> Self:
         return self
