@@ -1,7 +1,7 @@
 """Waits until a host has booted again.
 
-Ansible's own reboot action restarts the host itself, and wait_for_connection is content with a host
-that has not gone down yet. Here the BMC restarts it, and only another boot identity counts.
+Ansible's reboot action restarts the host itself, and wait_for_connection accepts a host that has
+not gone down yet. Here the BMC restarts the host, and only a new boot id proves the restart.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 BOOT_IDENTITY = "/proc/sys/kernel/random/boot_id"
-# Short against any boot, long against what an attempt costs the controller.
+# Much shorter than a boot, and much longer than an attempt.
 PAUSE_SECONDS = 3
 
 
 class ActionModule(ActionBase):
-    """Reads the boot identity over a new connection each time, until it is another one.
+    """Reads the boot id over a new connection each time, until it has changed.
 
     Arguments of the task:
-        other_than: the boot identity before.
+        other_than: the boot id before the restart.
         seconds: how long to wait at most.
 
     Result:
-        booted: whether the host came back in time; the caller says what it means that it did not.
-        seconds: how long it took.
-        last: what the last attempt found.
+        booted: whether the host booted in time.
+        seconds: seconds until the new boot id was read.
+        last: result of the last attempt, in words.
     """
 
     _requires_connection = False
@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Wait for another boot id; see the class."""
+        """Wait for a new boot id and return the result that the class describes."""
         result = super().run(tmp, task_vars)
         former = self._task.args["other_than"]
         begin = time.monotonic()
@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
             time.sleep(PAUSE_SECONDS)
 
     def _boot_identity(self) -> tuple[str, str]:
-        """The host's boot id and "", or "" and the reason why it cannot be read."""
+        """Return the host's boot id and "", or "" and the reason why it cannot be read."""
         try:
             # A connection kept from before the reboot would hang.
             self._connection.reset()
