@@ -9,11 +9,11 @@
 #include "common/run_options.h"
 
 /* Rows of a table of options. `target` is an int; `options` has the fields `line_bytes`, a size_t
- * (0: as the kernel says), and `run_options`. */
+ * (0: as the kernel reports it), and `run_options`. */
 /* clang-format off */
 #define CPU_OPTION(name, text, target) {name, "N", text, set_cpu, &(target)}
 #define LATENCY_OPTIONS(options) \
-    {"--line-bytes", "N", "size of a cache line (default: as the kernel says)", \
+    {"--line-bytes", "N", "size of a cache line (default: as the kernel reports it)", \
      set_line_bytes, &(options).line_bytes}, \
     MEMORY_NODES_OPTION((options).run_options, "bind the pages to these NUMA nodes (default: they lie on the node " \
                              "of --cpu, which touches them first)"), \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory traffic at an even, limited rate, as a load beside another measurement.
+ * Memory traffic at an even, limited rate, as a load that runs together with another measurement.
  */
 #ifndef CHAOSITY_RATE_LIMITER_H
 #define CHAOSITY_RATE_LIMITER_H
