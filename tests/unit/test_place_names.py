@@ -21,7 +21,7 @@ from chaosity.place_names import (
     pu_name,
 )
 from chaosity.topology import CoreKind, OpenclDevice, configuration_name, discover_topology
-from chaosity.yaml_files import EXPERIMENTS, read_config, yaml_names
+from chaosity.yaml_files import EXPERIMENTS, read_config, yaml_file_names
 
 MACHINES = Path(__file__).resolve().parents[1] / "data" / "topologies"
 INDEX = st.integers(0, 999_999)
@@ -146,7 +146,7 @@ def test_other_texts_are_not_names_of_places(text: str):
 
 @pytest.mark.parametrize("text", ["drive-0000-41-00-0", "drive-S0815", "disk-sdb", "gpu-0000-06"])
 def test_names_of_devices_may_identify_the_host(text: str):
-    assert parse_place_name(text).is_identifying
+    assert parse_place_name(text).identifies_host
 
 
 def test_names_from_numbers():
@@ -162,7 +162,7 @@ def test_names_from_numbers():
 
 def machines():
     """Each stored machine with all experiments, and one with several core kinds and a device."""
-    every = yaml_names(EXPERIMENTS)
+    every = yaml_file_names(EXPERIMENTS)
     for path in sorted(MACHINES.glob("*.xml")):
         found = discover_topology(str(path))
         linux = replace(found, host={**found.host, "operating_system": "Linux"})

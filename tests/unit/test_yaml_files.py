@@ -7,7 +7,7 @@ import yaml
 
 from chaosity import yaml_files as module
 from chaosity.errors import UserError
-from chaosity.yaml_files import check_config, load_benchmark, read_config, yaml_names
+from chaosity.yaml_files import check_config, load_benchmark, read_config, yaml_file_names
 
 
 @pytest.fixture
@@ -96,13 +96,13 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_every_benchmark_file_is_valid():
-    for name in yaml_names(module.BENCHMARKS):
+    for name in yaml_file_names(module.BENCHMARKS):
         document = load_benchmark(name)
         assert document["summary"]
 
 
 def test_no_benchmark_or_experiment_is_named_in_the_code(root):
-    names = yaml_names(module.BENCHMARKS) + yaml_names(module.EXPERIMENTS)
+    names = yaml_file_names(module.BENCHMARKS) + yaml_file_names(module.EXPERIMENTS)
     for path in (root / "workflow" / "chaosity").rglob("*.py"):
         text = path.read_text()
         for name in set(names) - {"interference", "stream"}:  # common words, too

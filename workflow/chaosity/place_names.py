@@ -130,7 +130,7 @@ class PlaceName:
         return self.indices if named else ()
 
     @property
-    def is_identifying(self) -> bool:
+    def identifies_host(self) -> bool:
         """Whether the name may hold a slot, serial number or path and so identify the host.
 
         Such a name never leaves the site in anonymous data.

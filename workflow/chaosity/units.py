@@ -61,7 +61,7 @@ def _suffix(metric: str) -> str | None:
     return max(matching, key=len, default=None)
 
 
-def has_unit(metric: str) -> bool:
+def metric_has_unit(metric: str) -> bool:
     """Whether a metric's name has a unit; other metrics are plain numbers, such as ratios."""
     return _suffix(metric) not in (None, "_ratio")
 

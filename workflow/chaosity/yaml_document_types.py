@@ -10,14 +10,14 @@ from typing import Any, NotRequired, TypedDict
 
 from chaosity.records import (
     Level,
+    LoadStopRule,
     Needs,
-    NodeKeys,
-    NoteSource,
     OutputRule,
     OutputSource,
+    PointStoppingRule,
     ProgressSource,
-    StoppingRule,
-    StopRule,
+    SampleNodeKeys,
+    ToolRemarkSource,
 )
 
 # ---- workflow/config/config.yaml ----
@@ -68,7 +68,7 @@ class Config(TypedDict):
     parameters: dict[str, dict[str, Any]]
     replicates: int
     seed: int
-    stopping: dict[str, StoppingRule]
+    stopping: dict[str, PointStoppingRule]
     working_set: WorkingSetConfig
 
 
@@ -87,7 +87,7 @@ class MetricTemplate(OutputSource, total=False):
 
     progress: bool
     quantile: float
-    by_node: NodeKeys
+    by_node: SampleNodeKeys
     counter: str
     at_most: str | float | None
     may_be_zero: bool
@@ -120,13 +120,13 @@ class BenchmarkDocument(TypedDict):
     environment: NotRequired[dict[str, str]]
     command: list[str]
     start: str
-    stop: StopRule
+    stop: LoadStopRule
     estimate_seconds: NotRequired[str]
     progress: NotRequired[ProgressSource]
     metrics: dict[str, MetricTemplate]
     counters: NotRequired[list[str]]
     valid: list[OutputRule]
-    notes: NotRequired[list[NoteSource]]
+    notes: NotRequired[list[ToolRemarkSource]]
     placement: PlacementTemplate
 
 
@@ -277,7 +277,7 @@ class ProcessorModels(TypedDict):
     models: list[int | list[int]]
 
 
-class CounterDocument(TypedDict):
+class CounterEventsDocument(TypedDict):
     """The events of a family of processors, for each counter that it has."""
 
     counters: str

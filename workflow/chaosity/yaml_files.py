@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
 from chaosity.errors import UserError
-from chaosity.units import has_unit
+from chaosity.units import metric_has_unit
 from chaosity.yaml_document_types import BenchmarkDocument, Config, ExperimentDocument
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,7 +110,7 @@ def validate_document(document: Any, name: str, where: str) -> None:
         raise _validation_user_error(_most_specific_error(error), where)
 
 
-def yaml_names(folder: Path) -> list[str]:
+def yaml_file_names(folder: Path) -> list[str]:
     """Names of the YAML files in a folder, without the suffix."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
@@ -127,7 +127,7 @@ def load_named_yaml(folder: Path, name: str, where: str, kind: str) -> Any:
     Raises:
         UserError: there is no such file, or its content is wrong.
     """
-    if name not in (known := yaml_names(folder)):
+    if name not in (known := yaml_file_names(folder)):
         raise UserError(f"unknown {kind} {name!r}", where, suggest_allowed(name, known))
     path = folder / f"{name}.yaml"
     document = read_yaml(path)
@@ -167,7 +167,7 @@ def _check_relative_metrics(document: ExperimentDocument, where: str) -> None:
             raise UserError(f"unknown load {entry['load']!r}", place, remedy)
         if name in names or name == entry["metric"]:
             raise UserError(f"the name {name!r} is in use", place, "choose another name")
-        if has_unit(name):
+        if metric_has_unit(name):
             remedy = "leave the unit out, or let the name end in _ratio"
             raise UserError(f"the name {name!r} has a unit, but a ratio has none", place, remedy)
         names.add(name)
@@ -206,10 +206,10 @@ def _varied_names(experiment: ExperimentDocument) -> set[str]:
     return names
 
 
-def parse_numbers(value: Any) -> Any:
+def replace_number_texts(value: Any) -> Any:
     """The same value, with each text that is a number or null replaced by that."""
     if isinstance(value, Mapping):
-        return {key: parse_numbers(inner) for key, inner in value.items()}
+        return {key: replace_number_texts(inner) for key, inner in value.items()}
     parsed = yaml.safe_load(value) if isinstance(value, str) and value else value
     return value if isinstance(parsed, (str, dict, list)) else parsed
 
@@ -221,7 +221,7 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> Config:
         UserError: an unknown experiment, benchmark, category or parameter, or times that
             contradict each other.
     """
-    numbers = {key: parse_numbers(config[key]) for key in NUMBER_KEYS if key in config}
+    numbers = {key: replace_number_texts(config[key]) for key in NUMBER_KEYS if key in config}
     document = {**config, **numbers}
     validate_document(document, "config", where)
     document["levels"] = document["levels"] or {}

@@ -21,7 +21,7 @@ rule draw_topology:
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/topology.log",
     resources:
-        **CAMPAIGN.resources,  # drawing during a measurement would disturb it
+        **CAMPAIGN.measurement_resources,  # drawing during a measurement would disturb it
     shell:
         "lstopo --input {input:q} --of svg --no-legend --force {output:q} 2> {log:q}"
 
@@ -65,7 +65,7 @@ rule report:
 
 rule overview:
     input:
-        [f"{CAMPAIGN.folder(host)}/summary.json" for host in CAMPAIGN.hosts],
+        [f"{CAMPAIGN.configuration_folder(host)}/summary.json" for host in CAMPAIGN.hosts],
     output:
         report(f"{RESULTS}/index.html", category="Reports", labels={"content": "overview"}),
     log:
@@ -85,15 +85,19 @@ rule overview:
 
 onerror:
     if SLURM:
-        SLURM.end()
+        SLURM.stop_queue_watch()
     # The reports show the finished measurements and say what is missing.
     for host in CAMPAIGN.hosts:
-        plan = f"{CAMPAIGN.folder(host)}/plan.json"
-        html = f"{CAMPAIGN.folder(host)}/report.html"
-        terminal = f"{CAMPAIGN.folder(host)}/summary.txt"
-        others = other_configuration_tables(Path(RESULTS), host, CAMPAIGN.folder(host).name)
+        plan = f"{CAMPAIGN.configuration_folder(host)}/plan.json"
+        html = f"{CAMPAIGN.configuration_folder(host)}/report.html"
+        terminal = f"{CAMPAIGN.configuration_folder(host)}/summary.txt"
+        others = other_configuration_tables(
+            Path(RESULTS), host, CAMPAIGN.configuration_folder(host).name
+        )
         beside = [f"--beside={table}" for table in others]
         shell("chaosity report {plan:q} {beside:q} --output {html:q} | tee {terminal:q} >&2")
-    if several_configurations(Path(RESULTS), map(CAMPAIGN.folder, CAMPAIGN.hosts)):
+    if several_configurations(
+        Path(RESULTS), map(CAMPAIGN.configuration_folder, CAMPAIGN.hosts)
+    ):
         found = summary_files(Path(RESULTS))
         shell("chaosity overview {found:q} --output {RESULTS:q}/index.html >&2")

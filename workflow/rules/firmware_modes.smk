@@ -9,11 +9,11 @@ FIRMWARE_MODES = checked_or_exit(lambda: FirmwareModes(config))
 RESULTS = config["results"]
 
 if workflow.is_main_process and not LINTING:
-    FIRMWARE_MODES.write()
+    FIRMWARE_MODES.write_configuration_files()
 
 
 wildcard_constraints:
-    host="|".join(map(re.escape, FIRMWARE_MODES.hosts)),
+    host="|".join(map(re.escape, FIRMWARE_MODES.host_names)),
     configuration="|".join(map(re.escape, FIRMWARE_MODES.names)),
 
 

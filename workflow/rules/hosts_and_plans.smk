@@ -15,7 +15,11 @@ CAMPAIGN = checked_or_exit(
         with_hosts=not LINTING,
     )
 )
-checked_or_exit(lambda: CAMPAIGN.limit(workflow.global_resources, workflow.register_resource))
+checked_or_exit(
+    lambda: CAMPAIGN.allow_one_measurement_per_host(
+        workflow.global_resources, workflow.register_resource
+    )
+)
 # The Slurm jobs, if the config asks for them.
 SLURM = None
 if CAMPAIGN.config["transport"] == "slurm" and not LINTING:
@@ -43,20 +47,20 @@ wildcard_constraints:
 
 
 onstart:
-    checked_or_exit(CAMPAIGN.begin)
+    checked_or_exit(CAMPAIGN.lock_and_write_points)
     if SLURM:
-        SLURM.begin()
+        SLURM.start_queue_watch()
 
 
 onsuccess:
     if SLURM:
-        SLURM.end()
-    checked_or_exit(CAMPAIGN.end)
+        SLURM.stop_queue_watch()
+    checked_or_exit(CAMPAIGN.report_skipped_hosts)
 
 
 def planned_point(wildcards):
     """The planned point of a record."""
-    return CAMPAIGN.point(wildcards.host, wildcards.experiment, wildcards.point)
+    return CAMPAIGN.planned_point(wildcards.host, wildcards.experiment, wildcards.point)
 
 
 def component_files(wildcards):
@@ -74,12 +78,12 @@ def measurement_priority(wildcards):
 
 def measurement_identity(wildcards):
     """The point's definition and the number of failures so far; a change asks for a measurement."""
-    return [planned_point(wildcards)["definition"], CAMPAIGN.failures(wildcards)]
+    return [planned_point(wildcards)["definition"], CAMPAIGN.failed_attempts(wildcards)]
 
 
 def host_records(wildcards):
     """All records of a host."""
-    return CAMPAIGN.records(wildcards.host)
+    return CAMPAIGN.record_paths(wildcards.host)
 
 
 def other_tables(wildcards):

@@ -12,10 +12,10 @@ rule measure:
     group:
         # With Slurm, measurements of one host share a job.
         SLURM.batch_name if SLURM else None
-    threads: CAMPAIGN.threads
+    threads: CAMPAIGN.measurement_threads
     resources:
-        **CAMPAIGN.resources,
-        **SLURM.resources if SLURM else {},
+        **CAMPAIGN.measurement_resources,
+        **SLURM.measurement_resources if SLURM else {},
     params:
         # The point's file is not an input, since it also has the place in the order. Only another
         # definition asks for a new measurement, and so does another failed attempt.

@@ -38,7 +38,7 @@ def planned_seconds(wildcards: Mapping[str, str]) -> float:
     if Campaign.current is None:
         return 0.0
     host, experiment, point = (wildcards[name] for name in ("host", "experiment", "point"))
-    return Campaign.current.point(host, experiment, point)["estimated_seconds"]
+    return Campaign.current.planned_point(host, experiment, point)["estimated_seconds"]
 
 
 class LogHandler(LogHandlerBase):

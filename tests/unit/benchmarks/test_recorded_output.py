@@ -65,7 +65,7 @@ def test_fio_sums_over_drives_and_did_what_was_asked(fio):
     assert set(checks(one, fio).values()) == {True}
     both = extract_number(one["metrics"][METRIC], fio)
     [first, second] = load_samples.progress_series(one["progress"], fio, 0.0)
-    begin, end = load_samples.common_span([first, second])
+    begin, end = load_samples.common_time_span([first, second])
     assert 0.3 < load_samples.rate_in_window([first, second], begin, end) / both < 3
 
 

@@ -11,7 +11,7 @@ from chaosity.benchmarks import benchmark_file, counter_events_of
 from chaosity.benchmarks.counter_events import encode_x86_event, read_counter_files
 from chaosity.design import plan_host
 from chaosity.errors import UserError
-from chaosity.yaml_files import read_config, yaml_names
+from chaosity.yaml_files import read_config, yaml_file_names
 
 # The three indicators of document 004.
 LOCAL, REMOTE, CACHE = (
@@ -30,7 +30,7 @@ def models(one):
 
 def test_every_file_is_valid_and_has_all_three_indicators():
     assert {document["counters"] for document in read_counter_files()} == set(
-        yaml_names(module.COUNTERS)
+        yaml_file_names(module.COUNTERS)
     )
     for document in read_counter_files():
         assert {LOCAL, REMOTE, CACHE} <= set(document["events"]), document["counters"]

@@ -20,7 +20,7 @@ from chaosity.design.target_selectors import page_placement_target, whole_page_s
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import POLICIES
 from chaosity.topology import configuration_name, discover_topology
-from chaosity.yaml_files import EXPERIMENTS, yaml_names
+from chaosity.yaml_files import EXPERIMENTS, yaml_file_names
 
 ALL = list(POLICIES)
 
@@ -347,7 +347,7 @@ def test_weights_are_measured_for_the_sets_that_are_placed():
     """The notes of a plan name the experiments, and these measure just those sets."""
     read = {
         name: yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text())
-        for name in yaml_names(EXPERIMENTS)
+        for name in yaml_file_names(EXPERIMENTS)
     }
     placed = 0
     for document in read.values():

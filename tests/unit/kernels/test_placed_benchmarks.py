@@ -82,7 +82,7 @@ def test_where_the_search_ended_is_a_metric_that_may_be_missing(cpu: str, node: 
     one = load("chaosity_workload", "triad", cpu, node)
     assert "--settle" in one["command"]
     dwp = one["metrics"]["dwp"]
-    assert metric_values.is_optional(dwp)
+    assert metric_values.is_optional_metric(dwp)
     assert extract_number(dwp, {"place.json": json.dumps({"dwp": 0.0})}) == 0.0
     with pytest.raises(ExtractionError, match="reported no value"):
         extract_number(dwp, {"place.json": json.dumps({"dwp": None})})

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from chaosity.place.dwp_search_and_autonuma import DwpSearch, MeasuredRate, TimeUpError
-from chaosity.place.page_shares import shift_to_workers
+from chaosity.place.page_shares import shift_shares_to_workers
 from imagined_machine import pass_time
 
 GRID = [number / 10 for number in range(11)]
@@ -40,7 +40,7 @@ def rates(start, bandwidths, latencies, workers) -> dict[float, float]:
     """
     weights = {node: value / sum(start) for node, value in enumerate(start)}
     return {
-        dwp: 1.0 / pass_time(shift_to_workers(weights, workers, dwp), bandwidths, latencies)
+        dwp: 1.0 / pass_time(shift_shares_to_workers(weights, workers, dwp), bandwidths, latencies)
         for dwp in GRID
     }
 

@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 
 from chaosity.place import numa_system_calls, page_migration
 from chaosity.place.page_migration import MemoryArea
-from chaosity.place.page_shares import largest_share_deviation, shift_to_workers, uniform_shares
+from chaosity.place.page_shares import (
+    largest_share_deviation,
+    shift_shares_to_workers,
+    uniform_shares,
+)
 
 PAGE, HUGE = 4096, 2 << 20
 NODES = range(8)
@@ -62,7 +66,7 @@ class Memory:
         return status
 
     def found(self) -> list[MemoryArea]:
-        """As `page_migration.find_areas` would find them."""
+        """As `page_migration.find_memory_areas` would find them."""
         areas = []
         for index, (size, page, nodes) in enumerate(self.areas):
             begin = self.begin(index)
@@ -161,7 +165,7 @@ def test_steps_towards_the_workers_move_as_few_pages_as_possible():
     with playing(memory):
         for step in range(1, 11):
             before = memory.moves
-            wanted = shift_to_workers(uniform_shares(NODES), [0, 1], step / 10)
+            wanted = shift_shares_to_workers(uniform_shares(NODES), [0, 1], step / 10)
             page_migration.move_to_shares(memory.found(), wanted)
             assert largest_share_deviation(wanted, memory.shares) < 0.001
             # A tenth of the other nodes' three quarters.

@@ -9,14 +9,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from chaosity.errors import UserError
-from chaosity.place.page_migration import plan_relocations
+from chaosity.place.page_migration import plan_block_moves
 from chaosity.place.page_shares import (
     apportion_whole,
+    attainable_amounts,
     format_shares,
     integer_weights,
     largest_share_deviation,
     parse_shares,
-    reduce_to_attainable,
     uniform_shares,
 )
 
@@ -72,7 +72,7 @@ def test_as_few_pages_as_possible_move(where, parts):
     there = [node for node in where if node >= 0]
     goal = apportion_whole(len(there), normal(parts))
     assert sum(goal.values()) == len(there)
-    plan = plan_relocations(where, goal)
+    plan = plan_block_moves(where, goal)
     after = list(where)
     for index, node in plan:
         assert after[index] not in (node, -1)
@@ -96,7 +96,7 @@ def test_moved_pages_are_spread_over_the_whole_area(nodes, count):
     where = [0] * count
     goal = apportion_whole(count, dict.fromkeys(range(nodes), count / nodes))
     after = list(where)
-    for index, node in plan_relocations(where, goal):
+    for index, node in plan_block_moves(where, goal):
         after[index] = node
     half = Counter(after[: count // 2])
     assume(count // 2 >= 20 * nodes)
@@ -113,7 +113,7 @@ def test_a_deviation_counts_nodes_of_one_side_only():
 def test_unattainable_amounts_are_reduced_equally(owed, count):
     more = (count - sum(owed)) / len(owed)  # so that they add up to what there is
     owed = {node: value + more for node, value in enumerate(owed)}
-    given = reduce_to_attainable(count, owed)
+    given = attainable_amounts(count, owed)
     assert sum(given.values()) == pytest.approx(count)
     less = max(owed[node] - given[node] for node in owed)
     assert less >= -1e-9

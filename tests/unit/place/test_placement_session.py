@@ -265,7 +265,7 @@ def test_huge_and_single_pages_of_one_mapping_are_separated():
     memory = mmap.mmap(-1, 5 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
     memory[:] = b"x" * len(memory)  # 5 MiB are no whole number of huge pages
-    mixed = [area for area in page_migration.find_areas(os.getpid()) if area.single_bytes]
+    mixed = [area for area in page_migration.find_memory_areas(os.getpid()) if area.single_bytes]
     if not mixed:
         pytest.skip("this kernel gave no transparent huge pages")
     for area in mixed:
@@ -277,7 +277,7 @@ def test_huge_and_single_pages_of_one_mapping_are_separated():
 def test_pages_of_this_process_are_found_and_not_moved():
     memory = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory[:] = b"x" * len(memory)
-    found = page_migration.find_areas(os.getpid())
+    found = page_migration.find_memory_areas(os.getpid())
     assert sum(page_migration.total_bytes_by_node(found).values()) >= 4 << 20
     for area in found:
         assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
@@ -325,12 +325,12 @@ DEAR_LOOKS = """
 import sys, time
 from chaosity.place import __main__, page_migration, placement_session
 placement_session.LONGEST_LOOK_SECONDS = 0.1
-cheap = page_migration.find_areas
+cheap = page_migration.find_memory_areas
 def dear(*given):
     until = time.thread_time() + 0.2
     while time.thread_time() < until: pass
     return cheap(*given)
-page_migration.find_areas = dear
+page_migration.find_memory_areas = dear
 __main__.main()
 """
 GROWS = """

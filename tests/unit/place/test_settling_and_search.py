@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kernel_files import Kernel, placed_point, report
 
 from chaosity.place import dwp_search_and_autonuma
-from chaosity.place.barrier_proxy import BarrierProxy, Phase
-from chaosity.place.dwp_search_and_autonuma import KernelSettling
+from chaosity.place.barrier_proxy import BarrierPhase, BarrierProxy
+from chaosity.place.dwp_search_and_autonuma import AutonumaSettling
 from chaosity.place.placement_session import SETTLE_SECONDS
 from chaosity.runner import load_process, metric_values, observed_placement, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS
@@ -303,20 +303,20 @@ def at_rest(monkeypatch, shares):
         share = left.pop(0) if len(left) > 1 else left[0]
         return {0: share, 1: 1.0 - share}
 
-    found = KernelSettling()
+    found = AutonumaSettling()
     found.wait(pump, look)
     return found
 
 
 def test_pages_at_rest_are_recognised_after_three_seconds(monkeypatch):
-    assert at_rest(monkeypatch, [0.5]) == KernelSettling(3.0, True)
-    assert at_rest(monkeypatch, [0.5, 0.506, 0.5, 0.498]) == KernelSettling(3.0, True)
+    assert at_rest(monkeypatch, [0.5]) == AutonumaSettling(3.0, True)
+    assert at_rest(monkeypatch, [0.5, 0.506, 0.5, 0.498]) == AutonumaSettling(3.0, True)
 
 
 def test_slowly_moving_pages_are_not_at_rest(monkeypatch):
     creeps = [0.5 + 0.004 * n for n in range(30)]  # each look alone would pass
-    assert at_rest(monkeypatch, creeps) == KernelSettling(20.0, False)
-    assert at_rest(monkeypatch, [0.2, 0.5, 0.7, 0.8]) == KernelSettling(6.0, True)
+    assert at_rest(monkeypatch, creeps) == AutonumaSettling(20.0, False)
+    assert at_rest(monkeypatch, [0.2, 0.5, 0.7, 0.8]) == AutonumaSettling(6.0, True)
 
 
 def line(begin: int | None) -> bytes:
@@ -335,7 +335,7 @@ def test_all_lines_except_early_samples_are_passed_on_once_in_order(kept, awaite
     ready = b'{"event":"ready"}\n'
     said = proxy.filter_line(b"hello\n") + proxy.filter_line(ready)
     assert said == b"hello\n"
-    proxy.phase = Phase.SETTLING
+    proxy.phase = BarrierPhase.SETTLING
     assert b"".join(proxy.filter_line(line(one)) for one in kept) == b""
     said += proxy.end_settling(0)
     said += b"".join(proxy.filter_line(line(one)) for one in awaited)

@@ -10,7 +10,7 @@ from chaosity.report.record_summaries import tool_note_sentences
 def record(status="valid", started=True):
     load = {"name": "memory", "command": ["numactl", "--membind=0", "a tool"]}
     program = {"program": {"name": "fio", "path": "/usr/bin/fio", "version": "fio-3.33"}}
-    checks = [records.make_check("memory: pages", status == "valid", "half of them")]
+    checks = [records.make_verdict_line("memory: pages", status == "valid", "half of them")]
     return {
         "schema_version": records.SCHEMA_VERSION,
         "point": {"experiment": "e", "point": "memory=node0+node0+triad", "loads": [load]},
@@ -50,7 +50,7 @@ def noted(folder, *said, target="bwap"):
         load |= {"target": {"name": target}, "notes": [{"name": "search to its end"}]}
         if words != "":
             name, detail = "memory: search to its end", words or "nothing was noted"
-            note = records.make_check(name, words is None, detail, decisive=False)
+            note = records.make_verdict_line(name, words is None, detail, decisive=False)
             found["verdict"]["checks"].append(note)
         records.save_record(found, folder / f"{target}/rep{number}.json")
     return summarise_records(folder.glob(f"{target}/*.json"))

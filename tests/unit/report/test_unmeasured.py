@@ -135,7 +135,7 @@ def test_the_report_counts_searches_that_were_cut_short(tmp_path):
     name, short = "search to its end", "cut short after 60 s, at the best so far"
     for number in range(4):
         words = short if number else None
-        check = records.make_check(f"memory: {name}", not words, words or "", decisive=False)
+        check = records.make_verdict_line(f"memory: {name}", not words, words or "", decisive=False)
         runs[number] = replace(
             runs[number],
             experiment="memory_bandwidth",

@@ -88,7 +88,7 @@ def sample(begin, end, **blocks):
 def test_a_quantile_counts_all_samples_within_the_window():
     text = sample(0, 10, _1=100) + sample(10, 20, _2=2, _3=1) + sample(20, 30, _3=2, _4_5=1)
     found = [
-        load_samples.quantile_in_window(
+        load_samples.sample_quantile_in_window(
             SAMPLES, {"key": "blocks", "quantile": q}, text, 10e-9, 30e-9
         )
         for q in (0, 0.5, 0.99, 1)
@@ -98,7 +98,7 @@ def test_a_quantile_counts_all_samples_within_the_window():
 
 def test_a_window_without_a_whole_sample_has_no_quantile():
     with pytest.raises(ExtractionError, match="common window"):
-        load_samples.quantile_in_window(
+        load_samples.sample_quantile_in_window(
             SAMPLES, {"key": "blocks", "quantile": 0.5}, sample(0, 10, _1=1), 1e-9, 1
         )
 
@@ -107,7 +107,7 @@ def test_a_window_without_a_whole_sample_has_no_quantile():
 def test_a_quantile_is_between_the_extremes(values, share):
     counts = json.dumps({repr(value): values.count(value) for value in values})
     text = f'{{"event":"sample","begin_ns":1,"end_ns":2,"blocks":{counts}}}'
-    found = load_samples.quantile_in_window(
+    found = load_samples.sample_quantile_in_window(
         SAMPLES, {"key": "blocks", "quantile": share}, text, 0, 1
     )
     assert found in values

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chaosity.runner import load_process, record_checks
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
-from chaosity.runner.point_measurement import PointError, check_free_memory, memory_shares
+from chaosity.runner.point_measurement import PointError, check_free_memory, memory_shares_by_node
 
 MIB = 2**20
 
@@ -72,9 +72,9 @@ def test_shares_pass_within_the_tolerance(wanted, seen):
 
 
 def test_needed_memory_follows_the_shares(make_point):
-    assert memory_shares({"memory_nodes": [0, 3]}) == {0: 0.5, 3: 0.5}
+    assert memory_shares_by_node({"memory_nodes": [0, 3]}) == {0: 0.5, 3: 0.5}
     shares = {"memory_nodes": [0, 3], "shares": {"0": 0.9, "3": 0.1}}
-    assert memory_shares(shares) == {0: 0.9, 3: 0.1}
+    assert memory_shares_by_node(shares) == {0: 0.9, 3: 0.1}
     point = make_point(memory_bytes=1024)
     point["loads"][0]["placement"] |= {"shares": {"77": 1.0}}
     with pytest.raises(PointError, match="node 77 has no memory"):
@@ -96,9 +96,9 @@ def test_moving_pages_are_observed_again_before_the_stop(
     load = load_process.LoadProcess(spec, tmp_path)
     load.start(lock=2)  # any open file: there is nobody to keep away
     load.wait_ready(20)
-    load.release()
+    load.release_from_barrier()
     load.stop()
-    load.finish()
+    load.wait_for_end()
     found = load.load_record()["placement_seen"]
     if settles:
         assert found["memory_bytes_by_node_at_first"] == {"0": 4096}

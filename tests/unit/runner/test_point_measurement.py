@@ -17,7 +17,7 @@ import pytest
 
 from chaosity import records
 from chaosity.runner import load_process, metric_values
-from chaosity.runner.point_measurement import HOST_LOCK, is_precise, measure_point
+from chaosity.runner.point_measurement import HOST_LOCK, are_rates_precise, measure_point
 from waiting import wait_until
 
 pytestmark = pytest.mark.real
@@ -111,9 +111,9 @@ def test_precision_is_computed_in_the_common_window():
     unsteady = [(20 + n / 100, 20 + (n + 1) / 100, 1.0 + n // 20 % 2) for n in range(200)]
     ahead = SimpleNamespace(samples=steady + unsteady)
     later = SimpleNamespace(samples=[(first, last, 1.0) for first, last, _ in unsteady])
-    assert is_precise([ahead], 0.1)
-    assert is_precise([later], 0.1)
-    assert not is_precise([ahead, later], 0.1)
+    assert are_rates_precise([ahead], 0.1)
+    assert are_rates_precise([later], 0.1)
+    assert not are_rates_precise([ahead, later], 0.1)
 
 
 def test_a_pass_longer_than_the_stopping_rule_is_awaited(make_point):

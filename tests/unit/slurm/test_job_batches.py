@@ -7,11 +7,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.slurm.job_batches import JobBatch, Measurement, cut_into_batches
+from chaosity.slurm.job_batches import JobBatch, ReplicateToMeasure, cut_into_batches
 
 
 def measurements(host, seconds):
-    return [Measurement((host, i), host, i, s) for i, s in enumerate(seconds)]
+    return [ReplicateToMeasure((host, i), host, i, s) for i, s in enumerate(seconds)]
 
 
 @given(

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.slurm.queue_watch import check_job_age, parse_jobs, queue_cost_text
+from chaosity.slurm.queue_watch import (
+    check_finished_jobs_stay_visible,
+    parse_slurm_jobs,
+    queue_cost_text,
+)
 
 # Recorded from Slurm 22.05.8 with SLURM_TIME_FORMAT=%s.
 QUEUE = """\
@@ -19,7 +23,7 @@ QUEUE = """\
 
 
 def jobs():
-    return parse_jobs(QUEUE, "chaosity_", "/home/a", since=950)
+    return parse_slurm_jobs(QUEUE, "chaosity_", "/home/a", since=950)
 
 
 def test_only_the_runs_own_jobs_are_seen():
@@ -46,7 +50,7 @@ def settings(age, storage):
 
 
 def test_a_slurm_that_forgets_is_refused_unless_it_keeps_accounts():
-    check_job_age(settings(300, "accounting_storage/none"))
-    check_job_age(settings(2, "accounting_storage/slurmdbd"))
+    check_finished_jobs_stay_visible(settings(300, "accounting_storage/none"))
+    check_finished_jobs_stay_visible(settings(2, "accounting_storage/slurmdbd"))
     with pytest.raises(UserError, match="MinJobAge"):
-        check_job_age(settings(2, "accounting_storage/none"))
+        check_finished_jobs_stay_visible(settings(2, "accounting_storage/none"))

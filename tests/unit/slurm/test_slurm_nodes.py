@@ -6,7 +6,7 @@ import pytest
 
 from chaosity.campaign.slurm_run import JOB_PREFIX
 from chaosity.slurm import srun_command
-from chaosity.slurm.slurm_commands import parse_nodes, slurm_node_name, unusable_nodes
+from chaosity.slurm.slurm_commands import parse_slurm_nodes, slurm_node_name, unusable_nodes
 
 # Recorded from Slurm 22.05.8 with two nodes, one drained by hand; shortened in the middle.
 RECORDED = (
@@ -27,9 +27,9 @@ def line(state: str, rest: str = "") -> str:
 
 
 def test_a_drained_node_says_why():
-    nodes = parse_nodes(RECORDED)
+    nodes = parse_slurm_nodes(RECORDED)
     assert list(nodes) == ["nodea", "nodeb"]
-    assert nodes["nodea"].trouble is None
+    assert nodes["nodea"].unusable_reason is None
     assert unusable_nodes(nodes.values()) == {
         "nodeb": "node nodeb is drained: reason bad fan, see ticket 7"
     }
@@ -38,7 +38,7 @@ def test_a_drained_node_says_why():
 
 @pytest.mark.parametrize("state", ["IDLE", "ALLOCATED", "MIXED+PLANNED", "IDLE+CLOUD+POWERED_DOWN"])
 def test_a_job_can_start_or_wait_there(state):
-    assert parse_nodes(line(state))["n1"].trouble is None
+    assert parse_slurm_nodes(line(state))["n1"].unusable_reason is None
 
 
 @pytest.mark.parametrize(
@@ -53,15 +53,15 @@ def test_a_job_can_start_or_wait_there(state):
     ],
 )
 def test_no_job_can_start_there(state, word):
-    assert word in parse_nodes(line(state))["n1"].trouble
+    assert word in parse_slurm_nodes(line(state))["n1"].unusable_reason
 
 
 def test_what_the_system_keeps_is_not_asked_for():
     text = "NodeName=n1 CPUEfctv=60 CPUTot=64 RealMemory=4096 State=IDLE MemSpecLimit=1024\n"
-    node = parse_nodes(text)["n1"]
+    node = parse_slurm_nodes(text)["n1"]
     assert (node.processors, node.memory_mib) == (60, 3072)
     # Slurm's default of 1 MiB means that nobody said how much there is.
-    assert parse_nodes(line("IDLE"))["n1"].memory_mib == 0
+    assert parse_slurm_nodes(line("IDLE"))["n1"].memory_mib == 0
 
 
 def test_the_inventory_may_know_the_host_by_another_name():
@@ -71,6 +71,6 @@ def test_the_inventory_may_know_the_host_by_another_name():
 
 def test_a_describing_job_is_not_taken_for_one_that_measures():
     slurm = {"partition": None, "account": None, "wait_minutes": 1}
-    command = srun_command(parse_nodes(RECORDED)["nodea"], {"slurm": slurm})
+    command = srun_command(parse_slurm_nodes(RECORDED)["nodea"], {"slurm": slurm})
     [name] = [word for word in command if word.startswith("--job-name=")]
     assert not name.removeprefix("--job-name=").startswith(JOB_PREFIX)

@@ -86,7 +86,7 @@ class Results:
             "measured_on": "h",
             "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
             "loads": described["loads"],
-            "verdict": records.make_verdict([records.make_check("measured", passed, "so")]),
+            "verdict": records.make_verdict([records.make_verdict_line("measured", passed, "so")]),
         }
         records.save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
 

@@ -15,7 +15,7 @@ from chaosity.store.profile_anonymisation import anonymise
 from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS, ProfileTables
 from chaosity.store.tidy_table import Outcome, make_table, outcome_rows
 from chaosity.topology import CoreKind, OpenclDevice, discover_topology
-from chaosity.yaml_files import EXPERIMENTS, read_config, yaml_names
+from chaosity.yaml_files import EXPERIMENTS, read_config, yaml_file_names
 
 SERVER = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 # A device's own words, of which some makers give each specimen its own.
@@ -87,7 +87,7 @@ def _value(load, source):
     return dict.fromkeys(load["target"]["by_node"], 1.0) if "by_node" in source else 1.0
 
 
-@pytest.mark.parametrize("experiment", yaml_names(EXPERIMENTS))
+@pytest.mark.parametrize("experiment", yaml_file_names(EXPERIMENTS))
 def test_all_names_of_shipped_experiments_survive_except_drives(server, experiment):
     own, public = published(server, experiment)
     assert len(own) == len(public)

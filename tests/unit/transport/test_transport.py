@@ -15,8 +15,8 @@ from chaosity.transport import LOCAL, SSH, Transport
 from chaosity.transport.runner_command import (
     connection_error_cause,
     control_socket_folder,
+    ssh_command_with_password,
     ssh_transport,
-    with_password,
 )
 from chaosity.transport.skipped_hosts import read_skipped_host, readmit_host, skip_host
 
@@ -60,7 +60,7 @@ def test_openssh_understands_the_options():
 
 
 def test_a_password_is_only_in_the_environment():
-    command, environment = with_password(["ssh", "--", "host"], "secret")
+    command, environment = ssh_command_with_password(["ssh", "--", "host"], "secret")
     assert "secret" not in " ".join(command)
     assert command.index("BatchMode=no") < command.index("--")
     answer = subprocess.run(

@@ -23,7 +23,7 @@ from chaosity.weights import (
     kernel_weights,
     rank_correlation,
     rank_placements,
-    shift_to_workers,
+    shift_shares_to_workers,
     uniform_shares,
 )
 
@@ -135,7 +135,7 @@ def test_dwp_moves_pages_to_the_workers_and_keeps_ratios(problem, a, b):
     workers = [worker for worker in workers if worker < len(rows[0])]
     assume(workers)
     weights = canonical_weights(matrix(rows), workers)
-    low, high = (shift_to_workers(weights, workers, dwp) for dwp in sorted((a, b)))
+    low, high = (shift_shares_to_workers(weights, workers, dwp) for dwp in sorted((a, b)))
     for node in weights:
         less, more = (low, high) if node in workers else (high, low)
         assert less[node] <= more[node] + 1e-12
@@ -147,23 +147,25 @@ def test_dwp_moves_pages_to_the_workers_and_keeps_ratios(problem, a, b):
 
 def test_dwp_goes_from_the_canonical_weights_to_the_workers_alone():
     weights = {0: 0.3, 1: 0.2, 2: 0.4, 3: 0.1}
-    assert shift_to_workers(weights, [0, 1], 0.0) == weights
-    assert shift_to_workers(weights, [0, 1], 1.0) == pytest.approx({0: 0.6, 1: 0.4, 2: 0.0, 3: 0.0})
-    half = shift_to_workers(weights, [0, 1], 0.5)
+    assert shift_shares_to_workers(weights, [0, 1], 0.0) == weights
+    assert shift_shares_to_workers(weights, [0, 1], 1.0) == pytest.approx(
+        {0: 0.6, 1: 0.4, 2: 0.0, 3: 0.0}
+    )
+    half = shift_shares_to_workers(weights, [0, 1], 0.5)
     assert half == pytest.approx({0: 0.45, 1: 0.3, 2: 0.2, 3: 0.05})
 
 
 @pytest.mark.parametrize("dwp", [-0.1, 1.1, float("nan")])
 def test_dwp_is_a_share(dwp):
     with pytest.raises(UserError, match="data-to-worker proximity"):
-        shift_to_workers({0: 1.0}, [0], dwp)
+        shift_shares_to_workers({0: 1.0}, [0], dwp)
 
 
 def test_pages_cannot_move_to_workers_without_memory():
     weights = canonical_weights(matrix([[40.0, 20.0], [40.0, 20.0], [30.0, 30.0]]), [2])
-    assert shift_to_workers(weights, [2], 0.0) == weights
+    assert shift_shares_to_workers(weights, [2], 0.0) == weights
     with pytest.raises(UserError, match="no memory"):
-        shift_to_workers(weights, [2], 0.5)
+        shift_shares_to_workers(weights, [2], 0.5)
 
 
 @pytest.mark.parametrize(

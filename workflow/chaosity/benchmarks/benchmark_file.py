@@ -13,7 +13,7 @@ from typing import Any, cast
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateError
 
 from chaosity.errors import UserError
-from chaosity.records import Level, Load, StoppingRule
+from chaosity.records import Level, Load, PointStoppingRule
 from chaosity.yaml_document_types import BenchmarkDocument, Config, KernelEntry
 from chaosity.yaml_files import BENCHMARKS, load_benchmark
 
@@ -192,7 +192,7 @@ class Benchmark:
         except (TemplateError, TypeError) as error:
             raise UserError(f"cannot be filled in: {error}", f"templates/{template}") from error
 
-    def expected_seconds(self, rule: StoppingRule, context: Mapping[str, Any]) -> float:
+    def expected_seconds(self, rule: PointStoppingRule, context: Mapping[str, Any]) -> float:
         """Returns the expected seconds of a run under a stopping rule, without its set-up."""
         given = self.document.get("estimate_seconds")
         if given is not None:

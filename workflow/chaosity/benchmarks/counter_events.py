@@ -11,16 +11,16 @@ from functools import cache
 from chaosity.errors import UserError
 from chaosity.records import CounterEvent, CounterRequest
 from chaosity.topology import HostFacts
-from chaosity.yaml_document_types import CounterDocument, EventCode
-from chaosity.yaml_files import COUNTERS, load_named_yaml, suggest_allowed, yaml_names
+from chaosity.yaml_document_types import CounterEventsDocument, EventCode
+from chaosity.yaml_files import COUNTERS, load_named_yaml, suggest_allowed, yaml_file_names
 
 
 @cache
-def read_counter_files() -> tuple[CounterDocument, ...]:
+def read_counter_files() -> tuple[CounterEventsDocument, ...]:
     """Returns every file below templates/counters, checked."""
     return tuple(
         load_named_yaml(COUNTERS, name, "templates/counters", "counters")
-        for name in yaml_names(COUNTERS)
+        for name in yaml_file_names(COUNTERS)
     )
 
 
@@ -77,7 +77,7 @@ def encode_x86_event(vendor: str | None, event: EventCode) -> int:
     return (code & 0xFF) | (mask << 8) | high
 
 
-def _is_for(document: CounterDocument, host: HostFacts) -> bool:
+def _is_for(document: CounterEventsDocument, host: HostFacts) -> bool:
     """Whether a file is about a host's processor."""
     try:
         family = int(host.get("cpu_family") or "")

@@ -117,9 +117,9 @@ class Campaign:
         if discover:
             for name, plan in self.plans.items():
                 weights[name].write()
-                plan.write_plan(self.folder(name), points=False)
+                plan.write_plan(self.configuration_folder(name), points=False)
 
-    def begin(self) -> None:
+    def lock_and_write_points(self) -> None:
         """Take the locks and write the points, once it is known that this is not a dry run.
 
         Raises:
@@ -134,9 +134,9 @@ class Campaign:
                 )
         self._locks = [_lock_results(self.results / name) for name in self.plans]
         for name, plan in self.plans.items():
-            plan.write_plan(self.folder(name), points=True)
+            plan.write_plan(self.configuration_folder(name), points=True)
 
-    def end(self) -> None:
+    def report_skipped_hosts(self) -> None:
         """Report the skipped hosts at the end of the run.
 
         Raises:
@@ -155,8 +155,8 @@ class Campaign:
         return {name: plan.host for name, plan in self.plans.items()}
 
     @property
-    def resources(self) -> dict[str, int | HostFunction]:
-        """The Snakemake resources of a measurement: 1 of its host's resource, see `limit`."""
+    def measurement_resources(self) -> dict[str, int | HostFunction]:
+        """The Snakemake resources of a measurement: 1 unit of its host's resource."""
         if len(self.hosts) == 1:  # a function costs time for each of ten thousand jobs
             return {resource_name(next(iter(self.hosts))): 1}
 
@@ -165,7 +165,9 @@ class Campaign:
 
         return {resource_name(name): used(name) for name in self.hosts}
 
-    def limit(self, limits: Mapping[str, Any], register: Callable[[str, int], None]) -> None:
+    def allow_one_measurement_per_host(
+        self, limits: Mapping[str, Any], register: Callable[[str, int], None]
+    ) -> None:
         """Let one measurement run at a time on each host.
 
         Snakemake ignores a resource without a limit and does not say so.
@@ -189,21 +191,21 @@ class Campaign:
                 )
 
     @property
-    def threads(self) -> int | HostFunction:
+    def measurement_threads(self) -> int | HostFunction:
         """Cores of this machine for a measurement: 0 if it runs on another host, else 1."""
-        if all(host.local for host in self.hosts.values()):  # no function, see `resources`
+        if all(host.local for host in self.hosts.values()):  # a function costs time
             return 1
         return lambda wildcards: int(self.plans[wildcards.host].host.local)
 
-    def point(self, host: str, experiment: str, name: str) -> Point:
-        """A planned point."""
+    def planned_point(self, host: str, experiment: str, name: str) -> Point:
+        """Return a planned point; `name` is the point's name."""
         return self._points[(host, experiment, name)]
 
-    def folder(self, host: str) -> Path:
+    def configuration_folder(self, host: str) -> Path:
         """The folder of a host's files for its present configuration."""
         return self.results / host / self.hosts[host].configuration
 
-    def failures(self, wildcards: MeasurementWildcards) -> int:
+    def failed_attempts(self, wildcards: MeasurementWildcards) -> int:
         """Number of failed attempts of a replicate so far."""
         # Strings instead of paths: this runs for each of ten thousand jobs.
         folder = (
@@ -216,9 +218,9 @@ class Campaign:
         prefix = f"rep{wildcards.replicate}."
         return sum(1 for name in self._failures[folder] if name.startswith(prefix))
 
-    def records(self, host: str) -> list[str]:
+    def record_paths(self, host: str) -> list[str]:
         """Paths of all records of a host's plan."""
-        folder = self.folder(host)
+        folder = self.configuration_folder(host)
         return [
             f"{folder}/{point['experiment']}/{point['point']}/rep{replicate}.json"
             for point in self.plans[host].points

@@ -53,17 +53,17 @@ class FirmwareModes:
         }
 
     @property
-    def hosts(self) -> list[str]:
+    def host_names(self) -> list[str]:
         """Names of the hosts."""
         return list(self._hosts)
 
-    def folder(self, host: str, configuration: str) -> Path:
+    def configuration_folder(self, host: str, configuration: str) -> Path:
         """The folder of a host's files for a configuration."""
         return self.results / host / configuration
 
     def finished_file(self, host: str, configuration: str) -> str:
         """The file that exists if all of a configuration has been measured."""
-        return str(self.folder(host, configuration) / "measured.txt")
+        return str(self.configuration_folder(host, configuration) / "measured.txt")
 
     def earlier_finished_files(self, host: str, configuration: str) -> list[str]:
         """The same file of the configuration before this one; empty for the first."""
@@ -72,7 +72,7 @@ class FirmwareModes:
 
     def _count_missing(self, host: InventoryHost, configuration: str) -> int | None:
         """Number of missing or failed records; None if the host was never in this configuration."""
-        folder = self.folder(host.name, configuration)
+        folder = self.configuration_folder(host.name, configuration)
         if not (folder / "topology.json").exists():
             return None
         found = read_discovered_host(host, configuration, self.config)
@@ -83,14 +83,14 @@ class FirmwareModes:
             for replicate in replicate_numbers(point)
         )
 
-    def write(self) -> None:
+    def write_configuration_files(self) -> None:
         """Write the config of each configuration's own run, and whether records are missing.
 
         ``wanted.json`` gets a new time as long as records are missing, so that Snakemake measures
         the configuration. If no record is missing, ``measured.txt`` exists.
         """
         for (host, configuration), missing in self._missing.items():
-            folder = self.folder(host, configuration)
+            folder = self.configuration_folder(host, configuration)
             own = {
                 **self.config,
                 "hosts": [host],

@@ -19,9 +19,9 @@ from chaosity.campaign.campaign_run import Campaign, MeasurementWildcards, resou
 from chaosity.records import RUN_BEGAN, load_record, utc_now
 from chaosity.slurm import (
     JobBatch,
-    JobWatch,
-    Measurement,
-    check_job_age,
+    QueueWatch,
+    ReplicateToMeasure,
+    check_finished_jobs_stay_visible,
     cut_into_batches,
     job_resources,
     list_slurm_nodes,
@@ -70,16 +70,16 @@ class SlurmRun:
         self.is_main = bool(workflow.is_main_process)
         self._batches: dict[Key, JobBatch] = {}
         self._resources: dict[str, dict[str, str | int]] = {}
-        self.watch: JobWatch | None = None
+        self.watch: QueueWatch | None = None
         # All batches go into the queue at once, so that their waiting times overlap. The exclusive
         # node, and this resource within the job, keep the measurements of a host apart.
         workflow.resourcescope(**{resource_name(name): "local" for name in campaign.hosts})
         if self.is_main:
             remove_hint_variables(os.environ)
-            check_job_age(run_slurm_command("scontrol", "show", "config"))
+            check_finished_jobs_stay_visible(run_slurm_command("scontrol", "show", "config"))
             nodes = list_slurm_nodes()
             for name in campaign.hosts:
-                self._resources[name] = job_resources(nodes[self.node(name)], self.slurm)
+                self._resources[name] = job_resources(nodes[self.slurm_node(name)], self.slurm)
         else:
             processors = int(os.environ.get("SLURM_CPUS_ON_NODE", 1))
             # With mem_mb 0 the step gets the job's memory.
@@ -100,7 +100,7 @@ class SlurmRun:
         if not self.is_main:
             self.workflow.execution_settings.keep_going = True
 
-    def node(self, host: str) -> str:
+    def slurm_node(self, host: str) -> str:
         """A host's name in Slurm."""
         return slurm_node_name(host, self.campaign.hosts[host].variables)
 
@@ -121,10 +121,10 @@ class SlurmRun:
             if not job.rule.name.endswith("measure"):  # a module's rules may have a prefix
                 continue
             own = job.wildcards
-            point = self.campaign.point(own.host, own.experiment, own.point)
+            point = self.campaign.planned_point(own.host, own.experiment, own.point)
             order = point["orders"][int(own.replicate) - 1]
             seconds = point["estimated_seconds"]
-            found.append(Measurement(_measurement_key(own), own.host, order, seconds))
+            found.append(ReplicateToMeasure(_measurement_key(own), own.host, order, seconds))
         for batch in cut_into_batches(found, self.slurm["minutes_per_job"]):
             self.workflow.parent_groupids[batch.name] = BATCH
             for measurement in batch.measurements:
@@ -144,7 +144,7 @@ class SlurmRun:
         return batch.time_limit_minutes(factor, slack, attempt)
 
     @property
-    def resources(self) -> dict[str, Callable[..., str | int | None]]:
+    def measurement_resources(self) -> dict[str, Callable[..., str | int | None]]:
         """What a measurement requests from Slurm, as Snakemake's resources."""
 
         def resource_of_host(name: str) -> Callable[[MeasurementWildcards], str | int | None]:
@@ -155,13 +155,15 @@ class SlurmRun:
             "runtime": lambda wildcards, attempt: self._minutes(wildcards, attempt),
         }
 
-    def begin(self) -> None:
+    def start_queue_watch(self) -> None:
         """Start to watch, once it is known that this is not a dry run."""
         os.environ[RUN_BEGAN] = utc_now()
-        self.watch = JobWatch({self.node(host): host for host in self.campaign.hosts}, JOB_PREFIX)
+        self.watch = QueueWatch(
+            {self.slurm_node(host): host for host in self.campaign.hosts}, JOB_PREFIX
+        )
         self.watch.start()
 
-    def end(self) -> None:
+    def stop_queue_watch(self) -> None:
         """Stop to watch, and print what the queue cost."""
         if self.watch is None:
             return
@@ -177,10 +179,10 @@ class SlurmRun:
         found = {}
         for host in self.campaign.hosts:
             seconds = []
-            for path in self.campaign.records(host):
+            for path in self.campaign.record_paths(host):
                 with contextlib.suppress(ValueError):
                     record = load_record(Path(path))
                     if record["began_at"] >= os.environ[RUN_BEGAN]:
                         seconds.append(_seconds_between(record["began_at"], record["finished_at"]))
-            found[self.node(host)] = (len(seconds), sum(seconds))
+            found[self.slurm_node(host)] = (len(seconds), sum(seconds))
         return found

@@ -39,14 +39,14 @@ def published(file: Path, form: str, host: str, unit: str | None, output: Path) 
     from chaosity.store import read_published, write_table
     from chaosity.store.measurements import Measurements
     from chaosity.topology import Topology
-    from chaosity.yaml_files import EXPERIMENTS, load_experiment, yaml_names
+    from chaosity.yaml_files import EXPERIMENTS, load_experiment, yaml_file_names
 
     table = read_published(file, form, host, unit)
     output.mkdir(parents=True, exist_ok=True)
     write_table(table, output / "measurements.parquet")
     click.echo(f"{output / 'measurements.parquet'}: {format_count(len(table), 'row')}")
     name = table["experiment"].iloc[0]
-    experiments = [load_experiment(name)] if name in yaml_names(EXPERIMENTS) else []
+    experiments = [load_experiment(name)] if name in yaml_file_names(EXPERIMENTS) else []
     measurements = Measurements.from_table(table)
     for figure in draw(experiments, measurements, Topology(), output / "figures"):
         if figure.csv is not None:

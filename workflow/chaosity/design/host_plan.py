@@ -22,7 +22,7 @@ from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError
 from chaosity.place_names import PlaceName
-from chaosity.records import ExpandedPoint, Point, StoppingRule, write_if_changed
+from chaosity.records import ExpandedPoint, Point, PointStoppingRule, write_if_changed
 from chaosity.topology import Topology
 from chaosity.yaml_document_types import Config, HostVariables
 from chaosity.yaml_files import load_experiment, suggest_allowed
@@ -111,7 +111,7 @@ class HostPlan:
     notes: tuple[str, ...]
     replicates: int
     seed: int
-    stopping: Mapping[str, StoppingRule] = field(default_factory=dict)
+    stopping: Mapping[str, PointStoppingRule] = field(default_factory=dict)
 
     @property
     def estimated_seconds(self) -> float:

@@ -25,7 +25,7 @@ from chaosity.design.point_names import make_point_name
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, package_name
-from chaosity.records import ExpandedPoint, Load, LoadTarget, NodeRelation, StoppingRule
+from chaosity.records import ExpandedPoint, Load, LoadTarget, NodeRelation, PointStoppingRule
 from chaosity.topology import OpenclDevice
 from chaosity.yaml_document_types import Config, ExperimentDocument
 
@@ -123,7 +123,7 @@ class PointExpansion:
         )
 
     def _load(
-        self, group: LoadGroup, chosen: ChosenLoad, benchmark: Benchmark, rule: StoppingRule
+        self, group: LoadGroup, chosen: ChosenLoad, benchmark: Benchmark, rule: PointStoppingRule
     ) -> tuple[Load, float]:
         """A load as the runner takes it, and the seconds that it is expected to take."""
         initiator, target = chosen.initiator, chosen.target
@@ -181,7 +181,7 @@ class PointExpansion:
         return cast(LoadTarget, facts)
 
     def template_variables(
-        self, chosen: ChosenLoad, benchmark: Benchmark, rule: StoppingRule, together: int = 1
+        self, chosen: ChosenLoad, benchmark: Benchmark, rule: PointStoppingRule, together: int = 1
     ) -> dict[str, Any]:
         """Returns the variables for a benchmark file's templates, see docs/adding-a-benchmark.md.
 
@@ -350,7 +350,7 @@ def _check_destructive(benchmark: Benchmark, target: Target) -> None:
             )
 
 
-def _combine_stopping_rules(rules: Sequence[StoppingRule]) -> StoppingRule:
+def _combine_stopping_rules(rules: Sequence[PointStoppingRule]) -> PointStoppingRule:
     """The stopping rule of a point from the rules of its loads: the strictest and longest."""
     precisions = [rule["relative_precision"] for rule in rules]
     known = [precision for precision in precisions if precision is not None]

@@ -37,8 +37,8 @@ from chaosity.transport import LOCAL, SLURM, SSH, Transport
 from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
     connection_error_cause,
+    ssh_command_with_password,
     ssh_transport,
-    with_password,
 )
 from chaosity.transport.skipped_hosts import read_skipped_host, readmit_host, skip_host
 from chaosity.yaml_document_types import Config
@@ -118,7 +118,7 @@ def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
     if name not in nodes:
         remedy = f"name it in chaosity_slurm_node; {suggest_allowed(name, nodes)}"
         raise UserError(f"Slurm has no node {name!r}", where, remedy)
-    if trouble := nodes[name].trouble:
+    if trouble := nodes[name].unusable_reason:
         raise UserError(trouble, where, "its points are left for later")
     return Transport(SLURM, tuple(srun_command(nodes[name], config)), ("chaosity-run",))
 
@@ -161,7 +161,7 @@ def _request_description(
     """
     command, environment = transport.command("--describe"), None
     if password := host.connection_variables.get("ansible_password"):
-        command, environment = with_password(command, str(password))
+        command, environment = ssh_command_with_password(command, str(password))
     where = f"host {host.name}"
     seconds = DESCRIBE_SECONDS + queue_seconds
     try:

@@ -19,7 +19,7 @@ STANDARD_INPUT = 0
 _LINE = b"go\n"  # any line opens the barrier
 
 
-class Phase(enum.Enum):
+class BarrierPhase(enum.Enum):
     """The phase of a program with a barrier."""
 
     BEFORE = "not ready yet"
@@ -39,7 +39,7 @@ class BarrierProxy:
     """
 
     def __init__(self) -> None:
-        self.phase = Phase.BEFORE
+        self.phase = BarrierPhase.BEFORE
         self.reading, self._writing = os.pipe()
         self._answered = False
         self._held: list[bytes] = []
@@ -49,31 +49,31 @@ class BarrierProxy:
     @property
     def needs_whole_lines(self) -> bool:
         """Whether each line must be complete and inspected before it is passed on."""
-        return self.phase in (Phase.REACHED, Phase.SETTLING, Phase.SETTLED)
+        return self.phase in (BarrierPhase.REACHED, BarrierPhase.SETTLING, BarrierPhase.SETTLED)
 
     def filter_line(self, line: bytes) -> bytes:
         """The bytes to pass on after the program has written a line; empty to hold it back."""
-        if self.phase is Phase.LEFT_ALONE:
+        if self.phase is BarrierPhase.LEFT_ALONE:
             return line
         text = line.decode(errors="replace")
-        if self.phase is Phase.BEFORE:
+        if self.phase is BarrierPhase.BEFORE:
             if parse_event_line(text, "ready") is None:
                 return line
-            self.phase, self._ready = Phase.REACHED, line
+            self.phase, self._ready = BarrierPhase.REACHED, line
             return b""
         sample = parse_event_line(text, "sample")
         if sample is not None and (
             self._released_ns is None or sample.get("begin_ns", 0) < self._released_ns
         ):
             return b""
-        if self.phase in (Phase.REACHED, Phase.SETTLING):
+        if self.phase in (BarrierPhase.REACHED, BarrierPhase.SETTLING):
             self._held.append(line)
             return b""
         return line
 
     def open_barrier(self) -> None:
         """Open the program's barrier; the placement settles while the program runs."""
-        self.phase = Phase.SETTLING
+        self.phase = BarrierPhase.SETTLING
         with contextlib.suppress(OSError):  # the program has just ended
             os.write(self._writing, _LINE)
 
@@ -83,7 +83,7 @@ class BarrierProxy:
         Args:
             now_ns: time by CLOCK_MONOTONIC.
         """
-        self.phase = Phase.SETTLED
+        self.phase = BarrierPhase.SETTLED
         if self._answered:
             self._release(now_ns)
         held, self._held = self._ready + b"".join(self._held), []
@@ -106,20 +106,20 @@ class BarrierProxy:
             chunk = b""
         if b"\n" in chunk:
             self._answered = True
-            if self.phase is Phase.SETTLED:
+            if self.phase is BarrierPhase.SETTLED:
                 self._release(now_ns)
         elif not chunk:
             self._answered = True
-            if self.phase is not Phase.BEFORE:
+            if self.phase is not BarrierPhase.BEFORE:
                 return True
-            self.leave_alone()
+            self.stop_holding_lines()
             os.close(self._writing)  # the program finds the end of input at its barrier
         return False
 
-    def leave_alone(self) -> None:
+    def stop_holding_lines(self) -> None:
         """Stop holding lines back, if the program has not reached a barrier."""
-        if self.phase is Phase.BEFORE:
-            self.phase = Phase.LEFT_ALONE
+        if self.phase is BarrierPhase.BEFORE:
+            self.phase = BarrierPhase.LEFT_ALONE
 
     @property
     def awaits_input(self) -> bool:
@@ -127,4 +127,4 @@ class BarrierProxy:
         return not self._answered
 
     def _release(self, now_ns: int) -> None:
-        self.phase, self._released_ns = Phase.RELEASED, now_ns
+        self.phase, self._released_ns = BarrierPhase.RELEASED, now_ns

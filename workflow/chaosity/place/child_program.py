@@ -17,7 +17,7 @@ from types import FrameType
 
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
-from chaosity.place.barrier_proxy import STANDARD_INPUT, BarrierProxy, Phase
+from chaosity.place.barrier_proxy import STANDARD_INPUT, BarrierPhase, BarrierProxy
 from chaosity.runner.tool_output import parse_event_line
 
 # Signals that are passed on. SIGKILL cannot be passed on; the kernel then kills the program too.
@@ -137,14 +137,14 @@ class ChildProgram:
                 self.process.send_signal(number)
 
     @property
-    def group(self) -> int | None:
+    def process_group(self) -> int | None:
         """Its process group; None when it shares this process's group."""
         return self.process.pid if self.own_group else None
 
     @property
-    def at_barrier(self) -> bool:
+    def waits_at_barrier(self) -> bool:
         """Whether it waits at a barrier that the proxy has to open."""
-        return self.proxy is not None and self.proxy.phase is Phase.REACHED
+        return self.proxy is not None and self.proxy.phase is BarrierPhase.REACHED
 
     def pump(self, seconds: float) -> bool:
         """Pass output on for some time; returns whether the program still runs.
@@ -162,7 +162,7 @@ class ChildProgram:
                 self._collect_status()
             if self.proxy and STANDARD_INPUT in ready and self.status is None:
                 self._read_input(self.proxy)
-            if left <= 0.0 or self.at_barrier:
+            if left <= 0.0 or self.waits_at_barrier:
                 break
         return self.status is None
 

@@ -63,18 +63,18 @@ class DwpStep:
     rates: list[MeasuredRate] = field(default_factory=list)
 
     @property
-    def value(self) -> float:
+    def median_rate(self) -> float:
         """The median of the rates; a single disturbed measurement hardly changes it."""
         return statistics.median(rate.value for rate in self.rates)
 
     @property
-    def half_width(self) -> float:
+    def rate_half_width(self) -> float:
         """Half of the 95 % interval of the mean; the measurements are independent."""
         squares = sum((rate.value * rate.relative_half_width) ** 2 for rate in self.rates)
         return math.sqrt(squares) / len(self.rates)
 
     @property
-    def latest(self) -> DwpStep:
+    def with_latest_rate_only(self) -> DwpStep:
         """The same step with its latest measurement alone."""
         return DwpStep(self.dwp, self.rates[-1:])
 
@@ -87,8 +87,8 @@ def _compare_steps(step: DwpStep, other: DwpStep, intervals: float = 1.0) -> int
         other: the step to compare with.
         intervals: how many intervals of the difference count as clear.
     """
-    difference = step.value - other.value
-    if abs(difference) <= intervals * math.hypot(step.half_width, other.half_width):
+    difference = step.median_rate - other.median_rate
+    if abs(difference) <= intervals * math.hypot(step.rate_half_width, other.rate_half_width):
         return 0
     return 1 if difference > 0 else -1
 
@@ -155,7 +155,7 @@ class DwpSearch:
         for _ in range(ROUNDS):
             self._measure(best)
             self._measure(tried)
-            again = _compare_steps(tried.latest, best.latest)
+            again = _compare_steps(tried.with_latest_rate_only, best.with_latest_rate_only)
             if again and again == _compare_steps(tried, best):
                 return again
         return _compare_steps(tried, best)
@@ -174,7 +174,7 @@ class DwpSearch:
 
 
 @dataclass
-class KernelSettling:
+class AutonumaSettling:
     """Waits until the kernel's own moves of pages have come to rest.
 
     Attributes:
@@ -185,7 +185,9 @@ class KernelSettling:
     seconds: float = 0.0
     settled: bool = False
 
-    def wait(self, pump: Callable[[float], bool], look: Callable[[], Mapping[int, float]]) -> None:
+    def wait_until_pages_rest(
+        self, pump: Callable[[float], bool], look: Callable[[], Mapping[int, float]]
+    ) -> None:
         """Look at the pages of a running program until they are at rest.
 
         Args:

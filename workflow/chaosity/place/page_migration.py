@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.place import numa_system_calls
-from chaosity.place.page_shares import apportion_whole, reduce_to_attainable
+from chaosity.place.page_shares import apportion_whole, attainable_amounts
 from chaosity.runner.observed_placement import MemoryMapping, parse_numa_maps, process_tree
 
 # 256 pages: fewer cannot have shares with a precision of half a per cent. Stacks and data of
@@ -69,12 +69,12 @@ class BlockGroup:
     where: array.array[int]
 
     @property
-    def present(self) -> int:
+    def blocks_on_node(self) -> int:
         """How many of the blocks are on a node."""
         return sum(1 for node in self.where if node >= 0)
 
 
-def find_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
+def find_memory_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
     """The areas of a process and all its descendants whose pages count.
 
     Args:
@@ -138,7 +138,7 @@ def _transparent_huge_page_bytes() -> int:
 def resident_bytes(pid: int) -> int:
     """All resident memory of a process and its descendants in bytes; see proc_pid_status(5).
 
-    Much cheaper than `find_areas`: the kernel maintains these counts.
+    Much cheaper than `find_memory_areas`: the kernel maintains these counts.
     """
     return sum(_resident_bytes(process) for process in process_tree(pid))
 
@@ -179,11 +179,11 @@ def move_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> 
     seen = moved = 0
     groups = [group for area in areas for group in find_blocks(area)]
     for group in sorted(groups, key=lambda group: (-group.block_bytes, len(group.where))):
-        present, size = group.present, group.block_bytes
+        present, size = group.blocks_on_node, group.block_bytes
         seen += present * size
         lacking = {node: (share * seen - placed[node]) / size for node, share in wanted.items()}
-        goal = apportion_whole(present, reduce_to_attainable(present, lacking))
-        plan = plan_relocations(group.where, goal)
+        goal = apportion_whole(present, attainable_amounts(present, lacking))
+        plan = plan_block_moves(group.where, goal)
         _relocate(group, plan)
         moved += len(plan)
         for node, count in goal.items():
@@ -206,7 +206,7 @@ def find_blocks(area: MemoryArea) -> list[BlockGroup]:
     ends = [*range(area.begin, begin, page), *range(end, area.end, page)]
     single = BlockGroup(area, page, ends, _read_nodes(area, ends))
     whole = range(begin, end, size)
-    if page * single.present == area.single_bytes:
+    if page * single.blocks_on_node == area.single_bytes:
         return [BlockGroup(area, size, whole, _read_nodes(area, whole)), single]
     return _separate_huge_pages(area, whole, single)
 
@@ -259,7 +259,7 @@ def _relocate(group: BlockGroup, plan: Sequence[tuple[int, int]]) -> None:
         numa_system_calls.move_pages(group.area.pid, pages, nodes)
 
 
-def plan_relocations(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
+def plan_block_moves(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
     """The blocks that must move: as few as possible, spread evenly over the area.
 
     Args:

@@ -218,7 +218,7 @@ def _choose_method(
         return WEIGHTED_INTERLEAVE
     if obstacle:
         return MOVE_PAGES
-    settings = weight_settings(wanted)
+    settings = kernel_weight_settings(wanted)
     are_set = all(read_setting(request.root, name) == value for name, value in settings.items())
     writable = all(os.access(request.root / name, os.W_OK) for name in settings)
     # Without root, moving pages needs no setting.
@@ -236,7 +236,7 @@ def _weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | N
     return None
 
 
-def weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
+def kernel_weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
     """The kernel's weights for shares, as settings."""
     numbers, _ = integer_weights(wanted)
     return {f"{WEIGHTS}/node{node}": str(number) for node, number in numbers.items()}
@@ -251,7 +251,7 @@ def _needed_settings(
         UserError: the policy is AutoNUMA and this kernel does not have it.
     """
     weighted = wanted is not None and method == WEIGHTED_INTERLEAVE
-    settings = weight_settings(wanted) if wanted is not None and weighted else {}
+    settings = kernel_weight_settings(wanted) if wanted is not None and weighted else {}
     has_autonuma = read_setting(request.root, NUMA_BALANCING) is not None
     if request.policy == AUTONUMA and not has_autonuma:
         raise UserError(

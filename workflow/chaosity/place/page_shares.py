@@ -67,7 +67,7 @@ def apportion_whole(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
 
     Args:
         count: the sum.
-        amounts: by node, none below 0 (see `reduce_to_attainable`).
+        amounts: by node, none below 0 (see `attainable_amounts`).
     """
     total = sum(amounts.values()) or 1.0
     exact = {node: count * value / total for node, value in amounts.items()}
@@ -78,7 +78,7 @@ def apportion_whole(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
     return whole
 
 
-def reduce_to_attainable(count: int, wanted: Mapping[int, float]) -> dict[int, float]:
+def attainable_amounts(count: int, wanted: Mapping[int, float]) -> dict[int, float]:
     """The attainable amounts when some nodes already have more than they should.
 
     Each node gets its wanted amount less the same number, but not less than 0. So the largest
@@ -97,7 +97,7 @@ def reduce_to_attainable(count: int, wanted: Mapping[int, float]) -> dict[int, f
     return {node: max(0.0, value - reduction) for node, value in wanted.items()}
 
 
-def shift_to_workers(
+def shift_shares_to_workers(
     weights: Mapping[int, float], workers: Collection[int], dwp: float
 ) -> dict[int, float]:
     """Shift shares from the other nodes to the workers, for programs that depend on latency.

@@ -12,11 +12,15 @@ from typing import TypedDict, TypeVar
 
 from chaosity.errors import UserError
 from chaosity.place import page_migration, page_placement_plan, program_rate
-from chaosity.place.barrier_proxy import BarrierProxy, Phase
+from chaosity.place.barrier_proxy import BarrierPhase, BarrierProxy
 from chaosity.place.child_program import ChildProgram, check_program_exists
-from chaosity.place.dwp_search_and_autonuma import DwpSearch, KernelSettling
+from chaosity.place.dwp_search_and_autonuma import AutonumaSettling, DwpSearch
 from chaosity.place.page_placement_plan import PlacementPlan, PlacementRequest
-from chaosity.place.page_shares import format_shares, largest_share_deviation, shift_to_workers
+from chaosity.place.page_shares import (
+    format_shares,
+    largest_share_deviation,
+    shift_shares_to_workers,
+)
 from chaosity.records import write_atomically
 from chaosity.runner.kernel_settings import WEIGHTS, HeldSettings, hold_settings
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
@@ -44,7 +48,7 @@ NOT_PLACED = 3
 Number = TypeVar("Number", int, float)
 
 
-class StepReport(TypedDict):
+class DwpStepReport(TypedDict):
     """A measurement of the search: data-to-worker proximity, rate, its interval and duration."""
 
     dwp: float
@@ -53,7 +57,7 @@ class StepReport(TypedDict):
     seconds: float
 
 
-class SearchReport(TypedDict):
+class DwpSearchReport(TypedDict):
     """How the search ended; `reason` says why it did not come to its end."""
 
     seconds: float
@@ -82,8 +86,8 @@ class PlacementReport(TypedDict):
     reason: str | None
     moved_blocks: int
     dwp: float | None
-    steps: list[StepReport]
-    search: SearchReport | None
+    steps: list[DwpStepReport]
+    search: DwpSearchReport | None
     settling: SettlingReport | None
     settings: dict[str, dict[str, str | None]]
     exit_status: int | None
@@ -111,57 +115,57 @@ class PlacementSession:
         self.resident = 0  # bytes at the latest look
         self.search: DwpSearch | None = None
         self.search_seconds = 0.0
-        self.settling: KernelSettling | None = None
+        self.settling: AutonumaSettling | None = None
         self.search_problem: str | None = None
         self.searchable = True
 
     def run(self) -> int:
         """Run the program to its end; returns the exit status."""
-        self.program.at_ready = self.place_at_ready
+        self.program.at_ready = self._place_at_ready
         self.program.start()
-        if self.program.group is not None:
-            self.held.kill_with_this_process(self.program.group)
+        if self.program.process_group is not None:
+            self.held.kill_group_with_this_process(self.program.process_group)
         if self.plan.search:
-            self.watch_pages(searching=True)
-        self.watch_pages()
+            self._watch_pages(searching=True)
+        self._watch_pages()
         if self.plan.search and not self.search:
             state = "was ready" if self.plan.settle else "had allocated its memory"
             self.search_problem = f"the program ended before it {state}"
-        self.write_report()
-        return self.exit_status()
+        self._write_report()
+        return self._exit_status()
 
-    def place_at_ready(self, mapping: str | None) -> None:
+    def _place_at_ready(self, mapping: str | None) -> None:
         """Place the memory of a program that is ready, before its ready line is passed on."""
         if mapping or self.plan.settle:
             self.mapping = mapping
-            self.look_and_move()
-            self.write_report()
+            self._look_and_move()
+            self._write_report()
 
-    def watch_pages(self, searching: bool = False) -> None:
+    def _watch_pages(self, searching: bool = False) -> None:
         """Look at the pages until the program ends; with `searching`, until a search has ended."""
         delay = FIRST_LOOK_SECONDS
         source: program_rate.RateSource | None = None
         if searching:
             source = program_rate.open_rate_source(self.request.rate, self.program.process.pid)
             self.program.listeners.append(source.read_line)
-        while self.wait_for_look(delay):
-            if self.program.at_barrier:
-                self.settle(source)
+        while self._wait_for_look(delay):
+            if self.program.waits_at_barrier:
+                self._settle(source)
                 if source:
                     return
             if self.mapping and not source and self.wanted is not None:
                 delay = LONGEST_LOOK_SECONDS  # the memory is complete and placed
                 continue
             before = sum(self.bytes_by_node.values())
-            self.look_and_move()
+            self._look_and_move()
             now = sum(self.bytes_by_node.values())
             complete = self.mapping or now - before <= GROWTH * now
-            if source and now and complete and self.runs_without_barrier(source):
-                self.search_dwp(source)
+            if source and now and complete and self._runs_without_barrier(source):
+                self._search_dwp(source)
                 return
             delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
 
-    def wait_for_look(self, seconds: float) -> bool:
+    def _wait_for_look(self, seconds: float) -> bool:
         """Wait for the next look, which comes earlier when the memory has grown.
 
         Returns early at a barrier that the proxy has to open.
@@ -173,23 +177,27 @@ class PlacementSession:
         soonest, until = now + self.cost / GROWING_SHARE, now + seconds
         while self.program.pump(min(until - now, LONGEST_LOOK_SECONDS)):
             now = time.monotonic()
-            if now >= until or self.program.at_barrier or (now >= soonest and self.has_grown()):
+            if (
+                now >= until
+                or self.program.waits_at_barrier
+                or (now >= soonest and self._has_grown())
+            ):
                 return True
         return False
 
-    def has_grown(self) -> bool:
+    def _has_grown(self) -> bool:
         """Whether the resident memory has grown since the latest look; this is cheap to read."""
         resident = page_migration.resident_bytes(self.program.process.pid)
         return resident > (1 + AIM) * self.resident
 
-    def runs_without_barrier(self, source: program_rate.RateSource) -> bool:
+    def _runs_without_barrier(self, source: program_rate.RateSource) -> bool:
         """Whether the program waits at no barrier of the proxy and so can be searched now."""
         proxy = self.program.proxy
         if proxy is not None and source.series:
-            proxy.leave_alone()  # it reports samples although its ready line has not come
-        return proxy is None or proxy.phase is Phase.LEFT_ALONE
+            proxy.stop_holding_lines()  # it reports samples although its ready line has not come
+        return proxy is None or proxy.phase is BarrierPhase.LEFT_ALONE
 
-    def settle(self, source: program_rate.RateSource | None) -> None:
+    def _settle(self, source: program_rate.RateSource | None) -> None:
         """Let the program run until its placement has settled; then pass its ready line on.
 
         Args:
@@ -198,24 +206,24 @@ class PlacementSession:
         assert self.program.proxy is not None
         self.program.proxy.open_barrier()
         if source is not None:
-            self.search_dwp(source, time.monotonic() + SETTLE_SECONDS)
+            self._search_dwp(source, time.monotonic() + SETTLE_SECONDS)
         else:
-            self.settling = KernelSettling()
-            self.settling.wait(self.program.pump, self.look_at_shares)
-            self.write_report()
+            self.settling = AutonumaSettling()
+            self.settling.wait_until_pages_rest(self.program.pump, self._look_at_shares)
+            self._write_report()
         self.program.end_settling()
 
-    def look_at_shares(self) -> dict[int, float]:
+    def _look_at_shares(self) -> dict[int, float]:
         """The present share of each node."""
-        self.look_and_move()
-        return self.seen
+        self._look_and_move()
+        return self._seen_shares
 
-    def look_and_move(self) -> None:
+    def _look_and_move(self) -> None:
         """Look where the pages are, and move misplaced pages."""
         began = time.thread_time()
         pid = self.program.process.pid
         self.resident = page_migration.resident_bytes(pid)
-        areas = page_migration.find_areas(pid, self.mapping)
+        areas = page_migration.find_memory_areas(pid, self.mapping)
         self.cost = time.thread_time() - began
         seen = page_migration.total_bytes_by_node(areas)
         if not seen:
@@ -228,10 +236,10 @@ class PlacementSession:
                 self.moved += page_migration.move_to_shares(areas, self.wanted)
             except OSError:
                 return  # the program ended while its pages were moved
-            areas = page_migration.find_areas(pid, self.mapping)
+            areas = page_migration.find_memory_areas(pid, self.mapping)
             self.bytes_by_node = page_migration.total_bytes_by_node(areas) or seen
 
-    def search_dwp(self, source: program_rate.RateSource, until: float = math.inf) -> None:
+    def _search_dwp(self, source: program_rate.RateSource, until: float = math.inf) -> None:
         """Search the best data-to-worker proximity.
 
         Args:
@@ -240,7 +248,7 @@ class PlacementSession:
         """
         began = time.monotonic()
         meter = program_rate.RateMeter(source, self.program.pump, until)
-        self.search = DwpSearch(meter, self.move_to_dwp)
+        self.search = DwpSearch(meter, self._move_to_dwp)
         try:
             self.search.run()
             if not self.search.settled:
@@ -253,31 +261,31 @@ class PlacementSession:
         finally:
             self.program.listeners.clear()
             self.search_seconds = time.monotonic() - began
-        self.write_report()
+        self._write_report()
 
-    def move_to_dwp(self, dwp: float) -> None:
+    def _move_to_dwp(self, dwp: float) -> None:
         """Move the pages of the running program; memory touched later follows the same weights."""
         assert self.plan.wanted is not None
-        self.wanted = shift_to_workers(self.plan.wanted, self.request.workers, dwp)
+        self.wanted = shift_shares_to_workers(self.plan.wanted, self.request.workers, dwp)
         if self.plan.method == page_placement_plan.WEIGHTED_INTERLEAVE:
             used = {node: max(self.wanted[node], _LEAST_SHARE) for node in self.plan.nodes}
-            self.held.change(page_placement_plan.weight_settings(used))
-        self.look_and_move()
+            self.held.change(page_placement_plan.kernel_weight_settings(used))
+        self._look_and_move()
 
     @property
-    def seen(self) -> dict[int, float]:
+    def _seen_shares(self) -> dict[int, float]:
         """The share of each node at the latest look."""
         return page_migration.shares_by_node(self.bytes_by_node)
 
     @property
-    def deviation(self) -> float | None:
+    def _deviation(self) -> float | None:
         """The largest deviation of a node's share; None without wanted shares or pages."""
         if self.wanted is None or not self.bytes_by_node:
             return None
-        return largest_share_deviation(self.wanted, self.seen)
+        return largest_share_deviation(self.wanted, self._seen_shares)
 
     @property
-    def reason(self) -> str | None:
+    def _reason(self) -> str | None:
         """Why the pages may be misplaced; None if they are placed as wanted."""
         if not self.bytes_by_node:
             status = self.program.status
@@ -286,23 +294,24 @@ class PlacementSession:
                 "no memory of the program was seen (at least one MiB in one mapping)"
                 f"{end}: it allocates nothing, or ended too early"
             )
-        if self.deviation is not None and self.deviation > SHARE_TOLERANCE:
+        if self._deviation is not None and self._deviation > SHARE_TOLERANCE:
             return (
-                f"a node's share deviates by {100 * self.deviation:.1f} % of all pages:"
-                f" wanted {format_shares(self.wanted or {})}, seen {format_shares(self.seen)}"
+                f"a node's share deviates by {100 * self._deviation:.1f} % of all pages:"
+                f" wanted {format_shares(self.wanted or {})},"
+                f" seen {format_shares(self._seen_shares)}"
             )
         return None
 
     @property
-    def is_placed(self) -> bool | None:
+    def _is_placed(self) -> bool | None:
         """Whether the pages are placed as wanted; None without wanted shares or pages."""
-        return None if self.deviation is None else self.deviation <= SHARE_TOLERANCE
+        return None if self._deviation is None else self._deviation <= SHARE_TOLERANCE
 
-    def placement_report(self) -> PlacementReport:
+    def _placement_report(self) -> PlacementReport:
         """The result of the placement so far."""
         search, settling = self.search, self.settling
         dwp = search.now if search else 0.0
-        steps: list[StepReport] = [
+        steps: list[DwpStepReport] = [
             {
                 "dwp": step_dwp,
                 "rate": rate.value,
@@ -311,7 +320,7 @@ class PlacementSession:
             }
             for step_dwp, rate in (search.measured if search else [])
         ]
-        search_report: SearchReport = {
+        search_report: DwpSearchReport = {
             "seconds": self.search_seconds,
             "settled": bool(search and search.settled),
             "reason": self.search_problem,
@@ -321,11 +330,11 @@ class PlacementSession:
             "method": self.plan.method,
             "workers": list(self.request.workers),
             "wanted": _with_text_keys(self.wanted),
-            "seen": _with_text_keys(self.seen),
+            "seen": _with_text_keys(self._seen_shares),
             "bytes_by_node": _with_text_keys(self.bytes_by_node),
-            "largest_departure": self.deviation,
-            "placed": self.is_placed,
-            "reason": self.reason,
+            "largest_departure": self._deviation,
+            "placed": self._is_placed,
+            "reason": self._reason,
             "moved_blocks": self.moved,
             "dwp": dwp if self.plan.search else None,
             "steps": steps,
@@ -337,24 +346,24 @@ class PlacementSession:
             "exit_status": self.program.status,
         }
 
-    def write_report(self) -> None:
+    def _write_report(self) -> None:
         """Write the report, if it was requested."""
         if self.request.report is not None:
-            text = json.dumps(self.placement_report(), indent=1) + "\n"
+            text = json.dumps(self._placement_report(), indent=1) + "\n"
             try:
                 write_atomically(self.request.report, text)
             except OSError as error:
                 raise UserError(f"cannot be written: {error}", str(self.request.report)) from None
 
-    def exit_status(self) -> int:
+    def _exit_status(self) -> int:
         """The program's exit status, or `NOT_PLACED` if that is 0 and its pages are misplaced."""
         status = self.program.status or 0
         if status != 0:  # the program's own messages say more
             return status
         search = f"the search did not end: {self.search_problem}" if self.search_problem else None
-        for message in filter(None, (self.reason, search)):
+        for message in filter(None, (self._reason, search)):
             print(f"chaosity-place: {message}", file=sys.stderr)
-        return NOT_PLACED if self.is_placed is False or not self.searchable else 0
+        return NOT_PLACED if self._is_placed is False or not self.searchable else 0
 
 
 def _with_text_keys(values: Mapping[int, Number] | None) -> dict[str, Number] | None:

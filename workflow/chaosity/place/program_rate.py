@@ -214,7 +214,7 @@ class RateMeter:
             passed = now - began
             inside = [sample for sample in self.source.series if sample[0] >= began]
             if passed >= SHORTEST and inside:
-                begin, end = load_samples.common_span([inside])
+                begin, end = load_samples.common_time_span([inside])
                 width = load_samples.relative_half_width([inside], begin, end)
                 if width is not None and (width <= PRECISION or passed >= LONGEST):
                     self.has_measured = True

@@ -114,7 +114,7 @@ class OutputSource(OutputName, total=False):
     scale: float
 
 
-class NodeKeys(TypedDict):
+class SampleNodeKeys(TypedDict):
     """Keys of a sample that hold the amount and the time of each node."""
 
     amount: str
@@ -130,7 +130,7 @@ class MetricSource(OutputSource, total=False):
 
     progress: bool
     quantile: float
-    by_node: NodeKeys
+    by_node: SampleNodeKeys
     counter: str
     at_most: float | None
     may_be_zero: bool
@@ -147,13 +147,13 @@ class OutputRule(OutputSource, total=False):
     at_most: str | float
 
 
-class NoteSource(OutputSource, total=False):
+class ToolRemarkSource(OutputSource, total=False):
     """Where a tool writes a remark about its run."""
 
     name: Required[str]
 
 
-class RowColumns(TypedDict):
+class ProgressRowColumns(TypedDict):
     """Positions of the end time and of the rate in a row of a progress file."""
 
     end: int
@@ -171,7 +171,7 @@ class ProgressSource(OutputName, total=False):
     begin: str
     end: str
     amount: str
-    csv: RowColumns
+    csv: ProgressRowColumns
     interval_seconds: float
     time_scale: float
     rate_scale: float
@@ -188,7 +188,7 @@ class Needs(TypedDict):
     optional: NotRequired[bool]
 
 
-class StopRule(TypedDict):
+class LoadStopRule(TypedDict):
     """Who ends a load (runner or self), by which signal, and which exit statuses are then good."""
 
     by: str
@@ -237,15 +237,15 @@ class Load(TypedDict):
     command: list[str]
     files: dict[str, str]
     start: str
-    stop: StopRule
+    stop: LoadStopRule
     progress: ProgressSource | None
     metrics: dict[str, MetricSource]
     valid: list[OutputRule]
-    notes: NotRequired[list[NoteSource]]
+    notes: NotRequired[list[ToolRemarkSource]]
     counters: NotRequired[dict[str, CounterRequest]]
 
 
-class StoppingRule(TypedDict):
+class PointStoppingRule(TypedDict):
     """When a point ends: `relative_precision` reached, but within these times."""
 
     relative_precision: float | None
@@ -279,7 +279,7 @@ class ExpandedPoint(TypedDict):
     experiment: str
     point: str
     loads: list[Load]
-    stopping: StoppingRule
+    stopping: PointStoppingRule
     timeout_seconds: float
     factors: dict[str, Level]
     components: list[str]

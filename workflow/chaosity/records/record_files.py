@@ -60,7 +60,7 @@ def write_if_changed(path: Path, text: str) -> None:
         write_atomically(path, text)
 
 
-def attempt_name(replicate: int, finished_at: str, status: str) -> str:
+def attempt_file_name(replicate: int, finished_at: str, status: str) -> str:
     """File name of an attempt, e.g. ``rep2.20261121T033000.123Z.valid.json``."""
     stamp = finished_at.replace("-", "").replace(":", "")
     return f"rep{replicate}.{stamp}.{status}.json"
@@ -74,7 +74,7 @@ def save_record(record: Record, path: Path) -> None:
     no earlier attempt.
     """
     status = record["verdict"]["status"]
-    name = attempt_name(record["replicate"], record["finished_at"], status)
+    name = attempt_file_name(record["replicate"], record["finished_at"], status)
     attempt = path.parent / "attempts" / name
     write_atomically(attempt, json.dumps(record, indent=1, sort_keys=True) + "\n")
     link_current_record(attempt, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from chaosity.records.point_types import CounterEvent, Load, Point, StoppingRule
+from chaosity.records.point_types import CounterEvent, Load, Point, PointStoppingRule
 
 VALID = "valid"
 FAILED = "failed"
@@ -18,7 +18,7 @@ class ThreadPlacement(TypedDict):
     last_cpu: int
 
 
-class SeenPlacement(TypedDict):
+class ObservedPlacement(TypedDict):
     """Where the kernel reported a load's threads and pages.
 
     `memory_bytes_by_node_at_first` is the first look at pages that move while the load runs.
@@ -65,7 +65,7 @@ class LoadRecord(Load):
     processor_seconds: float
     exit_status: int | None
     signalled: str | None
-    placement_seen: SeenPlacement | None
+    placement_seen: ObservedPlacement | None
     counted: NotRequired[dict[str, CounterResult]]
     outputs: dict[str, str]
 
@@ -97,14 +97,14 @@ class Verdict(TypedDict):
     checks: list[Check]
 
 
-class Measurement(TypedDict):
+class UnfinishedRecord(TypedDict):
     """A record while the point is being measured; a failure may leave parts of it out."""
 
     schema_version: int
     point: Point
     replicate: int
     order: int
-    stopping: StoppingRule
+    stopping: PointStoppingRule
     began_at: str
     measured_on: str
     loads: list[LoadRecord]
@@ -113,14 +113,16 @@ class Measurement(TypedDict):
     runner_seconds: NotRequired[float]
 
 
-class Record(Measurement):
+class Record(UnfinishedRecord):
     """What one measurement of one point left behind; one file per point and replicate."""
 
     finished_at: str
     verdict: Verdict
 
 
-def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
+def make_verdict_line(
+    name: str, passed: bool | None, detail: str, *, decisive: bool = True
+) -> Check:
     """A line of a verdict.
 
     Args:

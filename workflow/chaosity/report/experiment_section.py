@@ -208,8 +208,8 @@ def _level_text(column: str, text: str) -> str:
         return text
     if is_byte_column(column):
         return format_binary_bytes(float(text))
-    has_unit = metric_words(column) != column
+    metric_has_unit = metric_words(column) != column
     # A requested number without a unit, such as a queue depth, is shown as it was requested.
-    if not has_unit or (text.isdigit() and not choose_scale(column, [float(text)]).symbol):
+    if not metric_has_unit or (text.isdigit() and not choose_scale(column, [float(text)]).symbol):
         return text
     return format_quantity(column, float(text))

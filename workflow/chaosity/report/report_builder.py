@@ -144,7 +144,7 @@ def build_report_data(
         host_state=tuple(host_state(system)),
         programs=tuple(_programs(summaries, system)),
         files=tuple(_files(figures, output)),
-        skipped=skipped.notice if skipped else None,
+        skipped=skipped.skip_notice if skipped else None,
         configurations=section,
         configuration_figures=tuple(figure_section(each, figures, output) for each in compared),
         changes=tuple(changes),

@@ -140,7 +140,7 @@ def is_stale(folder: Path) -> bool:
     except (OSError, ValueError, KeyError, TypeError):
         reported = None
     skipped = read_skipped_host(folder.parent)
-    return bool(reported != (skipped.notice if skipped else None))
+    return bool(reported != (skipped.skip_notice if skipped else None))
 
 
 def rewrite_reports(host: Path, *, stale_only: bool) -> None:

@@ -14,8 +14,8 @@ import stat
 import subprocess
 from pathlib import Path
 
-from chaosity.records import Check, DriveFacts, Load, make_check
-from chaosity.runner.host_state import read_text
+from chaosity.records import Check, DriveFacts, Load, make_verdict_line
+from chaosity.runner.host_state import read_file_if_present
 
 SYS_BLOCK = Path("/sys/block")
 # Files are filled in large blocks of random data: a drive may answer reads of zeros or of unwritten
@@ -39,7 +39,7 @@ def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
             continue
         if not (Path("/dev") / block.name).exists():
             continue  # a path of a multipath drive, such as nvme0c0n1, has no device file
-        found = read_text(device / "serial")
+        found = read_file_if_present(device / "serial")
         if serial is not None and found != serial:
             raise DriveError(
                 f"drive {pci} has serial {found}, not {serial}: it was replaced after discovery"
@@ -77,8 +77,10 @@ def _list_mounts(device: Path) -> list[str]:
         if path.exists():
             rdev = path.stat().st_rdev
             numbers.add(f"{os.major(rdev)}:{os.minor(rdev)}")
-    rows = [row.split() for row in (read_text("/proc/self/mountinfo") or "").splitlines()]
-    swaps = (read_text("/proc/swaps") or "").splitlines()[1:]
+    rows = [
+        row.split() for row in (read_file_if_present("/proc/self/mountinfo") or "").splitlines()
+    ]
+    swaps = (read_file_if_present("/proc/swaps") or "").splitlines()[1:]
     used = [row.split()[0] for row in swaps]
     return [row[4] for row in rows if row[2] in numbers] + [
         "swap" for path in used if path in {f"/dev/{name}" for name in names}
@@ -193,5 +195,5 @@ def link_drives(load: Load, folder: Path) -> list[Check]:
         state = f"mounted at {', '.join(places)}; this point only reads" if places else "unmounted"
         detail = f"{device}: {'a file replaces the drive' if file else state}"
         name = f"drive {drive['component']}"
-        checks.append(make_check(name, not places, detail, decisive=False))
+        checks.append(make_verdict_line(name, not places, detail, decisive=False))
     return checks

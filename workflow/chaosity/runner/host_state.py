@@ -26,7 +26,7 @@ STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "s
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def read_text(path: str | Path) -> str | None:
+def read_file_if_present(path: str | Path) -> str | None:
     """The stripped content of a small file; None if it cannot be read."""
     try:
         return Path(path).read_text(errors="replace").strip()
@@ -34,9 +34,9 @@ def read_text(path: str | Path) -> str | None:
         return None
 
 
-def processor_seconds() -> dict[str, float]:
+def read_processor_seconds() -> dict[str, float]:
     """Processor time of the whole host since boot in seconds, by kind."""
-    line = (read_text("/proc/stat") or "cpu").splitlines()[0].split()[1:]
+    line = (read_file_if_present("/proc/stat") or "cpu").splitlines()[0].split()[1:]
     seconds = (int(word) / TICKS_PER_SECOND for word in line)
     return dict(zip(STAT_COLUMNS, seconds, strict=False))
 
@@ -46,8 +46,8 @@ def read_host_state() -> HostState:
     return {
         "taken_monotonic_seconds": time.monotonic(),
         "realtime_minus_monotonic_seconds": time.time() - time.monotonic(),
-        "processor_seconds": processor_seconds(),
-        "facts": {name: read_text(path) for name, path in FACT_FILES.items()},
+        "processor_seconds": read_processor_seconds(),
+        "facts": {name: read_file_if_present(path) for name, path in FACT_FILES.items()},
         "kernel": platform.release(),
     }
 
@@ -61,12 +61,14 @@ def free_memory_bytes() -> dict[int, int]:
     """
     free = {}
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
-        fields = _parse_meminfo(read_text(folder / "meminfo") or "")
+        fields = _parse_meminfo(read_file_if_present(folder / "meminfo") or "")
         if fields.get("MemTotal"):
             clean = fields.get("Inactive(file)", 0) + fields.get("Active(file)", 0)
             free[int(folder.name.removeprefix("node"))] = fields.get("MemFree", 0) + clean
     if len(free) <= 1:
-        available = _parse_meminfo(read_text("/proc/meminfo") or "").get("MemAvailable", 0)
+        available = _parse_meminfo(read_file_if_present("/proc/meminfo") or "").get(
+            "MemAvailable", 0
+        )
         node = next(iter(free), 0)
         free[node] = max(free.get(node, 0), available)
     return free

@@ -128,7 +128,7 @@ class HeldSettings:
     def __init__(self, root: Path, former: SettingValues, pipe: int | None) -> None:
         self.root, self.former, self._pipe = root, former, pipe
 
-    def kill_with_this_process(self, group: int) -> None:
+    def kill_group_with_this_process(self, group: int) -> None:
         """Have the guardian kill a process group if this process is killed."""
         if self._pipe is not None:
             with contextlib.suppress(BrokenPipeError):  # the guardian was killed

@@ -10,7 +10,14 @@ import threading
 import time
 from pathlib import Path
 
-from chaosity.records import Load, LoadRecord, Needs, ProgramFacts, SeenPlacement, ThreadPlacement
+from chaosity.records import (
+    Load,
+    LoadRecord,
+    Needs,
+    ObservedPlacement,
+    ProgramFacts,
+    ThreadPlacement,
+)
 from chaosity.runner import observed_placement
 from chaosity.runner.event_counters import LoadCounters
 from chaosity.runner.load_samples import Series, samples_from_events
@@ -78,7 +85,7 @@ class LoadProcess:
         return self.spec["stop"]["by"] == "runner"
 
     @property
-    def settles(self) -> bool:
+    def pages_move_while_running(self) -> bool:
         """Whether its pages move while it runs; then the runner looks at them at the end too."""
         return bool(self.spec["placement"].get("settles"))
 
@@ -149,12 +156,12 @@ class LoadProcess:
                 self.reader.join(1)
                 if self.ready.is_set():
                     return
-                raise LoadError(f"ended before it was ready: {self.last_message()}")
+                raise LoadError(f"ended before it was ready: {self._last_message()}")
             if time.monotonic() > limit:
                 raise LoadError(f"was not ready after {seconds:g} s")
-        self.observe_placement()
+        self._observe_placement()
 
-    def release(self) -> None:
+    def release_from_barrier(self) -> None:
         """Open the barrier and start counting."""
         self.counters.start()
         try:
@@ -162,16 +169,16 @@ class LoadProcess:
             self.process.stdin.write(b"go\n")
             self.process.stdin.flush()
         except OSError as error:
-            raise LoadError(f"ended at the barrier: {self.last_message()}") from error
+            raise LoadError(f"ended at the barrier: {self._last_message()}") from error
 
-    def observe_placement(self) -> None:
+    def _observe_placement(self) -> None:
         """Read from the kernel where the load's threads and pages are."""
-        self.observe_threads()
-        seen = observed_placement.read_process_memory(self.process.pid, self.memory_addresses())
+        self._observe_threads()
+        seen = observed_placement.read_process_memory(self.process.pid, self._memory_addresses())
         self.memory_by_node = seen or self.memory_by_node
         self.memory_at_first = self.memory_at_first or self.memory_by_node
 
-    def memory_addresses(self) -> observed_placement.MappingAddresses:
+    def _memory_addresses(self) -> observed_placement.MappingAddresses:
         """Addresses of the measured memory, from the ready line; None if it has none."""
         key = self.spec["placement"].get("mapping")
         if key is None:
@@ -185,7 +192,7 @@ class LoadProcess:
         )
         return addresses
 
-    def observe_threads(self) -> None:
+    def _observe_threads(self) -> None:
         """Keep the look with the most threads: a tool may begin and end with one thread."""
         seen = observed_placement.read_process_threads(self.process.pid)
         if len(seen) >= len(self.threads):
@@ -197,22 +204,22 @@ class LoadProcess:
             return
         running = time.monotonic() - self.began
         if running >= self.next_pages:
-            self.observe_placement()
+            self._observe_placement()
             self.next_pages *= 2
         elif running >= self.next_threads:
-            self.observe_threads()
+            self._observe_threads()
             self.next_threads = running + THREADS_LOOK_SECONDS
 
     @property
-    def placement_seen(self) -> SeenPlacement | None:
+    def _placement_seen(self) -> ObservedPlacement | None:
         """The observed placement for the record; None when the load ended too soon."""
         if not self.threads:
             return None
-        seen: SeenPlacement = {
+        seen: ObservedPlacement = {
             "threads": self.threads,
             "memory_bytes_by_node": self.memory_by_node,
         }
-        if self.settles:
+        if self.pages_move_while_running:
             seen["memory_bytes_by_node_at_first"] = self.memory_at_first
         return seen
 
@@ -240,12 +247,12 @@ class LoadProcess:
         """Tell the load to finish and report; look at its pages once more if they move."""
         if self.is_running() and self.signalled is None:
             self.counters.stop()
-            if self.settles:
-                self.observe_placement()
+            if self.pages_move_while_running:
+                self._observe_placement()
             self.signalled = self.spec["stop"]["signal"]
             self.send_signal(self.signalled)
 
-    def finish(self) -> None:
+    def wait_for_end(self) -> None:
         """Wait for the end; kill a load that ignores the stop signal."""
         limit = time.monotonic() + GRACE_SECONDS
         while self.is_running():
@@ -259,7 +266,7 @@ class LoadProcess:
         self.errors = self.stderr.read(OUTPUT_LIMIT_BYTES).decode(errors="replace")
         self.stderr.close()
 
-    def last_message(self) -> str:
+    def _last_message(self) -> str:
         """The tool's last line of output, for a reason in one line."""
         self.stderr.flush()
         text = (self.folder / ".stderr").read_text(errors="replace").strip()
@@ -285,7 +292,7 @@ class LoadProcess:
             "processor_seconds": self.processor_seconds,
             "exit_status": self.returncode,
             "signalled": self.signalled,
-            "placement_seen": self.placement_seen,
+            "placement_seen": self._placement_seen,
             "counted": self.counters.counted,
             "outputs": self.outputs(),
         }

@@ -97,7 +97,7 @@ def _samples_from_rows(source: ProgressSource, text: str) -> Series:
     return samples
 
 
-def common_span(series: Sequence[Series]) -> tuple[float, float]:
+def common_time_span(series: Sequence[Series]) -> tuple[float, float]:
     """The time in which all series run: latest begin and earliest end, in seconds."""
     return max(samples[0][0] for samples in series), min(samples[-1][1] for samples in series)
 
@@ -119,7 +119,7 @@ def rate_in_window(series: Sequence[Series], begin: float, end: float) -> float:
     return moved / (end - begin)
 
 
-def quantile_in_window(
+def sample_quantile_in_window(
     progress: ProgressSource, metric: MetricSource, text: str, begin: float, end: float
 ) -> float:
     """A quantile of the values that were counted within a window.

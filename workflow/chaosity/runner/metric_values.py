@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chaosity.records import LoadRecord, Measurement, MetricSource
+from chaosity.records import LoadRecord, MetricSource, UnfinishedRecord
 from chaosity.runner import event_counters, load_samples
 from chaosity.runner.tool_output import ExtractionError, extract_number
 
@@ -22,12 +22,12 @@ Value = float | dict[str, float]
 Reading = tuple[Value | None, str | None]
 
 
-def _clock_offset(record: Measurement) -> float:
+def _clock_offset(record: UnfinishedRecord) -> float:
     """Wall clock minus monotonic clock when the point began, in seconds."""
     return record["environment_before"]["realtime_minus_monotonic_seconds"]
 
 
-def progress_by_load(record: Measurement) -> dict[str, list[load_samples.Series]]:
+def progress_by_load(record: UnfinishedRecord) -> dict[str, list[load_samples.Series]]:
     """The progress of each load that reports it, by the load's name."""
     return {
         load["name"]: load_samples.progress_series(
@@ -39,14 +39,14 @@ def progress_by_load(record: Measurement) -> dict[str, list[load_samples.Series]
 
 
 def common_window(
-    record: Measurement, series: Mapping[str, list[load_samples.Series]]
+    record: UnfinishedRecord, series: Mapping[str, list[load_samples.Series]]
 ) -> tuple[float, float] | None:
     """Begin and end of the time in which all loads ran; None when no load reports progress.
 
     Raises:
         ExtractionError: a load without progress ran outside the progress of another load.
     """
-    spans = {name: load_samples.common_span(own) for name, own in series.items()}
+    spans = {name: load_samples.common_time_span(own) for name, own in series.items()}
     if not spans:
         return None
     begin, end = max(b for b, _ in spans.values()), min(e for _, e in spans.values())
@@ -65,7 +65,7 @@ def values_by_node(value: Value) -> dict[str | None, float]:
     return dict[str | None, float](value.items()) if isinstance(value, dict) else {None: value}
 
 
-def values_of_record(record: Measurement) -> dict[str, dict[str, Value | None]]:
+def values_of_record(record: UnfinishedRecord) -> dict[str, dict[str, Value | None]]:
     """The value of every metric of every load in SI units: ``{load: {metric: value}}``.
 
     A metric by node has a value for each node of its target: ``{load: {metric: {node: value}}}``.
@@ -79,7 +79,7 @@ def values_of_record(record: Measurement) -> dict[str, dict[str, Value | None]]:
     }
 
 
-def metric_readings(record: Measurement) -> dict[str, dict[str, Reading]]:
+def metric_readings(record: UnfinishedRecord) -> dict[str, dict[str, Reading]]:
     """The value of every metric of every load, or None with the reason.
 
     Raises:
@@ -95,13 +95,13 @@ def metric_readings(record: Measurement) -> dict[str, dict[str, Reading]]:
             try:
                 readings[name][metric] = _value(load, metric, series.get(name), window), None
             except ExtractionError as error:
-                if not is_optional(source):
+                if not is_optional_metric(source):
                     raise
                 readings[name][metric] = None, str(error)
     return readings
 
 
-def is_optional(source: MetricSource) -> bool:
+def is_optional_metric(source: MetricSource) -> bool:
     """Whether a point is valid without this metric: it is optional, or a counter's count."""
     return bool(source.get("optional") or "counter" in source)
 
@@ -117,7 +117,7 @@ def _value(
     if "counter" in source:
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
     if series is not None and load["progress"]:
-        begin, end = window or load_samples.common_span(series)
+        begin, end = window or load_samples.common_time_span(series)
         if "by_node" in source:
             nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
             output = load["outputs"]["stdout"]
@@ -126,7 +126,9 @@ def _value(
             )
         if "quantile" in source:
             output = load["outputs"]["stdout"]
-            return load_samples.quantile_in_window(load["progress"], source, output, begin, end)
+            return load_samples.sample_quantile_in_window(
+                load["progress"], source, output, begin, end
+            )
         if source.get("progress") or (window and _is_progress_rate(load, metric)):
             return load_samples.rate_in_window(series, begin, end)
     return extract_number(source, load["outputs"])

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
-from chaosity.records import Check, DeviceFacts, Load, make_check
+from chaosity.records import Check, DeviceFacts, Load, make_verdict_line
 from chaosity.runner.describe_host import read_clinfo
 
 # `[PREFIX/*]  CL_PLATFORM_NAME  value` and `[PREFIX/0]  CL_DEVICE_NAME  value`. Two platforms may
@@ -177,5 +177,5 @@ def fill_in_device_numbers(load: Load) -> tuple[Load, list[Check]]:
     )
     same = device["driver"] == wanted.get("driver")
     command = [numbers.get(word, word) for word in load["command"]]
-    check = make_check(f"device {wanted['name']}", same, detail, decisive=False)
+    check = make_verdict_line(f"device {wanted['name']}", same, detail, decisive=False)
     return {**load, "command": command}, [check]

@@ -18,12 +18,12 @@ from chaosity.records import (
     SCHEMA_VERSION,
     Check,
     LoadPlacement,
-    Measurement,
     Point,
+    PointStoppingRule,
     Record,
-    StoppingRule,
-    make_check,
+    UnfinishedRecord,
     make_verdict,
+    make_verdict_line,
     utc_now,
 )
 from chaosity.runner import (
@@ -94,7 +94,7 @@ def check_free_memory(point: Point) -> Check:
     free = host_state.free_memory_bytes()
     needed: dict[int, int] = {}
     for load in point["loads"]:
-        for node, share in memory_shares(load["placement"]).items():
+        for node, share in memory_shares_by_node(load["placement"]).items():
             needed[node] = needed.get(node, 0) + int(load["memory_bytes"] * share)
     for node, size in needed.items():
         if node not in free:
@@ -102,10 +102,10 @@ def check_free_memory(point: Point) -> Check:
         if size > free[node]:
             raise PointError(f"node {node} has {free[node]} bytes free, {size} are needed")
     detail = ", ".join(f"node {n}: {s} of {free[n]} free bytes" for n, s in needed.items())
-    return make_check("free memory", True, detail)
+    return make_verdict_line("free memory", True, detail)
 
 
-def memory_shares(placement: LoadPlacement) -> dict[int, float]:
+def memory_shares_by_node(placement: LoadPlacement) -> dict[int, float]:
     """The share of a load's memory on each node; equal shares where none are given."""
     nodes = placement["memory_nodes"]
     shares = placement.get("shares")
@@ -125,10 +125,10 @@ def _check_processing_units(point: Point) -> Check:
         missing = observed_placement.parse_cpus(load["placement"]["cpus"]) - allowed
         if missing:
             raise PointError(f"this process may not run on PU {sorted(missing)}")
-    return make_check("processing units", True, f"{len(allowed)} allowed")
+    return make_verdict_line("processing units", True, f"{len(allowed)} allowed")
 
 
-def _check_nodes_as_planned(point: Point) -> Check:
+def _check_initiator_nodes_unchanged(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names.
 
     They are not, when the host was booted into another mode since its discovery, or when another
@@ -149,7 +149,7 @@ def _check_nodes_as_planned(point: Point) -> Check:
                     f"PU {cpu} is on node {node} now; at discovery it was on node {listed}"
                 )
     detail = f"{len(node_of)} PUs on their nodes"
-    return make_check("nodes as planned", True if node_of else None, detail)
+    return make_verdict_line("nodes as planned", True if node_of else None, detail)
 
 
 def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[Check]]:
@@ -162,7 +162,7 @@ def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[
     """
     checks = [
         _check_processing_units(point),
-        _check_nodes_as_planned(point),
+        _check_initiator_nodes_unchanged(point),
         check_free_memory(point),
     ]
     loads = []
@@ -187,7 +187,7 @@ def _start_loads(loads: list[LoadProcess], lock: int) -> float:
         Time of the start on the monotonic clock, in seconds.
     """
     silent = [load for load in loads if load.is_silent]
-    settling = [load for load in loads if load.has_barrier and load.settles]
+    settling = [load for load in loads if load.has_barrier and load.pages_move_while_running]
     early = [
         load
         for load in loads
@@ -217,7 +217,7 @@ def _release_loads(loads: list[LoadProcess], lock: int) -> None:
             load.start(lock)
     for load in loads:
         if load.has_barrier:
-            load.release()
+            load.release_from_barrier()
 
 
 def _wait_for_samples(loads: list[LoadProcess]) -> None:
@@ -233,18 +233,18 @@ def _wait_for_samples(loads: list[LoadProcess]) -> None:
             time.sleep(POLL_SECONDS)
 
 
-def is_precise(loads: list[LoadProcess], wanted: float) -> bool:
+def are_rates_precise(loads: list[LoadProcess], wanted: float) -> bool:
     """Whether the rate of every load has the wanted precision in the window common to all."""
     series = [list(load.samples) for load in loads]
     if not all(series):
         return False
-    begin, end = load_samples.common_span(series)
+    begin, end = load_samples.common_time_span(series)
     widths = [load_samples.relative_half_width([own], begin, end) for own in series]
     return all(width is not None and width <= wanted for width in widths)
 
 
 def _wait_for_end(
-    loads: list[LoadProcess], began: float, stopping: StoppingRule, timeout: float
+    loads: list[LoadProcess], began: float, stopping: PointStoppingRule, timeout: float
 ) -> None:
     """Wait until the point is measured, by the stopping rule.
 
@@ -269,13 +269,13 @@ def _wait_for_end(
             if now - began >= longest and all(load.has_reported for load in loads):
                 return
             if wanted is not None and now >= next_look:
-                if is_precise(loads, wanted):
+                if are_rates_precise(loads, wanted):
                     return
                 next_look = now + PRECISION_SECONDS
         time.sleep(POLL_SECONDS)
 
 
-def _run_loads(point: Point, folder: Path, record: Measurement, lock: int) -> list[Check]:
+def _run_loads(point: Point, folder: Path, record: UnfinishedRecord, lock: int) -> list[Check]:
     """Run the loads of a point; the record gets what is known, also after a failure.
 
     Returns:
@@ -292,7 +292,7 @@ def _run_loads(point: Point, folder: Path, record: Measurement, lock: int) -> li
         for load in started:
             load.stop()
         for load in started:
-            load.finish()
+            load.wait_for_end()
         record["loads"] = [load.load_record() for load in started]
     usage = resource.getrusage(resource.RUSAGE_SELF)
     record["runner_seconds"] = usage.ru_utime + usage.ru_stime
@@ -307,7 +307,7 @@ def measure_point(point: Point, replicate: int) -> Record:
         point: the planned point.
         replicate: 1, 2, ...
     """
-    measurement: Measurement = {
+    measurement: UnfinishedRecord = {
         "schema_version": SCHEMA_VERSION,
         "point": point,
         "replicate": replicate,
@@ -331,9 +331,9 @@ def measure_point(point: Point, replicate: int) -> Record:
         opencl_devices.OpenclError,
         UserError,
     ) as error:
-        checks.append(make_check("measured", False, str(error)))
+        checks.append(make_verdict_line("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run
-        checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
+        checks.append(make_verdict_line("measured", False, f"{type(error).__name__}: {error}"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {**measurement, "finished_at": utc_now(), "verdict": make_verdict(checks)}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from chaosity.records import Check, LoadRecord, Measurement, make_check
+from chaosity.records import Check, LoadRecord, UnfinishedRecord, make_verdict_line
 from chaosity.runner import event_counters, load_samples, metric_values
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, parse_cpus, share_deviations
 from chaosity.runner.tool_output import ExtractionError, extract_values
@@ -41,7 +41,7 @@ def _check_exit_status(load: LoadRecord) -> Check:
     errors = load["outputs"]["stderr"].strip().splitlines()
     if errors and not passed:
         detail += f": {errors[-1][:300]}"
-    return make_check(f"{load['name']}: ended well", passed, detail)
+    return make_verdict_line(f"{load['name']}: ended well", passed, detail)
 
 
 def check_output_rules(load: LoadRecord) -> list[Check]:
@@ -56,7 +56,7 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
             detail += "" if passed else f", required: {kind} {wanted}"
         except (ExtractionError, TypeError, ValueError) as error:
             passed, detail = False, str(error)
-        checks.append(make_check(f"{load['name']}: {rule['name']}", passed, detail))
+        checks.append(make_verdict_line(f"{load['name']}: {rule['name']}", passed, detail))
     return checks
 
 
@@ -65,18 +65,18 @@ def _check_threads(load: LoadRecord) -> Check:
     name, placement = f"{load['name']}: threads", load["placement"]
     seen = load["placement_seen"]
     if not seen:
-        return make_check(name, False, "the load ended before its threads were seen")
+        return make_verdict_line(name, False, "the load ended before its threads were seen")
     wanted = parse_cpus(placement["cpus"])
     allowed = [parse_cpus(thread["cpus_allowed"] or "") for thread in seen["threads"]]
     strayed = sum(1 for cpus in allowed if not cpus <= wanted)
     if strayed:
         detail = f"{strayed} of {len(allowed)} threads may leave {sorted(wanted)}"
-        return make_check(name, False, detail)
+        return make_verdict_line(name, False, detail)
     pinned = {next(iter(cpus)) for cpus in allowed if len(cpus) == 1}
     if placement.get("pinned") and pinned != wanted:
         detail = f"threads are pinned to {sorted(pinned)}, not {sorted(wanted)}"
-        return make_check(name, False, detail)
-    return make_check(name, True, f"{len(allowed)} threads within {placement['cpus']}")
+        return make_verdict_line(name, False, detail)
+    return make_verdict_line(name, True, f"{len(allowed)} threads within {placement['cpus']}")
 
 
 def check_pages(load: LoadRecord) -> Check:
@@ -88,19 +88,21 @@ def check_pages(load: LoadRecord) -> Check:
     seen = load["placement_seen"]
     by_node = seen["memory_bytes_by_node"] if seen else None
     if by_node is None:
-        return make_check(name, None, "this kernel has no numa_maps", decisive=False)
+        return make_verdict_line(name, None, "this kernel has no numa_maps", decisive=False)
     total = sum(by_node.values())
     own_mapping = placement.get("mapping") is not None
     least = load["memory_bytes"] * MEMORY_SHARE
     if total < (least if own_mapping else min(MEMORY_FLOOR_BYTES, least)) or not total:
-        return make_check(name, False, f"only {total} bytes of private memory were seen")
+        return make_verdict_line(name, False, f"only {total} bytes of private memory were seen")
     shares = placement.get("shares")
     if shares and not placement.get("settles"):
         return check_page_shares(name, shares, by_node)
     nodes = placement["memory_nodes"]
     share = sum(by_node.get(str(node), 0) for node in nodes) / total
     detail = f"{100 * share:.2f} % of {total} bytes on node {','.join(map(str, nodes))}"
-    return make_check(name, share >= _required_page_share(total, own_mapping=own_mapping), detail)
+    return make_verdict_line(
+        name, share >= _required_page_share(total, own_mapping=own_mapping), detail
+    )
 
 
 def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[str, int]) -> Check:
@@ -113,7 +115,7 @@ def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[s
         f"node {worst} has {100 * seen.get(worst, 0.0):.2f} % of {total} bytes,"
         f" requested: {100 * wanted.get(worst, 0.0):.2f} %; no other node deviates more"
     )
-    return make_check(name, deviations[worst] <= SHARE_TOLERANCE, detail)
+    return make_verdict_line(name, deviations[worst] <= SHARE_TOLERANCE, detail)
 
 
 def _required_page_share(total: int, *, own_mapping: bool) -> float:
@@ -143,13 +145,13 @@ def check_metric_bounds(
         for node, value in metric_values.values_by_node(reading).items():
             name = f"{load['name']}: {metric}" + (f" of node {node}" if node else "")
             if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_zero):
-                checks.append(make_check(name, False, f"{value} is not a possible value"))
+                checks.append(make_verdict_line(name, False, f"{value} is not a possible value"))
             elif bound is not None and value > bound:
                 detail = f"{value:.4g} is above the bound {bound:.4g}"
-                checks.append(make_check(name, False, detail))
+                checks.append(make_verdict_line(name, False, detail))
             else:
                 limit = "no upper bound is known" if bound is None else f"at most {bound:.4g}"
-                checks.append(make_check(name, True, limit))
+                checks.append(make_verdict_line(name, True, limit))
     return checks
 
 
@@ -160,7 +162,9 @@ def _check_counter_times(load: LoadRecord) -> list[Check]:
         share = event_counters.counted_time_share(counted)
         if share is not None and share < 1.0:
             detail = f"counted for {100 * share:.1f} % of the time, and scaled up"
-            checks.append(make_check(f"{load['name']}: {name}", False, detail, decisive=False))
+            checks.append(
+                make_verdict_line(f"{load['name']}: {name}", False, detail, decisive=False)
+            )
     return checks
 
 
@@ -174,11 +178,11 @@ def check_notes(load: LoadRecord) -> list[Check]:
             continue  # the run had no occasion for this remark
         remark = "; ".join(str(value) for value in values if value is not None)
         name = f"{load['name']}: {source['name']}"
-        checks.append(make_check(name, not remark, remark or "no remark", decisive=False))
+        checks.append(make_verdict_line(name, not remark, remark or "no remark", decisive=False))
     return checks
 
 
-def _check_precision(record: Measurement) -> list[Check]:
+def _check_precision(record: UnfinishedRecord) -> list[Check]:
     """A note for each load: whether its rate reached the precision of the stopping rule."""
     wanted = record["stopping"].get("relative_precision")
     if wanted is None:
@@ -187,15 +191,15 @@ def _check_precision(record: Measurement) -> list[Check]:
     series = metric_values.progress_by_load(record)
     window = metric_values.common_window(record, series)
     for name, own in series.items():
-        begin, end = window or load_samples.common_span(own)
+        begin, end = window or load_samples.common_time_span(own)
         width = load_samples.relative_half_width(own, begin, end)
         detail = "too few samples" if width is None else f"±{100 * width:.2f} % in the run"
         passed = None if width is None else width <= wanted
-        checks.append(make_check(f"{name}: precision", passed, detail, decisive=False))
+        checks.append(make_verdict_line(f"{name}: precision", passed, detail, decisive=False))
     return checks
 
 
-def _check_undisturbed(record: Measurement) -> Check:
+def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     """A note: how much processor time other programs and the hypervisor took meanwhile."""
     before, after = record["environment_before"], record["environment_after"]
     spent = {
@@ -210,10 +214,10 @@ def _check_undisturbed(record: Measurement) -> Check:
     share, stolen = max(0.0, busy - own) / available, spent.get("steal", 0) / available
     detail = f"other programs took {100 * share:.1f} % of the units' time"
     detail += f", the hypervisor took {100 * stolen:.1f} %" if stolen > 0 else ""
-    return make_check("undisturbed", share <= FOREIGN_SHARE, detail, decisive=False)
+    return make_verdict_line("undisturbed", share <= FOREIGN_SHARE, detail, decisive=False)
 
 
-def _check_clock(record: Measurement) -> Check:
+def _check_clock(record: UnfinishedRecord) -> Check:
     """Check that the wall clock was not stepped; decisive where time stamps depend on it."""
     step = abs(
         record["environment_after"]["realtime_minus_monotonic_seconds"]
@@ -223,10 +227,10 @@ def _check_clock(record: Measurement) -> Check:
         load["progress"] and load["progress"].get("clock") == "realtime" for load in record["loads"]
     )
     detail = f"moved by {1000 * step:.2f} ms against the monotonic clock"
-    return make_check("wall clock", step <= CLOCK_STEP_SECONDS, detail, decisive=needed)
+    return make_verdict_line("wall clock", step <= CLOCK_STEP_SECONDS, detail, decisive=needed)
 
 
-def check_record(record: Measurement) -> list[Check]:
+def check_record(record: UnfinishedRecord) -> list[Check]:
     """All checks of a finished measurement."""
     checks: list[Check] = []
     for load in record["loads"]:
@@ -239,5 +243,5 @@ def check_record(record: Measurement) -> list[Check]:
             checks += _check_counter_times(load)
         checks += _check_precision(record)
     except ExtractionError as error:
-        checks.append(make_check("values", False, str(error)))
-    return [*checks, _check_clock(record), _check_undisturbed(record)]
+        checks.append(make_verdict_line("values", False, str(error)))
+    return [*checks, _check_clock(record), _check_foreign_processor_time(record)]

@@ -3,13 +3,13 @@
 This room calls Slurm's programs and parses their output. It knows nothing of plans or records.
 """
 
-from chaosity.slurm.job_batches import JobBatch, Measurement, cut_into_batches
-from chaosity.slurm.queue_watch import JobWatch, check_job_age, queue_cost_text
+from chaosity.slurm.job_batches import JobBatch, ReplicateToMeasure, cut_into_batches
+from chaosity.slurm.queue_watch import QueueWatch, check_finished_jobs_stay_visible, queue_cost_text
 from chaosity.slurm.slurm_commands import (
     SlurmNode,
     job_resources,
     list_slurm_nodes,
-    parse_nodes,
+    parse_slurm_nodes,
     remove_hint_variables,
     run_slurm_command,
     slurm_node_name,
@@ -18,14 +18,14 @@ from chaosity.slurm.slurm_commands import (
 
 __all__ = [
     "JobBatch",
-    "JobWatch",
-    "Measurement",
+    "QueueWatch",
+    "ReplicateToMeasure",
     "SlurmNode",
-    "check_job_age",
+    "check_finished_jobs_stay_visible",
     "cut_into_batches",
     "job_resources",
     "list_slurm_nodes",
-    "parse_nodes",
+    "parse_slurm_nodes",
     "queue_cost_text",
     "remove_hint_variables",
     "run_slurm_command",

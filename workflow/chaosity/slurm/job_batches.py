@@ -11,7 +11,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Measurement:
+class ReplicateToMeasure:
     """One replicate of a point that has to be measured.
 
     Args:
@@ -33,7 +33,7 @@ class JobBatch:
 
     host: str
     number: int
-    measurements: tuple[Measurement, ...]
+    measurements: tuple[ReplicateToMeasure, ...]
 
     @property
     def name(self) -> str:
@@ -57,18 +57,18 @@ class JobBatch:
         return math.ceil(attempt * (self.seconds * factor / 60.0 + slack))
 
 
-def cut_into_batches(measurements: Iterable[Measurement], minutes: float) -> list[JobBatch]:
+def cut_into_batches(measurements: Iterable[ReplicateToMeasure], minutes: float) -> list[JobBatch]:
     """Cut each host's measurements, in their random order, into jobs of about this length.
 
     A job ends with the measurement that reaches the length. The last job of a host may be shorter.
     If it is shorter than a tenth of the length, its measurements join the job before.
     """
-    by_host: dict[str, list[Measurement]] = {}
+    by_host: dict[str, list[ReplicateToMeasure]] = {}
     for measurement in sorted(measurements, key=lambda one: (one.host, one.order)):
         by_host.setdefault(measurement.host, []).append(measurement)
     found = []
     for host, own in by_host.items():
-        parts: list[list[Measurement]] = [[]]
+        parts: list[list[ReplicateToMeasure]] = [[]]
         for measurement in own:
             if sum(other.seconds for other in parts[-1]) >= 60.0 * minutes:
                 parts.append([])

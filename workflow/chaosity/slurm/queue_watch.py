@@ -6,7 +6,7 @@ says, and then leaves their points to a later run. Every other early end of a jo
 line with its number and host.
 
 Only ``squeue`` is used, so that it works with and without accounting. It lists finished jobs for
-``MinJobAge`` seconds, and `check_job_age` makes sure that this is long enough.
+``MinJobAge`` seconds, and `check_finished_jobs_stay_visible` makes sure that this is long enough.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class SlurmJob:
         return self.state in FINISHED
 
 
-def parse_jobs(text: str, prefix: str, folder: str, since: float) -> dict[str, SlurmJob]:
+def parse_slurm_jobs(text: str, prefix: str, folder: str, since: float) -> dict[str, SlurmJob]:
     """The jobs of a run by number, from ``squeue --format`` with `SQUEUE_FORMAT`.
 
     Args:
@@ -96,7 +96,7 @@ def _seconds(text: str) -> float | None:
     return float(text) if text.isdigit() else None
 
 
-def check_job_age(configuration: str) -> None:
+def check_finished_jobs_stay_visible(configuration: str) -> None:
     """Make sure that a finished job stays visible until the executor plugin has looked at it.
 
     Args:
@@ -159,7 +159,7 @@ def _print_message(text: str) -> None:
     print(f"chaosity: {text}", file=sys.stderr, flush=True)
 
 
-class JobWatch:
+class QueueWatch:
     """The watch over one run.
 
     Args:
@@ -190,19 +190,19 @@ class JobWatch:
         """Look a last time and stop."""
         self._ended.set()
         self._thread.join()
-        self.look()
+        self._look()
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_SECONDS):
-            self.look()
+            self._look()
 
-    def look(self) -> None:
+    def _look(self) -> None:
         """Look once; if Slurm does not answer, the next look follows as usual."""
         try:
             text = run_slurm_command(
                 "squeue", "--states=all", "--noheader", f"--format={SQUEUE_FORMAT}"
             )
-            self.jobs.update(parse_jobs(text, self.prefix, self.folder, self.began))
+            self.jobs.update(parse_slurm_jobs(text, self.prefix, self.folder, self.began))
             trouble = unusable_nodes(list_slurm_nodes().values())
         except UserError:
             return

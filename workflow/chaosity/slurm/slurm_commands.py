@@ -63,7 +63,7 @@ class SlurmNode:
     memory_mib: int
 
     @property
-    def trouble(self) -> str | None:
+    def unusable_reason(self) -> str | None:
         """Why no job can start there, as a clause; None if a job can start."""
         words = [UNUSABLE[state] for state in self.states if state in UNUSABLE]
         if not words:
@@ -72,7 +72,7 @@ class SlurmNode:
         return f"node {self.name} is {states}: reason {self.reason or 'not given'}"
 
 
-def parse_nodes(text: str) -> dict[str, SlurmNode]:
+def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
     """Nodes by name, from ``scontrol show node --oneliner``.
 
     A ``*`` after the state means that the node does not respond. Other signs mean that it is
@@ -109,7 +109,7 @@ def _whole_number(text: str, name: str) -> int:
 
 def unusable_nodes(nodes: Iterable[SlurmNode]) -> dict[str, str]:
     """The nodes on which no job can start, with the reason."""
-    return {node.name: node.trouble for node in nodes if node.trouble}
+    return {node.name: node.unusable_reason for node in nodes if node.unusable_reason}
 
 
 def slurm_node_name(host: str, variables: Mapping[str, Any]) -> str:
@@ -157,7 +157,7 @@ def list_slurm_nodes() -> dict[str, SlurmNode]:
     Raises:
         UserError: Slurm does not answer.
     """
-    return parse_nodes(run_slurm_command("scontrol", "show", "node", "--oneliner"))
+    return parse_slurm_nodes(run_slurm_command("scontrol", "show", "node", "--oneliner"))
 
 
 def remove_hint_variables(environment: MutableMapping[str, str]) -> None:

@@ -27,7 +27,7 @@ from chaosity.store.profile_database import (
     ProfileTables,
 )
 from chaosity.store.tidy_table import Row, make_table
-from chaosity.yaml_files import BENCHMARKS, EXPERIMENTS, PUBLISHED, read_yaml, yaml_names
+from chaosity.yaml_files import BENCHMARKS, EXPERIMENTS, PUBLISHED, read_yaml, yaml_file_names
 
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
 _CONFIGURATION = re.compile(
@@ -125,7 +125,7 @@ def _device_aliases(
 def _is_public_place(name: str) -> bool:
     """Whether a name is one of a place that exists in any machine, or "none"."""
     place = parse_place_name(name)
-    return name == "none" or (place is not None and not place.is_identifying)
+    return name == "none" or (place is not None and not place.identifies_host)
 
 
 def _text_of_form(value: object, form: re.Pattern[str]) -> str | None:
@@ -290,9 +290,9 @@ def _points(rows: pd.DataFrame, public: pd.DataFrame) -> pd.Series:
 @cache
 def _shipped() -> dict[str, frozenset[str]]:
     """All names that the project ships, by their kind."""
-    benchmarks = [read_yaml(BENCHMARKS / f"{name}.yaml") for name in yaml_names(BENCHMARKS)]
-    experiments = [read_yaml(EXPERIMENTS / f"{name}.yaml") for name in yaml_names(EXPERIMENTS)]
-    forms = [read_yaml(PUBLISHED / f"{name}.yaml") for name in yaml_names(PUBLISHED)]
+    benchmarks = [read_yaml(BENCHMARKS / f"{name}.yaml") for name in yaml_file_names(BENCHMARKS)]
+    experiments = [read_yaml(EXPERIMENTS / f"{name}.yaml") for name in yaml_file_names(EXPERIMENTS)]
+    forms = [read_yaml(PUBLISHED / f"{name}.yaml") for name in yaml_file_names(PUBLISHED)]
     columns = [form.get("columns", {}) for form in forms]
     designs = [design for document in experiments for design in document["designs"].values()]
     loads = [load for design in designs for load in design["loads"].items()]

@@ -41,7 +41,7 @@ EXTRA_SECONDS = LOCK_SECONDS + READY_SECONDS + 60
 NO_RECORD, HOST_LOST = 1, 3
 
 
-class LostError(Exception):
+class HostLostError(Exception):
     """The host cannot be reached or has changed; the text gives the reason."""
 
 
@@ -99,7 +99,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
         replicate: 1, 2, ...
 
     Raises:
-        LostError: the connection broke and the host does not answer any more.
+        HostLostError: the connection broke and the host does not answer any more.
         ValueError: the answer is not a complete record.
     """
     limit = point["timeout_seconds"] + EXTRA_SECONDS
@@ -113,7 +113,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise LostError(f"it sent no record within {limit:g} s") from None
+            raise HostLostError(f"it sent no record within {limit:g} s") from None
     errors = answer.stderr.decode(errors="replace")
     sys.stderr.write(errors)
     try:
@@ -121,7 +121,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
     except ValueError:
         status = answer.returncode
         if status == CONNECTION_FAILED and (reason := _connection_failure(transport)):
-            raise LostError(reason) from None
+            raise HostLostError(reason) from None
         last = (errors.strip().splitlines() or ["no message"])[-1]
         raise ValueError(f"the record is incomplete (status {status}): {last}") from None
     return check_record_version(document, "the answer")
@@ -131,12 +131,12 @@ def _check_same_boot(record: Record, host: HostDocument) -> None:
     """Check that the host has not booted since its discovery.
 
     Raises:
-        LostError: it has booted, so its settings and topology may be different.
+        HostLostError: it has booted, so its settings and topology may be different.
     """
     state = record.get("environment_before")
     booted, discovered = state["facts"].get("boot_id") if state else None, host.get("boot_id")
     if booted and discovered and booted.strip() != discovered.strip():
-        raise LostError("it has booted again since it was discovered")
+        raise HostLostError("it has booted again since it was discovered")
 
 
 def _measure_and_save() -> int:
@@ -160,7 +160,7 @@ def _measure_and_save() -> int:
             record = _measure_locally(point, arguments.replicate, name)
         _check_same_boot(record, host)
         save_record(record, arguments.record)
-    except LostError as error:
+    except HostLostError as error:
         reason = f"lost during a measurement: {error}"
         skip_host(folder, host["host"], reason)
         print(f"chaosity: host {host['host']} is skipped: {reason}", file=sys.stderr)

@@ -161,7 +161,9 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
     return Transport(SSH, tuple(_ssh_command(name, variables)), tuple(runner))
 
 
-def with_password(command: Sequence[str], password: str) -> tuple[list[str], dict[str, str]]:
+def ssh_command_with_password(
+    command: Sequence[str], password: str
+) -> tuple[list[str], dict[str, str]]:
     """A command that opens the connection with a password, and its environment variables.
 
     No argument list contains the password: OpenSSH calls ``chaosity-askpass``, which prints it from

@@ -26,7 +26,7 @@ class SkippedHost:
     reason: str
 
     @property
-    def notice(self) -> str:
+    def skip_notice(self) -> str:
         """Time and reason, for a report."""
         return f"{self.minute}: {self.reason.rstrip('.')}"
 

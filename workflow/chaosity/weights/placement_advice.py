@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.place.page_shares import integer_weights, shift_to_workers, uniform_shares
+from chaosity.place.page_shares import integer_weights, shift_shares_to_workers, uniform_shares
 from chaosity.place_names import node_name
 from chaosity.store.node_matrix import NodeMatrix
 from chaosity.weights.canonical_weights import canonical_weights
@@ -143,9 +143,9 @@ def advise_placement(
         dwp: data-to-worker proximity, from 0 (canonical weights) to 1 (all pages on the workers).
 
     Raises:
-        UserError: as `canonical_weights` and `shift_to_workers`.
+        UserError: as `canonical_weights` and `shift_shares_to_workers`.
     """
-    weights = shift_to_workers(canonical_weights(matrix, workers), workers, dwp)
+    weights = shift_shares_to_workers(canonical_weights(matrix, workers), workers, dwp)
     placements = {"weights": weights, "uniform_all": uniform_shares(weights)}
     if set(workers) <= set(weights):
         placements["uniform_workers"] = uniform_shares(workers)
