@@ -55,7 +55,7 @@ def test_two_runs_in_one_folder_do_not_meet(workflow):
         wait_until(lambda: len(records(workflow)) >= 1)
         done = workflow.snakemake()
         assert done.returncode != 0
-        assert "writes here" in done.stdout
+        assert "writes to this folder" in done.stdout
     finally:
         os.killpg(run.pid, signal.SIGTERM)
         run.wait()

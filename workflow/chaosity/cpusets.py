@@ -16,12 +16,12 @@ _BITS_PER_WORD = 32
 
 
 def cpu_set(indexes: Iterable[int]) -> CpuSet:
-    """Returns the indexes as a set: sorted, without duplicates."""
+    """Return the indexes as a set: sorted, without duplicates."""
     return tuple(sorted(set(indexes)))
 
 
 def parse_cpu_list(text: str) -> CpuSet:
-    """Returns the set of a Linux list such as `0-3,8`; empty or blank text is the empty set.
+    """Return the set of a Linux list such as `0-3,8`; empty or blank text is the empty set.
 
     Raises:
         ValueError: `text` is not a Linux list, or a range runs backwards.
@@ -39,7 +39,7 @@ def parse_cpu_list(text: str) -> CpuSet:
 
 
 def format_cpu_list(indexes: Iterable[int]) -> str:
-    """Returns the shortest Linux list of a set: `0-3,8` for `(0, 1, 2, 3, 8)`."""
+    """Return the shortest Linux list of a set: `0-3,8` for `(0, 1, 2, 3, 8)`."""
     runs: list[list[int]] = []
     for index in cpu_set(indexes):
         if runs and index == runs[-1][1] + 1:
@@ -50,7 +50,7 @@ def format_cpu_list(indexes: Iterable[int]) -> str:
 
 
 def parse_mask(text: str) -> CpuSet:
-    """Returns the set of a mask in comma-separated 32-bit words, the most significant first.
+    """Return the set of a mask in comma-separated 32-bit words, the most significant first.
 
     hwloc prefixes words with `0x` and omits words that are zero; the kernel does neither.
 
@@ -67,7 +67,7 @@ def parse_mask(text: str) -> CpuSet:
 
 
 def format_mask(indexes: Iterable[int]) -> str:
-    """Returns the mask of a set for hwloc and taskset: 32-bit words, most significant first."""
+    """Return the mask of a set for hwloc and taskset: 32-bit words, most significant first."""
     bits = sum(1 << index for index in set(indexes))
     words = [bits & 0xFFFFFFFF]
     while bits := bits >> _BITS_PER_WORD:

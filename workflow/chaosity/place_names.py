@@ -131,7 +131,7 @@ class PlaceName:
 
     @property
     def identifies_host(self) -> bool:
-        """Whether the name may hold a slot, serial number or path and so identify the host.
+        """Return whether the name may hold a slot, serial number or path and so identify the host.
 
         Such a name never leaves the site in anonymous data.
         """
@@ -140,7 +140,7 @@ class PlaceName:
 
 @lru_cache(maxsize=1 << 16)
 def parse_place_name(text: str) -> PlaceName | None:
-    """Returns the parts of a place's name, or None for any other text."""
+    """Return the parts of a place's name, or None for any other text."""
     for kind, pattern in _PATTERNS:
         if match := pattern.fullmatch(text):
             parts = match.groupdict()
@@ -167,26 +167,26 @@ def _parse_groups(text: str) -> tuple[PlaceName, ...]:
 
 
 def pu_name(index: int) -> str:
-    """The name of a processing unit: `pu17`."""
+    """Return the name of a processing unit: `pu17`."""
     return str(PlaceName("pu", (index,)))
 
 
 def node_name(index: int) -> str:
-    """The name of a node: `node3`."""
+    """Return the name of a node: `node3`."""
     return str(PlaceName("node", (index,)))
 
 
 def nodes_name(indices: Iterable[int]) -> str:
-    """The name of a single node or of several: `node3`, `nodes0-3`."""
+    """Return the name of a single node or of several: `node3`, `nodes0-3`."""
     nodes = cpu_set(indices)
     return str(PlaceName("node" if len(nodes) == 1 else "nodes", nodes))
 
 
 def package_name(index: int) -> str:
-    """The name of a package: `package1`."""
+    """Return the name of a package: `package1`."""
     return str(PlaceName("package", (index,)))
 
 
 def path_name(initiator: str, target: str) -> str:
-    """The name of the path from an initiator to a target: `node0->node3`."""
+    """Return the name of the path from an initiator to a target: `node0->node3`."""
     return f"{initiator}->{target}"

@@ -47,16 +47,16 @@ class Scale:
     decimals: int
 
     def number(self, value: float) -> str:
-        """The value without its unit, with the scale's decimals."""
+        """Return the value without its unit, with the scale's decimals."""
         return f"{value / self.factor:.{self.decimals}f}"
 
     def text(self, value: float) -> str:
-        """The value with its unit."""
+        """Return the value with its unit."""
         return f"{self.number(value)} {self.symbol}".rstrip()
 
 
 def _suffix(metric: str) -> str | None:
-    """The unit suffix of a metric's name, or None."""
+    """Return the unit suffix of a metric's name, or None."""
     matching = [suffix for suffix in _SCALES if metric.endswith(suffix)]
     return max(matching, key=len, default=None)
 
@@ -67,7 +67,7 @@ def metric_has_unit(metric: str) -> bool:
 
 
 def choose_scale(metric: str, values: Iterable[float]) -> Scale:
-    """The scale for showing all these values of a metric.
+    """Return the scale for showing all these values of a metric.
 
     The largest value decides: it has one to three digits before the point. Smaller values may then
     be below 1, so that a figure has a single unit.
@@ -93,7 +93,7 @@ def _decimals(largest: float) -> int:
 
 
 def format_quantity(metric: str, value: float | None) -> str:
-    """A value with its best unit, such as "41.2 GB/s"; "unknown" for None."""
+    """Return a value with its best unit, such as "41.2 GB/s"; "unknown" for None."""
     if value is None or not math.isfinite(value):
         return "unknown"
     return choose_scale(metric, [value]).text(value)
@@ -119,13 +119,13 @@ def format_binary_bytes(value: float | None) -> str:
 
 
 def format_exact_bytes(value: int) -> str:
-    """An exact size in the largest binary unit that divides it: "64MiB", "48KiB"."""
+    """Return an exact size in the largest binary unit that divides it: "64MiB", "48KiB"."""
     factor, prefix = next((step for step in _BINARY if value % step[0] == 0), (1.0, ""))
     return f"{value // int(factor)}{prefix}B"
 
 
 def format_decimal_bytes(value: float | None) -> str:
-    """A drive's size in powers of 1000, like the vendors' sizes: "1.92 TB"."""
+    """Return a drive's size in powers of 1000, like the vendors' sizes: "1.92 TB"."""
     if value is None or not math.isfinite(value):
         return "unknown"
     factor, prefix = next((step for step in _SI if value >= step[0] * 0.9995), _SI[-1])
@@ -133,7 +133,7 @@ def format_decimal_bytes(value: float | None) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """A time span: "0.4 s", "52 s", "4 min 10 s", "3 h 05 min", "2 d 04 h"."""
+    """Return a time span: "0.4 s", "52 s", "4 min 10 s", "3 h 05 min", "2 d 04 h"."""
     if seconds is None or not math.isfinite(seconds):
         return "unknown"
     if seconds < 9.95:
@@ -152,17 +152,17 @@ def format_duration(seconds: float | None) -> str:
 
 
 def group_thousands(number: int) -> str:
-    """A whole number with a thin space between thousands."""
+    """Return a whole number with a thin space between thousands."""
     return f"{number:,}".replace(",", "\N{THIN SPACE}")
 
 
 def format_count(number: int, singular: str, plural: str | None = None) -> str:
-    """A number with its noun: "1 point", "2 040 points"."""
+    """Return a number with its noun: "1 point", "2 040 points"."""
     noun = singular if number == 1 else plural or f"{singular}s"
     return f"{group_thousands(number)} {noun}"
 
 
 def format_percent(share: float) -> str:
-    """A share as a percentage with two significant digits below 10: 0.034 -> "3.4 %"."""
+    """Return a share as a percentage with two significant digits below 10: 0.034 -> "3.4 %"."""
     value = 100.0 * share
     return f"{value:.1f} %" if 0.05 <= abs(value) < 9.95 else f"{value:.0f} %"

@@ -278,7 +278,7 @@ class ProcessorModels(TypedDict):
 
 
 class CounterEventsDocument(TypedDict):
-    """The events of a family of processors, for each counter that it has."""
+    """A counters file: which events of a processor family each counter sums."""
 
     counters: str
     summary: str

@@ -36,13 +36,13 @@ YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 @cache
 def schema_validator(name: str) -> Draft202012Validator:
-    """The validator of ``workflow/schemas/<name>.schema.yaml``."""
+    """Return the validator of ``workflow/schemas/<name>.schema.yaml``."""
     text = (SCHEMAS / f"{name}.schema.yaml").read_text(encoding="utf-8")
     return Draft202012Validator(yaml.load(text, YAML_LOADER))
 
 
 def read_yaml(path: Path) -> Any:
-    """The document in a YAML file.
+    """Return the document in a YAML file.
 
     Raises:
         UserError: the file is missing or is not YAML; the error names line and column.
@@ -66,7 +66,7 @@ def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
 
 
 def _validation_user_error(error: ValidationError, where: str) -> UserError:
-    """A validation error as one sentence: file, key, and what is allowed."""
+    """Return a validation error as one sentence: file, key, and what is allowed."""
     key = ".".join(str(step) for step in error.absolute_path) or "the document"
     place = f"{where}, {key}"
     schema: Mapping[str, Any] = error.schema if isinstance(error.schema, Mapping) else {}
@@ -111,12 +111,12 @@ def validate_document(document: Any, name: str, where: str) -> None:
 
 
 def yaml_file_names(folder: Path) -> list[str]:
-    """Names of the YAML files in a folder, without the suffix."""
+    """Return the names of the YAML files in a folder, without the suffix."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def load_named_yaml(folder: Path, name: str, where: str, kind: str) -> Any:
-    """The checked document ``<folder>/<name>.yaml``.
+    """Return the checked document ``<folder>/<name>.yaml``.
 
     Args:
         folder: where all documents of this kind are.
@@ -139,7 +139,7 @@ def load_named_yaml(folder: Path, name: str, where: str, kind: str) -> Any:
 
 
 def load_experiment(name: str, where: str = "config, experiments") -> ExperimentDocument:
-    """The checked document of an experiment, with its figures.
+    """Return the checked document of an experiment, with its figures.
 
     Raises:
         UserError: there is no such file, or its content is wrong.
@@ -174,7 +174,7 @@ def _check_relative_metrics(document: ExperimentDocument, where: str) -> None:
 
 
 def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDocument:
-    """The checked document of a benchmark.
+    """Return the checked document of a benchmark.
 
     Raises:
         UserError: there is no such file, its content is wrong, or a metric needs a counter that
@@ -191,12 +191,12 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
 
 
 def _path_in_repository(path: Path) -> str:
-    """A path relative to the repository, or as it is when it lies elsewhere."""
+    """Return a path relative to the repository, or as it is when it lies elsewhere."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
 def _varied_names(experiment: ExperimentDocument) -> set[str]:
-    """Names of everything that an experiment varies besides initiators and targets."""
+    """Return the names of everything that an experiment varies besides initiators and targets."""
     names = set()
     for design in experiment["designs"].values():
         for load in design["loads"].values():
@@ -207,7 +207,7 @@ def _varied_names(experiment: ExperimentDocument) -> set[str]:
 
 
 def replace_number_texts(value: Any) -> Any:
-    """The same value, with each text that is a number or null replaced by that."""
+    """Return the same value, with each text that is a number or null replaced by that."""
     if isinstance(value, Mapping):
         return {key: replace_number_texts(inner) for key, inner in value.items()}
     parsed = yaml.safe_load(value) if isinstance(value, str) and value else value
@@ -272,7 +272,7 @@ def read_config(path: Path = CONFIG) -> Config:
 
 
 def _merge_mappings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping with the changes applied; mappings within it are merged key by key."""
+    """Return a mapping with the changes applied; mappings within it are merged key by key."""
     merged = dict(base)
     for key, value in changes.items():
         old = merged.get(key)

@@ -39,7 +39,7 @@ HostFunction = Callable[[MeasurementWildcards], int]
 
 
 def checked_or_exit(make: Callable[[], T]) -> T:
-    """The result of `make`; a user error is printed in one sentence, with exit status 2."""
+    """Return the result of `make`; a user error is printed in one sentence, with exit status 2."""
     try:
         return make()
     except UserError as error:
@@ -48,7 +48,7 @@ def checked_or_exit(make: Callable[[], T]) -> T:
 
 
 def resource_name(host: str) -> str:
-    """The Snakemake resource that allows one measurement at a time on a host."""
+    """Return the Snakemake resource that allows one measurement at a time on a host."""
     return "measuring_" + re.sub(r"\W", "_", host)
 
 
@@ -151,12 +151,12 @@ class Campaign:
 
     @property
     def hosts(self) -> dict[str, PlannedHost]:
-        """The hosts by name."""
+        """Return the hosts by name."""
         return {name: plan.host for name, plan in self.plans.items()}
 
     @property
     def measurement_resources(self) -> dict[str, int | HostFunction]:
-        """The Snakemake resources of a measurement: 1 unit of its host's resource."""
+        """Return the Snakemake resources of a measurement: 1 unit of its host's resource."""
         if len(self.hosts) == 1:  # a function costs time for each of ten thousand jobs
             return {resource_name(next(iter(self.hosts))): 1}
 
@@ -192,7 +192,7 @@ class Campaign:
 
     @property
     def measurement_threads(self) -> int | HostFunction:
-        """Cores of this machine for a measurement: 0 if it runs on another host, else 1."""
+        """Return the cores of this machine for a measurement: 0 if it runs elsewhere, else 1."""
         if all(host.local for host in self.hosts.values()):  # a function costs time
             return 1
         return lambda wildcards: int(self.plans[wildcards.host].host.local)
@@ -202,11 +202,11 @@ class Campaign:
         return self._points[(host, experiment, name)]
 
     def configuration_folder(self, host: str) -> Path:
-        """The folder of a host's files for its present configuration."""
+        """Return the folder of a host's files for its present configuration."""
         return self.results / host / self.hosts[host].configuration
 
     def failed_attempts(self, wildcards: MeasurementWildcards) -> int:
-        """Number of failed attempts of a replicate so far."""
+        """Return the number of failed attempts of a replicate so far."""
         # Strings instead of paths: this runs for each of ten thousand jobs.
         folder = (
             f"{self.results}/{wildcards.host}/{wildcards.configuration}/{wildcards.experiment}"
@@ -219,7 +219,7 @@ class Campaign:
         return sum(1 for name in self._failures[folder] if name.startswith(prefix))
 
     def record_paths(self, host: str) -> list[str]:
-        """Paths of all records of a host's plan."""
+        """Return the paths of all records of a host's plan."""
         folder = self.configuration_folder(host)
         return [
             f"{folder}/{point['experiment']}/{point['point']}/rep{replicate}.json"
@@ -245,7 +245,9 @@ def _lock_results(results: Path) -> int:
         pid = os.read(handle, 20).decode().strip()
         os.close(handle)
         raise UserError(
-            f"another run (process {pid}) writes here", str(results), "wait for it or stop it"
+            f"another run (process {pid}) writes to this folder",
+            str(results),
+            "wait for it or stop it",
         ) from None
     os.ftruncate(handle, 0)
     os.write(handle, str(os.getpid()).encode())

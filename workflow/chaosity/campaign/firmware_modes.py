@@ -54,19 +54,19 @@ class FirmwareModes:
 
     @property
     def host_names(self) -> list[str]:
-        """Names of the hosts."""
+        """Return the names of the hosts."""
         return list(self._hosts)
 
     def configuration_folder(self, host: str, configuration: str) -> Path:
-        """The folder of a host's files for a configuration."""
+        """Return the folder of a host's files for a configuration."""
         return self.results / host / configuration
 
     def finished_file(self, host: str, configuration: str) -> str:
-        """The file that exists if all of a configuration has been measured."""
+        """Return the file that exists if all of a configuration has been measured."""
         return str(self.configuration_folder(host, configuration) / "measured.txt")
 
     def earlier_finished_files(self, host: str, configuration: str) -> list[str]:
-        """The same file of the configuration before this one; empty for the first."""
+        """Return the same file of the configuration before this one; empty for the first."""
         index = self.names.index(configuration)
         return [self.finished_file(host, self.names[index - 1])] if index else []
 
@@ -107,7 +107,7 @@ class FirmwareModes:
 
 
 def _is_measured(folder: Path, point: Point, replicate: int) -> bool:
-    """Whether there is a valid record with the point's definition."""
+    """Return whether there is a valid record with the point's definition."""
     path = folder / point["experiment"] / point["point"] / f"rep{replicate}.json"
     try:
         record = load_record(path)

@@ -56,10 +56,10 @@ class MeasuredWeights:
                 self._kept = json.loads(self.path.read_text(encoding="utf-8"))["weights"]
             except (ValueError, KeyError, TypeError) as error:
                 remedy = "delete it, then it is calculated from the measurements"
-                raise UserError("has no weights", str(self.path), remedy) from error
+                raise UserError("does not hold weights", str(self.path), remedy) from error
 
     def __call__(self, name: str, workers: Sequence[int]) -> dict[int, float] | None:
-        """The share of each node's pages; None if the measurements for it are missing."""
+        """Return the share of each node's pages; None if the measurements for it are missing."""
         own = self._kept.setdefault(name, {})
         key = format_cpu_list(workers)
         kept: dict[int, float] | None = None
@@ -89,6 +89,6 @@ class MeasuredWeights:
 
 
 def shares_agree(kept: Mapping[int, float], calculated: Mapping[int, float]) -> bool:
-    """Whether no share differs by more than pages can be placed precisely."""
+    """Return whether no share differs by more than pages can be placed precisely."""
     same_nodes = set(kept) == set(calculated)
     return same_nodes and largest_share_deviation(kept, calculated) <= SHARE_TOLERANCE

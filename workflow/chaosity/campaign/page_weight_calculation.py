@@ -36,7 +36,7 @@ class WeightsFromResults:
     def weights(
         self, name: str, workers: Sequence[int]
     ) -> tuple[dict[int, float], str | None] | None:
-        """Share of each node and where the shares are from; None without the measurements.
+        """Return the share of each node and the source of the shares; None if not measured.
 
         Args:
             name: CANONICAL (each path measured alone) or CONTENDED (all workers at once).

@@ -44,12 +44,12 @@ RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm
 
 
 def _seconds_between(begin: str, end: str) -> float:
-    """Seconds from one time of a record to another (see `records.utc_now`)."""
+    """Return the seconds from one time of a record to another (see `records.utc_now`)."""
     return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
 def _measurement_key(wildcards: Any) -> Key:
-    """Snakemake's wildcards of a measurement as a tuple, which identifies it."""
+    """Return the wildcards of a measurement as a tuple, which identifies it."""
     return tuple(str(value) for value in wildcards)
 
 
@@ -101,11 +101,11 @@ class SlurmRun:
             self.workflow.execution_settings.keep_going = True
 
     def slurm_node(self, host: str) -> str:
-        """A host's name in Slurm."""
+        """Return a host's name in Slurm."""
         return slurm_node_name(host, self.campaign.hosts[host].variables)
 
     def batch_name(self, wildcards: MeasurementWildcards) -> str:
-        """Name of a measurement's batch."""
+        """Return the name of a measurement's batch."""
         self.set_up_snakemake()
         if not self.is_main:
             return BATCH
@@ -131,7 +131,7 @@ class SlurmRun:
                 self._batches[measurement.key] = batch
 
     def _minutes(self, wildcards: MeasurementWildcards, attempt: int) -> int:
-        """A measurement's part of the time limit of its job, in minutes.
+        """Return a measurement's part of the time limit of its job, in minutes.
 
         Snakemake adds the parts of a group. Whole minutes for each of a hundred points of two
         seconds would be far too long, so the first measurement has the whole limit.
@@ -145,7 +145,7 @@ class SlurmRun:
 
     @property
     def measurement_resources(self) -> dict[str, Callable[..., str | int | None]]:
-        """What a measurement requests from Slurm, as Snakemake's resources."""
+        """Return what a measurement requests from Slurm, as Snakemake's resources."""
 
         def resource_of_host(name: str) -> Callable[[MeasurementWildcards], str | int | None]:
             return lambda wildcards: self._resources[wildcards.host].get(name)
@@ -175,7 +175,7 @@ class SlurmRun:
             print(f"chaosity: {text}.", file=sys.stderr, flush=True)
 
     def _measured(self) -> dict[str, tuple[int, float]]:
-        """Number of this run's records and their seconds, by node."""
+        """Return the number of this run's records and their seconds, by node."""
         found = {}
         for host in self.campaign.hosts:
             seconds = []

@@ -27,7 +27,7 @@ RATE_HELP = "the rate for --search: samples[=KEY] (JSON lines), lines=REGEX or i
 
 
 def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
-    """The parser of the command line (argparse: hosts have the standard library alone)."""
+    """Return the parser of the command line (argparse: hosts have the standard library alone)."""
     parser = argparse.ArgumentParser(
         prog=name,
         usage="%(prog)s --policy POLICY --workers NODES [OPTION ...] -- PROGRAM [ARGUMENT ...]",
@@ -52,7 +52,7 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
 
 
 def _parse_node_list(text: str, where: str) -> tuple[int, ...]:
-    """The numbers of a list such as ``0,2-3``.
+    """Return the numbers of a list such as ``0,2-3``.
 
     Raises:
         UserError: the text is not such a list.
@@ -64,7 +64,7 @@ def _parse_node_list(text: str, where: str) -> tuple[int, ...]:
 
 
 def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
-    """The request of a parsed command line.
+    """Return the request of a parsed command line.
 
     Raises:
         UserError: a list has the wrong form.

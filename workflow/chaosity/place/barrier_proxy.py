@@ -48,7 +48,7 @@ class BarrierProxy:
 
     @property
     def needs_whole_lines(self) -> bool:
-        """Whether each line must be complete and inspected before it is passed on."""
+        """Return whether each line must be complete and inspected before it is passed on."""
         return self.phase in (BarrierPhase.REACHED, BarrierPhase.SETTLING, BarrierPhase.SETTLED)
 
     def filter_line(self, line: bytes) -> bytes:
@@ -123,7 +123,7 @@ class BarrierProxy:
 
     @property
     def awaits_input(self) -> bool:
-        """Whether input still matters: no line, and no end of input, has come."""
+        """Return whether input still matters: no line, and no end of input, has come."""
         return not self._answered
 
     def _release(self, now_ns: int) -> None:

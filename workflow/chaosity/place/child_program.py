@@ -138,12 +138,12 @@ class ChildProgram:
 
     @property
     def process_group(self) -> int | None:
-        """Its process group; None when it shares this process's group."""
+        """Return its process group; None when it shares this process's group."""
         return self.process.pid if self.own_group else None
 
     @property
     def waits_at_barrier(self) -> bool:
-        """Whether it waits at a barrier that the proxy has to open."""
+        """Return whether it waits at a barrier that the proxy has to open."""
         return self.proxy is not None and self.proxy.phase is BarrierPhase.REACHED
 
     def pump(self, seconds: float) -> bool:

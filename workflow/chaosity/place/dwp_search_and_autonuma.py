@@ -64,18 +64,18 @@ class DwpStep:
 
     @property
     def median_rate(self) -> float:
-        """The median of the rates; a single disturbed measurement hardly changes it."""
+        """Return the median of the rates; a single disturbed measurement hardly changes it."""
         return statistics.median(rate.value for rate in self.rates)
 
     @property
     def rate_half_width(self) -> float:
-        """Half of the 95 % interval of the mean; the measurements are independent."""
+        """Return half of the 95 % interval of the mean; the measurements are independent."""
         squares = sum((rate.value * rate.relative_half_width) ** 2 for rate in self.rates)
         return math.sqrt(squares) / len(self.rates)
 
     @property
     def with_latest_rate_only(self) -> DwpStep:
-        """The same step with its latest measurement alone."""
+        """Return the same step with its latest measurement alone."""
         return DwpStep(self.dwp, self.rates[-1:])
 
 

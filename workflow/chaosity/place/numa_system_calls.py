@@ -39,7 +39,7 @@ def _call(name: str, *arguments: object) -> None:
     """
     numbers = _NUMBERS.get(platform.machine())
     if numbers is None:
-        raise UserError(f"the number of {name} on {platform.machine()} is unknown")
+        raise UserError(f"the system call number of {name} on {platform.machine()} is unknown")
     if _LIBC.syscall(ctypes.c_long(numbers[name]), *arguments) < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

@@ -70,12 +70,12 @@ class BlockGroup:
 
     @property
     def blocks_on_node(self) -> int:
-        """How many of the blocks are on a node."""
+        """Return how many of the blocks are on a node."""
         return sum(1 for node in self.where if node >= 0)
 
 
 def find_memory_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
-    """The areas of a process and all its descendants whose pages count.
+    """Return the areas of a process and all its descendants whose pages count.
 
     Args:
         pid: the process.
@@ -110,14 +110,14 @@ def _counts(found: MemoryMapping, mapping: str | None) -> bool:
 
 
 def _mapping_ends(pid: int) -> dict[int, int]:
-    """The end of each mapping of a process, by its begin."""
+    """Return the end of each mapping of a process, by its begin."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     ranges = (line.split(" ", 1)[0].split("-") for line in lines)
     return {int(begin, 16): int(end, 16) for begin, end in ranges}
 
 
 def _transparent_huge_bytes(pid: int) -> dict[int, int]:
-    """Bytes in transparent huge pages of each mapping that has some, by its begin."""
+    """Return the bytes in transparent huge pages of each mapping that has some, by its begin."""
     huge_bytes, begin = {}, 0
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         first = line.split(" ", 1)[0]
@@ -136,7 +136,7 @@ def _transparent_huge_page_bytes() -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """All resident memory of a process and its descendants in bytes; see proc_pid_status(5).
+    """Return all resident memory of a process and its descendants in bytes; see proc_pid_status(5).
 
     Much cheaper than `find_memory_areas`: the kernel maintains these counts.
     """
@@ -153,7 +153,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def total_bytes_by_node(areas: Sequence[MemoryArea]) -> dict[int, int]:
-    """Bytes of all areas on each node."""
+    """Return the bytes of all areas on each node."""
     nodes: Counter[int] = Counter()
     for area in areas:
         nodes.update(area.bytes_by_node)
@@ -161,7 +161,7 @@ def total_bytes_by_node(areas: Sequence[MemoryArea]) -> dict[int, int]:
 
 
 def shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
-    """The share of each node; empty when there are no bytes."""
+    """Return the share of each node; empty when there are no bytes."""
     total = sum(by_node.values())
     return {node: by_node[node] / total for node in sorted(by_node)} if total else {}
 
@@ -192,7 +192,7 @@ def move_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> 
 
 
 def find_blocks(area: MemoryArea) -> list[BlockGroup]:
-    """The blocks of an area, grouped by size.
+    """Return the blocks of an area, grouped by size.
 
     Usually only the ends of an area, which fit no huge page, are single pages. If there are more
     single pages, the kernel is asked for every page, which takes seconds per 10 GiB.
@@ -212,7 +212,7 @@ def find_blocks(area: MemoryArea) -> list[BlockGroup]:
 
 
 def _separate_huge_pages(area: MemoryArea, whole: range, ends: BlockGroup) -> list[BlockGroup]:
-    """The huge pages and the single pages of an area, by looking at every page.
+    """Return the huge pages and the single pages of an area, by looking at every page.
 
     Where the pages of a huge page's place are absent or on several nodes, they are single pages.
     """
@@ -236,7 +236,7 @@ def _separate_huge_pages(area: MemoryArea, whole: range, ends: BlockGroup) -> li
 
 
 def _read_nodes(area: MemoryArea, addresses: Sequence[int]) -> array.array[int]:
-    """The node of each page; below 0 where it is on no node."""
+    """Return the node of each page; below 0 where it is on no node."""
     where = array.array("i")
     for first in range(0, len(addresses), _BATCH):
         batch = array.array("Q", addresses[first : first + _BATCH])
@@ -260,7 +260,7 @@ def _relocate(group: BlockGroup, plan: Sequence[tuple[int, int]]) -> None:
 
 
 def plan_block_moves(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
-    """The blocks that must move: as few as possible, spread evenly over the area.
+    """Return the blocks that must move: as few as possible, spread evenly over the area.
 
     Args:
         where: node of each block; below 0 where it is absent.

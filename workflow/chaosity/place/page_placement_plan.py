@@ -130,13 +130,13 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
 
 
 def _read_memory_nodes(root: Path) -> set[int]:
-    """Nodes with memory; node 0 alone where the kernel has no nodes."""
+    """Return the nodes with memory; node 0 alone where the kernel has no nodes."""
     text = read_setting(root, "sys/devices/system/node/has_memory")
     return parse_cpus(text) if text else {0}
 
 
 def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
-    """The processing units on which the program runs.
+    """Return the processing units on which the program runs.
 
     Raises:
         UserError: a worker does not exist, or this process may use none of its units.
@@ -161,7 +161,7 @@ def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
 
 
 def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int, float] | None:
-    """The share of the pages by node; None where the policy leaves pages to the kernel.
+    """Return the share of the pages by node; None where the policy leaves pages to the kernel.
 
     Args:
         request: the request.
@@ -197,7 +197,7 @@ def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int
 def _choose_method(
     request: PlacementRequest, wanted: Mapping[int, float], nodes: tuple[int, ...]
 ) -> str:
-    """The method that enforces the shares: the kernel's own where it is possible.
+    """Return the method that enforces the shares: the kernel's own where it is possible.
 
     Raises:
         UserError: the kernel lacks the requested method.
@@ -226,7 +226,7 @@ def _choose_method(
 
 
 def _weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | None:
-    """Why the kernel cannot interleave by weights; None if it can."""
+    """Return why the kernel cannot interleave by weights; None if it can."""
     files = (f"{WEIGHTS}/node{node}" for node in nodes)
     missing = next((name for name in files if read_setting(root, name) is None), None)
     if missing:
@@ -237,7 +237,7 @@ def _weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | N
 
 
 def kernel_weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
-    """The kernel's weights for shares, as settings."""
+    """Return the kernel's weights for shares, as settings."""
     numbers, _ = integer_weights(wanted)
     return {f"{WEIGHTS}/node{node}": str(number) for node, number in numbers.items()}
 
@@ -245,7 +245,7 @@ def kernel_weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
 def _needed_settings(
     request: PlacementRequest, wanted: Mapping[int, float] | None, method: str
 ) -> dict[str, str]:
-    """The kernel settings that a plan needs.
+    """Return the kernel settings that a plan needs.
 
     Raises:
         UserError: the policy is AutoNUMA and this kernel does not have it.

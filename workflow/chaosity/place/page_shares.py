@@ -24,13 +24,13 @@ SUM_TOLERANCE = 0.01 + 1e-9
 
 
 def uniform_shares(nodes: Iterable[int]) -> dict[int, float]:
-    """The same share for each node, like plain interleaving."""
+    """Return the same share for each node, like plain interleaving."""
     listed = sorted(set(nodes))
     return dict.fromkeys(listed, 1.0 / len(listed))
 
 
 def parse_shares(text: str) -> dict[int, float]:
-    """Shares such as ``0:0.25,1:0.75``, scaled so that they add up to 1 exactly.
+    """Return shares such as ``0:0.25,1:0.75``, scaled so that they add up to 1 exactly.
 
     Raises:
         UserError: the text has another form, names a node twice, or the shares do not add up to 1.
@@ -56,12 +56,12 @@ def parse_shares(text: str) -> dict[int, float]:
 
 
 def format_shares(shares: Mapping[int, float]) -> str:
-    """Shares in the form that `parse_shares` reads."""
+    """Return shares in the form that `parse_shares` reads."""
     return ",".join(f"{node}:{share:.6f}" for node, share in sorted(shares.items()))
 
 
 def apportion_whole(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
-    """Whole numbers that add up to `count`, as near to the proportions of the amounts as possible.
+    """Return whole numbers that add up to `count`, close to the proportions of the amounts.
 
     Uses the method of largest remainders.
 
@@ -79,7 +79,7 @@ def apportion_whole(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
 
 
 def attainable_amounts(count: int, wanted: Mapping[int, float]) -> dict[int, float]:
-    """The attainable amounts when some nodes already have more than they should.
+    """Return the attainable amounts when some nodes already have more than they should.
 
     Each node gets its wanted amount less the same number, but not less than 0. So the largest
     shortfall of a node is as small as possible (projection onto a simplex; Duchi et al. 2008).
@@ -159,7 +159,7 @@ def integer_weights(shares: Mapping[int, float]) -> tuple[dict[int, int], float]
 
 
 def _largest_error(wanted: Mapping[int, float], weights: Mapping[int, int]) -> float:
-    """The largest relative error of a node's share."""
+    """Return the largest relative error of a node's share."""
     all_wanted, all_weights = sum(wanted.values()), sum(weights.values())
     return max(
         abs(weights[node] / all_weights * all_wanted / share - 1.0)

@@ -214,7 +214,7 @@ class PlacementSession:
         self.program.end_settling()
 
     def _look_at_shares(self) -> dict[int, float]:
-        """The present share of each node."""
+        """Return the present share of each node."""
         self._look_and_move()
         return self._seen_shares
 
@@ -274,19 +274,19 @@ class PlacementSession:
 
     @property
     def _seen_shares(self) -> dict[int, float]:
-        """The share of each node at the latest look."""
+        """Return the share of each node at the latest look."""
         return page_migration.shares_by_node(self.bytes_by_node)
 
     @property
     def _deviation(self) -> float | None:
-        """The largest deviation of a node's share; None without wanted shares or pages."""
+        """Return the largest deviation of a node's share; None without wanted shares or pages."""
         if self.wanted is None or not self.bytes_by_node:
             return None
         return largest_share_deviation(self.wanted, self._seen_shares)
 
     @property
     def _reason(self) -> str | None:
-        """Why the pages may be misplaced; None if they are placed as wanted."""
+        """Return why the pages may be misplaced; None if they are placed as wanted."""
         if not self.bytes_by_node:
             status = self.program.status
             end = "" if status is None else f" before it ended with status {status}"
@@ -304,11 +304,11 @@ class PlacementSession:
 
     @property
     def _is_placed(self) -> bool | None:
-        """Whether the pages are placed as wanted; None without wanted shares or pages."""
+        """Return whether the pages are placed as wanted; None without wanted shares or pages."""
         return None if self._deviation is None else self._deviation <= SHARE_TOLERANCE
 
     def _placement_report(self) -> PlacementReport:
-        """The result of the placement so far."""
+        """Return the result of the placement so far."""
         search, settling = self.search, self.settling
         dwp = search.now if search else 0.0
         steps: list[DwpStepReport] = [

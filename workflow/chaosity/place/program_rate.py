@@ -162,7 +162,7 @@ def check_rate_source(text: str) -> None:
 
 
 def open_rate_source(text: str, pid: int) -> RateSource:
-    """The source of a running program's rate.
+    """Return the source of a running program's rate.
 
     Args:
         text: samples[=KEY], lines=REGEX or instructions.
@@ -196,7 +196,7 @@ class RateMeter:
     has_measured: bool = False
 
     def __call__(self) -> MeasuredRate:
-        """The rate from now on, measured until it is precise enough.
+        """Return the rate from now on, measured until it is precise enough.
 
         Raises:
             ProgramEndedError: the program ended first.

@@ -19,12 +19,12 @@ RUN_BEGAN = "CHAOSITY_RUN_BEGAN"
 
 
 def utc_now() -> str:
-    """The time now, in the form of `format_utc`."""
+    """Return the time now, in the form of `format_utc`."""
     return format_utc(datetime.now(UTC))
 
 
 def format_utc(moment: datetime) -> str:
-    """A time in UTC as ISO 8601, to the millisecond."""
+    """Return a time in UTC as ISO 8601, to the millisecond."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -61,7 +61,7 @@ def write_if_changed(path: Path, text: str) -> None:
 
 
 def attempt_file_name(replicate: int, finished_at: str, status: str) -> str:
-    """File name of an attempt, e.g. ``rep2.20261121T033000.123Z.valid.json``."""
+    """Return the file name of an attempt, e.g. ``rep2.20261121T033000.123Z.valid.json``."""
     stamp = finished_at.replace("-", "").replace(":", "")
     return f"rep{replicate}.{stamp}.{status}.json"
 
@@ -102,7 +102,7 @@ def load_record(path: Path) -> Record:
 
 
 def check_record_version(document: Any, source: str) -> Record:
-    """A JSON document as a record, after checking that it is a record of this version.
+    """Return a JSON document as a record, after checking that it is a record of this version.
 
     Args:
         document: the document as it was read.
@@ -119,7 +119,7 @@ def check_record_version(document: Any, source: str) -> Record:
 
 
 def attempt_of_this_run(point: Point, replicate: int, path: Path) -> Path | None:
-    """The newest record of a point and replicate that was measured since the run began.
+    """Return the newest record of a point and replicate that was measured since the run began.
 
     Several measurements share one Slurm job. When the job is cancelled, runs out of time or loses
     its node, Snakemake repeats all of them; the finished ones need not be measured again. Attempts

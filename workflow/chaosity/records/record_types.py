@@ -123,7 +123,7 @@ class Record(UnfinishedRecord):
 def make_verdict_line(
     name: str, passed: bool | None, detail: str, *, decisive: bool = True
 ) -> Check:
-    """A line of a verdict.
+    """Return a line of a verdict.
 
     Args:
         name: what was checked, e.g. ``placement: memory``.
@@ -135,7 +135,7 @@ def make_verdict_line(
 
 
 def make_verdict(checks: list[Check]) -> Verdict:
-    """The verdict of all checks: failed when a decisive check did not pass."""
+    """Return the verdict of all checks: failed when a decisive check did not pass."""
     broken = [c for c in checks if c["decisive"] and c["passed"] is False]
     reason = "; ".join(f"{c['name']}: {c['detail']}" for c in broken) or None
     return {"status": FAILED if broken else VALID, "reason": reason, "checks": checks}

@@ -29,7 +29,7 @@ main()
 
 
 def zipapp_bytes() -> bytes:
-    """The content of the zipapp; the same sources give the same bytes.
+    """Return the content of the zipapp; the same sources give the same bytes.
 
     The standard ``zipapp`` module would add present time stamps.
     """
@@ -48,7 +48,7 @@ def zipapp_bytes() -> bytes:
 
 @cache
 def zipapp_digest() -> str:
-    """SHA-256 of the zipapp that these sources give."""
+    """Return the SHA-256 of the zipapp that these sources give."""
     return hashlib.sha256(zipapp_bytes()).hexdigest()
 
 

@@ -126,18 +126,18 @@ class DescriptionRequest(TypedDict):
 
 
 def _search_path() -> str:
-    """The search path for programs, with the folders that are meant for root."""
+    """Return the search path for programs, with the folders that are meant for root."""
     return f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
 
 
 def lstopo_environment() -> dict[str, str]:
-    """Environment variables with which lstopo describes this machine."""
+    """Return the environment variables with which lstopo describes this machine."""
     kept = {key: value for key, value in os.environ.items() if key not in LSTOPO_REDIRECTIONS}
     return kept | LSTOPO_SETTINGS
 
 
 def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> list[str]:
-    """The command that prints hwloc's XML in format 2, with every I/O device.
+    """Return the command that prints hwloc's XML in format 2, with every I/O device.
 
     Args:
         program: path of lstopo.
@@ -149,7 +149,7 @@ def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> li
 
 
 def _run_and_read(command: Sequence[str]) -> str | None:
-    """The standard output and standard error of a program; None if it cannot run."""
+    """Return the standard output and standard error of a program; None if it cannot run."""
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
@@ -186,7 +186,7 @@ def _read_lstopo_xml() -> bytes:
 
 
 def read_memory_modules() -> str | None:
-    """The output of ``dmidecode --type 17``; None without root, dmidecode or SMBIOS."""
+    """Return the output of ``dmidecode --type 17``; None without root, dmidecode or SMBIOS."""
     program = shutil.which("dmidecode", path=_search_path())
     if program is None or os.geteuid() != 0:
         return None
@@ -194,7 +194,7 @@ def read_memory_modules() -> str | None:
 
 
 def read_clinfo() -> str | None:
-    """The output of ``clinfo --raw``; None without clinfo.
+    """Return the output of ``clinfo --raw``; None without clinfo.
 
     clinfo's JSON is not used: it has duplicate keys up to version 3.0.
     """
@@ -203,7 +203,7 @@ def read_clinfo() -> str | None:
 
 
 def find_tool(need: Needs) -> ToolFacts:
-    """Path, version and hash of a benchmark's program on this host."""
+    """Return the path, version and hash of a benchmark's program on this host."""
     program = shutil.which(need["program"])
     if program is None:
         return {"program": need["program"], "path": None, "version": None, "sha256": None}
@@ -217,13 +217,13 @@ def find_tool(need: Needs) -> ToolFacts:
 
 
 def _running_zipapp_digest() -> str | None:
-    """SHA-256 of the zipapp that runs; None when the program runs from its sources."""
+    """Return the SHA-256 of the zipapp that runs; None when the program runs from its sources."""
     path = Path(sys.argv[0])
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.suffix == ".pyz" else None
 
 
 def host_facts(needs: Iterable[Needs]) -> HostFacts:
-    """The facts that only a process on the host can find, see `HostFacts`."""
+    """Return the facts that only a process on the host can find, see `HostFacts`."""
     return {
         "hostname": platform.node(),
         "architecture": platform.machine(),
@@ -238,7 +238,7 @@ def host_facts(needs: Iterable[Needs]) -> HostFacts:
 
 
 def _read_kernel_file(path: Path) -> str | None:
-    """The content of a kernel file; None if it cannot be read."""
+    """Return the content of a kernel file; None if it cannot be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -246,7 +246,7 @@ def _read_kernel_file(path: Path) -> str | None:
 
 
 def _read_kernel_files() -> Iterator[tuple[str, str]]:
-    """Names and contents of the files of /sys and /proc that discovery reads."""
+    """Return the names and contents of the files of /sys and /proc that discovery reads."""
     for pattern in KERNEL_FILE_PATTERNS:
         for path in sorted(Path("/").glob(pattern)):
             text = _read_kernel_file(path)

@@ -156,7 +156,7 @@ def _raise_file_limit(number: int) -> None:
 
 
 def _open_event_on_cpu(event: CounterEvent, cpu: int) -> int:
-    """A file descriptor that counts an event on a unit, for all programs; it is not started.
+    """Return a file descriptor that counts an event on a unit, for all programs; it is not started.
 
     Raises:
         CounterError: the kernel refuses.
@@ -208,13 +208,13 @@ def _open_event(event: CounterEvent, flags: int, pid: int = ANY, cpu: int = ANY)
 
 
 def read_event_count(handle: int) -> tuple[int, int, int]:
-    """The count of an open event, its enabled time and its running time, in nanoseconds."""
+    """Return the count of an open event, its enabled time and its running time, in nanoseconds."""
     count, enabled_ns, running_ns = READ_FORMAT.unpack(os.read(handle, READ_FORMAT.size))
     return count, enabled_ns, running_ns
 
 
 def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
-    """The count of a counter, summed over units and events.
+    """Return the count of a counter, summed over units and events.
 
     Each count is scaled to the longest enabled time: events may take turns, and a busy host may
     delay this process between the start of two events.

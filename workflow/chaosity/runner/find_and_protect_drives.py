@@ -28,7 +28,7 @@ class DriveError(Exception):
 
 
 def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
-    """The device file of the NVMe namespace at a PCI address.
+    """Return the device file of the NVMe namespace at a PCI address.
 
     Raises:
         DriveError: there is no drive, or one with another serial number.
@@ -49,7 +49,7 @@ def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
 
 
 def _find_device(drive: DriveFacts) -> Path:
-    """The device or file of a point's drive on this host.
+    """Return the device or file of a point's drive on this host.
 
     Raises:
         DriveError: it is missing.
@@ -65,7 +65,7 @@ def _find_device(drive: DriveFacts) -> Path:
 
 
 def _list_partitions(name: str) -> list[str]:
-    """Names of the partitions of a block device."""
+    """Return the names of the partitions of a block device."""
     return [p.parent.name for p in (SYS_BLOCK / name).glob(f"{name}*/partition")]
 
 
@@ -88,7 +88,7 @@ def _list_mounts(device: Path) -> list[str]:
 
 
 def reasons_against_writing(device: Path) -> list[str]:
-    """All reasons why a block device must not be written to; empty if there is none.
+    """Return all reasons why a block device must not be written to; empty if there is none.
 
     Reasons are a mount, a holder (RAID, LVM, device mapper), a partition table, or a file system
     signature on the device itself (blkid(8)).

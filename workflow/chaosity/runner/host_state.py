@@ -27,7 +27,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def read_file_if_present(path: str | Path) -> str | None:
-    """The stripped content of a small file; None if it cannot be read."""
+    """Return the stripped content of a small file; None if it cannot be read."""
     try:
         return Path(path).read_text(errors="replace").strip()
     except OSError:
@@ -35,14 +35,14 @@ def read_file_if_present(path: str | Path) -> str | None:
 
 
 def read_processor_seconds() -> dict[str, float]:
-    """Processor time of the whole host since boot in seconds, by kind."""
+    """Return the processor time of the whole host since boot in seconds, by kind."""
     line = (read_file_if_present("/proc/stat") or "cpu").splitlines()[0].split()[1:]
     seconds = (int(word) / TICKS_PER_SECOND for word in line)
     return dict(zip(STAT_COLUMNS, seconds, strict=False))
 
 
 def read_host_state() -> HostState:
-    """The host's state at this time."""
+    """Return the host's state at this time."""
     return {
         "taken_monotonic_seconds": time.monotonic(),
         "realtime_minus_monotonic_seconds": time.time() - time.monotonic(),
@@ -53,7 +53,7 @@ def read_host_state() -> HostState:
 
 
 def free_memory_bytes() -> dict[int, int]:
-    """Memory in bytes that a load can get on each node without swapping.
+    """Return the memory in bytes that a load can get on each node without swapping.
 
     Free pages and clean page cache of the node. On a host with one memory node, the kernel's own
     estimate ``MemAvailable`` when it is larger: a guest with a memory balloon shows in its node

@@ -46,7 +46,7 @@ def open_lock_file(path: Path) -> int:
 
 
 def read_setting(root: Path, name: str) -> str | None:
-    """A setting's value; None where this kernel does not have it."""
+    """Return a setting's value; None where this kernel does not have it."""
     try:
         return (root / name).read_text().strip()
     except OSError:
@@ -149,7 +149,7 @@ class HeldSettings:
                 raise UserError(f"is {now} after {value} was written", str(self.root / name))
 
     def report(self) -> dict[str, dict[str, str | None]]:
-        """The former and the present value of each changed setting, by name."""
+        """Return the former and the present value of each changed setting, by name."""
         return {
             name: {"was": value, "is": read_setting(self.root, name)}
             for name, value in self.former.items()

@@ -65,23 +65,23 @@ class LoadProcess:
 
     @property
     def has_barrier(self) -> bool:
-        """Whether the load gets ready first and then waits for the start."""
+        """Return whether the load gets ready first and then waits for the start."""
         return self.spec["start"] == "barrier"
 
     @property
     def is_silent(self) -> bool:
-        """Whether it reports no progress; its value then refers to its whole run."""
+        """Return whether it reports no progress; its value then refers to its whole run."""
         return not self.spec["progress"]
 
     @property
     def has_reported(self) -> bool:
-        """Whether it has reported a sample, or prints none while it runs."""
+        """Return whether it has reported a sample, or prints none while it runs."""
         progress = self.spec["progress"]
         return bool(self.samples) or progress is None or "event" not in progress
 
     @property
     def is_stoppable(self) -> bool:
-        """Whether the runner ends it; other loads end by themselves."""
+        """Return whether the runner ends it; other loads end by themselves."""
         return self.spec["stop"]["by"] == "runner"
 
     @property
@@ -179,7 +179,7 @@ class LoadProcess:
         self.memory_at_first = self.memory_at_first or self.memory_by_node
 
     def _memory_addresses(self) -> observed_placement.MappingAddresses:
-        """Addresses of the measured memory, from the ready line; None if it has none."""
+        """Return addresses of the measured memory, from the ready line; None if it has none."""
         key = self.spec["placement"].get("mapping")
         if key is None:
             return None
@@ -212,7 +212,7 @@ class LoadProcess:
 
     @property
     def _placement_seen(self) -> ObservedPlacement | None:
-        """The observed placement for the record; None when the load ended too soon."""
+        """Return the observed placement for the record; None when the load ended too soon."""
         if not self.threads:
             return None
         seen: ObservedPlacement = {
@@ -224,7 +224,7 @@ class LoadProcess:
         return seen
 
     def is_running(self) -> bool:
-        """Whether the process still runs; notes the time of its end."""
+        """Return whether the process still runs; notes the time of its end."""
         if self.returncode is not None:
             return False
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
@@ -267,14 +267,14 @@ class LoadProcess:
         self.stderr.close()
 
     def _last_message(self) -> str:
-        """The tool's last line of output, for a reason in one line."""
+        """Return the tool's last line of output, for a reason in one line."""
         self.stderr.flush()
         text = (self.folder / ".stderr").read_text(errors="replace").strip()
         text = text or "".join(self.lines).strip()
         return text.splitlines()[-1][:300] if text else "it printed nothing"
 
     def outputs(self) -> dict[str, str]:
-        """Raw output by name: ``stdout``, ``stderr`` and the files that it wrote to its folder."""
+        """Return the output by name: ``stdout``, ``stderr`` and the files that it wrote."""
         outputs = {"stdout": "".join(self.lines), "stderr": self.errors}
         for path in sorted(self.folder.iterdir()):
             is_input = path.name in self.spec["files"] or path.name.startswith(".")
@@ -283,7 +283,7 @@ class LoadProcess:
         return outputs
 
     def load_record(self) -> LoadRecord:
-        """The load's part of the record."""
+        """Return the load's part of the record."""
         return {
             **self.spec,
             "program": _program_facts(self.spec["needs"], self.version),
@@ -312,7 +312,7 @@ def _start_version_query(need: Needs) -> subprocess.Popen[str] | None:
 
 
 def _program_facts(need: Needs, version: subprocess.Popen[str] | None) -> ProgramFacts:
-    """Name, path and version of the tool behind a load."""
+    """Return the name, path and version of the tool behind a load."""
     lines = version.communicate(timeout=10)[0].strip().splitlines() if version else []
     return {
         "name": need["program"],

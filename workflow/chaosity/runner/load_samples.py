@@ -30,7 +30,7 @@ T_QUANTILE = 2.262
 def progress_series(
     source: ProgressSource, outputs: Mapping[str, str], realtime_minus_monotonic: float
 ) -> list[Series]:
-    """The series of a finished load.
+    """Return the series of a finished load.
 
     Args:
         source: the ``progress`` of its benchmark file.
@@ -67,7 +67,7 @@ def _sample_spans(
 
 
 def samples_from_events(source: ProgressSource, text: str) -> Series:
-    """The samples among JSON lines."""
+    """Return the samples among JSON lines."""
     return [
         (begin, end, float(line[source["amount"]]))
         for begin, end, line in _sample_spans(source, text)
@@ -98,12 +98,12 @@ def _samples_from_rows(source: ProgressSource, text: str) -> Series:
 
 
 def common_time_span(series: Sequence[Series]) -> tuple[float, float]:
-    """The time in which all series run: latest begin and earliest end, in seconds."""
+    """Return the time in which all series run: latest begin and earliest end, in seconds."""
     return max(samples[0][0] for samples in series), min(samples[-1][1] for samples in series)
 
 
 def rate_in_window(series: Sequence[Series], begin: float, end: float) -> float:
-    """Amount per second between two times; samples across an edge count in part.
+    """Return the amount per second between two times; samples across an edge count in part.
 
     Raises:
         ExtractionError: the window is empty.
@@ -122,7 +122,7 @@ def rate_in_window(series: Sequence[Series], begin: float, end: float) -> float:
 def sample_quantile_in_window(
     progress: ProgressSource, metric: MetricSource, text: str, begin: float, end: float
 ) -> float:
-    """A quantile of the values that were counted within a window.
+    """Return a quantile of the values that were counted within a window.
 
     Each sample counts how often each value occurred, e.g. ``"blocks": {"98.3": 12}``. The values
     are the centres of narrow bins and set the resolution of the quantile.
@@ -163,7 +163,7 @@ def node_rates(
     nodes: Sequence[int],
     threads: int,
 ) -> dict[str, float]:
-    """The rate of a load to or from each node, if its threads accessed that node alone.
+    """Return the rate of a load to or from each node, if its threads accessed that node alone.
 
     Each sample has the amount moved per node and the time that all threads together spent on it,
     e.g. ``"bytes_by_node": {"0": 4096}, "ns_by_node": {"0": 512}``. Threads change nodes at
@@ -205,7 +205,7 @@ def node_rates(
 
 
 def relative_half_width(series: Sequence[Series], begin: float, end: float) -> float | None:
-    """Half the width of the 95 % interval of the rate, relative to the rate, by batch means.
+    """Return half the width of the 95 % interval of the rate, relative to the rate, by batch means.
 
     None when the window has fewer than two samples per batch.
     """

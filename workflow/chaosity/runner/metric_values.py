@@ -28,7 +28,7 @@ def _clock_offset(record: UnfinishedRecord) -> float:
 
 
 def progress_by_load(record: UnfinishedRecord) -> dict[str, list[load_samples.Series]]:
-    """The progress of each load that reports it, by the load's name."""
+    """Return the progress of each load that reports it, by the load's name."""
     return {
         load["name"]: load_samples.progress_series(
             load["progress"], load["outputs"], _clock_offset(record)
@@ -61,12 +61,12 @@ def common_window(
 
 
 def values_by_node(value: Value) -> dict[str | None, float]:
-    """The numbers of a value by node; the key None stands for the load as a whole."""
+    """Return the numbers of a value by node; the key None stands for the load as a whole."""
     return dict[str | None, float](value.items()) if isinstance(value, dict) else {None: value}
 
 
 def values_of_record(record: UnfinishedRecord) -> dict[str, dict[str, Value | None]]:
-    """The value of every metric of every load in SI units: ``{load: {metric: value}}``.
+    """Return the value of every metric of every load in SI units: ``{load: {metric: value}}``.
 
     A metric by node has a value for each node of its target: ``{load: {metric: {node: value}}}``.
 
@@ -80,7 +80,7 @@ def values_of_record(record: UnfinishedRecord) -> dict[str, dict[str, Value | No
 
 
 def metric_readings(record: UnfinishedRecord) -> dict[str, dict[str, Reading]]:
-    """The value of every metric of every load, or None with the reason.
+    """Return the value of every metric of every load, or None with the reason.
 
     Raises:
         ExtractionError: a metric that is not optional has no value.
@@ -102,7 +102,7 @@ def metric_readings(record: UnfinishedRecord) -> dict[str, dict[str, Reading]]:
 
 
 def is_optional_metric(source: MetricSource) -> bool:
-    """Whether a point is valid without this metric: it is optional, or a counter's count."""
+    """Return whether a point is valid without this metric: it is optional, or a counter's count."""
     return bool(source.get("optional") or "counter" in source)
 
 
@@ -112,7 +112,7 @@ def _value(
     series: list[load_samples.Series] | None,
     window: tuple[float, float] | None,
 ) -> Value:
-    """The value of a metric; `series` is the load's progress, `window` that of all loads."""
+    """Return the value of a metric; `series` is the load's progress, `window` that of all loads."""
     source = load["metrics"][metric]
     if "counter" in source:
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
@@ -135,7 +135,7 @@ def _value(
 
 
 def _is_progress_rate(load: LoadRecord, metric: str) -> bool:
-    """Whether the tool's rate for its whole run is the same quantity as its progress.
+    """Return whether the tool's rate for its whole run is the same quantity as its progress.
 
     It is, if it is a rate and no other metric is read from the progress. Shares and counts always
     refer to the whole run.

@@ -46,7 +46,7 @@ class MemoryMapping:
 
 
 def parse_cpus(text: str) -> set[int]:
-    """The numbers of a Linux list such as ``0-3,8``."""
+    """Return the numbers of a Linux list such as ``0-3,8``."""
     numbers: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -55,7 +55,7 @@ def parse_cpus(text: str) -> set[int]:
 
 
 def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
-    """The processing units of every node at this time; empty if the kernel has no NUMA."""
+    """Return the processing units of every node at this time; empty if the kernel has no NUMA."""
     return {
         int(folder.name.removeprefix("node")): parse_cpus((folder / "cpulist").read_text())
         for folder in nodes.glob("node[0-9]*")
@@ -63,7 +63,7 @@ def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
 
 
 def process_tree(pid: int) -> list[int]:
-    """A process and all its descendants that still live; the process itself comes first."""
+    """Return a process and all its descendants that still live; the process itself comes first."""
     tree, queue = [], [pid]
     while queue:
         process = queue.pop()
@@ -77,7 +77,7 @@ def process_tree(pid: int) -> list[int]:
 
 
 def parse_numa_maps(numa_maps: str) -> Iterator[MemoryMapping]:
-    """The mappings that have pages."""
+    """Return the mappings that have pages."""
     for line in numa_maps.splitlines():
         size = PAGE_SIZE.search(line)
         page_bytes = int(size.group(1)) * 1024 if size else 4096
@@ -94,7 +94,7 @@ def parse_numa_maps(numa_maps: str) -> Iterator[MemoryMapping]:
 
 
 def private_bytes_by_node(numa_maps: str, addresses: MappingAddresses = None) -> dict[int, int]:
-    """Bytes of private data on each node: mappings with ``anon`` or huge pages.
+    """Return the bytes of private data on each node: mappings with ``anon`` or huge pages.
 
     Text of shared libraries and page cache do not count: other programs placed them.
 
@@ -131,7 +131,7 @@ def _read_threads(pid: int) -> list[ThreadPlacement]:
 
 
 def read_process_threads(pid: int) -> list[ThreadPlacement]:
-    """The threads of a process and all its descendants; empty after its end."""
+    """Return the threads of a process and all its descendants; empty after its end."""
     return [thread for process in process_tree(pid) for thread in _read_threads(process)]
 
 
@@ -155,7 +155,7 @@ def read_process_memory(pid: int, addresses: MappingAddresses = None) -> dict[st
 
 
 def share_deviations(wanted: Mapping[Node, float], seen: Mapping[Node, float]) -> dict[Node, float]:
-    """How far the share of each node is from the wanted share, as a part of all pages.
+    """Return how far the share of each node is from the wanted share, as a part of all pages.
 
     Args:
         wanted: share by node; a missing node has the share 0.

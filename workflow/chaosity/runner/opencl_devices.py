@@ -69,7 +69,7 @@ def _parse_fields(output: str) -> Iterator[tuple[int, int, str, dict[str, str]]]
 
 
 def parse_clinfo(output: str | None) -> list[ClinfoDevice]:
-    """All devices in the output of `clinfo --raw`, with their numbers.
+    """Return all devices in the output of `clinfo --raw`, with their numbers.
 
     Args:
         output: None where clinfo is missing.
@@ -100,18 +100,18 @@ def parse_clinfo(output: str | None) -> list[ClinfoDevice]:
 
 
 def _device_type(text: str) -> str:
-    """The type in a text: `CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_GPU` is a GPU."""
+    """Return the type in a text: `CL_DEVICE_TYPE_DEFAULT | CL_DEVICE_TYPE_GPU` is a GPU."""
     words = re.findall(r"CL_DEVICE_TYPE_(\w+)", text)
     return next((_TYPES[word] for word in words if word in _TYPES), "other")
 
 
 def parse_whole_number(text: str | None) -> int | None:
-    """The whole number in a text; None for any other text."""
+    """Return the whole number in a text; None for any other text."""
     return int(text) if text and text.isdigit() else None
 
 
 def _pci_address(fields: Mapping[str, str]) -> str | None:
-    """The PCI address in the kernel's form, with the domain."""
+    """Return the PCI address in the kernel's form, with the domain."""
     matches = (_PCI.search(fields.get(key, "")) for key in _PCI_KEYS)
     match = next(filter(None, matches), None)
     if match is None:
@@ -121,7 +121,7 @@ def _pci_address(fields: Mapping[str, str]) -> str | None:
 
 
 def _format_uuid(text: str) -> str | None:
-    """A UUID in the usual form; None for zeros or another text."""
+    """Return a UUID in the usual form; None for zeros or another text."""
     digits = re.sub(r"[^0-9a-f]", "", text.lower())
     if len(digits) != 32 or not digits.strip("0"):
         return None
@@ -129,7 +129,7 @@ def _format_uuid(text: str) -> str | None:
 
 
 def find_opencl_device(wanted: DeviceFacts, output: str | None) -> ClinfoDevice:
-    """The device of a load with its present numbers: by its slot, else by its names.
+    """Return the device of a load with its present numbers: by its slot, else by its names.
 
     Args:
         wanted: the load's `target.device`.
@@ -155,7 +155,7 @@ def find_opencl_device(wanted: DeviceFacts, output: str | None) -> ClinfoDevice:
 
 
 def fill_in_device_numbers(load: Load) -> tuple[Load, list[Check]]:
-    """A load with the numbers of its OpenCL device in its command.
+    """Return a load with the numbers of its OpenCL device in its command.
 
     Returns:
         The load and checks for the record; a load without a device is unchanged.

@@ -106,7 +106,7 @@ def check_free_memory(point: Point) -> Check:
 
 
 def memory_shares_by_node(placement: LoadPlacement) -> dict[int, float]:
-    """The share of a load's memory on each node; equal shares where none are given."""
+    """Return the share of a load's memory on each node; equal shares where none are given."""
     nodes = placement["memory_nodes"]
     shares = placement.get("shares")
     if shares:

@@ -119,7 +119,7 @@ def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[s
 
 
 def _required_page_share(total: int, *, own_mapping: bool) -> float:
-    """The share of pages that must be on the requested nodes.
+    """Return the share of pages that must be on the requested nodes.
 
     Args:
         total: bytes that were seen.
@@ -156,7 +156,7 @@ def check_metric_bounds(
 
 
 def _check_counter_times(load: LoadRecord) -> list[Check]:
-    """A note for each counter that counted for a part of the time only."""
+    """Return a note for each counter that counted for a part of the time only."""
     checks = []
     for name, counted in load.get("counted", {}).items():
         share = event_counters.counted_time_share(counted)
@@ -183,7 +183,7 @@ def check_notes(load: LoadRecord) -> list[Check]:
 
 
 def _check_precision(record: UnfinishedRecord) -> list[Check]:
-    """A note for each load: whether its rate reached the precision of the stopping rule."""
+    """Return a note for each load: whether its rate reached the precision of the stopping rule."""
     wanted = record["stopping"].get("relative_precision")
     if wanted is None:
         return []
@@ -200,7 +200,7 @@ def _check_precision(record: UnfinishedRecord) -> list[Check]:
 
 
 def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
-    """A note: how much processor time other programs and the hypervisor took meanwhile."""
+    """Return a note: how much processor time other programs and the hypervisor took meanwhile."""
     before, after = record["environment_before"], record["environment_after"]
     spent = {
         kind: after["processor_seconds"].get(kind, 0) - seconds
@@ -231,7 +231,7 @@ def _check_clock(record: UnfinishedRecord) -> Check:
 
 
 def check_record(record: UnfinishedRecord) -> list[Check]:
-    """All checks of a finished measurement."""
+    """Return all checks of a finished measurement."""
     checks: list[Check] = []
     for load in record["loads"]:
         checks += [_check_exit_status(load), *check_output_rules(load)]

@@ -31,7 +31,7 @@ class ExtractionError(ValueError):
 
 
 def output_texts(source: OutputName, outputs: Mapping[str, str]) -> list[str]:
-    """The texts that a source names; several where it names files by a pattern.
+    """Return the texts that a source names; several where it names files by a pattern.
 
     Raises:
         ExtractionError: there is no such output.
@@ -44,7 +44,7 @@ def output_texts(source: OutputName, outputs: Mapping[str, str]) -> list[str]:
 
 
 def values_at_path(document: Any, path: str) -> list[Any]:
-    """All values at a path such as ``jobs[*].read.bw_bytes`` or ``jobs[0].error``.
+    """Return all values at a path such as ``jobs[*].read.bw_bytes`` or ``jobs[0].error``.
 
     A missing key or position gives no value.
     """
@@ -61,7 +61,7 @@ def values_at_path(document: Any, path: str) -> list[Any]:
 
 
 def _parse_json_document(text: str) -> Any:
-    """The JSON document in a text; lines before it, such as fio's remarks, are skipped.
+    """Return the JSON document in a text; lines before it, such as fio's remarks, are skipped.
 
     Raises:
         ExtractionError: there is no JSON document, or it is incomplete.
@@ -93,7 +93,7 @@ def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
 
 
 def extract_values(source: OutputSource, outputs: Mapping[str, str]) -> list[Any]:
-    """Every value at a source, unconverted.
+    """Return every value at a source, unconverted.
 
     Raises:
         ExtractionError: the output has no such value.
@@ -116,7 +116,7 @@ def extract_values(source: OutputSource, outputs: Mapping[str, str]) -> list[Any
 
 
 def extract_number(source: OutputSource, outputs: Mapping[str, str]) -> float:
-    """The combined value at a source, in SI units.
+    """Return the combined value at a source, in SI units.
 
     Raises:
         ExtractionError: there is no value, it is not a number, or there is more than one.
@@ -142,7 +142,7 @@ def extract_number(source: OutputSource, outputs: Mapping[str, str]) -> float:
 
 
 def parse_event_line(line: str, event: str) -> dict[str, Any] | None:
-    """The JSON object of a line, if the line reports this event; else None."""
+    """Return the JSON object of a line, if the line reports this event; else None."""
     if f'"{event}"' not in line or not line.startswith("{"):
         return None
     try:

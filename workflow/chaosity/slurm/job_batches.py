@@ -37,16 +37,16 @@ class JobBatch:
 
     @property
     def name(self) -> str:
-        """The host and a number; also the name of the log folder."""
+        """Return the host and a number; also the name of the log folder."""
         return f"{self.host}.{self.number}"
 
     @property
     def seconds(self) -> float:
-        """How long all its measurements take, by the plan."""
+        """Return how long all its measurements take, by the plan."""
         return sum(measurement.seconds for measurement in self.measurements)
 
     def time_limit_minutes(self, factor: float, slack: float, attempt: int = 1) -> int:
-        """Time limit of the job in minutes.
+        """Return the time limit of the job in minutes.
 
         Args:
             factor: multiplies the planned time.

@@ -59,12 +59,12 @@ class SlurmJob:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended, in any way."""
+        """Return whether it has ended, in any way."""
         return self.state in FINISHED
 
 
 def parse_slurm_jobs(text: str, prefix: str, folder: str, since: float) -> dict[str, SlurmJob]:
-    """The jobs of a run by number, from ``squeue --format`` with `SQUEUE_FORMAT`.
+    """Return the jobs of a run by number, from ``squeue --format`` with `SQUEUE_FORMAT`.
 
     Args:
         text: output of squeue.
@@ -92,7 +92,7 @@ def parse_slurm_jobs(text: str, prefix: str, folder: str, since: float) -> dict[
 
 
 def _seconds(text: str) -> float | None:
-    """A time; None for ``N/A`` and the like."""
+    """Return a time; None for ``N/A`` and the like."""
     return float(text) if text.isdigit() else None
 
 
@@ -121,7 +121,7 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
 def queue_cost_text(
     jobs: Iterable[SlurmJob], measured: Mapping[str, tuple[int, float]]
 ) -> str | None:
-    """What the queue cost, in one sentence; None if no job has run.
+    """Return what the queue cost, in one sentence; None if no job has run.
 
     For each node, the time from the first submission to the last end has two parts: the run times
     of its jobs, and waiting. The run times consist of measuring and overhead (Snakemake in the job,

@@ -64,7 +64,7 @@ class SlurmNode:
 
     @property
     def unusable_reason(self) -> str | None:
-        """Why no job can start there, as a clause; None if a job can start."""
+        """Return why no job can start there, as a clause; None if a job can start."""
         words = [UNUSABLE[state] for state in self.states if state in UNUSABLE]
         if not words:
             return None
@@ -73,7 +73,7 @@ class SlurmNode:
 
 
 def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
-    """Nodes by name, from ``scontrol show node --oneliner``.
+    """Return the nodes by name, from ``scontrol show node --oneliner``.
 
     A ``*`` after the state means that the node does not respond. Other signs mean that it is
     asleep, waking or under maintenance; newer releases have flags for most of them.
@@ -102,18 +102,18 @@ def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
 
 
 def _whole_number(text: str, name: str) -> int:
-    """A whole number in a node's description; 0 if it is missing."""
+    """Return a whole number in a node's description; 0 if it is missing."""
     match = re.search(rf"\b{name}=(\d+)", text)
     return int(match[1]) if match else 0
 
 
 def unusable_nodes(nodes: Iterable[SlurmNode]) -> dict[str, str]:
-    """The nodes on which no job can start, with the reason."""
+    """Return the nodes on which no job can start, with the reason."""
     return {node.name: node.unusable_reason for node in nodes if node.unusable_reason}
 
 
 def slurm_node_name(host: str, variables: Mapping[str, Any]) -> str:
-    """A host's name in Slurm.
+    """Return a host's name in Slurm.
 
     Args:
         host: its name in the inventory.
@@ -123,7 +123,7 @@ def slurm_node_name(host: str, variables: Mapping[str, Any]) -> str:
 
 
 def run_slurm_command(*command: str) -> str:
-    """The output of one of Slurm's programs.
+    """Return the output of one of Slurm's programs.
 
     Raises:
         UserError: it is not installed, failed, or gave no answer in time.
@@ -152,7 +152,7 @@ def run_slurm_command(*command: str) -> str:
 
 
 def list_slurm_nodes() -> dict[str, SlurmNode]:
-    """All nodes of Slurm, by name.
+    """Return all nodes of Slurm, by name.
 
     Raises:
         UserError: Slurm does not answer.
@@ -172,7 +172,7 @@ def _whole_node_options(node: SlurmNode) -> list[str]:
 
 
 def srun_command(node: SlurmNode, config: Config, minutes: int = DESCRIBE_MINUTES) -> list[str]:
-    """The command that runs a program on a node through the queue, as a job of its own.
+    """Return the command that runs a program on a node through the queue, as a job of its own.
 
     Standard input and output are the program's. If the node is busy, ``srun`` waits as long as the
     config says, then fails with a message.

@@ -70,7 +70,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def _connection_failure(transport: Transport) -> str | None:
-    """Why the host does not answer; None if it answers."""
+    """Return why the host does not answer; None if it answers."""
     try:
         answer = subprocess.run(
             transport.command("--help"), capture_output=True, text=True, timeout=60, check=False

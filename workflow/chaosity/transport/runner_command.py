@@ -77,7 +77,7 @@ class Transport:
     runner: tuple[str, ...]
 
     def command(self, *arguments: str) -> list[str]:
-        """The runner's command line with these arguments, for a process without a shell.
+        """Return the runner's command line with these arguments, for a process without a shell.
 
         OpenSSH passes a single text to a shell on the host, so its words are quoted for that shell.
         """
@@ -85,17 +85,17 @@ class Transport:
         return [*self.way, *([shlex.join(words)] if self.kind == SSH else words)]
 
     def to_json(self) -> TransportDocument:
-        """The document from which `from_json` makes the same transport."""
+        """Return the document from which `from_json` makes the same transport."""
         return {"kind": self.kind, "way": list(self.way), "runner": list(self.runner)}
 
     @staticmethod
     def from_json(document: TransportDocument) -> Transport:
-        """A transport from the document of `to_json`."""
+        """Return a transport from the document of `to_json`."""
         return Transport(document["kind"], tuple(document["way"]), tuple(document["runner"]))
 
 
 def control_socket_folder() -> Path:
-    """A folder for the sockets of open connections; only this user may access it.
+    """Return a folder for the sockets of open connections; only this user may access it.
 
     It is in /tmp, because the path of a socket is limited to about 100 characters.
 
@@ -116,7 +116,7 @@ def _option_words(options: Mapping[str, str]) -> list[str]:
 
 
 def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
-    """The command that reaches a host over OpenSSH.
+    """Return the command that reaches a host over OpenSSH.
 
     Args:
         name: the host's name in the inventory.
@@ -147,7 +147,7 @@ def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
 
 
 def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
-    """The transport of a host that is reached over OpenSSH.
+    """Return the transport of a host that is reached over OpenSSH.
 
     Args:
         name: the host's name in the inventory.
@@ -164,7 +164,7 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
 def ssh_command_with_password(
     command: Sequence[str], password: str
 ) -> tuple[list[str], dict[str, str]]:
-    """A command that opens the connection with a password, and its environment variables.
+    """Return a command that opens the connection with a password, and its environment variables.
 
     No argument list contains the password: OpenSSH calls ``chaosity-askpass``, which prints it from
     an environment variable. Later commands use the open connection and need no password.

@@ -27,12 +27,12 @@ class SkippedHost:
 
     @property
     def skip_notice(self) -> str:
-        """Time and reason, for a report."""
+        """Return the time and reason, for a report."""
         return f"{self.minute}: {self.reason.rstrip('.')}"
 
     @property
     def minute(self) -> str:
-        """The time to the minute, such as "2026-11-21 03:30 UTC"."""
+        """Return the time to the minute, such as "2026-11-21 03:30 UTC"."""
         return self.at[:16].replace("T", " ") + " UTC" if self.at else "an unknown time"
 
 
@@ -49,7 +49,7 @@ def skip_host(folder: Path, host: str, reason: str) -> None:
 
 
 def read_skipped_host(folder: Path) -> SkippedHost | None:
-    """When and why a host is skipped; None when it is not.
+    """Return when and why a host is skipped; None when it is not.
 
     Args:
         folder: ``results/<host>``.
