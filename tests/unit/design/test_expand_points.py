@@ -196,7 +196,7 @@ def test_all_records_of_a_plan_are_asked_for():
         f"results/h/nps1/e/{name}/rep{n}.json"
         for name, n in [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]
     ]
-    assert Campaign.records(campaign, "h") == expected
+    assert Campaign.record_paths(campaign, "h") == expected
 
 
 def test_how_often_is_no_part_of_what_a_point_is(config, paper_host, monkeypatch):

@@ -62,7 +62,7 @@ def shares(found):
 
 def test_the_second_run_adds_what_the_first_one_measured(campaign):
     first = campaign()
-    folder = first.folder("milan")
+    folder = first.configuration_folder("milan")
     assert set(shares(first)) == {"uniform_workers"}
     assert not (folder / "weights.json").exists()
     notes = json.loads((folder / "plan.json").read_text())["notes"]
@@ -79,7 +79,7 @@ def test_the_second_run_adds_what_the_first_one_measured(campaign):
 
 
 def test_a_matrix_that_was_measured_again_asks_for_no_placement(campaign):
-    folder = campaign().folder("milan")
+    folder = campaign().configuration_folder("milan")
     digests = []
     for value in (10e9, 10.3e9, 2e9):  # of every worker from node 7
         rows = [{**one, "value": value} if one["target"] == "node7" else one for one in alone()]
@@ -89,6 +89,6 @@ def test_a_matrix_that_was_measured_again_asks_for_no_placement(campaign):
 
 
 def test_a_job_elsewhere_computes_nothing(campaign):
-    folder = campaign().folder("milan")
+    folder = campaign().configuration_folder("milan")
     write_table(table(alone()), folder / "measurements.parquet")
     assert set(shares(campaign(discover=False))) == {"uniform_workers"}
