@@ -191,7 +191,7 @@ def test_an_experiment_may_be_measured_more_often_than_the_others(
 def test_all_records_of_a_plan_are_asked_for():
     points = [{"experiment": "e", "point": name} for name in ("a", "b")]
     plan = SimpleNamespace(points=with_orders(points, [2, 4], 1))
-    campaign = SimpleNamespace(plans={"h": plan}, folder=lambda _: "results/h/nps1")
+    campaign = SimpleNamespace(plans={"h": plan}, configuration_folder=lambda _: "results/h/nps1")
     expected = [
         f"results/h/nps1/e/{name}/rep{n}.json"
         for name, n in [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("b", 4)]
