@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics import Estimate, Ratio, paired_ratios
+from chaosity.statistics import Estimate, Ratio, cell_ratios_in_replicate_blocks
 from chaosity.statistics.anova import Analysis, analyse
 
 # Standard errors are 0.4 % for the fast ones and 0.8 % for whole analyses: 2 % can be told.
@@ -38,10 +38,10 @@ def compare(_: int) -> Iterator[str]:
             FAST,
             runs(3, 10, 3.0 * noise, noise),
         )
-    yield from analyses(0.02, 0, "log")
-    yield from analyses(0.02, 0, "better")
-    yield from analyses(0.10, 0, "better")
-    yield from analyses(0.10, 3, "better")
+    yield from analyse_all_studies(0.02, 0, "log")
+    yield from analyse_all_studies(0.02, 0, "better")
+    yield from analyse_all_studies(0.10, 0, "better")
+    yield from analyse_all_studies(0.10, 3, "better")
 
 
 def seeded(name: str) -> np.random.Generator:
@@ -71,7 +71,7 @@ def median(n: int, noise: float) -> Held:
     """`Estimate.of`."""
 
     def held(random: np.random.Generator) -> bool:
-        found = Estimate.of(noisy(random, TRUE, noise, n))
+        found = Estimate.of_values(noisy(random, TRUE, noise, n))
         return bool(found.low <= TRUE <= found.high)
 
     return held
@@ -89,7 +89,7 @@ def runs(n: int, m: int, noise: float, noise_of_reference: float) -> Held:
 
 
 def blocks(n: int, noise: float, times: int, random: np.random.Generator) -> np.ndarray:
-    """`statistics.paired_ratios`, with a drift between the blocks that pairs cancel."""
+    """`cell_ratios_in_replicate_blocks`, with a drift between the blocks that pairs cancel."""
     drift = np.exp(random.normal(0.0, 0.2, (times, n)))
     cells = {}
     for name, value in (("far", FAR * TRUE), ("near", TRUE)):
@@ -110,11 +110,13 @@ def blocks(n: int, noise: float, times: int, random: np.random.Generator) -> np.
                 "value": values.ravel(),
             }
         )
-    found = paired_ratios(cells["far"], cells["near"], ["host", "configuration", "point"])
+    found = cell_ratios_in_replicate_blocks(
+        cells["far"], cells["near"], ["host", "configuration", "point"]
+    )
     return ((found["low"] <= FAR) & (found["high"] >= FAR)).to_numpy()
 
 
-def analyses(noise: float, dropped: int, transform: str) -> Iterator[str]:
+def analyse_all_studies(noise: float, dropped: int, transform: str) -> Iterator[str]:
     """All pairs of a factor at once, effects of its levels, and local against remote."""
     text = f"noise {noise:.0%}, {NODES} x {NODES} x 3"
     text += f" less {dropped}" if dropped else ""
@@ -179,7 +181,7 @@ def remote_held(found: Analysis, local: pd.Series, noise: float) -> bool:
     near = [centre(TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]
     far = [centre(FAR * TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]
     groups = np.where(local, "local", "remote").tolist()
-    contrast = found.between(groups, ("remote", "local"), "relation")
+    contrast = found.compare_groups(groups, ("remote", "local"), "relation")
     true = float(np.mean(far) - np.mean(near))
     return bool(contrast.difference.low <= true <= contrast.difference.high)
 

@@ -62,7 +62,7 @@ def measure(config: dict, repeat: int) -> dict[str, Estimate]:
         if record["verdict"]["status"] == "valid":
             value = metric_values.values_of_record(record)["chase"]["latency_ns"]
             seen.setdefault(chosen[number]["point"], []).append(value)
-    return {name: Estimate.of(found) for name, found in seen.items()}
+    return {name: Estimate.of_values(found) for name, found in seen.items()}
 
 
 def compare(_pairs: int) -> Iterator[tuple[str, list[float], str, str]]:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from chaosity.result_folders import (
+    has_several_configurations,
     other_configuration_tables,
-    several_configurations,
     skipped_hosts,
     summary_files,
 )
@@ -30,15 +30,15 @@ def test_other_configurations_are_those_that_were_measured(tmp_path):
 
 def test_there_are_several_with_another_host_configuration_or_one_left_out(tmp_path):
     own = tmp_path / "h/nps4"
-    assert not several_configurations(tmp_path, [own])
+    assert not has_several_configurations(tmp_path, [own])
     touch(own / "summary.json")
-    assert not several_configurations(tmp_path, [own])
-    assert several_configurations(tmp_path, [own, tmp_path / "g/nps1"])
-    assert several_configurations(tmp_path, [tmp_path / "h/nps1"])
+    assert not has_several_configurations(tmp_path, [own])
+    assert has_several_configurations(tmp_path, [own, tmp_path / "g/nps1"])
+    assert has_several_configurations(tmp_path, [tmp_path / "h/nps1"])
     touch(tmp_path / "h/left_out.json")
-    assert not several_configurations(tmp_path, [own])  # it is the same host
+    assert not has_several_configurations(tmp_path, [own])  # it is the same host
     touch(tmp_path / "away/left_out.json")
-    assert several_configurations(tmp_path, [own])
+    assert has_several_configurations(tmp_path, [own])
     assert summary_files(tmp_path) == [own / "summary.json"]
 
 

@@ -22,7 +22,7 @@ def summary_files(results: Path) -> list[Path]:
     return sorted(results.glob(f"*/*/{SUMMARY_FILE}"))
 
 
-def several_configurations(results: Path, folders: Iterable[Path]) -> bool:
+def has_several_configurations(results: Path, folders: Iterable[Path]) -> bool:
     """Whether there is more than one host or configuration to show.
 
     Args:
@@ -35,7 +35,7 @@ def several_configurations(results: Path, folders: Iterable[Path]) -> bool:
     return len(known) + len(skipped) > 1
 
 
-def modification_times(paths: Iterable[Path]) -> list[int]:
+def modification_times_ns(paths: Iterable[Path]) -> list[int]:
     """The modification times of files in nanoseconds; a change makes Snakemake run a rule again."""
     return [path.stat().st_mtime_ns for path in paths]
 

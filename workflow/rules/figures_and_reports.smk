@@ -1,8 +1,8 @@
 # For people: a drawing of the topology, figures, the report, and an overview of all hosts.
 from chaosity.result_folders import (
-    modification_times,
+    modification_times_ns,
     other_configuration_tables,
-    several_configurations,
+    has_several_configurations,
     skipped_hosts,
     summary_files,
 )
@@ -54,7 +54,7 @@ rule report:
         # missing there, but the host is in another configuration now.
         beside=lambda wildcards: [f"--beside={table}" for table in other_tables(wildcards)],
         # A change of such a table asks for a new report.
-        beside_changed=lambda wildcards: modification_times(other_tables(wildcards)),
+        beside_changed=lambda wildcards: modification_times_ns(other_tables(wildcards)),
         left_out=lambda wildcards: str(read_skipped_host(Path(RESULTS) / wildcards.host)),
     shell:
         "mkdir -p {output.figures:q}; "
@@ -75,7 +75,7 @@ rule overview:
         others=lambda wildcards, input: [
             str(path) for path in summary_files(Path(RESULTS)) if str(path) not in input
         ],
-        others_changed=lambda wildcards, input: modification_times(
+        others_changed=lambda wildcards, input: modification_times_ns(
             path for path in summary_files(Path(RESULTS)) if str(path) not in input
         ),
         left_out=[str(one) for one in skipped_hosts(Path(RESULTS))],
@@ -96,7 +96,7 @@ onerror:
         )
         beside = [f"--beside={table}" for table in others]
         shell("chaosity report {plan:q} {beside:q} --output {html:q} | tee {terminal:q} >&2")
-    if several_configurations(
+    if has_several_configurations(
         Path(RESULTS), map(CAMPAIGN.configuration_folder, CAMPAIGN.hosts)
     ):
         found = summary_files(Path(RESULTS))

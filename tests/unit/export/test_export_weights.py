@@ -11,7 +11,7 @@ from host_results import measured
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.export import export_weights, read_measured_host
+from chaosity.export import interleave_weights_of_host, read_measured_host
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 HBM = EPYC.with_name("xeon-max-2s-hbm-flat.xml")
@@ -22,7 +22,9 @@ def near_and_far(initiator: int, target: int) -> float:
 
 
 def test_nodes_packages_and_all_are_the_sets_of_workers(tmp_path):
-    found = export_weights(read_measured_host(measured(EPYC, tmp_path / "r", near_and_far)))
+    found = interleave_weights_of_host(
+        read_measured_host(measured(EPYC, tmp_path / "r", near_and_far))
+    )
     names = [*(f"node{node}" for node in range(8)), "package0", "package1", "all"]
     assert list(found.sets) == names
     assert found.sets["package1"].workers == (4, 5, 6, 7)
@@ -36,7 +38,7 @@ def test_nodes_packages_and_all_are_the_sets_of_workers(tmp_path):
 
 def test_nodes_without_units_get_pages_and_are_no_workers(tmp_path):
     folder = measured(HBM, tmp_path / "r", lambda i, j: 80e9 if j >= 2 else 40e9)
-    found = export_weights(read_measured_host(folder))
+    found = interleave_weights_of_host(read_measured_host(folder))
     assert set(found.sets) == {"node0", "node1", "all"}
     assert found.sets["all"].kernel.weights == {0: 1, 1: 1, 2: 2, 3: 2}
 
@@ -45,7 +47,7 @@ def test_a_worker_set_with_a_failed_path_is_left_out(tmp_path):
     def value(initiator: int, target: int) -> float | None:
         return None if (initiator, target) == (3, 0) else near_and_far(initiator, target)
 
-    found = export_weights(read_measured_host(measured(EPYC, tmp_path / "r", value)))
+    found = interleave_weights_of_host(read_measured_host(measured(EPYC, tmp_path / "r", value)))
     assert set(found.left_out) == {"node3", "package0", "all"}
     assert "from node 3 to node 0" in found.left_out["all"]
     assert "package1" in found.sets

@@ -16,9 +16,14 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.metric_references import add_metric_references
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.store import Measurements
-from chaosity.store.tidy_table import COLUMNS, Outcome, outcome_rows, ratio_rows
+from chaosity.store.tidy_table import (
+    COLUMNS,
+    ReplicateOutcome,
+    tidy_rows_of_derived_metrics,
+    tidy_rows_of_outcome,
+)
 from chaosity.topology import discover_topology
-from chaosity.weights import contended_matrix
+from chaosity.weights import bandwidth_under_contention
 from chaosity.yaml_files import load_experiment, read_config
 
 MACHINE = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
@@ -71,14 +76,14 @@ def measured(elements):
             seen = {
                 load["name"]: format_cpu_list(load["target"]["nodes"]) for load in point["loads"]
             }
-            outcome = Outcome("valid", readings=values, seen_nodes=seen)
+            outcome = ReplicateOutcome("valid", readings=values, seen_nodes=seen)
             outcomes[name, point["point"]] = [outcome, outcome]
             for replicate in (1, 2):
-                rows += outcome_rows(told, replicate, outcome)
+                rows += tidy_rows_of_outcome(told, replicate, outcome)
         for point in points:
             told = {"host": "milan", "configuration": "nps4", **point}
             for replicate in (1, 2):
-                rows += ratio_rows(told, replicate, outcomes)
+                rows += tidy_rows_of_derived_metrics(told, replicate, outcomes)
         return points, pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
     return measure
@@ -107,7 +112,7 @@ def test_contended_paths_are_drawn_and_give_weights(measured, tmp_path):
     assert set(figures) == {"contended_paths", "contended_paths_by_workers"}
     for point in points:
         workers = [load["initiator"]["nodes"][0] for load in point["loads"]]
-        matrix = contended_matrix(Measurements.from_table(table), workers)
+        matrix = bandwidth_under_contention(Measurements.from_table(table), workers)
         assert matrix.initiators == tuple(workers)
         assert len(matrix.samples) == 8 * len(workers)
 

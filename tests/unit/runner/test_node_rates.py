@@ -13,7 +13,7 @@ from chaosity import records
 from chaosity.runner import load_samples, metric_values, record_checks
 from chaosity.runner.point_measurement import measure_point
 from chaosity.runner.tool_output import ExtractionError
-from chaosity.store.tidy_table import Outcome, outcome_rows
+from chaosity.store.tidy_table import ReplicateOutcome, tidy_rows_of_outcome
 
 SPEC = {
     "event": "sample",
@@ -141,8 +141,8 @@ def test_each_node_is_checked_against_the_bound(point):
 def test_the_tidy_table_has_a_row_for_each_node(point, status):
     total = {"bandwidth_bytes_per_second": (220.0, None)}
     found = {"memory": {METRIC: ({"0": 400.0, "3": 20.0}, None), **total}}
-    outcome = Outcome(status, readings=found if status == "valid" else {})
-    rows = list(outcome_rows(point, 1, outcome))
+    outcome = ReplicateOutcome(status, readings=found if status == "valid" else {})
+    rows = list(tidy_rows_of_outcome(point, 1, outcome))
     assert [(row["metric"], row["target"]) for row in rows] == [
         (METRIC, "node0"),
         (METRIC, "node3"),

@@ -91,7 +91,7 @@ def test_residuals_are_drawn(file, tmp_path):
     ("lines", "said"),
     [
         ([], "stream.csv: is empty; write a row of column names"),
-        (ROWS[:1], "stream.csv: the table has 0 rows of values"),
+        (ROWS[:1], "stream.csv: the table has too few rows of values (0)"),
         ([*ROWS, "1,copy,3"], "stream.csv, row 10: has 3 cells; there are 4 columns"),
         (
             [*ROWS[:3], "", "1,copy,1,fast", *ROWS[3:]],

@@ -7,7 +7,12 @@ import pandas as pd
 import pytest
 import synthetic
 
-from chaosity.statistics import block_ratio, cells_differ, corun_slowdown, paired_ratios
+from chaosity.statistics import (
+    cell_ratios_in_replicate_blocks,
+    cells_differ_significantly,
+    corun_slowdown,
+    group_ratio_in_replicate_blocks,
+)
 
 
 def rows(values, point="p", **columns):
@@ -34,30 +39,32 @@ def rows(values, point="p", **columns):
 def test_a_drift_between_blocks_cancels_in_ratios():
     near = rows([100.0, 50.0, 25.0], "near")
     far = rows([50.0, 25.0, 12.5], "far")
-    found = block_ratio(far, near)
+    found = group_ratio_in_replicate_blocks(far, near)
     assert (found.median, found.low, found.high, found.n) == pytest.approx((0.5, 0.5, 0.5, 3))
 
 
 def test_groups_are_compared_by_their_geometric_means():
     above = pd.concat([rows([2.0], "a"), rows([8.0], "b")])
-    assert block_ratio(above, rows([2.0], "c")).median == pytest.approx(2.0)
+    assert group_ratio_in_replicate_blocks(above, rows([2.0], "c")).median == pytest.approx(2.0)
 
 
 def test_a_cell_that_is_missing_in_a_block_does_not_shift_that_block():
     group = pd.concat([rows([10.0, 10.0], "a"), rows([1000.0, None], "b")])
-    assert block_ratio(group, rows([10.0, 10.0], "c")).median == pytest.approx(1.0)
+    assert group_ratio_in_replicate_blocks(group, rows([10.0, 10.0], "c")).median == pytest.approx(
+        1.0
+    )
 
 
 def test_groups_without_a_common_block_have_no_ratio():
     later = rows([1.0]).assign(replicate=2)
-    assert block_ratio(rows([1.0]), later).n == 0
-    assert math.isnan(block_ratio(rows([None]), rows([1.0])).median)
+    assert group_ratio_in_replicate_blocks(rows([1.0]), later).n == 0
+    assert math.isnan(group_ratio_in_replicate_blocks(rows([None]), rows([1.0])).median)
 
 
 def test_pairs_by_hand():
     numerator = rows([30.0, 20.0, 24.0], "together", initiator="node0")
     denominator = rows([40.0, 40.0, 40.0], "alone", initiator="node0")
-    found = paired_ratios(numerator, denominator, ["host", "initiator"]).iloc[0]
+    found = cell_ratios_in_replicate_blocks(numerator, denominator, ["host", "initiator"]).iloc[0]
     assert (found["median"], found["n"], found["point"]) == (pytest.approx(0.6), 3, "together")
     # Logarithms of 0.75, 0.5, 0.6: mean -0.497218, deviation 0.203075, half width 0.504468.
     assert (found["low"], found["high"]) == pytest.approx((0.36726, 1.00727), abs=1e-5)
@@ -85,12 +92,15 @@ def test_cells_differ_by_more_than_their_noise():
     equal = pd.concat(
         rows(100.0 * np.exp(random.normal(0.0, 0.02, 3)), str(number)) for number in range(64)
     )
-    assert cells_differ(equal) is False
-    assert cells_differ(pd.concat([equal, rows([60.0, 61.0, 60.0], "slow")])) is True
+    assert cells_differ_significantly(equal) is False
+    assert cells_differ_significantly(pd.concat([equal, rows([60.0, 61.0, 60.0], "slow")])) is True
 
 
 def test_without_replicates_cells_differ_is_unknown():
-    assert cells_differ(pd.concat([rows([1.0], "a"), rows([9.0], "b")])) is None
-    assert cells_differ(rows([1.0, 2.0])) is None
-    assert cells_differ(rows([None])) is None
-    assert cells_differ(pd.concat([rows([1.0, 1.0], "a"), rows([2.0, 2.0], "b")])) is True
+    assert cells_differ_significantly(pd.concat([rows([1.0], "a"), rows([9.0], "b")])) is None
+    assert cells_differ_significantly(rows([1.0, 2.0])) is None
+    assert cells_differ_significantly(rows([None])) is None
+    assert (
+        cells_differ_significantly(pd.concat([rows([1.0, 1.0], "a"), rows([2.0, 2.0], "b")]))
+        is True
+    )

@@ -18,40 +18,46 @@ POSITIVE = st.floats(min_value=1e-3, max_value=1e12)
 
 
 def test_one_replicate_has_no_interval():
-    assert Estimate.of([5.0]) == Estimate.of([math.nan, 5.0]) == Estimate(5.0, None, None, 1)
-    assert Estimate.of([5.0]).ends is None and not Estimate.of([5.0]).excludes(1.0)
+    assert (
+        Estimate.of_values([5.0])
+        == Estimate.of_values([math.nan, 5.0])
+        == Estimate(5.0, None, None, 1)
+    )
+    assert Estimate.of_values([5.0]).ends is None and not Estimate.of_values([5.0]).excludes(1.0)
 
 
 def test_the_ratio_of_pairs_has_students_interval_on_logarithms():
     a, b = np.array([30.0, 20.0, 24.0]), np.array([40.0, 40.0, 40.0])
-    found = Ratio.paired(a, b)
+    found = Ratio.of_pairs(a, b)
     logs = np.log(a / b)
     ends = np.exp(stats.t.interval(0.95, 2, logs.mean(), stats.sem(logs)))
     assert (found.low, found.high) == pytest.approx(tuple(ends), rel=1e-12)
     assert found.p == pytest.approx(stats.ttest_1samp(logs, 0.0).pvalue)
     assert (found.ratio, found.n, found.n_reference) == (pytest.approx(0.6), 3, 3)
-    assert Ratio.paired([2.0], [1.0]) == Ratio(2.0, None, None, 1, 1)
+    assert Ratio.of_pairs([2.0], [1.0]) == Ratio(2.0, None, None, 1, 1)
 
 
 def test_pairs_without_any_scatter_are_certain():
-    assert Ratio.paired([2.0, 2.0], [1.0, 1.0]).p == Ratio.of_runs([2.0, 2.0], [1.0, 1.0]).p == 0.0
-    assert Ratio.paired([2.0, 2.0], [2.0, 2.0]).p == Ratio.of_runs([2.0] * 2, [2.0] * 2).p == 1.0
+    assert (
+        Ratio.of_pairs([2.0, 2.0], [1.0, 1.0]).p == Ratio.of_runs([2.0, 2.0], [1.0, 1.0]).p == 0.0
+    )
+    assert Ratio.of_pairs([2.0, 2.0], [2.0, 2.0]).p == Ratio.of_runs([2.0] * 2, [2.0] * 2).p == 1.0
 
 
 def test_the_typical_ratio_of_reciprocals_is_the_reciprocal():
     ratios = np.array([0.5, 0.8, 0.9, 1.2])
-    found, reciprocal = Ratio.typical(ratios), Ratio.typical(1.0 / ratios)
+    found, reciprocal = Ratio.of_many_cells(ratios), Ratio.of_many_cells(1.0 / ratios)
     assert found.ratio == pytest.approx(1.0 / reciprocal.ratio)
     assert found.low == pytest.approx(1.0 / reciprocal.high)
-    assert Ratio.typical([0.5, 0.8]).ends is None
+    assert Ratio.of_many_cells([0.5, 0.8]).ends is None
 
 
 def test_an_estimate_writes_itself():
     found = Estimate(18.34e9, 17.9e9, 18.8e9, 3)
     scale = choose_scale("bandwidth_bytes_per_second", [18.34e9])
     assert found.text(scale) == "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"
-    assert Estimate.of([96.0]).interval_text() == "no interval: n = 1"
-    assert Estimate.of([96.0]).ends_text() == "no interval"
+    assert Estimate.of_values([96.0]).interval_text() == "no interval: n = 1"
+    assert Estimate.of_values([96.0]).interval_text_without_n() == "no interval"
 
 
 def test_a_ratio_writes_its_interval():
@@ -72,7 +78,7 @@ def test_an_estimate_is_made_of_a_cell():
 def test_three_replicates_by_hand():
     # Logarithms 4.499810, 4.605170, 4.700480: mean 4.601820, deviation 0.100377;
     # t(0.975, 2) = 4.302653, so the half width is 0.249350.
-    found = Estimate.of([110.0, 90.0, 100.0])
+    found = Estimate.of_values([110.0, 90.0, 100.0])
     assert found.median == 100.0
     assert found.low == pytest.approx(77.67, abs=0.01)
     assert found.high == pytest.approx(127.89, abs=0.01)
@@ -81,20 +87,20 @@ def test_three_replicates_by_hand():
 
 def test_values_that_are_not_all_positive_get_an_interval_on_their_own_scale():
     # Mean 1, deviation 2, half width 4.302653 * 2 / sqrt(3) = 4.968275.
-    found = Estimate.of([-1.0, 1.0, 3.0])
+    found = Estimate.of_values([-1.0, 1.0, 3.0])
     assert (found.low, found.high) == pytest.approx((-3.968275, 5.968275), abs=1e-5)
 
 
 def test_the_median_of_no_values_is_nan():
-    assert math.isnan(Estimate.of([]).median)
-    assert Estimate.of([]).n == 0
+    assert math.isnan(Estimate.of_values([]).median)
+    assert Estimate.of_values([]).n == 0
 
 
 @given(st.lists(POSITIVE, min_size=1, max_size=9), st.randoms(use_true_random=False))
 def test_the_order_of_replicates_does_not_matter(values, random):
     shuffled = list(values)
     random.shuffle(shuffled)
-    one, other = Estimate.of(values), Estimate.of(shuffled)
+    one, other = Estimate.of_values(values), Estimate.of_values(shuffled)
     assert one.median == other.median
     if one.low is not None:
         assert (one.low, one.high) == pytest.approx((other.low, other.high), rel=1e-9)
@@ -102,14 +108,14 @@ def test_the_order_of_replicates_does_not_matter(values, random):
 
 @given(st.lists(POSITIVE, min_size=2, max_size=20))
 def test_the_interval_contains_the_median_and_is_positive(values):
-    found = Estimate.of(values)
+    found = Estimate.of_values(values)
     assert 0.0 < found.low <= found.median <= found.high
 
 
 @given(POSITIVE, st.lists(st.floats(0.0, 2.0), min_size=1, max_size=6))
 def test_the_interval_of_symmetric_data_is_centred_on_the_median(centre, steps):
     values = [centre * math.exp(sign * step) for step in steps for sign in (-1.0, 1.0)]
-    found = Estimate.of(values)
+    found = Estimate.of_values(values)
     assert found.median >= found.low
     assert math.sqrt(found.low * found.high) == pytest.approx(centre, rel=1e-6)
 

@@ -10,7 +10,7 @@ import synthetic_latency as latency
 from scipy import stats
 
 from chaosity.statistics.anova import analyse
-from chaosity.statistics.anova_studies import studies
+from chaosity.statistics.anova_studies import find_studies
 from chaosity.store import COLUMNS
 
 
@@ -20,7 +20,7 @@ def machine(**keys):
 
 @pytest.fixture(scope="module")
 def found():
-    return studies(latency.tidy(machine(), more=True))
+    return find_studies(latency.tidy(machine(), more=True))
 
 
 def of(found, experiment, load="memory"):
@@ -64,7 +64,7 @@ def test_corunning_loads_are_factors_where_nothing_else_separates_points(found):
 def test_the_other_side_of_a_core_pair_is_a_factor_without_a_diagonal(found):
     [pairs] = of(found, "core_to_core", "line")
     assert set(pairs.factors) == {"responder", "initiator"}
-    assert any("8 of 64 combinations" in note for note in pairs.analysis().notes)
+    assert any("8 of 64 combinations" in note for note in pairs.analyse().notes)
 
 
 def test_local_against_remote_finds_the_ratio_of_the_synthetic_machine(found):
@@ -73,7 +73,7 @@ def test_local_against_remote_finds_the_ratio_of_the_synthetic_machine(found):
         for one in of(found, "memory_bandwidth")
         if one.where.get("kernel") == "triad" and one.where["initiator_kind"] == "node"
     ]
-    analysis = nodes.analysis("log")
+    analysis = nodes.analyse("log")
     contrast = nodes.local_against_remote(analysis)
     true = float(np.exp(np.mean(np.log([0.97, 0.67, 0.67]))))  # of a node's three others
     assert (contrast.level, contrast.against) == ("remote", "local")
@@ -86,15 +86,15 @@ def test_local_against_remote_by_hand():
     rows = matrix(
         {(0, 0): [10.0, 12.0], (0, 1): [5.0, 7.0], (1, 0): [6.0, 8.0], (1, 1): [20.0, 22.0]}
     )
-    [study] = studies(rows)
-    analysis = study.analysis("none")
+    [study] = find_studies(rows)
+    analysis = study.analyse("none")
     contrast = study.local_against_remote(analysis).difference
     assert contrast.value == pytest.approx(6.5 - 16.0)
     # The replicates differ by 2 in every cell, which the block takes: nothing is left.
     assert contrast.low is None
     rows["value"] += [0.0, 0.5, 0.0, 0.2, 0.0, 0.1, 0.0, -0.3]
-    [study] = studies(rows)
-    analysis = study.analysis("none")
+    [study] = find_studies(rows)
+    analysis = study.analyse("none")
     contrast = study.local_against_remote(analysis).difference
     error = next(term for term in analysis.terms if term.kind == "error")
     assert error.degrees_of_freedom == 3
@@ -119,8 +119,8 @@ def test_a_failed_replicate_does_not_shift_the_contrast():
     rows = matrix(values)
     rows["value"] += noise
     rows.loc[3, ["status", "value"]] = ["failed", None]
-    [study] = studies(rows)
-    contrast = study.local_against_remote(study.analysis("none")).difference
+    [study] = find_studies(rows)
+    contrast = study.local_against_remote(study.analyse("none")).difference
     assert contrast.value == pytest.approx(-20.0, abs=0.05)
     assert contrast.low < -20.0 < contrast.high
 
@@ -129,7 +129,7 @@ def test_the_interval_of_local_against_remote_holds_the_truth_in_95_percent():
     # Local cells are 2.5 times as fast and, since noise multiplies, have 2.5 times the noise.
     random = np.random.default_rng(11)
     plan = matrix({(i, j): [100.0 if i == j else 40.0] * 3 for i in range(4) for j in range(4)})
-    [study] = studies(plan.assign(value=plan["value"] + random.normal(0.0, 1.0, len(plan))))
+    [study] = find_studies(plan.assign(value=plan["value"] + random.normal(0.0, 1.0, len(plan))))
     groups = np.where(study.frame["relation"] == "same_node", "local", "remote").tolist()
     true = 40.0 - 100.0
     held = []
@@ -137,7 +137,7 @@ def test_the_interval_of_local_against_remote_holds_the_truth_in_95_percent():
         noise = np.exp(random.normal(0.0, 0.03, len(plan)))
         frame = study.frame.assign(value=plan["value"].to_numpy(float) * noise)
         found = analyse(frame, "value", study.factors, study.block, "none")
-        interval = found.between(groups, ("remote", "local"), "relation").difference
+        interval = found.compare_groups(groups, ("remote", "local"), "relation").difference
         held.append(interval.low <= true <= interval.high)
     assert 0.93 <= np.mean(held) <= 0.97  # with one noise for all cells it was 0.82
 
@@ -173,22 +173,22 @@ def matrix(values):
 def test_points_that_differ_in_nothing_known_are_not_replicates():
     rows = matrix({(0, 0): [1.0, 2.0], (0, 1): [3.0, 4.0]})
     twin = rows.assign(point="another " + rows["point"])
-    assert studies(pd.concat([rows, twin], ignore_index=True)) == []
+    assert find_studies(pd.concat([rows, twin], ignore_index=True)) == []
 
 
 def test_failed_and_missing_values_are_skipped():
     rows = matrix({(0, 0): [1.0, 2.0], (0, 1): [3.0, 4.0]})
-    assert len(studies(rows)) == 1
-    assert studies(rows.assign(status="failed")) == []
-    assert studies(rows.iloc[:0]) == []
+    assert len(find_studies(rows)) == 1
+    assert find_studies(rows.assign(status="failed")) == []
+    assert find_studies(rows.iloc[:0]) == []
 
 
 def test_a_single_cell_has_no_factor():
-    assert studies(matrix({(0, 0): [1.0, 2.0]})) == []
+    assert find_studies(matrix({(0, 0): [1.0, 2.0]})) == []
 
 
 def test_every_study_of_a_large_machine_can_be_analysed():
-    for study in studies(latency.tidy(latency.epyc())):
-        analysis = study.analysis()
+    for study in find_studies(latency.tidy(latency.epyc())):
+        analysis = study.analyse()
         assert analysis.terms[-1].name == "total"
         assert analysis.block == "replicate"

@@ -9,7 +9,7 @@ import synthetic_latency
 
 from chaosity.statistics import (
     corun_slowdown,
-    latency_divergence,
+    find_latency_divergence,
     less_is_better,
     summarise,
 )
@@ -60,7 +60,7 @@ def found(changes, replicates=1):
     table = pd.concat(
         [rows(ALONE, "serial", replicates), rows(together(**changes), "concurrent", replicates)]
     )
-    return latency_divergence(table, "concurrent", "serial")
+    return find_latency_divergence(table, "concurrent", "serial")
 
 
 def test_the_ratio_of_a_size_is_the_geometric_mean_over_pairs():
@@ -89,7 +89,7 @@ def test_an_initiator_that_is_slower_than_others_of_its_node_is_named():
 
 
 def test_without_pairs_there_is_no_divergence():
-    result = latency_divergence(rows(ALONE, "serial"), "concurrent", "serial")
+    result = find_latency_divergence(rows(ALONE, "serial"), "concurrent", "serial")
     assert (result.ratios, result.start, result.slow) == ({}, None, ())
 
 
@@ -110,7 +110,7 @@ def test_the_published_sweep_diverges_at_128_mb_with_slow_even_ranks():
             "value": table["latency_ns"],
         }
     )
-    result = latency_divergence(sweep, "concurrent", "serial")
+    result = find_latency_divergence(sweep, "concurrent", "serial")
     assert result.start == 128 * MIB
     assert sorted(one.initiator for one in result.slow) == ["pu1", "pu17", "pu33", "pu49"]
     assert all(1.2 < one.together.median < 1.35 for one in result.slow)

@@ -6,7 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from chaosity.statistics import QUANTITIES, curve_quantities, with_unloaded
+from chaosity.statistics import (
+    QUANTITIES,
+    latency_curve_quantities,
+    repeat_unloaded_points_on_each_line,
+)
 
 PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
 published = pytest.mark.skipif(not PUBLISHED.exists(), reason="../shared is not here")
@@ -37,7 +41,7 @@ def rows(*blocks, **columns):
 
 
 def numbers(table, by=()):
-    found = curve_quantities(table, by)
+    found = latency_curve_quantities(table, by)
     assert list(dict.fromkeys(found["quantity"])) == list(QUANTITIES)
     return found.set_index("quantity")
 
@@ -134,7 +138,9 @@ def test_points_without_other_loads_belong_to_every_line():
             rows(CURVE[1:3], series="copy").replace("p0", "r0"),
         ]
     )
-    found = curve_quantities(with_unloaded(table, "series"), ["series"])
+    found = latency_curve_quantities(
+        repeat_unloaded_points_on_each_line(table, "series"), ["series"]
+    )
     peaks = found[found["quantity"] == "peak"].set_index("series")["median"].to_dict()
     assert peaks == {"read": 100.0, "copy": 80.0}
     assert (found.loc[found["quantity"] == "unloaded", "median"] == 80.0).all()
@@ -167,7 +173,7 @@ def test_loaded_latency_of_published_servers():
         x="bandwidth_MBps",
         value="latency_ns",
     )
-    found = curve_quantities(table, [])
+    found = latency_curve_quantities(table, [])
     assert found["reason"].isna().all()
     broadwell = found[found["host"].str.contains("broadwell")].set_index("quantity")["median"]
     # By hand: 148.24 ns lie between 115424.2 (103.73) and 144868.6 MB/s (164.33).
@@ -187,7 +193,7 @@ def test_curves_of_every_share_of_reads():
         value="latency_mean",
         series="rw_ratio",
     )
-    found = curve_quantities(table, ["series"]).pivot(
+    found = latency_curve_quantities(table, ["series"]).pivot(
         index="series", columns="quantity", values="median"
     )
     assert found.notna().all().all()

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from chaosity.statistics import before_and_after
+from chaosity.statistics import compare_neighbouring_periods
 
 
 def history(*periods):
@@ -35,7 +35,7 @@ def history(*periods):
 
 
 def test_before_and_after_are_neighbouring_periods():
-    found = before_and_after(
+    found = compare_neighbouring_periods(
         history(([1.0, 1.1], "1", "a"), ([5.0, 5.5], "2", "a"), ([5.1, 5.4], "3", "a"))
     )
     assert list(found["era"]) == [2, 3]
@@ -51,5 +51,5 @@ def test_before_and_after_are_neighbouring_periods():
 
 
 def test_different_requests_are_not_comparable():
-    found = before_and_after(history(([1.0, 1.1], "1", "a"), ([5.0, 5.5], "2", "b")))
+    found = compare_neighbouring_periods(history(([1.0, 1.1], "1", "a"), ([5.0, 5.5], "2", "b")))
     assert list(found["comparable"]) == [False]

@@ -10,7 +10,7 @@ import pytest
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.report.variance_analysis_section import analysis_sections
-from chaosity.statistics.anova_studies import studies
+from chaosity.statistics.anova_studies import find_studies
 from chaosity.store import COLUMNS, Measurements
 from chaosity.yaml_files import load_experiment, read_config
 
@@ -77,7 +77,7 @@ def measured(gain: float, noise: float = 0.02) -> pd.DataFrame:
 
 def study_of(tidy: pd.DataFrame, metric: str, kind: str = "machine"):
     """The one study of a metric on all cores, or on one."""
-    found = [one for one in studies(tidy) if one.metric == metric]
+    found = [one for one in find_studies(tidy) if one.metric == metric]
     [study] = [one for one in found if one.where.get("initiator_kind", kind) == kind]
     return study
 
@@ -98,7 +98,7 @@ def test_runtime_and_program_are_the_factors(metric: str):
     study = study_of(measured(0.04), metric)
     assert set(study.factors) == {"runtime", "kernel"}
     assert (len(study.frame), study.block) == (2 * 4 * REPLICATES, "replicate")
-    terms = {term.name: term for term in study.analysis().terms}
+    terms = {term.name: term for term in study.analyse().terms}
     assert {"runtime", "kernel"} < set(terms)
     assert any("runtime" in name and "kernel" in name and " x " in name for name in terms)
 
@@ -108,12 +108,12 @@ def test_a_single_core_count_is_not_a_factor():
     one = study_of(tidy, "runs_per_second", "pu")
     assert set(one.factors) == {"runtime", "kernel"}
     assert one.frame["value"].max() < 4.0 < study_of(tidy, "runs_per_second").frame["value"].min()
-    assert not [one for one in studies(tidy) if "cores" in one.factors]
+    assert not [one for one in find_studies(tidy) if "cores" in one.factors]
 
 
 def term_of(tidy: pd.DataFrame, metric: str):
     """What is said of the runtime's effect on a metric."""
-    [term] = [one for one in study_of(tidy, metric).analysis().terms if one.name == "runtime"]
+    [term] = [one for one in study_of(tidy, metric).analyse().terms if one.name == "runtime"]
     return term
 
 
@@ -138,9 +138,9 @@ def test_a_runtime_that_changes_everything_is_important():
 
 def test_the_gain_is_the_contrast_of_the_two_runtimes():
     study = study_of(measured(0.2), "speedup")
-    analysis = study.analysis("log")
+    analysis = study.analyse("log")
     groups = study.frame["runtime"].tolist()
-    difference = analysis.between(groups, ("locality", "vanilla"), "runtime").difference
+    difference = analysis.compare_groups(groups, ("locality", "vanilla"), "runtime").difference
     assert difference.ratio_low < 1.2 < difference.ratio_high
     assert difference.ratio == pytest.approx(1.2, rel=0.03)
 

@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from statsmodels.stats.multitest import multipletests
 
-from chaosity.statistics import cells_differ, false_discovery_adjusted, holm_adjusted
+from chaosity.statistics import (
+    adjust_false_discovery_rate,
+    adjust_family_wise_error,
+    cells_differ_significantly,
+)
 
 CHANCES = arrays(float, st.integers(1, 40), elements=st.floats(0.0, 1.0))
 
@@ -16,19 +20,19 @@ CHANCES = arrays(float, st.integers(1, 40), elements=st.floats(0.0, 1.0))
 @given(CHANCES)
 def test_holms_method_equals_that_of_statsmodels(chances):
     expected = multipletests(chances, method="holm")[1]
-    assert holm_adjusted(chances) == pytest.approx(expected, rel=1e-12, abs=1e-300)
+    assert adjust_family_wise_error(chances) == pytest.approx(expected, rel=1e-12, abs=1e-300)
 
 
 @given(CHANCES)
 def test_benjamini_and_hochbergs_method_equals_that_of_statsmodels(chances):
     expected = multipletests(chances, method="fdr_bh")[1]
-    assert false_discovery_adjusted(chances) == pytest.approx(list(expected), rel=1e-12)
+    assert adjust_false_discovery_rate(chances) == pytest.approx(list(expected), rel=1e-12)
 
 
 def test_cells_without_a_p_value_stay_without():
-    assert false_discovery_adjusted([None, 0.01, None, 0.04]) == [None, 0.02, None, 0.04]
-    assert false_discovery_adjusted([None]) == [None] and false_discovery_adjusted([]) == []
-    assert holm_adjusted([]).size == 0
+    assert adjust_false_discovery_rate([None, 0.01, None, 0.04]) == [None, 0.02, None, 0.04]
+    assert adjust_false_discovery_rate([None]) == [None] and adjust_false_discovery_rate([]) == []
+    assert adjust_family_wise_error([]).size == 0
 
 
 def cells(*samples):
@@ -41,13 +45,13 @@ def cells(*samples):
 
 
 def test_cells_differ_when_they_scatter_more_than_their_replicates():
-    assert cells_differ(cells([1.0, 1.1, 0.9], [2.0, 2.1, 1.9]), ["cell"]) is True
-    assert cells_differ(cells([1.0, 1.1, 0.9], [1.05, 0.95, 1.0]), ["cell"]) is False
-    assert cells_differ(cells([1.0, 1.0], [2.0, 2.0]), ["cell"]) is True
-    assert cells_differ(cells([1.0, 1.0], [1.0, 1.0]), ["cell"]) is False
+    assert cells_differ_significantly(cells([1.0, 1.1, 0.9], [2.0, 2.1, 1.9]), ["cell"]) is True
+    assert cells_differ_significantly(cells([1.0, 1.1, 0.9], [1.05, 0.95, 1.0]), ["cell"]) is False
+    assert cells_differ_significantly(cells([1.0, 1.0], [2.0, 2.0]), ["cell"]) is True
+    assert cells_differ_significantly(cells([1.0, 1.0], [1.0, 1.0]), ["cell"]) is False
 
 
 def test_whether_cells_differ_is_unknown_without_replicates():
-    assert cells_differ(cells([1.0], [2.0]), ["cell"]) is None
-    assert cells_differ(cells([1.0, 2.0]), ["cell"]) is None
-    assert cells_differ(cells([np.nan], [np.nan]), ["cell"]) is None
+    assert cells_differ_significantly(cells([1.0], [2.0]), ["cell"]) is None
+    assert cells_differ_significantly(cells([1.0, 2.0]), ["cell"]) is None
+    assert cells_differ_significantly(cells([np.nan], [np.nan]), ["cell"]) is None

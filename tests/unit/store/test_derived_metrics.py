@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chaosity.anomalies import analyse_host
 from chaosity.compare import compare_selections
 from chaosity.records import VALID
-from chaosity.statistics import UNMEASURED, studies, summarise
+from chaosity.statistics import UNMEASURED, find_studies, summarise
 from chaosity.store import build_tidy_table, read_table, write_table
 from chaosity.units import format_quantity, metric_words
 
@@ -163,12 +163,12 @@ def table(tmp_path):
 
 
 def test_the_analysis_of_variance_skips_references(table):
-    by_metric = {found.metric: found for found in studies(table)}
+    by_metric = {found.metric: found for found in find_studies(table)}
     speedup = by_metric[SPEEDUP]
     assert set(speedup.factors) == {"initiator", "program"}
     assert set(speedup.frame["initiator"]) == {"cores2", "cores4"}
     assert set(by_metric[RATE].frame["initiator"]) == {"cores1", "cores2", "cores4"}
-    found = speedup.analysis()
+    found = speedup.analyse()
     share = {term.name: term.variation_percent for term in found.terms}
     assert share["initiator"] > 90.0  # the programs differ in speed and not in speedup
 
@@ -208,7 +208,7 @@ def test_an_optional_metric_without_a_value_is_neither_failed_nor_zero(tmp_path)
     assert cells.loc[SHARE, ["status", "n", "n_failed"]].tolist() == [UNMEASURED, 0, 0]
     assert cells.loc[SHARE, "reason"] == "the tool reported no value"
     assert cells.loc[RATE, ["status", "n"]].tolist() == [VALID, 2]
-    assert studies(found) == studies(found[found["metric"] != SHARE]) == []
+    assert find_studies(found) == find_studies(found[found["metric"] != SHARE]) == []
 
 
 def test_a_metric_that_is_not_optional_fails_without_a_value(tmp_path):

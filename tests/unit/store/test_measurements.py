@@ -7,7 +7,7 @@ import synthetic
 import synthetic_latency
 
 from chaosity.store import Measurements, write_table
-from chaosity.store.measurements import POINT, equals, parse_levels
+from chaosity.store.measurements import POINT, equals_or_in_list, parse_levels
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,12 @@ def test_a_table_is_read_from_a_file(tmp_path):
 
 def test_an_empty_table_has_no_loads():
     empty = Measurements.from_table(synthetic.small().tidy().iloc[:0])
-    assert len(empty) == len(empty.alone()) == len(empty.valid().between_nodes()) == 0
+    assert (
+        len(empty)
+        == len(empty.single_load_rows())
+        == len(empty.valid_rows().node_to_node_rows())
+        == 0
+    )
     assert empty.corunning_text(["load"]).empty and list(empty.node_matrices()) == []
 
 
@@ -56,11 +61,11 @@ def test_every_row_knows_the_number_of_loads_of_its_point(latency):
         rows.set_index(list(POINT))["load_count"]
         == loads.reindex(pd.MultiIndex.from_frame(rows[list(POINT)]))
     ).all()
-    assert len(latency.alone()) + len(latency.corunning()) == len(latency)
+    assert len(latency.single_load_rows()) + len(latency.corunning_rows()) == len(latency)
 
 
 def test_a_selection_keeps_the_number_of_loads(latency):
-    alone = latency.corunning().where(load="load")
+    alone = latency.corunning_rows().where(load="load")
     assert len(alone) and (alone.rows["load_count"] > 1).all()
 
 
@@ -71,8 +76,8 @@ def test_only_positive_values_with_a_good_verdict_are_valid(small):
     rows.loc[rows.index[1], "value"] = 0.0
     rows.loc[rows.index[2], "value"] = np.nan
     found = Measurements(rows)
-    assert len(found.valid()) == len(small.valid()) - 3
-    assert len(found.measured()) == len(small.measured()) - 2
+    assert len(found.valid_rows()) == len(small.valid_rows()) - 3
+    assert len(found.rows_with_value()) == len(small.rows_with_value()) - 2
 
 
 def test_levels_are_parsed_once(latency):
@@ -86,9 +91,9 @@ def test_levels_are_parsed_once(latency):
 
 def test_a_wanted_level_may_be_null_or_one_of_a_list():
     values = pd.Series(["a", "b", None], dtype=object)
-    assert equals(values, "a").tolist() == [True, False, False]
-    assert equals(values, None).tolist() == [False, False, True]
-    assert equals(values, ["b", None]).tolist() == [False, True, True]
+    assert equals_or_in_list(values, "a").tolist() == [True, False, False]
+    assert equals_or_in_list(values, None).tolist() == [False, False, True]
+    assert equals_or_in_list(values, ["b", None]).tolist() == [False, True, True]
 
 
 def test_other_loads_of_a_point_are_described():
@@ -116,19 +121,19 @@ def test_other_loads_of_a_point_are_described():
 def test_slices_with_several_initiators_a_node_are_not_a_matrix():
     machine = synthetic.Machine("h", ((0, 1),), {}, cores_per_node=4, replicates=3)
     found = Measurements.from_table(machine.tidy())
-    [(where, matrix), *_] = found.alone().node_matrices()
+    [(where, matrix), *_] = found.single_load_rows().node_matrices()
     assert where["metric"] == matrix.metric and matrix.source == where["experiment"]
     assert all(len(matrix.samples[pair]) == len(blocks) for pair, blocks in matrix.blocks.items())
-    rows = found.alone().valid().between_nodes().rows
+    rows = found.single_load_rows().valid_rows().node_to_node_rows().rows
     doubled = pd.concat([rows, rows.assign(initiator="pu0")])
     assert list(Measurements(doubled).node_matrices()) == []
 
 
 def test_the_largest_group_is_the_first_of_the_highest_rank(latency):
-    alone = latency.alone().where(metric="latency_ns")
-    sizes = {part.working_set_bytes for _, part in alone.slices()}
+    alone = latency.single_load_rows().where(metric="latency_ns")
+    sizes = {part.working_set_bytes for _, part in alone.comparable_slices()}
     largest = alone.largest_group(["load_parameters"], lambda part: (part.working_set_bytes,))
     assert largest.working_set_bytes == max(sizes)
-    assert largest.median_goodness == -largest.rows["value"].median()
+    assert largest.median_for_ranking == -largest.rows["value"].median()
     nothing = largest.with_columns(value=np.nan)
-    assert nothing.median_goodness == -np.inf
+    assert nothing.median_for_ranking == -np.inf

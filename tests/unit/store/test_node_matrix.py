@@ -208,4 +208,4 @@ def test_a_written_matrix_is_read_back(tmp_path_factory, initiators, targets, ru
 def test_empty_cells_lower_the_share_of_measured_cells(tmp_path):
     path = tmp_path / "some.csv"
     path.write_text("node,0,1\n0,100,-\n1,40,100\n")
-    assert read_matrix(path, "bandwidth").measured_share == 0.75
+    assert read_matrix(path, "bandwidth").share_of_measured_cells == 0.75

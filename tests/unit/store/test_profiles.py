@@ -20,7 +20,12 @@ from chaosity.store import COLUMNS, profile_bundles, read_table, write_table
 from chaosity.store.profile_anonymisation import public_topology
 from chaosity.store.profile_bundles import import_bundle, publish_bundle, read_bundle
 from chaosity.store.profile_collection import collect_profiles
-from chaosity.store.profile_database import TABLES, find_profiles, is_database, read_profile_table
+from chaosity.store.profile_database import (
+    TABLES,
+    find_profiles,
+    is_duckdb_file,
+    read_profile_table,
+)
 
 HOST = "db-prod-17.acme.example"
 SERIAL = "S6XPNX0T412345"
@@ -105,7 +110,7 @@ def test_every_host_and_configuration_is_collected(results, tmp_path):
     path = tmp_path / "all.duckdb"
     done = collect_profiles([results], path)
     assert done.added == ("epyc1 nps1", "epyc1 nps4", "epyc2 nps4")
-    assert is_database(path)
+    assert is_duckdb_file(path)
     [found] = find_profiles(path, host="epyc1", configuration="nps4")
     assert (found["packages"], found["nodes"], found["drives"]) == (2, 2, {"Corsair MP600 PRO": 3})
     assert found["cpu_model"].startswith("AMD EPYC 7413")
@@ -399,7 +404,7 @@ def forge(bundle, target, *, manifest=None, parts=None, names=None, keep_hashes=
 def parquet(tmp_path, bundle, part, change):
     """A part of a bundle with something changed in its table."""
     parts, _, _ = read_bundle(bundle)
-    rows = change(parts.by_name()[part].copy())
+    rows = change(parts.tables_by_name()[part].copy())
     path = tmp_path / "changed.parquet"
     columns = {name: kind for name, kind in TABLES[part].items() if name in rows}
     write_table(rows, path, columns)

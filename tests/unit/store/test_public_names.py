@@ -11,9 +11,9 @@ import pytest
 
 from chaosity.design import PlannedHost, plan_host
 from chaosity.store import COLUMNS
-from chaosity.store.profile_anonymisation import anonymise
+from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS, ProfileTables
-from chaosity.store.tidy_table import Outcome, make_table, outcome_rows
+from chaosity.store.tidy_table import ReplicateOutcome, rows_to_table, tidy_rows_of_outcome
 from chaosity.topology import CoreKind, OpenclDevice, discover_topology
 from chaosity.yaml_files import EXPERIMENTS, read_config, yaml_file_names
 
@@ -72,15 +72,15 @@ def published(topology, experiment):
             }
             for load in point["loads"]
         }
-        rows += outcome_rows(point, 1, Outcome("valid", order=0, readings=read))
+        rows += tidy_rows_of_outcome(point, 1, ReplicateOutcome("valid", order=0, readings=read))
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
     profile = {"id": "p", "host": host.name, "configuration": "nps4"}
     parts = ProfileTables(
-        make_table([profile], PROFILE_COLUMNS),
-        make_table([], COMPONENT_COLUMNS),
+        rows_to_table([profile], PROFILE_COLUMNS),
+        rows_to_table([], COMPONENT_COLUMNS),
         table.assign(profile="p").drop(columns="reference"),
     )
-    return table, anonymise(parts, b"salt").measurements
+    return table, anonymise_profiles(parts, b"salt").measurements
 
 
 def _value(load, source):
@@ -127,10 +127,10 @@ def test_names_that_only_resemble_places_are_replaced(server, name):
     rows = own.head(4).assign(
         profile="p", initiator=name, target=name, factors=json.dumps({"policy": name})
     )
-    profile = make_table([{"id": "p", "host": "h", "configuration": "nps4"}], PROFILE_COLUMNS)
-    components = make_table([], COMPONENT_COLUMNS)
+    profile = rows_to_table([{"id": "p", "host": "h", "configuration": "nps4"}], PROFILE_COLUMNS)
+    components = rows_to_table([], COMPONENT_COLUMNS)
     parts = ProfileTables(profile, components, rows.drop(columns="reference"))
-    public = anonymise(parts, b"salt").measurements
+    public = anonymise_profiles(parts, b"salt").measurements
     assert set(public["initiator"]) == {"initiator_1"}
     assert set(public["target"]) == {"target_1"}
     assert set(public["factors"]) == {json.dumps({"policy": "other"})}

@@ -10,7 +10,7 @@ from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.errors import UserError
 from chaosity.statistics import corun_slowdown
 from chaosity.store import read_published
-from chaosity.store.published_csv_tables import parse_prefixed
+from chaosity.store.published_csv_tables import parse_decimal_prefix
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_unit_can_be_given_where_the_file_has_none(tmp_path):
     ],
 )
 def test_numbers_with_a_prefix(text, value):
-    assert parse_prefixed(text) == value
+    assert parse_decimal_prefix(text) == value
 
 
 def test_text_in_place_of_a_number_is_reported_with_its_row(tmp_path):

@@ -19,9 +19,9 @@ from chaosity.store import write_table
 from chaosity.topology import discover_topology, topology_to_json
 from chaosity.weights import (
     PATH_BANDWIDTH,
+    bandwidth_under_contention,
     canonical_weights,
     compare_weights,
-    contended_matrix,
     rank_correlation,
     rank_placements,
 )
@@ -43,17 +43,19 @@ def measured(folder, *parts):
 
 def test_a_set_of_workers_has_the_matrix_of_its_own_point():
     found = measurements(together([0]), together([0, 1], lambda i, t: 1e9 * (1 + i + t)), alone())
-    matrix = contended_matrix(found, [1, 0])
+    matrix = bandwidth_under_contention(found, [1, 0])
     assert matrix.initiators == (0, 1)
     assert matrix.targets == tuple(NODES)
     assert matrix.median(1, 2) == 4e9
     assert canonical_weights(matrix, [0, 1])[0] == pytest.approx(1 / 36)
-    assert contended_matrix(found, [0]).median(0, 0) == 20e9
-    assert contended_matrix(found, [0, 2]) is None
+    assert bandwidth_under_contention(found, [0]).median(0, 0) == 20e9
+    assert bandwidth_under_contention(found, [0, 2]) is None
 
 
 def test_failed_paths_give_no_matrix():
-    assert contended_matrix(measurements(together([0, 1], status="failed")), [0, 1]) is None
+    assert (
+        bandwidth_under_contention(measurements(together([0, 1], status="failed")), [0, 1]) is None
+    )
 
 
 def test_chaosity_place_takes_the_paths_of_all_workers_at_once(folder):
@@ -139,7 +141,7 @@ def test_shares_are_the_same_when_none_moved_by_more_than_allowed(shares, step):
 
 def test_both_weights_are_compared():
     found = measurements(alone(), together([0], lambda i, t: 30e9 if t == 0 else 10e9))
-    own = contended_matrix(found, [0])
+    own = bandwidth_under_contention(found, [0])
     compared = compare_weights(_alone_matrix(), own, [0])
     node, difference = compared.largest_difference
     assert node == 0
@@ -151,7 +153,7 @@ def test_both_weights_are_compared():
 def _alone_matrix():
     rows = alone()
     contended = [{**one, "metric": PATH_BANDWIDTH, "point": "p", "load": "paths"} for one in rows]
-    return contended_matrix(measurements(contended), list(NODES))
+    return bandwidth_under_contention(measurements(contended), list(NODES))
 
 
 def run(*arguments):

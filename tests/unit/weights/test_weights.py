@@ -16,7 +16,7 @@ from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.store import NodeMatrix, read_matrix, read_published
 from chaosity.weights import (
-    advise_placement,
+    advise_interleave_weights,
     canonical_weights,
     expected_and_measured,
     expected_bandwidth,
@@ -235,14 +235,14 @@ def test_kernel_weights_are_in_range_and_have_their_error(shares):
 
 
 def test_a_share_below_the_range_of_kernel_weights_is_noted():
-    found = advise_placement(matrix([[500.0, 0.5]]), [0])
+    found = advise_interleave_weights(matrix([[500.0, 0.5]]), [0])
     assert found.kernel.weights[1] == 1 and found.kernel.weights[0] >= 250
     assert found.kernel.error_percent > 100
     assert "the error is large" in " ".join(found.notes)
 
 
 def test_nodes_without_pages_have_no_kernel_weight():
-    found = advise_placement(FOUR, [0, 1], dwp=1.0)
+    found = advise_interleave_weights(FOUR, [0, 1], dwp=1.0)
     assert found.kernel.weights == {0: 1, 1: 1}
     assert found.commands == [
         "echo 1 > /sys/kernel/mm/mempolicy/weighted_interleave/node0",
@@ -250,7 +250,7 @@ def test_nodes_without_pages_have_no_kernel_weight():
         "numactl --cpunodebind=0-1 --weighted-interleave=0-1 PROGRAM",
     ]
     assert "A weight of 0 cannot be written" in " ".join(found.notes)
-    assert "A weight of 0" not in " ".join(advise_placement(FOUR, [0, 1]).notes)
+    assert "A weight of 0" not in " ".join(advise_interleave_weights(FOUR, [0, 1]).notes)
 
 
 def run(*arguments: str) -> str:

@@ -61,8 +61,8 @@ class Loss:
         Args:
             between: text between the values and the loss.
         """
-        values = anomaly_text.observed_and_expected(self.metric, self.observed, self.expected)
-        return f"{values}{between}, {anomaly_text.worse_by(self.metric, self.loss_percent)}"
+        values = anomaly_text.observed_and_expected_text(self.metric, self.observed, self.expected)
+        return f"{values}{between}, {anomaly_text.loss_text(self.metric, self.loss_percent)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class Anomaly(Loss):
         return share / (1.0 + share) if less_is_better(self.metric) else share
 
     @property
-    def evidence(self) -> str:
+    def evidence_sentence(self) -> str:
         """Size, interval, confidence and comparison, in a sentence."""
         kind = self.kind.replace("_", " ").capitalize().replace("Slit", "SLIT")
         interval = "no interval"

@@ -45,18 +45,18 @@ CHECK_PROCESSING_UNITS = (
 )
 
 
-def worse_by(metric: str, percent: float) -> str:
+def loss_text(metric: str, percent: float) -> str:
     """A loss with its direction: "12 % less" or "12 % longer"."""
     number = f"{percent:.0f}" if percent >= 9.5 else f"{percent:.1f}"
     return f"{number} % longer" if less_is_better(metric) else f"{number} % less"
 
 
-def gets_or_takes(metric: str) -> str:
+def verb_for_metric(metric: str) -> str:
     """Verb of a pair of nodes: it gets bandwidth, it takes time."""
     return "takes" if less_is_better(metric) else "gets"
 
 
-def observed_and_expected(metric: str, observed: float, expected: float) -> str:
+def observed_and_expected_text(metric: str, observed: float, expected: float) -> str:
     """Both values in a readable unit: "30 GB/s instead of 50 GB/s"."""
     return f"{format_quantity(metric, observed)} instead of {format_quantity(metric, expected)}"
 

@@ -22,7 +22,7 @@ from chaosity.anomalies.departure_significance import (
     Suspect,
     critical_value,
     estimate_scatter,
-    is_clear,
+    is_significant_and_large,
     limit_confidence,
 )
 from chaosity.anomalies.scored_cells import (
@@ -95,7 +95,7 @@ class GroupedCells(Generic[Name]):
 
         Losses below `scatter.matters` are not reported, so a cell has to lose more than that.
         """
-        measured, scatter = self.cells.measured, self.scatter
+        measured, scatter = self.cells.measured_mask, self.scatter
         error = float(np.nanmedian(scatter.error[measured]))
         clear = critical_value(scatter.freedom, LEVEL / int(measured.sum())) * error
         least = max(clear, -np.log1p(-scatter.matters))
@@ -111,7 +111,7 @@ class GroupedCells(Generic[Name]):
             excluded: mask of cells that are not reported.
             looks: number of tables that are tested for one machine.
         """
-        remaining = self.cells.measured & ~excluded & ~np.isnan(self.departures)
+        remaining = self.cells.measured_mask & ~excluded & ~np.isnan(self.departures)
         comparisons = int(remaining.sum()) * looks
         found = []
         while best := self._best_suspect(suspects, remaining, comparisons):
@@ -127,7 +127,7 @@ class GroupedCells(Generic[Name]):
         """The suspect that explains most of the remaining loss."""
         best, most = None, 0.0
         for suspect in suspects:
-            part = suspect.cells & self.cells.measured
+            part = suspect.cells & self.cells.measured_mask
             if (part & remaining).sum() < max(2, _DEPARTING_SHARE * part.sum()):
                 continue
             positions = positions_of(part & remaining)
@@ -164,13 +164,13 @@ class GroupedCells(Generic[Name]):
         comparisons: int,
     ) -> Departure | None:
         """A loss with its interval, if it is clear and matters."""
-        clear, confidence = is_clear(loss, error, self.scatter, comparisons)
+        clear, confidence = is_significant_and_large(loss, error, self.scatter, comparisons)
         if not clear:
             return None
         half = critical_value(self.scatter.freedom, 0.025) * error
         return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
 
-    def compare_cells(
+    def loss_against_better_cell(
         self, worse: Position, better: Position, error: float, comparisons: int
     ) -> Departure | None:
         """The loss of one cell against a cell that it should equal or exceed, if it is clear.
@@ -184,7 +184,7 @@ class GroupedCells(Generic[Name]):
         loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
         return self._if_clear(None, [worse], loss, error, comparisons)
 
-    def anomaly(
+    def build_anomaly(
         self,
         departure: Departure,
         kind: str,
@@ -213,8 +213,10 @@ class GroupedCells(Generic[Name]):
         compared = (*positions, *([reference] if reference is not None else []))
         loss = Loss(
             metric=metric,
-            observed=self.cells.value(float(np.median([values[cell] for cell in positions]))),
-            expected=self.cells.value(float(expected)),
+            observed=self.cells.value_of_score(
+                float(np.median([values[cell] for cell in positions]))
+            ),
+            expected=self.cells.value_of_score(float(expected)),
             loss_percent=loss_percent(-departure.loss, metric),
             loss_low=loss_percent(-departure.low, metric),
             loss_high=loss_percent(-departure.high, metric),
@@ -287,15 +289,15 @@ class SliceCells(GroupedCells[str]):
     def initiator_suspects(self) -> Iterator[Suspect]:
         """Each initiator with its cells."""
         for row, name in enumerate(self.cells.rows):
-            yield Suspect("initiator", name, self.cells.line(row))
+            yield Suspect("initiator", name, self.cells.row_or_column_mask(row))
 
     def target_suspects(self, part: str) -> Iterator[Suspect]:
         """Each target with its cells, under the name of this part."""
         for column, name in enumerate(self.cells.columns):
-            yield Suspect(part, name, self.cells.line(column=column))
+            yield Suspect(part, name, self.cells.row_or_column_mask(column=column))
 
     @property
-    def tested(self) -> NDArray[np.bool_]:
+    def tested_mask(self) -> NDArray[np.bool_]:
         """Mask of the measured cells that are tested."""
-        tested: NDArray[np.bool_] = ~self.untested & self.cells.measured
+        tested: NDArray[np.bool_] = ~self.untested & self.cells.measured_mask
         return tested

@@ -68,14 +68,16 @@ class ComponentCheck:
             names: of the components: initiators or targets.
             axis: the axis of the cells over which a component's cells extend.
         """
-        tested = cells.tested
+        tested = cells.tested_mask
         if tested.any():
             self.detectable.append(cells.detectable_percent)
         lines = tested if axis == 1 else tested.T
         self.compared |= {name for name, line in zip(names, lines, strict=True) if line.any()}
 
 
-def find_slow_initiators(rows: Measurements, core_kinds: Mapping[str, str]) -> ComponentCheck:
+def find_slow_initiators_and_memory(
+    rows: Measurements, core_kinds: Mapping[str, str]
+) -> ComponentCheck:
     """Slow processing units, cores and L3 domains on memory, and memory that is slow for all.
 
     Args:
@@ -85,7 +87,7 @@ def find_slow_initiators(rows: Measurements, core_kinds: Mapping[str, str]) -> C
             different kinds are not comparable.
     """
     check = ComponentCheck()
-    for where, part in rows.slices():
+    for where, part in rows.comparable_slices():
         own = part.rows.assign(
             known_distance=part.rows["distance"].astype(float).fillna(-1.0),
             core_kind=[core_kinds.get(name, "") for name in part.rows["initiator"]],
@@ -101,17 +103,19 @@ def find_slow_initiators(rows: Measurements, core_kinds: Mapping[str, str]) -> C
 def _initiator(cells: SliceCells, departure: Departure) -> Anomaly:
     source, target = cells.cells.names_at(departure.cells[0])
     row = cells.cells.rows.index(source)
-    on_one_target = int(cells.cells.measured[row].sum()) == 1
+    on_one_target = int(cells.cells.measured_mask[row].sum()) == 1
     if departure.suspect is not None and departure.suspect.part == "target":
         what = f"The memory of {target} is slow:"
-        return cells.anomaly(departure, SLOW_COMPONENT, (target,), what, ADVICE[TARGET])
+        return cells.build_anomaly(departure, SLOW_COMPONENT, (target,), what, ADVICE[TARGET])
     if departure.suspect is not None or on_one_target:
         what = f"{source} is slow on memory:"
-        return cells.anomaly(departure, SLOW_COMPONENT, (source,), what, CHECK_PROCESSING_UNITS)
+        return cells.build_anomaly(
+            departure, SLOW_COMPONENT, (source,), what, CHECK_PROCESSING_UNITS
+        )
     # The path between the nodes is suspected, whichever unit of the node it was seen from.
     nodes = cells.first_rows[source, target]["initiator_nodes"]
     path, what = path_name(f"node{nodes}", target), f"The path from {source} to {target} is slow:"
-    return cells.anomaly(departure, SLOW_PATH, (path,), what, ADVICE[PATH])
+    return cells.build_anomaly(departure, SLOW_PATH, (path,), what, ADVICE[PATH])
 
 
 def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> ComponentCheck:
@@ -122,7 +126,7 @@ def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> Component
         models: model of each drive by its component; a drive of unknown model is not comparable.
     """
     check = ComponentCheck()
-    for where, part in rows.slices():
+    for where, part in rows.comparable_slices():
         own = part.rows.assign(model=[models.get(name, name) for name in part.rows["target"]])
         cells = SliceCells(own, where, ("relation", "model"))
         check.add(cells, cells.cells.columns, axis=0)
@@ -141,7 +145,9 @@ def _drive_suspects(cells: SliceCells) -> Iterator[Suspect]:
         nodes.setdefault(str(first["target_nodes"]), []).append(column)
     for node, columns in nodes.items():
         if len(columns) > 1 and len(nodes) > 1:
-            mask = np.any([cells.cells.line(column=column) for column in columns], axis=0)
+            mask = np.any(
+                [cells.cells.row_or_column_mask(column=column) for column in columns], axis=0
+            )
             yield Suspect("node", node, mask)
 
 
@@ -149,27 +155,29 @@ def _drive(cells: SliceCells, departure: Departure) -> Anomaly:
     names = [cells.cells.names_at(position) for position in departure.cells]
     source, drive = names[0]
     column = cells.cells.columns.index(drive)
-    if departure.suspect is None and int(cells.cells.measured[:, column].sum()) > 1:
+    if departure.suspect is None and int(cells.cells.measured_mask[:, column].sum()) > 1:
         what = f"The path from {source} to {drive} is slow:"
-        return cells.anomaly(departure, SLOW_PATH, (drive,), what, _CHECK_DRIVE_PATH)
+        return cells.build_anomaly(departure, SLOW_PATH, (drive,), what, _CHECK_DRIVE_PATH)
     part = departure.suspect.part if departure.suspect else "drive"
     if part == "initiator":
         what = f"{source} is slow on drives:"
-        return cells.anomaly(departure, SLOW_COMPONENT, (source,), what, CHECK_PROCESSING_UNITS)
+        return cells.build_anomaly(
+            departure, SLOW_COMPONENT, (source,), what, CHECK_PROCESSING_UNITS
+        )
     if departure.suspect is None or part != "node":
         what = f"{drive} is slow:"
-        return cells.anomaly(departure, SLOW_COMPONENT, (drive,), what, _CHECK_DRIVE)
+        return cells.build_anomaly(departure, SLOW_COMPONENT, (drive,), what, _CHECK_DRIVE)
     drives = sorted({name for _, name in names})
     node = str(departure.suspect.name)
     components = (*([f"node{node}"] if node else []), *drives)
     what = f"All {len(drives)} drives of {f'node {node}' if node else 'no known node'} are slow:"
-    return cells.anomaly(departure, SLOW_COMPONENT, components, what, _CHECK_SHARED_PARTS)
+    return cells.build_anomaly(departure, SLOW_COMPONENT, components, what, _CHECK_SHARED_PARTS)
 
 
 def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
     """Drives that an initiator on another node reads clearly faster than one on their own node."""
     cells, scatter = slice_cells.cells, slice_cells.scatter
-    comparisons = int(cells.measured.sum())
+    comparisons = int(cells.measured_mask.sum())
     for column, drive in enumerate(cells.columns):
         relations = {
             cells.rows.index(source): first["relation"]
@@ -182,12 +190,12 @@ def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
             continue
         own = max(local, key=lambda position: cells.log_score[position])
         best = max(remote, key=lambda position: cells.log_score[position])
-        noise = np.hypot(cells.error[own], cells.error[best])
+        noise = np.hypot(cells.standard_error[own], cells.standard_error[best])
         error = float(np.hypot(noise, scatter.natural))
-        departure = slice_cells.compare_cells(own, best, error, comparisons)
+        departure = slice_cells.loss_against_better_cell(own, best, error, comparisons)
         if departure is not None:
             home, source = cells.rows[own[0]], cells.rows[best[0]]
-            yield slice_cells.anomaly(
+            yield slice_cells.build_anomaly(
                 departure,
                 REMOTE_BETTER,
                 (drive,),
@@ -215,11 +223,12 @@ class _DriveSet:
     kind: str
 
     @classmethod
-    def from_row(cls, row: pd.Series) -> _DriveSet:
+    def parse_row(cls, row: pd.Series) -> _DriveSet:
+        """Return the drive set of a row of the tidy table."""
         nodes = frozenset(parse_cpu_list(str(row["target_nodes"] or "")))
         return cls(nodes, int(row["drives"]), str(row["target_kind"]))
 
-    def is_part_of(self, whole: _DriveSet) -> bool:
+    def is_subset_of(self, whole: _DriveSet) -> bool:
         """Whether it has the first drives of the other's node, or all drives of fewer nodes."""
         if self.drives >= whole.drives:
             return False
@@ -239,18 +248,18 @@ def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
         rows: loads alone on drive sets, valid, without stand-in files.
     """
     found: list[Anomaly] = []
-    for where, part in rows.slices():
+    for where, part in rows.comparable_slices():
         cells = SliceCells(part.rows, where, ("target",))
         firsts = {target: row for (_, target), row in cells.first_rows.items()}
-        sets = [_DriveSet.from_row(firsts[name]) for name in cells.cells.columns]
-        measured, log_score = cells.cells.measured, cells.cells.log_score
+        sets = [_DriveSet.parse_row(firsts[name]) for name in cells.cells.columns]
+        measured, log_score = cells.cells.measured_mask, cells.cells.log_score
         by_node: dict[frozenset[int], list[Anomaly]] = {}
         for row, column in positions_of(measured):
             whole = sets[column]
             parts = [
                 number
                 for number, other in enumerate(sets)
-                if measured[row, number] and other.is_part_of(whole)
+                if measured[row, number] and other.is_subset_of(whole)
             ]
             if parts:
                 best = max(parts, key=_score_in_row(log_score[row]))
@@ -271,14 +280,14 @@ def _set_anomaly(
 ) -> Anomaly | None:
     """The anomaly of a set against its best part, if it is clear."""
     scored = cells.cells
-    error = float(np.hypot(scored.error[row, best], scored.error[row, column]))
+    error = float(np.hypot(scored.standard_error[row, best], scored.standard_error[row, column]))
     # The best of several parts is selected, so noise alone makes it better than the whole.
-    comparisons = int(scored.measured.sum()) * len(scored.columns)
-    departure = cells.compare_cells((row, column), (row, best), error, comparisons)
+    comparisons = int(scored.measured_mask.sum()) * len(scored.columns)
+    departure = cells.loss_against_better_cell((row, column), (row, best), error, comparisons)
     if departure is None:
         return None
     source, name, part = scored.rows[row], scored.columns[column], scored.columns[best]
-    return cells.anomaly(
+    return cells.build_anomaly(
         departure,
         ADDING_DRIVES,
         tuple(node_name(node) for node in sorted(whole.nodes)),

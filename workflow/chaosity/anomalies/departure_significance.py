@@ -106,14 +106,14 @@ def estimate_scatter(
     sizes = np.bincount(labels[labels >= 0], minlength=int(labels.max()) + 1)
     size = np.where(labels >= 0, sizes[np.maximum(labels, 0)], 0)
     # The expected score of a group of one or two is that of a cell, whose departure is 0.
-    informative = departures[(size > 2) & (labels >= 0) & cells.measured]
+    informative = departures[(size > 2) & (labels >= 0) & cells.measured_mask]
     spread = 0.0
     if len(informative) >= _MIN_CELLS:
         middle = np.median(informative)
         spread = _MAD_TO_DEVIATION * float(np.median(np.abs(informative - middle)))
     if cells.freedom:
-        noise = cells.error
-        typical = float(np.median(noise[cells.measured]))
+        noise = cells.standard_error
+        typical = float(np.median(noise[cells.measured_mask]))
         natural = float(max(NATURAL_SCATTER, np.sqrt(max(0.0, spread**2 - typical**2))))
         single, freedom = float(np.hypot(cells.noise, natural)), cells.freedom
     else:
@@ -129,7 +129,7 @@ def estimate_scatter(
     return Scatter(error, np.sqrt(total), freedom, natural, single, matters)
 
 
-def is_clear(
+def is_significant_and_large(
     difference: float, error: float, scatter: Scatter, comparisons: int
 ) -> tuple[bool, float]:
     """Whether a loss is clear and matters, and the confidence in it.

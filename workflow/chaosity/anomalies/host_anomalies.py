@@ -22,7 +22,7 @@ from chaosity.anomalies.anomaly_results import (
 from chaosity.anomalies.component_anomalies import (
     find_losses_by_adding_drives,
     find_slow_drives,
-    find_slow_initiators,
+    find_slow_initiators_and_memory,
 )
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
@@ -92,14 +92,14 @@ def analyse_host(tidy: Measurements | pd.DataFrame, parts: HostParts | None = No
         Anomalies, the worst first; those of one place are merged.
     """
     parts = parts or HostParts()
-    performance = Measurements.from_table(tidy).performance()
-    rows = performance.alone().valid()
+    performance = Measurements.from_table(tidy).performance_rows()
+    rows = performance.single_load_rows().valid_rows()
     report = _Report()
     structure = "not measured"
     if len(rows):
         structure = _check_memory(_comparable(rows.where(target_kind="node")), parts, report)
         _check_drives(rows.select(~rows.rows["file_backed"].astype(bool)), parts, report)
-        latencies = performance.valid()
+        latencies = performance.valid_rows()
         times = latencies.rows["metric"].map(less_is_better).astype(bool)
         sweeps = select_sweeps(latencies.select(times))
         if len(sweeps):
@@ -154,7 +154,7 @@ def _check_memory(memory: Measurements, parts: HostParts, report: _Report) -> st
     matrices = [
         (where, matrix)
         for where, matrix in memory.node_matrices()
-        if matrix.measured_share >= ENOUGH_CELLS
+        if matrix.share_of_measured_cells >= ENOUGH_CELLS
     ]
     distances = _slit_entries(memory)
     has_latency = any(less_is_better(matrix.metric) for _, matrix in matrices)
@@ -178,9 +178,13 @@ def _check_memory(memory: Measurements, parts: HostParts, report: _Report) -> st
     )
     report.add(tested, found, detectable)
     in_matrices = [tuple(where.values()) for where, _ in matrices]
-    others = [part for where, part in memory.slices() if tuple(where.values()) not in in_matrices]
+    others = [
+        part
+        for where, part in memory.comparable_slices()
+        if tuple(where.values()) not in in_matrices
+    ]
     if others:
-        check = find_slow_initiators(Measurements.concatenated(others), parts.core_kinds)
+        check = find_slow_initiators_and_memory(Measurements.concatenated(others), parts.core_kinds)
         tested = _comparable_text(len(check.compared), "initiator")
         report.add(tested, check.anomalies, check.detectable)
     return max(structures, key=structures.count) if structures else "not measured"
@@ -256,7 +260,7 @@ def _merged(found: Iterable[Anomaly]) -> list[Anomaly]:
         first, *others = sorted(similar, key=_merge_rank)
         also = dict.fromkeys(
             f"Also by {_source_text(other)}: "
-            f"{anomaly_text.worse_by(other.metric, other.loss_percent)}."
+            f"{anomaly_text.loss_text(other.metric, other.loss_percent)}."
             for other in others
         )
         merged.append(replace(first, also=(*first.also, *list(also)[:_MAX_ALSO])))

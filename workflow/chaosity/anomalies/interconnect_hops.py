@@ -14,7 +14,7 @@ from chaosity.anomalies.scored_cells import ScoredCells
 Mask = NDArray[np.bool_]  # of cells
 
 
-def step_hypotheses(cells: ScoredCells[int], remote: Mask, gap: float) -> Iterator[list[Mask]]:
+def groups_by_value_step(cells: ScoredCells[int], remote: Mask, gap: float) -> Iterator[list[Mask]]:
     """Steps with both directions between two nodes in one group, then directed steps.
 
     The better direction decides the step of both, so a direction that became slow stays in its
@@ -50,7 +50,7 @@ def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool)
     values = np.sort(cells.log_score[part])[::-1]
     if not len(values):
         return []
-    gap = max(gap, 4.0 * float(np.nanmedian(cells.error)))
+    gap = max(gap, 4.0 * float(np.nanmedian(cells.standard_error)))
     limits = [(a + b) / 2.0 for a, b in pairwise(values) if a - b > gap]
     steps: list[Mask] = []
     upper = np.inf
@@ -76,7 +76,7 @@ def _recurs(step: Mask, part: Mask) -> bool:
     return not len(missing_rows) and not len(missing_columns)
 
 
-def hop_masks(nearest: Mask) -> dict[int, Mask] | None:
+def cells_by_hop_count(nearest: Mask) -> dict[int, Mask] | None:
     """Number of hops -> its cells, where steps lead from neighbour to neighbour; else None.
 
     Each node has to have a node two hops away. Three hops and more may lack for some nodes, such as

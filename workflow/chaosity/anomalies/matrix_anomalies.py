@@ -26,7 +26,7 @@ from chaosity.anomalies.matrix_structure import (
 )
 from chaosity.anomalies.scored_cells import Position, ScoredCells, positions_of, score_cells
 from chaosity.anomalies.slit_mismatch import check_firmware_claims
-from chaosity.anomalies.structural_departures import recurs_by_symmetry
+from chaosity.anomalies.structural_departures import is_repeated_by_symmetry
 from chaosity.place_names import node_name, path_name
 from chaosity.store import NodeMatrix
 
@@ -61,7 +61,7 @@ def analyse_matrix(
     structure = claims.structure or structure
     analysis = MatrixAnalysis(cells, structure, looks)
     found = [
-        *analysis.slow_parts(),
+        *analysis.find_slow_components_and_paths(),
         *_asymmetries(analysis),
         *_remote_better(analysis),
         *claims.anomalies,
@@ -108,9 +108,9 @@ def _notes(analysis: MatrixAnalysis) -> Iterator[str]:
     single = [text for part in parts if part.sum() == 1 for text in _cell_texts(cells, part)]
     if single:
         yield f"Not tested, no comparable cell: {anomaly_text.join_words(single)}."
-    missing = int((~cells.measured).sum())
+    missing = int((~cells.measured_mask).sum())
     if missing:
-        yield f"{missing} of {cells.measured.size} cells were not measured."
+        yield f"{missing} of {cells.measured_mask.size} cells were not measured."
 
 
 def _cell_texts(cells: ScoredCells[int], part: NDArray[np.bool_]) -> list[str]:
@@ -123,7 +123,7 @@ def _groups(cells: ScoredCells[int], structure: Structure) -> Iterator[CellGroup
         positions = positions_of(structure.labels == label)
         typical = float(np.median([cells.log_score[position] for position in positions]))
         names = tuple(cells.names_at(position) for position in positions)
-        yield CellGroup(name, names, cells.value(typical))
+        yield CellGroup(name, names, cells.value_of_score(typical))
 
 
 def _verdict(
@@ -138,7 +138,7 @@ def _verdict(
         return f"{number} in {size}; the worst: {found[0].sentence}"
     if detectable is None:
         return f"Not tested: no cell of {size} has a comparable cell."
-    replicates = int(np.min(cells.n[cells.measured]))
+    replicates = int(np.min(cells.n[cells.measured_mask]))
     end = "" if structure.kind != NONE else " The matrix has no structure."
     return (
         f"No anomaly was detected in {size} at n = {replicates}. Smallest detectable loss of a "
@@ -166,13 +166,13 @@ def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
             continue
         error = float(np.hypot(analysis.scatter.own[slow], analysis.scatter.own[fast]))
         comparisons = len(pairs) * analysis.looks
-        departure = analysis.compare_cells(slow, fast, error, comparisons)
-        if departure is None or recurs_by_symmetry(
+        departure = analysis.loss_against_better_cell(slow, fast, error, comparisons)
+        if departure is None or is_repeated_by_symmetry(
             cells, reverse, slow, analysis.structure.packages
         ):
             continue
         source, target = cells.names_at(slow)
-        yield analysis.anomaly(
+        yield analysis.build_anomaly(
             departure,
             ASYMMETRY,
             (path_name(node_name(source), node_name(target)),),
@@ -193,7 +193,7 @@ def _opposite_cells(cells: ScoredCells[int]) -> Iterator[tuple[Position, Positio
             if source in cells.columns and target in cells.columns:
                 there = i, cells.columns.index(target)
                 back = cells.rows.index(target), cells.columns.index(source)
-                if cells.measured[there] and cells.measured[back]:
+                if cells.measured_mask[there] and cells.measured_mask[back]:
                     yield there, back
 
 
@@ -225,8 +225,8 @@ def _remote_better_anomaly(
     source, target = cells.names_at(remote)
     node, _ = cells.names_at(local)
     error = float(np.hypot(scatter.own[local], scatter.own[remote]))
-    comparisons = int(cells.measured.sum()) * analysis.looks
-    departure = analysis.compare_cells(local, remote, error, comparisons)
+    comparisons = int(cells.measured_mask.sum()) * analysis.looks
+    departure = analysis.loss_against_better_cell(local, remote, error, comparisons)
     if departure is None:
         return None
     what = (
@@ -234,7 +234,7 @@ def _remote_better_anomaly(
         if local[0] == remote[0]
         else f"Node {source} reaches the memory of node {target} better than node {target} does"
     )
-    return analysis.anomaly(
+    return analysis.build_anomaly(
         departure,
         REMOTE_BETTER,
         (node_name(node),),

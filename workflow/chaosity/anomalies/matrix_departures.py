@@ -21,7 +21,10 @@ from chaosity.anomalies.departure_significance import (
 )
 from chaosity.anomalies.matrix_structure import NONE, Structure
 from chaosity.anomalies.scored_cells import Position, ScoredCells, positions_of
-from chaosity.anomalies.structural_departures import losses_by_node_position, recurs_by_symmetry
+from chaosity.anomalies.structural_departures import (
+    is_repeated_by_symmetry,
+    losses_explained_by_node_position,
+)
 from chaosity.place_names import node_name, package_name, path_name
 
 
@@ -70,10 +73,12 @@ class MatrixAnalysis(GroupedCells[int]):
         with np.errstate(invalid="ignore"):
             worse = self.departures < limit
         for position in positions_of(worse):
-            structural[position] = recurs_by_symmetry(
+            structural[position] = is_repeated_by_symmetry(
                 self.cells, self.departures, position, packages
             )
-        explained = losses_by_node_position(self.cells, self.departures, self.labels, packages)
+        explained = losses_explained_by_node_position(
+            self.cells, self.departures, self.labels, packages
+        )
         with np.errstate(invalid="ignore"):
             structural |= worse & (self.departures - explained > limit)
         return structural
@@ -83,14 +88,16 @@ class MatrixAnalysis(GroupedCells[int]):
         rows = {node: i for i, node in enumerate(cells.rows)}
         columns = {node: i for i, node in enumerate(cells.columns)}
         for node, column in columns.items():
-            yield Suspect(text.TARGET, node, cells.line(column=column))
-            yield Suspect(text.INTO, node, cells.line(column=column) & ~cells.local)
+            yield Suspect(text.TARGET, node, cells.row_or_column_mask(column=column))
+            yield Suspect(
+                text.INTO, node, cells.row_or_column_mask(column=column) & ~cells.local_mask
+            )
         for node, row in rows.items():
-            yield Suspect(text.INITIATOR, node, cells.line(row))
-            yield Suspect(text.OUT_OF, node, cells.line(row) & ~cells.local)
+            yield Suspect(text.INITIATOR, node, cells.row_or_column_mask(row))
+            yield Suspect(text.OUT_OF, node, cells.row_or_column_mask(row) & ~cells.local_mask)
         for node in rows.keys() & columns.keys():
-            both = cells.line(rows[node], columns[node])
-            yield Suspect(text.LINKS, node, both & ~cells.local)
+            both = cells.row_or_column_mask(rows[node], columns[node])
+            yield Suspect(text.LINKS, node, both & ~cells.local_mask)
         for source, nodes in enumerate(self.structure.packages or ()):
             for target, others in enumerate(self.structure.packages or ()):
                 if source != target:
@@ -99,7 +106,7 @@ class MatrixAnalysis(GroupedCells[int]):
                     )
                     yield Suspect(text.BLOCK, (source, target), mask)
 
-    def slow_parts(self) -> Iterator[Anomaly]:
+    def find_slow_components_and_paths(self) -> Iterator[Anomaly]:
         """Slow components and slow paths."""
         for departure in self.found:
             compared_with = self._compared_with(departure.cells)
@@ -122,7 +129,7 @@ class MatrixAnalysis(GroupedCells[int]):
     def _slow_cell(self, departure: Departure, compared_with: str) -> Anomaly:
         source, target = self.cells.names_at(departure.cells[0])
         if source == target:
-            return self.anomaly(
+            return self.build_anomaly(
                 departure,
                 SLOW_COMPONENT,
                 (node_name(target),),
@@ -131,12 +138,12 @@ class MatrixAnalysis(GroupedCells[int]):
                 compared_with=compared_with,
                 than=" than other nodes",
             )
-        return self.anomaly(
+        return self.build_anomaly(
             departure,
             SLOW_PATH,
             (path_name(node_name(source), node_name(target)),),
             f"The path from node {source} to the memory of node {target} is slow: it "
-            f"{text.gets_or_takes(self.cells.metric)}",
+            f"{text.verb_for_metric(self.cells.metric)}",
             text.ADVICE[text.PATH],
             compared_with=compared_with,
         )
@@ -150,7 +157,7 @@ class MatrixAnalysis(GroupedCells[int]):
         else:
             what = text.suspect_text(suspect.part, int(suspect.name))
             components = (node_name(int(suspect.name)),)
-        return self.anomaly(
+        return self.build_anomaly(
             departure,
             SLOW_COMPONENT if suspect.part in whole_node else SLOW_PATH,
             components,
@@ -172,9 +179,9 @@ def _remote_cells_better_than_local(
     """
     if structure.kind == NONE:
         return []
-    noise = np.hypot(np.nanmedian(cells.error[cells.measured]), 0.01)
+    noise = np.hypot(np.nanmedian(cells.standard_error[cells.measured_mask]), 0.01)
     error = float(np.sqrt(2.0) * noise)
-    comparisons = int(cells.measured.sum())
+    comparisons = int(cells.measured_mask.sum())
     matters = MATTERS if cells.freedom else MATTERS_IN_ONE_RUN
     clear = critical_value(cells.freedom or np.inf, LEVEL / comparisons) * error
     least = max(clear, -np.log1p(-matters))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaosity.anomalies.cell_groups import Labels, departures_from_groups, expected_scores
-from chaosity.anomalies.interconnect_hops import hop_masks, step_hypotheses
+from chaosity.anomalies.interconnect_hops import cells_by_hop_count, groups_by_value_step
 from chaosity.anomalies.scored_cells import ScoredCells, positions_of
 
 PackageNodes = tuple[tuple[int, ...], ...]  # nodes of each package
@@ -109,9 +109,11 @@ def _same_groups(labels: Labels, others: Labels) -> bool:
 
 def structure_cost(cells: ScoredCells[int], structure: Structure) -> float:
     """Unexplained departures plus a penalty for each group; smaller is better."""
-    scale = max(LEAST_SCALE, cells.noise if not cells.freedom else float(np.nanmedian(cells.error)))
-    departures = departures_from_groups(cells, structure.labels)[cells.measured]
-    groups = len(np.unique(structure.labels[cells.measured]))
+    scale = max(
+        LEAST_SCALE, cells.noise if not cells.freedom else float(np.nanmedian(cells.standard_error))
+    )
+    departures = departures_from_groups(cells, structure.labels)[cells.measured_mask]
+    groups = len(np.unique(structure.labels[cells.measured_mask]))
     # Twice the penalty of Schwarz's criterion: one group too few is better than one too many.
     penalty = 2.0 * np.log(max(2, len(departures)))
     costs = np.minimum((departures / scale) ** 2, CAP)
@@ -136,9 +138,9 @@ def _ordered(cells: ScoredCells[int], structure: Structure) -> Structure:
 def _hypotheses(
     cells: ScoredCells[int], packages: PackageNodes | None, distances: SlitEntries | None
 ) -> Iterator[Structure]:
-    measured = cells.measured
+    measured = cells.measured_mask
     equal = np.where(measured, 0, -1)
-    local = cells.local
+    local = cells.local_mask
     one_sided = _one_sided(cells)
     plain = measured & ~one_sided
     if one_sided.any():
@@ -162,10 +164,10 @@ def _unknown(cells: ScoredCells[int], local: Mask) -> Structure:
     """Local cells are equal; each other cell is a group of its own."""
     labels = np.full(local.shape, -1)
     names = []
-    if (local & cells.measured).any():
-        labels[local & cells.measured] = 0
+    if (local & cells.measured_mask).any():
+        labels[local & cells.measured_mask] = 0
         names.append("local")
-    for row, column in positions_of(~local & cells.measured):
+    for row, column in positions_of(~local & cells.measured_mask):
         labels[row, column] = len(names)
         names.append(f"{cells.rows[row]}->{cells.columns[column]}")
     return Structure(UNKNOWN, labels, tuple(names))
@@ -196,7 +198,7 @@ def _label_one_sided(cells: ScoredCells[int], labels: Labels, one_sided: Mask) -
         log_score = cells.log_score[line]
         rank = np.empty(len(log_score), dtype=int)
         rank[np.argsort(-log_score, kind="stable")] = np.arange(len(log_score))
-        here = one_sided[line] & cells.measured[line] & ~done[line]
+        here = one_sided[line] & cells.measured_mask[line] & ~done[line]
         labels[line] = np.where(here, 1 + rank, labels[line])
         done[line] |= here
     return labels
@@ -240,7 +242,7 @@ def _by_packages(
     for gap in (None, *GAPS):
         labels, names = np.where(plain, 0, equal), ["local"]
         for name, part in parts.items():
-            steps = [part] if gap is None else next(step_hypotheses(cells, part, gap))
+            steps = [part] if gap is None else next(groups_by_value_step(cells, part, gap))
             for number, step in enumerate(steps, start=1):
                 labels = np.where(step, len(names), labels)
                 names.append(name if len(steps) == 1 else f"{name}, step {number}")
@@ -259,13 +261,13 @@ def nearer_within_packages(cells: ScoredCells[int], structure: Structure) -> boo
 def _by_steps(cells: ScoredCells[int], remote: Mask, two_groups: Labels) -> Iterator[Structure]:
     """Steps of value, and hops between nearest neighbours."""
     for gap in GAPS:
-        for steps in step_hypotheses(cells, remote, gap):
+        for steps in groups_by_value_step(cells, remote, gap):
             if len(steps) < 2:
                 continue
             names = [f"step {number}" for number in range(1, len(steps) + 1)]
             names = ["near", "far"] if len(steps) == 2 else names
             yield _structure(STEPS, steps, names, remote, two_groups)
-            hops = hop_masks(steps[0])
+            hops = cells_by_hop_count(steps[0])
             if hops is not None:
                 names = [f"{number} hop{'s' if number > 1 else ''}" for number in hops]
                 parts = [part & remote for part in hops.values()]

@@ -56,16 +56,18 @@ class ScoredCells(Generic[Name]):
     freedom: float
 
     @property
-    def measured(self) -> NDArray[np.bool_]:
+    def measured_mask(self) -> NDArray[np.bool_]:
         """Mask of the cells that have a value."""
         return ~np.isnan(self.log_score)
 
     @property
-    def local(self) -> NDArray[np.bool_]:
+    def local_mask(self) -> NDArray[np.bool_]:
         """Mask of the cells whose initiator and target are the same."""
         return np.array([[row == column for column in self.columns] for row in self.rows])
 
-    def line(self, row: int | None = None, column: int | None = None) -> NDArray[np.bool_]:
+    def row_or_column_mask(
+        self, row: int | None = None, column: int | None = None
+    ) -> NDArray[np.bool_]:
         """Mask of the cells in a row, in a column, or in either of them."""
         mask = np.zeros(self.log_score.shape, dtype=bool)
         if row is not None:
@@ -75,13 +77,13 @@ class ScoredCells(Generic[Name]):
         return mask
 
     @property
-    def error(self) -> NDArray[np.float64]:
+    def standard_error(self) -> NDArray[np.float64]:
         """Standard error of each cell's score, from the noise of its replicates."""
         with np.errstate(divide="ignore"):
             variance = self.noise**2 / self.n * np.where(self.n > 2, _MEDIAN_VARIANCE, 1.0)
         return np.sqrt(variance)
 
-    def value(self, log_score: float) -> float:
+    def value_of_score(self, log_score: float) -> float:
         """The value in the metric's unit that has this score."""
         return float(np.exp(-log_score if less_is_better(self.metric) else log_score))
 

@@ -22,7 +22,7 @@ from chaosity.anomalies.departure_significance import (
     MAX_CONFIDENCE,
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
-from chaosity.statistics import Estimate, latency_divergence
+from chaosity.statistics import Estimate, find_latency_divergence
 from chaosity.store import Measurements
 from chaosity.units import format_binary_bytes
 
@@ -77,7 +77,7 @@ def find_sweep_anomalies(sweeps: Measurements) -> Iterator[Anomaly]:
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
     """Initiators that are slower than others of their node when all run."""
-    found = latency_divergence(rows, CONCURRENT, SERIAL)
+    found = find_latency_divergence(rows, CONCURRENT, SERIAL)
     slow = {entry.initiator: entry for entry in found.slow}
     if found.start is None:
         return
@@ -144,7 +144,7 @@ def _interval(
 ) -> tuple[float | None, float | None, float]:
     """Low and high end of the loss in per cent (95 % interval), and the confidence in a loss."""
     most = MAX_CONFIDENCE_OF_ONE_RUN if one_run else MAX_CONFIDENCE
-    ratio = Estimate.of(np.exp(logs))
+    ratio = Estimate.of_values(np.exp(logs))
     if ratio.low is None or ratio.high is None:
         return None, None, most / 2.0
     p = float(stats.t.sf(logs.mean() / (stats.sem(logs) or 1e-6), len(logs) - 1))

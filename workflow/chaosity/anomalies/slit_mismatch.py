@@ -20,7 +20,7 @@ from chaosity.anomalies.departure_significance import (
     MATTERS,
     Scatter,
     estimate_scatter,
-    is_clear,
+    is_significant_and_large,
     limit_confidence,
 )
 from chaosity.anomalies.matrix_structure import (
@@ -85,7 +85,7 @@ def check_firmware_claims(
     """
     if not packages and not distances:
         return ClaimCheck()
-    if cells.measured.mean() < ENOUGH_CELLS:
+    if cells.measured_mask.mean() < ENOUGH_CELLS:
         few = "Too few cells were measured to check the packages and the SLIT."
         return ClaimCheck(notes=(few,))
     measured = learn_structure(cells)
@@ -101,7 +101,7 @@ def check_firmware_claims(
             anomalies.append(_wrong_packages(cells, measured, packages))
     if distances:
         seen = measured if instead is not None or measured.kind != NONE else structure
-        pairs = [cells.names_at(position) for position in positions_of(cells.measured)]
+        pairs = [cells.names_at(position) for position in positions_of(cells.measured_mask)]
         missing = [pair for pair in pairs if pair not in distances]
         if missing:
             first = f"{missing[0][0]}->{missing[0][1]}"
@@ -173,13 +173,13 @@ def _mismatch(
     nodes = sorted({node for both in pairs for node in both})
     loss = Loss(
         metric=cells.metric,
-        observed=cells.value(observed),
-        expected=cells.value(expected),
+        observed=cells.value_of_score(observed),
+        expected=cells.value_of_score(expected),
         loss_percent=abs(loss_percent(observed - expected, cells.metric)),
         loss_low=None,
         loss_high=None,
         confidence=limit_confidence(cells, confidence),
-        n=int(cells.n[cells.measured].min()),
+        n=int(cells.n[cells.measured_mask].min()),
     )
     return Anomaly.from_loss(
         loss,
@@ -219,7 +219,9 @@ def _positions(
         (source, target): (i, j)
         for i, source in enumerate(cells.rows)
         for j, target in enumerate(cells.columns)
-        if (source == target) == local and cells.measured[i, j] and (source, target) in distances
+        if (source == target) == local
+        and cells.measured_mask[i, j]
+        and (source, target) in distances
     }
 
 
@@ -262,7 +264,7 @@ def _wrong_entries(
     worst = max(wrong, key=lambda entry: entry.difference)
     scatter = _scatter(cells, structure)
     error = float(np.nanmedian(scatter.own)) * np.sqrt(2.0)
-    _, confidence = is_clear(worst.difference, error, scatter, len(positions))
+    _, confidence = is_significant_and_large(worst.difference, error, scatter, len(positions))
     pairs = [entry.pair for entry in wrong]
     distance = distances[worst.pair]
     if len({distances[pair] for pair in positions}) == 1:
@@ -298,8 +300,8 @@ def _flat_table_text(cells: ScoredCells[int], structure: Structure, worst: _Wron
     names = anomaly_text.join_words(list(structure.names[1:]))
     return (
         f"The SLIT does not distinguish {names} nodes, but some pairs "
-        f"{anomaly_text.gets_or_takes(cells.metric)[:-1]} "
-        f"{anomaly_text.worse_by(cells.metric, apart)} than others."
+        f"{anomaly_text.verb_for_metric(cells.metric)[:-1]} "
+        f"{anomaly_text.loss_text(cells.metric, apart)} than others."
     )
 
 
@@ -347,7 +349,7 @@ def _wrong_order(
     wrong = []
     for near, far in orders:
         gain = far.log_score - near.log_score
-        clear, confidence = is_clear(gain, error, scatter, len(orders))
+        clear, confidence = is_significant_and_large(gain, error, scatter, len(orders))
         if clear:
             wrong.append((gain, confidence, near, far))
     if not wrong:
@@ -379,4 +381,4 @@ def _distance_levels(
 
 
 def _value_text(cells: ScoredCells[int], log_score: float) -> str:
-    return format_quantity(cells.metric, cells.value(log_score))
+    return format_quantity(cells.metric, cells.value_of_score(log_score))

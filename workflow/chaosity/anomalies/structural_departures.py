@@ -1,4 +1,4 @@
-"""Whether a departure is structural: a symmetry of the machine repeats it elsewhere.
+"""Excuses a departure as structural when a permutation of the nodes repeats it elsewhere.
 
 On a Broadwell in cluster-on-die mode the second cluster of each package reaches the first one
 faster than the first the second. Both packages show it within 0.3 %, so it is not a fault. A
@@ -24,7 +24,7 @@ _MAX_STEPS = 20_000
 _SIMILAR = 0.4
 
 
-def recurs_by_symmetry(
+def is_repeated_by_symmetry(
     cells: ScoredCells[int],
     departures: NDArray[np.float64],
     position: Position,
@@ -44,10 +44,10 @@ def recurs_by_symmetry(
         have to involve more than half of the nodes: two equal faults are not structure, and neither
         is one link between packages that all their nodes share.
     """
-    if cells.rows != cells.columns or not cells.measured.all():
+    if cells.rows != cells.columns or not cells.measured_mask.all():
         return False
     size = len(cells.rows)
-    sigma = np.hypot(NATURAL_SCATTER, float(np.median(cells.error)))
+    sigma = np.hypot(NATURAL_SCATTER, float(np.median(cells.standard_error)))
     # Three standard deviations of the difference of two cells.
     search = _SymmetrySearch(cells.log_score, 3.0 * np.sqrt(2.0) * sigma)
     positions, disjoint = [position], False
@@ -62,7 +62,7 @@ def recurs_by_symmetry(
     return False
 
 
-def losses_by_node_position(
+def losses_explained_by_node_position(
     cells: ScoredCells[int],
     departures: NDArray[np.float64],
     labels: NDArray[np.int_],

@@ -14,7 +14,7 @@ from chaosity.export import MeasuredHost, read_measured_host, select_node_measur
 from chaosity.place.placement_policies import CONTENDED
 from chaosity.store import NodeMatrix
 from chaosity.store.node_matrix import BANDWIDTH
-from chaosity.weights import canonical_weights, contended_matrix
+from chaosity.weights import bandwidth_under_contention, canonical_weights
 
 
 class WeightsFromResults:
@@ -47,7 +47,7 @@ class WeightsFromResults:
         matrix: NodeMatrix | None = self._matrix
         source = self._source
         if name == CONTENDED:
-            matrix = contended_matrix(self._host.measurements, workers)
+            matrix = bandwidth_under_contention(self._host.measurements, workers)
             source = None if matrix is None else matrix.source
         try:
             return None if matrix is None else (canonical_weights(matrix, workers), source)

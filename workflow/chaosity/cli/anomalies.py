@@ -179,7 +179,7 @@ def _findings_text(findings: Findings) -> Iterator[RenderableType]:
     for number, anomaly in enumerate(findings.anomalies, start=1):
         yield Text("")
         yield Text(f"{number}. {anomaly.sentence}", style="bold red")
-        for line in (anomaly.evidence, *anomaly.also):
+        for line in (anomaly.evidence_sentence, *anomaly.also):
             yield Text(f"   {line}")
         yield Text(f"   {anomaly.advice}", style="italic")
     if findings.groups:

@@ -66,7 +66,7 @@ def compare_command(
     )
 
     pinned = dict(_condition(text) for text in conditions)
-    selected = [selection.filtered(pinned) for selection in read_selections(selections)]
+    selected = [selection.filter_rows(pinned) for selection in read_selections(selections)]
     if len(selected) < 2:
         raise UserError("a second selection is required", selected[0].name, "name another table")
     result: SelectionComparison | OutlierHosts

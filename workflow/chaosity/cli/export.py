@@ -59,9 +59,9 @@ def weights(folder: Path, output: Path | None, dwp: float, as_json: bool) -> Non
 
     Weights are shares, whole numbers for the kernel, and commands with numactl.
     """
-    from chaosity.export import export_weights, read_measured_host
+    from chaosity.export import interleave_weights_of_host, read_measured_host
 
-    exported = export_weights(read_measured_host(folder), dwp)
+    exported = interleave_weights_of_host(read_measured_host(folder), dwp)
     text = _json(exported.to_json()) if as_json else "\n".join(_weights_lines(exported)) + "\n"
     notes = [f"No weights for workers {name}: {why}." for name, why in exported.left_out.items()]
     _print_or_write(text, output, notes)
@@ -90,7 +90,12 @@ def as_json(folder: Path, output: Path | None) -> None:
 )
 def write_all(folder: Path, output: Path) -> None:
     """All exports in one folder; notes.txt says which are missing and why."""
-    from chaosity.export import export_hwloc, export_weights, placement_document, read_measured_host
+    from chaosity.export import (
+        export_hwloc,
+        interleave_weights_of_host,
+        placement_document,
+        read_measured_host,
+    )
 
     output.mkdir(parents=True, exist_ok=True)
     notes: list[str] = []
@@ -102,7 +107,7 @@ def write_all(folder: Path, output: Path) -> None:
 
     exports: dict[str, Callable[[MeasuredHost], str]] = {
         "topology.xml": topology_xml,
-        "weights.json": lambda host: _json(export_weights(host, 0.0).to_json()),
+        "weights.json": lambda host: _json(interleave_weights_of_host(host, 0.0).to_json()),
         "placement.json": lambda host: _json(placement_document(host)),
     }
     read_once = cache(read_measured_host)  # an error is raised again for each export
@@ -128,7 +133,8 @@ def _weights_lines(exported: WeightsExport) -> Iterator[str]:
         shares = ", ".join(f"node {n} {100.0 * share:.1f} %" for n, share in advice.weights.items())
         yield f"\n# workers {name}: {shares}"
         yield (
-            f"# expected bandwidth {advice.relative['weights']:.2f} times that of equal shares; "
+            f"# expected bandwidth {advice.relative_to_equal_shares['weights']:.2f} times that of "
+            "equal shares; "
             f"the kernel's weights differ by {advice.kernel.error_percent:.1f} % at most"
         )
         yield from advice.commands

@@ -79,7 +79,7 @@ def bandwidths(path: Path, unit: str | None, workers: list[int], contended: bool
     """
     from chaosity.export import read_measured_host, select_node_bandwidths
     from chaosity.store import read_matrix
-    from chaosity.weights import contended_matrix
+    from chaosity.weights import bandwidth_under_contention
 
     if not path.exists():
         raise UserError(
@@ -90,7 +90,7 @@ def bandwidths(path: Path, unit: str | None, workers: list[int], contended: bool
     host = read_measured_host(path)
     if not contended:
         return select_node_bandwidths(host).matrix
-    matrix = contended_matrix(host.measurements, workers)
+    matrix = bandwidth_under_contention(host.measurements, workers)
     if matrix is None:
         raise UserError(
             f"workers {format_cpu_list(workers)} were not measured all at once",

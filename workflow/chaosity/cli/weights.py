@@ -75,11 +75,11 @@ def weights(
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.store import read_published
-    from chaosity.weights import advise_placement, compare_weights, rank_placements
+    from chaosity.weights import advise_interleave_weights, compare_weights, rank_placements
 
     worker_nodes = parse_workers(workers)
     alone, contended = _read_matrices(file, unit, worker_nodes)
-    advice = advise_placement(alone, worker_nodes, dwp)
+    advice = advise_interleave_weights(alone, worker_nodes, dwp)
     comparison = compare_weights(alone, contended, worker_nodes) if contended else None
     ranks = rank_placements(alone, read_published(against, form, "published")) if against else {}
     if as_json:
@@ -117,14 +117,16 @@ def _read_matrices(
     """
     from chaosity.export import read_measured_host, select_node_bandwidths
     from chaosity.store import read_matrix
-    from chaosity.weights import contended_matrix
+    from chaosity.weights import bandwidth_under_contention
 
     if not _is_table(path):
         return read_matrix(path, "bandwidth", unit), None
     if unit:
         raise UserError("a tidy table has units of its own", "--unit", "remove the option")
     host = read_measured_host(path.parent)
-    return select_node_bandwidths(host).matrix, contended_matrix(host.measurements, workers)
+    return select_node_bandwidths(host).matrix, bandwidth_under_contention(
+        host.measurements, workers
+    )
 
 
 def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
@@ -143,7 +145,7 @@ def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
     yield shares
     yield Text("\nExpected bandwidth, equal shares on all nodes = 1", style="bold")
     expected = Table(box=None, pad_edge=False, show_header=False)
-    for name, ratio in advice.relative.items():
+    for name, ratio in advice.relative_to_equal_shares.items():
         expected.add_row(_PLACEMENTS[name], f"{ratio:.2f}")
     yield expected
     yield Text("\nCommands", style="bold")

@@ -30,16 +30,16 @@ from chaosity.compare.matched_cells import (
     LEVEL,
     MATTERS,
     PLACE,
-    Cell,
+    ComparableCell,
     Key,
+    add_matching_columns,
     group_cells,
     has_unknown_relations,
-    have_equal_places,
     key_columns,
-    prepare_side,
-    with_coarse_relations,
+    place_names_mean_the_same,
+    reduce_relations_to_own_or_other_node,
 )
-from chaosity.statistics import equal_values_allowed, holm_adjusted
+from chaosity.statistics import adjust_family_wise_error, silence_warnings_on_equal_values
 from chaosity.store.measurements import Table, as_measurements, less_is_better
 
 MIN_HOSTS = 3
@@ -52,7 +52,7 @@ _Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class VariancePrior:
+class _VariancePrior:
     """What the variances of many cells have in common.
 
     Attributes:
@@ -63,7 +63,7 @@ class VariancePrior:
     freedom: float
     variance: float
 
-    def moderate(self, variance: _Values, freedom: _Values) -> tuple[_Values, _Values]:
+    def shrink_variances(self, variance: _Values, freedom: _Values) -> tuple[_Values, _Values]:
         """Variances drawn towards the typical one, and their degrees of freedom.
 
         No cell gets more degrees of freedom than all cells have together.
@@ -77,7 +77,7 @@ class VariancePrior:
         return moderated, np.minimum(total, most)
 
 
-def fit_variance_prior(variance: _Values, freedom: _Values) -> VariancePrior:
+def fit_variance_prior(variance: _Values, freedom: _Values) -> _VariancePrior:
     """The prior that fits the variances of many cells.
 
     Args:
@@ -85,17 +85,17 @@ def fit_variance_prior(variance: _Values, freedom: _Values) -> VariancePrior:
         freedom: degrees of freedom of each, above 0.
     """
     if len(variance) < _MIN_CELLS:
-        return VariancePrior(0.0, 0.0)
+        return _VariancePrior(0.0, 0.0)
     logs = np.log(np.maximum(variance, _LEAST_VARIANCE))
     logs += np.log(freedom / 2) - digamma(freedom / 2)
     excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
     if excess <= 0.0:
-        return VariancePrior(float("inf"), float(np.exp(logs.mean())))
+        return _VariancePrior(float("inf"), float(np.exp(logs.mean())))
     half = 1e8
     if excess > 1e-8:
         half = float(brentq(lambda x: float(polygamma(1, x)) - excess, 1e-6, 1e8))
     centre = logs.mean() + digamma(half) - np.log(half)
-    return VariancePrior(2.0 * half, float(np.exp(centre)))
+    return _VariancePrior(2.0 * half, float(np.exp(centre)))
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class HostValues:
 
 
 def _corunning(description: Mapping[str, Any]) -> str:
-    return Cell({}, description, 0).corunning
+    return ComparableCell({}, description, 0).corunning
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Deviations:
     detectable: _Values
 
     @property
-    def clear(self) -> NDArray[np.bool_]:
+    def large_and_significant(self) -> NDArray[np.bool_]:
         """Mask of the large and significant deviations."""
         with np.errstate(invalid="ignore"):
             clear: NDArray[np.bool_] = (self.p < LEVEL) & (
@@ -161,7 +161,7 @@ class Deviations:
         return clear
 
 
-def collect_hosts(tables: Mapping[str, Table], by: str | None) -> tuple[str, HostValues]:
+def collect_values_of_hosts(tables: Mapping[str, Table], by: str | None) -> tuple[str, HostValues]:
     """PLACE or CLASS, and the values of all hosts in the cells of at least three hosts.
 
     Args:
@@ -174,16 +174,16 @@ def collect_hosts(tables: Mapping[str, Table], by: str | None) -> tuple[str, Hos
         as_measurements(table).rows.drop(columns=added, errors="ignore").assign(host=name)
         for name, table in tables.items()
     ]
-    side = prepare_side(pd.concat(named, ignore_index=True)).valid()
+    side = add_matching_columns(pd.concat(named, ignore_index=True)).valid_rows()
     if by is None:
-        alike = have_equal_places([side.where(host=name) for name in tables])
+        alike = place_names_mean_the_same([side.where(host=name) for name in tables])
         by = PLACE if alike else CLASS
     if by == CLASS and has_unknown_relations(side):
-        side = with_coarse_relations(side)
-    cells: dict[str, dict[Key, Cell]] = {name: {} for name in tables}
+        side = reduce_relations_to_own_or_other_node(side)
+    cells: dict[str, dict[Key, ComparableCell]] = {name: {} for name in tables}
     for key, cell in group_cells(side, ["host", *key_columns(by)]).items():
         cells[str(key[0])][key[1:]] = cell
-    first: dict[Key, Cell] = {}
+    first: dict[Key, ComparableCell] = {}
     for own in cells.values():
         for key, cell in own.items():
             first.setdefault(key, cell)
@@ -210,7 +210,7 @@ def collect_hosts(tables: Mapping[str, Table], by: str | None) -> tuple[str, Hos
     )
 
 
-def name_outliers(values: HostValues) -> tuple[set[int], Deviations]:
+def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], Deviations]:
     """The outlier hosts, named one after the other, and the deviations of all hosts.
 
     The deviations of a host are from the round in which it was named; those of the other hosts are
@@ -223,11 +223,13 @@ def name_outliers(values: HostValues) -> tuple[set[int], Deviations]:
     result = Deviations(current.deviation.copy(), current.p.copy(), current.detectable.copy())
     # The majority defines what is right, so at most a minority is named.
     while len(named) < (hosts - 1) // 2:
-        p = np.where(current.clear, current.p, np.inf).min(axis=0)
+        p = np.where(current.large_and_significant, current.p, np.inf).min(axis=0)
         if not np.isfinite(p).any():
             break
         # Of p-values that are equally small, the host with the larger deviation comes first.
-        largest = np.where(current.clear, np.abs(current.deviation), 0.0).max(axis=0)
+        largest = np.where(current.large_and_significant, np.abs(current.deviation), 0.0).max(
+            axis=0
+        )
         worst = min(remaining, key=lambda host: (p[host], -largest[host]))
         named.add(worst)
         remaining.remove(worst)
@@ -258,7 +260,7 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> Deviations:
             # The prior is of the others too, or an outlier would make its own deviation look usual.
             scatter = np.nanvar(part, axis=1, ddof=1)
             prior = fit_variance_prior(scatter, n - 1.0)
-            variance, freedom[chosen, place] = prior.moderate(scatter, n - 1.0)
+            variance, freedom[chosen, place] = prior.shrink_variances(scatter, n - 1.0)
             # Hosts that agree better than their replicates agree by chance.
             variance = np.maximum(variance, within[chosen])
             # The host's own value scatters as the others do, and so does their mean.
@@ -270,7 +272,7 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> Deviations:
     tested = np.isfinite(p_values)
     if tested.any():
         adjusted = np.full(own.shape, np.nan)
-        adjusted[tested] = holm_adjusted(np.asarray(p_values)[tested])
+        adjusted[tested] = adjust_family_wise_error(np.asarray(p_values)[tested])
         p[:, hosts] = adjusted
         level = LEVEL / 2.0 / np.count_nonzero(tested)
         detectable[:, hosts] = stats.t.isf(level, freedom) * spread
@@ -311,14 +313,14 @@ def find_scattered_cells(values: HostValues, hosts: Sequence[int]) -> list[Scatt
         samples = [np.array([values.samples[number][host] for number in numbers]) for host in own]
         medians = np.stack([np.median(sample, axis=1) for sample in samples])
         medians -= np.median(medians, axis=0)
-        with equal_values_allowed():
+        with silence_warnings_on_equal_values():
             p = stats.f_oneway(*samples, axis=1).pvalue
         p_values.extend(np.where(np.isfinite(p), p, ~medians.any(axis=0)))
         low, high = np.exp(medians.min(axis=0)), np.exp(medians.max(axis=0))
         tested.extend(map(ScatteredCell, numbers, map(float, low), map(float, high)))
     if not tested:
         return []
-    clear = holm_adjusted(p_values) < LEVEL
+    clear = adjust_family_wise_error(p_values) < LEVEL
     found = [
         cell
         for cell, differs in zip(tested, clear, strict=True)

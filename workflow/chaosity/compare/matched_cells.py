@@ -54,7 +54,7 @@ Key = tuple[object, ...]
 
 
 @dataclass(frozen=True)
-class Cell:
+class ComparableCell:
     """The values of one cell on one side.
 
     Attributes:
@@ -85,7 +85,7 @@ class Cell:
             next((self.description[c] for c in CORUNNING.values() if c in self.description), "")
         )
 
-    def ratio_to(self, reference: Cell, *, paired: bool) -> Ratio:
+    def ratio_to(self, reference: ComparableCell, *, paired: bool) -> Ratio:
         """The ratio of this cell to a reference cell.
 
         Args:
@@ -97,22 +97,22 @@ class Cell:
         if not blocks:
             return Ratio.of_runs(self.values, reference.values)
         own, other = (np.exp([side.logs[block] for block in blocks]) for side in (self, reference))
-        return Ratio.paired(own, other)
+        return Ratio.of_pairs(own, other)
 
 
-def is_large(ratio: float) -> bool:
+def is_large_ratio(ratio: float) -> bool:
     """Whether a ratio differs enough from 1, in either direction."""
     return bool(abs(np.log(ratio)) >= np.log(MATTERS))
 
 
-def prepare_side(table: Table) -> Measurements:
+def add_matching_columns(table: Table) -> Measurements:
     """The performance rows of a selection, with the columns for matching.
 
     Adds `asked` (the levels of the load; in a history also the fingerprint of the request),
     `corunning` and `corunning_kinds` (the other loads of the point by place and by class, ""
     without other loads), `context` (factors that do not name a place) and `part` (the relation).
     """
-    side = Measurements.from_table(table).performance()
+    side = Measurements.from_table(table).performance_rows()
     rows = side.rows
     asked = rows["load_parameters"]
     if "asked" in rows:  # of the history
@@ -138,7 +138,7 @@ def factors_without_places(factors: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in factors.items() if parse_place_name(str(value)) is None}
 
 
-def have_equal_places(sides: Sequence[Measurements]) -> bool:
+def place_names_mean_the_same(sides: Sequence[Measurements]) -> bool:
     """Whether a name means the same place on all sides.
 
     Each initiator and target that several sides have must have the same number of threads, nodes
@@ -146,7 +146,7 @@ def have_equal_places(sides: Sequence[Measurements]) -> bool:
     the same initiators and targets.
 
     Args:
-        sides: valid rows of `prepare_side`.
+        sides: valid rows of `add_matching_columns`.
     """
     pair, facts = ["initiator", "target"], ["threads", "initiator_nodes", "target_nodes", "part"]
     places = [side.rows[[*pair, *facts]].drop_duplicates() for side in sides]
@@ -164,7 +164,7 @@ def has_unknown_relations(side: Measurements) -> bool:
     return bool(len(side.where(part="unknown", target_kind="node")))
 
 
-def with_coarse_relations(side: Measurements) -> Measurements:
+def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
     """The side with `part` own node or other nodes, for sides whose relations are unknown."""
     rows = side.rows
     own = rows["relation"].isin(_OWN_RELATIONS).map({True: OWN_NODE, False: OTHER_NODES})
@@ -187,15 +187,15 @@ def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True)
     return [column for column in columns if column not in ignore]
 
 
-def group_cells(side: Measurements, keys: Iterable[str]) -> dict[Key, Cell]:
+def group_cells(side: Measurements, keys: Iterable[str]) -> dict[Key, ComparableCell]:
     """The cells of a side by their keys.
 
     Args:
-        side: as `prepare_side` returns it.
+        side: as `add_matching_columns` returns it.
         keys: as `key_columns` returns them.
     """
     keys = list(keys)
-    valid = side.valid().rows
+    valid = side.valid_rows().rows
     if valid.empty:
         return {}
     place = [*POINT, *LOAD]
@@ -214,12 +214,12 @@ def group_cells(side: Measurements, keys: Iterable[str]) -> dict[Key, Cell]:
     first = valid.drop_duplicates("_cell")
     columns = list(dict.fromkeys([*keys, *_DESCRIPTION]))
     described = first[columns].astype(object).where(first[columns].notna(), None)
-    cells: dict[Key, Cell] = {}
+    cells: dict[Key, ComparableCell] = {}
     for number, description in zip(first["_cell"], described.to_dict("records"), strict=True):
         low, high = threads.loc[number]
         named = {str(name): value for name, value in description.items()}
         key = tuple(named[name] for name in keys)
-        cells[key] = Cell(
+        cells[key] = ComparableCell(
             logs[number], {**named, "threads": _range_text(low, high)}, int(places[number])
         )
     return cells
@@ -252,7 +252,7 @@ def select_largest_group(side: Measurements, kernels: Collection[object] = ()) -
 
     def rank(part: Measurements) -> tuple[bool, int, float, float]:
         known = part.rows["kernel"].iloc[0] in kernels
-        places = part.where(target_kind="node").place_count
-        return known, places, part.working_set_bytes, part.median_goodness
+        places = part.where(target_kind="node").initiator_target_pair_count
+        return known, places, part.working_set_bytes, part.median_for_ranking
 
     return side.largest_group(list(_QUESTION), rank)

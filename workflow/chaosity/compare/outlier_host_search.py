@@ -23,9 +23,9 @@ from chaosity.compare.host_deviations import (
     Deviations,
     HostValues,
     ScatteredCell,
-    collect_hosts,
+    collect_values_of_hosts,
+    find_outliers_one_by_one,
     find_scattered_cells,
-    name_outliers,
 )
 from chaosity.compare.matched_cells import MATTERS
 from chaosity.errors import UserError
@@ -126,11 +126,11 @@ def find_outlier_hosts(tables: Mapping[str, Table], *, by: str | None = None) ->
         raise UserError(
             f"{len(tables)} hosts are more than {MAX_HOSTS}", None, "compare fewer at once"
         )
-    by, values = collect_hosts(tables, by)
+    by, values = collect_values_of_hosts(tables, by)
     cells = len(values.descriptions)
     if not cells:
         raise UserError("there is no cell that three hosts have", None, "compare two of them")
-    named, deviations = name_outliers(values)
+    named, deviations = find_outliers_one_by_one(values)
     verdicts = [
         _verdict(values, deviations, number, differs=number in named)
         for number in range(len(values.hosts))
@@ -167,14 +167,17 @@ def _detectable(deviations: Deviations) -> tuple[float | None, float | None]:
 def _verdict(
     values: HostValues, deviations: Deviations, host: int, *, differs: bool
 ) -> HostVerdict:
-    deviation, clear = deviations.deviation[:, host], deviations.clear[:, host] & differs
+    deviation, clear = (
+        deviations.deviation[:, host],
+        deviations.large_and_significant[:, host] & differs,
+    )
     known = ~np.isnan(deviation)
     if not known.any():
         nothing = "no cell in common"
         return HostVerdict(
             values.hosts[host], None, None, None, 0, len(known), 0, nothing, None, None, False
         )
-    typical = Ratio.typical(np.exp(values.signs[known] * deviation[known]))
+    typical = Ratio.of_many_cells(np.exp(values.signs[known] * deviation[known]))
     ranked = np.where(clear if clear.any() else known, np.abs(deviation), -1.0)
     worst = int(np.argmax(ranked))
     p = deviations.p[:, host]
@@ -205,7 +208,7 @@ def _clear_cells(values: HostValues, deviations: Deviations, named: set[int]) ->
             "p_adjusted": float(deviations.p[cell, host]),
         }
         for host in sorted(named)
-        for cell in map(int, np.flatnonzero(deviations.clear[:, host]))
+        for cell in map(int, np.flatnonzero(deviations.large_and_significant[:, host]))
     ]
     columns = ["host", "group", "where", "asked_words", "ratio", "p_adjusted"]
     return pd.DataFrame(rows, columns=columns)

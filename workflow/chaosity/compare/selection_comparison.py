@@ -28,19 +28,19 @@ from chaosity.compare.matched_cells import (
     CORUNNING,
     LEVEL,
     PLACE,
-    Cell,
+    ComparableCell,
     Key,
+    add_matching_columns,
     group_cells,
     has_unknown_relations,
-    have_equal_places,
-    is_large,
+    is_large_ratio,
     key_columns,
-    prepare_side,
+    place_names_mean_the_same,
+    reduce_relations_to_own_or_other_node,
     select_largest_group,
-    with_coarse_relations,
 )
 from chaosity.errors import UserError
-from chaosity.statistics import Ratio, false_discovery_adjusted
+from chaosity.statistics import Ratio, adjust_false_discovery_rate
 from chaosity.store.measurements import Measurements, Table, less_is_better
 from chaosity.units import metric_words
 
@@ -121,10 +121,13 @@ def compare_selections(
     Raises:
         UserError: the sides have no comparable cell.
     """
-    sides = (prepare_side(left), prepare_side(right))
+    sides = (add_matching_columns(left), add_matching_columns(right))
     by = by or _matched_by(sides, ignore)
-    if by == CLASS and any(has_unknown_relations(side.valid()) for side in sides):
-        sides = (with_coarse_relations(sides[0]), with_coarse_relations(sides[1]))
+    if by == CLASS and any(has_unknown_relations(side.valid_rows()) for side in sides):
+        sides = (
+            reduce_relations_to_own_or_other_node(sides[0]),
+            reduce_relations_to_own_or_other_node(sides[1]),
+        )
     paired = _of_one_run(*sides)
     keys = key_columns(by, ignore)
     cells = (group_cells(sides[0], keys), group_cells(sides[1], keys))
@@ -163,11 +166,11 @@ def compare_selections(
 
 def _matched_by(sides: _Sides, ignore: Collection[str]) -> str:
     """PLACE where a name means the same place on both sides, else CLASS."""
-    valid = [side.valid() for side in sides]
+    valid = [side.valid_rows() for side in sides]
     if {"initiator", "target"} & set(ignore):  # node1 against node2 of one host, as requested
         hosts = [set(zip(s.rows["host"], s.rows["configuration"], strict=True)) for s in valid]
         return PLACE if hosts[0] == hosts[1] else CLASS
-    return PLACE if have_equal_places(valid) else CLASS
+    return PLACE if place_names_mean_the_same(valid) else CLASS
 
 
 def _of_one_run(left: Measurements, right: Measurements) -> bool:
@@ -178,7 +181,7 @@ def _of_one_run(left: Measurements, right: Measurements) -> bool:
     """
     spans = []
     for side in (left, right):
-        valid = side.valid().rows
+        valid = side.valid_rows().rows
         hosts = valid[["host", "configuration"]].drop_duplicates()
         times = valid["measured_at"].dropna().astype(str)
         if len(hosts) != 1 or times.empty or "era" in valid:
@@ -192,13 +195,13 @@ def _of_one_run(left: Measurements, right: Measurements) -> bool:
 class _LooseMatch:
     """Cells of one category and metric that were measured with different questions."""
 
-    cells: tuple[tuple[Cell, Cell], ...]
+    cells: tuple[tuple[ComparableCell, ComparableCell], ...]
     note: str
 
 
 def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _LooseMatch]:
     """Matches for categories and metrics that both sides have, with different questions."""
-    alone = [side.valid().where(**{CORUNNING[PLACE]: ""}) for side in sides]
+    alone = [side.valid_rows().where(**{CORUNNING[PLACE]: ""}) for side in sides]
     split = [dict(side.groups(["category", "metric"])) for side in alone]
     matches: dict[_Group, _LooseMatch] = {}
     for category, metric in split[0]:
@@ -208,7 +211,8 @@ def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _L
         own, other = (groups[name] for groups in split)
         kernels = set(own.rows["kernel"].dropna()) & set(other.rows["kernel"].dropna())
         chosen = [
-            with_coarse_relations(select_largest_group(side, kernels)) for side in (own, other)
+            reduce_relations_to_own_or_other_node(select_largest_group(side, kernels))
+            for side in (own, other)
         ]
         kinds = [set(side.rows["initiator_kind"]) for side in chosen]
         # A load waits for one line at a time, so latency from a node is that from one of its units.
@@ -224,7 +228,7 @@ def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _L
     return matches
 
 
-def _row(own: Cell, other: Cell, paired: bool) -> dict[str, Any]:
+def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, Any]:
     """A row of the table of cells, without the columns that depend on other cells."""
     ratio = own.ratio_to(other, paired=paired)
     description = own.description
@@ -253,7 +257,7 @@ def _row(own: Cell, other: Cell, paired: bool) -> dict[str, Any]:
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     """The table with verdicts: clear losses first, the largest first, clear gains last."""
     p_values = [None if pd.isna(p) else float(p) for p in table["p"]]
-    p_adjusted = false_discovery_adjusted(p_values)
+    p_adjusted = adjust_false_discovery_rate(p_values)
     sign = [-1.0 if less_is_better(metric) else 1.0 for metric in table["metric"]]
     gains = np.log(table["ratio"].to_numpy(dtype=float)) * sign
     verdicts = [
@@ -274,13 +278,13 @@ def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
 def _verdict(p: float | None, ratio: float, gain: float) -> str:
     if p is None:
         return NOT_TESTED
-    if p >= LEVEL or not is_large(ratio):
+    if p >= LEVEL or not is_large_ratio(ratio):
         return NO_DIFFERENCE
     return BETTER if gain > 0.0 else WORSE
 
 
 def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:
-    typical = Ratio.typical(cells["ratio"].to_numpy(dtype=float))
+    typical = Ratio.of_many_cells(cells["ratio"].to_numpy(dtype=float))
     counts = cells["verdict"].value_counts()
     return GroupVerdict(
         group=name,
@@ -296,8 +300,8 @@ def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:
 
 
 def _unmatched(
-    own: Mapping[Key, Cell],
-    other: Mapping[Key, Cell],
+    own: Mapping[Key, ComparableCell],
+    other: Mapping[Key, ComparableCell],
     other_side: Measurements,
     keys: Sequence[str],
     loose: Mapping[_Group, _LooseMatch],
@@ -335,7 +339,7 @@ def _third_host_note(sides: _Sides, table: pd.DataFrame) -> Iterator[str]:
 
 def _content_text(side: Measurements) -> str:
     """The metrics and experiments of a side, for an error message."""
-    kinds = side.valid().rows[["experiment", "metric"]].drop_duplicates()
+    kinds = side.valid_rows().rows[["experiment", "metric"]].drop_duplicates()
     texts = [
         f"{metric_words(metric)} of {experiment}"
         for experiment, metric in kinds.itertuples(index=False)

@@ -13,7 +13,12 @@ from chaosity.errors import UserError
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store import COLUMNS, HISTORY_COLUMNS
 from chaosity.store.measurements import Measurements
-from chaosity.store.profile_database import QUERIES, find_profiles, is_database, read_profile_table
+from chaosity.store.profile_database import (
+    QUERIES,
+    find_profiles,
+    is_duckdb_file,
+    read_profile_table,
+)
 from chaosity.yaml_files import suggest_allowed
 
 _HISTORY = "history.parquet"
@@ -34,7 +39,7 @@ class Selection:
     measurements: Measurements
     pinned: Mapping[str, str]
 
-    def filtered(self, conditions: Mapping[str, str]) -> Selection:
+    def filter_rows(self, conditions: Mapping[str, str]) -> Selection:
         """The rows in which columns have these values.
 
         Raises:
@@ -77,7 +82,7 @@ def _read(text: str) -> list[Selection]:
         path = path / MEASUREMENTS_FILE
     if not path.exists():
         raise UserError("file or folder not found", str(path))
-    if is_database(path):
+    if is_duckdb_file(path):
         return _read_profiles(path, conditions)
     columns = HISTORY_COLUMNS if path.name == _HISTORY else COLUMNS
     measurements = _filter(Measurements.read(path, columns), conditions, str(path))

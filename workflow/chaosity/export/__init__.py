@@ -8,7 +8,7 @@ from chaosity.export.exported_measurements import (
     select_node_measurements,
 )
 from chaosity.export.hwloc_memory_attributes import HwlocExport, export_hwloc
-from chaosity.export.interleave_weights_document import WeightsExport, export_weights
+from chaosity.export.interleave_weights_document import WeightsExport, interleave_weights_of_host
 from chaosity.export.placement_document import placement_document
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "NodeMeasurements",
     "WeightsExport",
     "export_hwloc",
-    "export_weights",
+    "interleave_weights_of_host",
     "placement_document",
     "read_measured_host",
     "select_node_bandwidths",

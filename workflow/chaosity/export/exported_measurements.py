@@ -125,20 +125,27 @@ def select_node_measurements(host: MeasuredHost, metric: str) -> NodeMeasurement
         host: the measurements.
         metric: bandwidth or latency, by its full name.
     """
-    rows = host.measurements.alone().where(metric=metric, initiator_kind=_STANDS_FOR_NODE[metric])
-    rows = rows.select(rows.rows["category"].str.startswith(_MEMORY, na=False)).between_nodes()
+    rows = host.measurements.single_load_rows().where(
+        metric=metric, initiator_kind=_STANDS_FOR_NODE[metric]
+    )
+    rows = rows.select(rows.rows["category"].str.startswith(_MEMORY, na=False)).node_to_node_rows()
     rows = rows.with_columns(levels=rows.rows["load_parameters"])
     sizes = rows.rows["experiment"].value_counts()
     sweeps = _size_sweeps(rows)
     best: NodeMeasurements | None = None
     highest: tuple[int, bool, int, int] = (0, False, 0, 0)
-    for where, part in rows.slices():
+    for where, part in rows.comparable_slices():
         experiment = str(where["experiment"])
-        if not part.has_one_initiator_per_node or experiment in sweeps:
+        if not part.has_at_most_one_initiator_per_node or experiment in sweeps:
             continue
-        valid = part.valid()
-        replicates = len(part.measured())
-        rank = valid.place_count, where["kernel"] == _KERNEL, int(sizes[experiment]), replicates
+        valid = part.valid_rows()
+        replicates = len(part.rows_with_value())
+        rank = (
+            valid.initiator_target_pair_count,
+            where["kernel"] == _KERNEL,
+            int(sizes[experiment]),
+            replicates,
+        )
         if len(valid) and rank > highest:
             cells = summarise(part).sort_values(
                 ["initiator_node", "target_node"], ignore_index=True

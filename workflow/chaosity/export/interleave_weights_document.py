@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chaosity.errors import UserError
 from chaosity.export.exported_measurements import MeasuredHost, select_node_bandwidths
 from chaosity.place_names import node_name, package_name
-from chaosity.weights import PlacementAdvice, advise_placement
+from chaosity.weights import PlacementAdvice, advise_interleave_weights
 
 SCHEMA_VERSION = 1
 
@@ -39,7 +39,7 @@ class WeightsExport:
         }
 
 
-def export_weights(host: MeasuredHost, dwp: float = 0.0) -> WeightsExport:
+def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> WeightsExport:
     """Weights with each node, each package and all nodes as workers.
 
     Args:
@@ -52,9 +52,9 @@ def export_weights(host: MeasuredHost, dwp: float = 0.0) -> WeightsExport:
     measured = select_node_bandwidths(host)
     sets: dict[str, PlacementAdvice] = {}
     left_out: dict[str, str] = {}
-    for name, workers in worker_sets(host).items():
+    for name, workers in _worker_sets(host).items():
         try:
-            sets[name] = advise_placement(measured.matrix, workers, dwp)
+            sets[name] = advise_interleave_weights(measured.matrix, workers, dwp)
         except UserError as error:
             left_out[name] = error.what
     if not sets:
@@ -62,7 +62,7 @@ def export_weights(host: MeasuredHost, dwp: float = 0.0) -> WeightsExport:
     return WeightsExport(host.origin, measured.text, sets, left_out)
 
 
-def worker_sets(host: MeasuredHost) -> dict[str, tuple[int, ...]]:
+def _worker_sets(host: MeasuredHost) -> dict[str, tuple[int, ...]]:
     """Each node with cores, each package, and all; equal sets have the name of the smallest."""
     nodes = [node.os_index for node in host.topology.initiator_nodes]
     packages = {

@@ -116,7 +116,7 @@ def _drive_sets(host: MeasuredHost) -> Iterator[dict[str, object]]:
     Initiators of one kind are compared with each other. If several experiments measured the set,
     the experiment with the most initiators counts.
     """
-    rows = host.measurements.alone().where(metric=BANDWIDTH).valid()
+    rows = host.measurements.single_load_rows().where(metric=BANDWIDTH).valid_rows()
     rows = rows.select(rows.rows["drives"].notna())
     blocks = {
         key: part.rows.set_index("replicate")["value"] for key, part in rows.groups(list(_CELL))
@@ -144,7 +144,7 @@ def _ranked(
     """Initiators in the order of the cells, with the ratio to the first in replicate blocks."""
     values = [blocks[tuple(cell)] for cell in cells[list(_CELL)].itertuples(index=False)]
     for (_, cell), own in zip(cells.iterrows(), values, strict=True):
-        ratio = Estimate.of((own / values[0]).dropna())
+        ratio = Estimate.of_values((own / values[0]).dropna())
         yield {
             "initiator": cell["initiator"],
             "initiator_nodes": list(parse_cpu_list(text_or_none(cell["initiator_nodes"]) or "")),

@@ -18,8 +18,8 @@ from chaosity.statistics import (
     DIVERGING_RATIO,
     Estimate,
     LatencyDivergence,
-    block_ratio,
-    latency_divergence,
+    find_latency_divergence,
+    group_ratio_in_replicate_blocks,
     less_is_better,
 )
 from chaosity.units import (
@@ -47,7 +47,7 @@ def ratio_text(ratio: Estimate, *notes: str) -> str:
     """Return a ratio with interval and notes: "0.67 (95 % interval 0.66 to 0.68)"."""
     details = list(notes)
     if ratio.ends is not None:
-        details.insert(0, ratio.ends_text(_decimals))
+        details.insert(0, ratio.interval_text_without_n(_decimals))
         if not ratio.excludes(1.0):
             details.insert(1, f"no difference detected at {ratio.n_text}")
     text = _decimals(ratio.median)
@@ -134,7 +134,7 @@ def _changes(data: FigureData) -> list[_Change]:
             x = line["x"].map(numbers)
             if line.empty or x.min() == x.max():
                 continue
-            ratio = block_ratio(line[x == x.max()], line[x == x.min()])
+            ratio = group_ratio_in_replicate_blocks(line[x == x.max()], line[x == x.min()])
             if ratio.n:
                 start, stop = (axis.value(str(line["x"].iloc[i])) for i in (x.argmin(), x.argmax()))
                 changes.append(_Change(series, panel, ratio, start, stop))
@@ -239,7 +239,7 @@ def difference_statement(data: FigureData, base: str) -> str | None:
             other = rows[(rows["x"] == group) & (rows["series"] == name)]
             if name == base or reference.empty or other.empty:
                 continue
-            ratio = block_ratio(other, reference)
+            ratio = group_ratio_in_replicate_blocks(other, reference)
             if ratio.n:
                 more = "more" if ratio.median > 1.0 else "less"
                 change = f"{format_percent(abs(ratio.median - 1.0))} {more}"
@@ -259,7 +259,7 @@ def comparison_statement(data: FigureData, compare: LevelComparison) -> str:
         return f"not compared: {axis.title.lower()} has values that are not numbers"
     numbers = {value.name: value.number for value in axis.values}
     rows = data.measurements.assign(x=data.measurements[role].map(numbers))
-    found = latency_divergence(rows, compare["level"], compare["to"])
+    found = find_latency_divergence(rows, compare["level"], compare["to"])
     level, base = (compare["level"].replace("_", " "), compare["to"].replace("_", " "))
     if not found.ratios:
         return f"nothing was measured both {level} and {base}"

@@ -11,8 +11,8 @@ from chaosity.figures.figure_texts import mark_label, unmeasured_lines, value_te
 from chaosity.statistics import (
     UNMEASURED,
     Estimate,
-    block_ratio,
-    cells_differ,
+    cells_differ_significantly,
+    group_ratio_in_replicate_blocks,
     is_performance,
     less_is_better,
 )
@@ -55,7 +55,9 @@ def _value_statements(data: FigureData, valid: pd.DataFrame, scale: Scale) -> li
     if len(valid) == 1:
         [mark] = marks_of(valid)
         return [f"{value_text(mark, scale)} ({mark_label(mark, data)})", bounds]
-    differ = cells_differ(data.measurements, ["host", "configuration", *_mark_columns(data)])
+    differ = cells_differ_significantly(
+        data.measurements, ["host", "configuration", *_mark_columns(data)]
+    )
     statements = [bounds, _main_statement(data) or _range_statement(data, valid, scale, differ)]
     if data.spec.cell_note == "distance":
         statements.append(
@@ -170,5 +172,8 @@ def _relation_ratios(data: FigureData) -> tuple[str, dict[str, Estimate]]:
     if len(found) < 2 or not comparable or min(targets.values()) < few:
         return "", {}
     near = rows[rows["relation"] == found[0]]
-    ratios = {name: block_ratio(rows[rows["relation"] == name], near) for name in found[1:]}
+    ratios = {
+        name: group_ratio_in_replicate_blocks(rows[rows["relation"] == name], near)
+        for name in found[1:]
+    }
     return found[0], {name: ratio for name, ratio in ratios.items() if ratio.n}

@@ -21,7 +21,7 @@ from chaosity.figures.figure_column_values import ColumnValues, node_list
 from chaosity.figures.figure_spec import FigureSpec, Role
 from chaosity.figures.measured_bounds import Bound, read_bounds
 from chaosity.statistics import summarise
-from chaosity.store.measurements import CELL, LOAD, Measurements, equals
+from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
 from chaosity.topology import Topology
 
 ALONE = "alone"  # level of a factor that relates two loads, for a load without the other
@@ -148,7 +148,7 @@ def select_data(
     selected = experiment.where(load=spec.load, metric=spec.metric)
     columns, rows = ColumnValues(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
-        rows = rows[equals(columns.get(column).loc[rows.index], wanted)]
+        rows = rows[equals_or_in_list(columns.get(column).loc[rows.index], wanted)]
     if rows.empty:
         return None
     rows = rows.copy()

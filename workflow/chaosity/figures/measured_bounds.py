@@ -10,7 +10,7 @@ import pandas as pd
 from chaosity.figures.axis_values import axis_value_of
 from chaosity.figures.figure_column_values import ColumnValues
 from chaosity.figures.figure_spec import BoundEntry, FigureSpec, Level, Role
-from chaosity.store.measurements import Measurements, equals
+from chaosity.store.measurements import Measurements, equals_or_in_list
 
 # Axes that a bound depends on. A bound that is constant along x is the same for all series: the
 # resource behind it, such as memory, need not belong to a series.
@@ -55,12 +55,12 @@ def read_bounds(spec: FigureSpec, experiment: Measurements) -> tuple[Bound, ...]
 def _read_bound(spec: FigureSpec, entry: BoundEntry, experiment: Measurements) -> Bound:
     """Return a bound; without values when it was not measured."""
     along_x = entry.get("along_x", False)
-    measured = experiment.where(load=entry["load"], metric=entry["metric"]).valid()
+    measured = experiment.where(load=entry["load"], metric=entry["metric"]).valid_rows()
     if not len(measured):
         return Bound(entry["title"], along_x, {})
     columns, rows = ColumnValues(spec, measured, experiment), measured.rows
     for column, wanted in entry.get("where", {}).items():
-        rows = rows[equals(columns.get(column).loc[rows.index], wanted)]
+        rows = rows[equals_or_in_list(columns.get(column).loc[rows.index], wanted)]
     used = {role: spec.column_of(role) for role in (_ALONG if along_x else _CONSTANT)}
     names = {role: columns.get(name).map(_name) for role, name in used.items() if name is not None}
     roles, rows = list(names), rows.assign(**names)

@@ -15,7 +15,11 @@ from chaosity.figures.figure_column_values import node_list
 from chaosity.figures.figure_data import FigureData, Mark, marks_of
 from chaosity.figures.figure_spec import Role
 from chaosity.figures.figure_texts import panel_title, replicates_text, value_text, value_title
-from chaosity.statistics import QUANTITIES, curve_quantities, with_unloaded
+from chaosity.statistics import (
+    QUANTITIES,
+    latency_curve_quantities,
+    repeat_unloaded_points_on_each_line,
+)
 from chaosity.units import Scale, choose_scale, format_quantity, metric_words
 
 # Columns of values that fit on a page of A4 at a legible size; the others follow below.
@@ -157,7 +161,7 @@ def _value_cell(mark: Mark | None, scale: Scale) -> TextCell:
 
 
 def curve_table(data: FigureData) -> pd.DataFrame:
-    """Return the numbers of each curve, see `statistics.curve_quantities`.
+    """Return the numbers of each curve, see `statistics.latency_curve_quantities`.
 
     The columns that identify a curve are the roles of the figure's axes.
     """
@@ -166,8 +170,11 @@ def curve_table(data: FigureData) -> pd.DataFrame:
         panels = [rows]
         if "panels" in data.axes:
             panels = [own for _, own in rows.groupby("panels", sort=False)]
-        rows = pd.concat([with_unloaded(own, "series") for own in panels], ignore_index=True)
-    numbers = curve_quantities(rows, list(data.axes))
+        rows = pd.concat(
+            [repeat_unloaded_points_on_each_line(own, "series") for own in panels],
+            ignore_index=True,
+        )
+    numbers = latency_curve_quantities(rows, list(data.axes))
     for role, axis in reversed(list(data.axes.items())):
         rank = {name: number for number, name in enumerate(axis.names)}
         numbers = numbers.sort_values(role, key=lambda names: names.map(rank), kind="stable")

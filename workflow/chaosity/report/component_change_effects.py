@@ -11,7 +11,7 @@ import pandas as pd
 
 from chaosity.components import ComponentState
 from chaosity.report.machine_facts import Fact, key_text, value_text
-from chaosity.statistics import Estimate, Ratio, before_and_after, change_text
+from chaosity.statistics import Estimate, Ratio, change_text, compare_neighbouring_periods
 from chaosity.store.measurements import LOAD, POINT, Measurements
 from chaosity.units import choose_scale, format_count, group_thousands
 
@@ -79,7 +79,7 @@ def component_changes(history: Measurements, histories: Histories) -> tuple[list
         histories: the states of each component.
     """
     # `compare` is not used here: which periods are compared differs from cell to cell.
-    cells = _with_load_counts(before_and_after(history))
+    cells = _with_load_counts(compare_neighbouring_periods(history))
     dated: list[tuple[str, Change]] = []
     for text, rows in cells.groupby("changed", sort=False):
         changed = json.loads(str(text))
@@ -192,7 +192,7 @@ def _changed_point(row: Mapping[Hashable, Any]) -> ChangedPoint:
     )
     low, high = (None if pd.isna(row[end]) else row[end] for end in ("ratio_low", "ratio_high"))
     ratio = Ratio(row["ratio"], low, high, after.n, before.n)
-    interval = ratio.ends_text(change_text)
+    interval = ratio.interval_text_without_n(change_text)
     if ratio.ends and not ratio.excludes(1.0):
         interval = f"no difference detected at n = {before.n} and {after.n}; {interval}"
     load = str(row["load"])

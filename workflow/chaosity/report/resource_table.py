@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import pandas as pd
 
 from chaosity.figures.axis_values import axis_value_of
-from chaosity.statistics import Estimate, cells_differ, corun_slowdown, summarise
+from chaosity.statistics import Estimate, cells_differ_significantly, corun_slowdown, summarise
 from chaosity.store.measurements import (
     LOAD,
     POINT,
     Measurements,
-    equals,
+    equals_or_in_list,
     less_is_better,
     parse_levels,
 )
@@ -139,7 +139,7 @@ def resource_levels(measurements: Measurements) -> Iterator[ResourceLevel]:
 
 def _alone(measurements: Measurements) -> Measurements:
     """Rates and times of loads that ran alone."""
-    return measurements.alone().performance() if len(measurements) else measurements
+    return measurements.single_load_rows().performance_rows() if len(measurements) else measurements
 
 
 def _level_of(measurements: Measurements) -> pd.Series:
@@ -202,10 +202,10 @@ def _most_comparable(level: Measurements, category: Measurements) -> Measurement
     def rank(part: Measurements) -> tuple[int, float, int, int, float]:
         first = part.rows.iloc[0]
         experiment = category.rows[category.rows["experiment"] == first["experiment"]]
-        kernel = experiment[equals(experiment["kernel"], first["kernel"])]
+        kernel = experiment[equals_or_in_list(experiment["kernel"], first["kernel"])]
         points = experiment["point"].nunique()
         size = float(json.loads(first["_request"]).get("bytes") or 0)
-        return part.place_count, size, points, len(kernel), part.median_goodness
+        return part.initiator_target_pair_count, size, points, len(kernel), part.median_for_ranking
 
     requests = level.with_columns(_request=_requests(level))
     best = requests.largest_group(["experiment", "benchmark", "kernel", "_request"], rank)
@@ -236,7 +236,7 @@ def _resource_row(level: ResourceLevel) -> ResourceRow | None:
         best=measured_place(best),
         worst=measured_place(worst) if several else None,
         share=share_text if several else None,
-        differ=cells_differ(level.measurements.rows) if several else None,
+        differ=cells_differ_significantly(level.measurements.rows) if several else None,
     )
 
 

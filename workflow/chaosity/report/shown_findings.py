@@ -45,7 +45,7 @@ def shown_findings(
     for anomaly, similar in merge_similar(findings.anomalies)[:MOST_FINDINGS]:
         yield ShownFinding(
             title=anomaly.sentence,
-            text=" ".join((anomaly.evidence, *anomaly.also, *_similar_text(similar))),
+            text=" ".join((anomaly.evidence_sentence, *anomaly.also, *_similar_text(similar))),
             advice=anomaly.advice,
             figure=_figure_of(anomaly, figures, folder),
         )

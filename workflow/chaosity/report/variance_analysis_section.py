@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from chaosity.figures.residual_plots import MOST_MARKS, residuals_svg
 from chaosity.statistics.anova import Analysis
-from chaosity.statistics.anova_studies import REMOTE, Study, analyses
+from chaosity.statistics.anova_studies import REMOTE, Study, analyse_all_studies
 from chaosity.statistics.anova_table import (
     IMPORTANT_FROM_PERCENT,
     SIGNIFICANT_BELOW,
@@ -98,7 +98,7 @@ def analysis_sections(measurements: Measurements) -> dict[str, tuple[AnalysisSec
         measurements: of one host in one configuration.
     """
     sections: dict[str, list[AnalysisSection]] = defaultdict(list)
-    for number, (study, analysis) in enumerate(analyses(measurements), start=1):
+    for number, (study, analysis) in enumerate(analyse_all_studies(measurements), start=1):
         sections[study.experiment].append(_section(study, analysis, f"residuals-{number}"))
     return {name: tuple(own) for name, own in sections.items()}
 

@@ -1,24 +1,31 @@
 """Estimates with intervals, ratios of cells, and the analysis of what explains differences."""
 
 from chaosity.statistics.anova import Analysis, analyse
-from chaosity.statistics.anova_studies import Study, studies
-from chaosity.statistics.before_and_after_change import before_and_after
-from chaosity.statistics.block_ratios import block_ratio, paired_ratios
+from chaosity.statistics.anova_studies import Study, find_studies
+from chaosity.statistics.before_and_after_change import compare_neighbouring_periods
+from chaosity.statistics.block_ratios import (
+    cell_ratios_in_replicate_blocks,
+    group_ratio_in_replicate_blocks,
+)
 from chaosity.statistics.cell_summary import UNMEASURED, mark_outliers, summarise
 from chaosity.statistics.corun_interference import (
     DIVERGING_RATIO,
     SLOW_INITIATOR_RATIO,
     LatencyDivergence,
     corun_slowdown,
-    latency_divergence,
+    find_latency_divergence,
 )
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
-from chaosity.statistics.loaded_latency_curves import QUANTITIES, curve_quantities, with_unloaded
+from chaosity.statistics.loaded_latency_curves import (
+    QUANTITIES,
+    latency_curve_quantities,
+    repeat_unloaded_points_on_each_line,
+)
 from chaosity.statistics.significance_tests import (
-    cells_differ,
-    equal_values_allowed,
-    false_discovery_adjusted,
-    holm_adjusted,
+    adjust_false_discovery_rate,
+    adjust_family_wise_error,
+    cells_differ_significantly,
+    silence_warnings_on_equal_values,
 )
 from chaosity.store.measurements import (
     CELL,
@@ -41,22 +48,22 @@ __all__ = [
     "LatencyDivergence",
     "Ratio",
     "Study",
+    "adjust_false_discovery_rate",
+    "adjust_family_wise_error",
     "analyse",
-    "before_and_after",
-    "block_ratio",
-    "cells_differ",
+    "cell_ratios_in_replicate_blocks",
+    "cells_differ_significantly",
     "change_text",
+    "compare_neighbouring_periods",
     "corun_slowdown",
-    "curve_quantities",
-    "equal_values_allowed",
-    "false_discovery_adjusted",
-    "holm_adjusted",
+    "find_latency_divergence",
+    "find_studies",
+    "group_ratio_in_replicate_blocks",
     "is_performance",
-    "latency_divergence",
+    "latency_curve_quantities",
     "less_is_better",
     "mark_outliers",
-    "paired_ratios",
-    "studies",
+    "repeat_unloaded_points_on_each_line",
+    "silence_warnings_on_equal_values",
     "summarise",
-    "with_unloaded",
 ]

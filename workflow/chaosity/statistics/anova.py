@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from chaosity.errors import UserError
 from chaosity.statistics import effects_and_contrasts, residual_checks, sums_of_squares
 from chaosity.statistics.anova_design import Design, Members, read_design
-from chaosity.statistics.anova_table import Term, allocate, conclude
+from chaosity.statistics.anova_table import Term, conclusion_sentence, variation_table
 from chaosity.statistics.effects_and_contrasts import (
     Contrast,
-    Error,
     InteractionEffect,
     LevelEffect,
+    ResidualError,
 )
 
 TRANSFORMS = ("auto", "better", "none", "log")
@@ -79,11 +79,13 @@ class Analysis:
     conclusion: str
     design: Design
     values: NDArray[np.float64]
-    error: Error
+    error: ResidualError
 
-    def between(self, groups: Sequence[str], chosen: tuple[str, str], name: str) -> Contrast | None:
-        """Compare two groups of cells, see `effects_and_contrasts.between_groups`."""
-        return effects_and_contrasts.between_groups(
+    def compare_groups(
+        self, groups: Sequence[str], chosen: tuple[str, str], name: str
+    ) -> Contrast | None:
+        """Compare two groups of cells, see `effects_and_contrasts.compare_groups_of_cells`."""
+        return effects_and_contrasts.compare_groups_of_cells(
             self.design, self.values, self.residuals, groups, chosen, self.error, name
         )
 
@@ -164,15 +166,15 @@ def analyse(
 
 def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
     """The terms of the largest model that leaves an error, and notes on the omitted terms."""
-    order = min(design.factors, MOST_FACTORS_INTERACTING)
+    order = min(design.factor_count, MOST_FACTORS_INTERACTING)
     notes = []
-    if order < design.factors:
+    if order < design.factor_count:
         notes.append(f"Interactions of more than {order} factors count as error.")
     while order > 1:
-        terms = design.terms(order)
+        terms = design.terms_up_to_order(order)
         if (
-            not design.balanced
-            and sums_of_squares.columns_needed(design, terms) > sums_of_squares.MOST_COLUMNS
+            not design.is_balanced
+            and sums_of_squares.count_model_columns(design, terms) > sums_of_squares.MOST_COLUMNS
         ):
             notes.append(
                 f"The data are unbalanced and have too many levels for interactions of {order} "
@@ -186,19 +188,21 @@ def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
         else:
             break
         order -= 1
-    return design.terms(order), notes
+    return design.terms_up_to_order(order), notes
 
 
 def _fit_separable(
     design: Design, terms: Sequence[Members], responses: NDArray[np.float64]
-) -> tuple[sums_of_squares.Model, list[Members]]:
+) -> tuple[sums_of_squares.FittedModel, list[Members]]:
     """The model of the terms that the data can separate, and the terms that are lost.
 
     Of two terms that cannot be separated the last is lost, and interactions before factors.
     """
     lost: list[Members] = []
     while True:
-        model = sums_of_squares.fit(design, [term for term in terms if term not in lost], responses)
+        model = sums_of_squares.fit_model(
+            design, [term for term in terms if term not in lost], responses
+        )
         nothing = [t for t, df in zip(model.terms, model.freedom, strict=True) if df < 1]
         if not nothing:
             return model, lost
@@ -206,7 +210,7 @@ def _fit_separable(
 
 
 def _without_rounding(
-    model: sums_of_squares.Model, responses: NDArray[np.float64]
+    model: sums_of_squares.FittedModel, responses: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Residual sums of squares; sums that are only rounding become zero."""
     rounding = len(responses) * (_ROUNDING * np.abs(responses).max(axis=0)) ** 2
@@ -232,11 +236,15 @@ def _choose_transform(
         return transform, f"{scale} are analysed, as requested."
     if not positive:
         return "none", "Values are analysed: some are not above zero."
-    gain = residual_checks.gain_of_logarithms(values, float(errors[0]), float(errors[1]), freedom)
+    gain = residual_checks.log_likelihood_gain_of_logarithms(
+        values, float(errors[0]), float(errors[1]), freedom
+    )
     if gain is None:
         return "none", "Values are analysed: the residuals do not favour another scale."
-    if gain > (residual_checks.CLEARLY_BETTER if transform == "auto" else 0.0):
-        sure = "clearly better" if gain > residual_checks.CLEARLY_BETTER else "somewhat better"
+    if gain > (residual_checks.CLEAR_LIKELIHOOD_GAIN if transform == "auto" else 0.0):
+        sure = (
+            "clearly better" if gain > residual_checks.CLEAR_LIKELIHOOD_GAIN else "somewhat better"
+        )
         return "log", (
             f"Logarithms are analysed, since their residuals are {sure} (log likelihood "
             f"{gain:.1f} above that of the values, Box and Cox)."
@@ -246,27 +254,29 @@ def _choose_transform(
             "Values are analysed: the residuals of logarithms are better, but not clearly "
             f"(log likelihood {gain:.1f} above, Box and Cox)."
         )
-    sure = "clearly better" if -gain > residual_checks.CLEARLY_BETTER else "no worse"
+    sure = "clearly better" if -gain > residual_checks.CLEAR_LIKELIHOOD_GAIN else "no worse"
     return "none", (
         f"Values are analysed, since their residuals are {sure} than those of "
         f"logarithms (log likelihood {-gain:.1f} above, Box and Cox)."
     )
 
 
-def _notes(design: Design, model: sums_of_squares.Model, lost: Sequence[Members]) -> list[str]:
+def _notes(
+    design: Design, model: sums_of_squares.FittedModel, lost: Sequence[Members]
+) -> list[str]:
     """Notes on incomplete and unbalanced data."""
     notes = []
     if lost:
-        names = ", ".join(map(design.name, lost))
+        names = ", ".join(map(design.term_name, lost))
         notes.append(
             f"Left out, since these data cannot separate it from the other terms: {names}."
         )
-    cells = design.counts(design.everything)
+    cells = design.rows_per_combination(design.all_factors_term)
     missing = int((cells == 0).sum())
     if missing:
         notes.append(
-            f"{missing} of {len(cells)} combinations of levels have no value: interactions use "
-            "the others alone, with fewer degrees of freedom."
+            f"{missing} of {len(cells)} combinations of levels have no value: interactions are "
+            f"computed from the other {len(cells) - missing} only, with fewer degrees of freedom."
         )
     if not model.balanced:
         notes.append(
@@ -287,7 +297,7 @@ def _assemble(
     design: Design,
     response: str,
     values: NDArray[np.float64],
-    model: sums_of_squares.Model,
+    model: sums_of_squares.FittedModel,
     place: int,
     error_squares: float,
     transform: tuple[str, str],
@@ -297,24 +307,26 @@ def _assemble(
     variance = error_squares / freedom if freedom > 0 and error_squares > 0.0 else None
     if freedom > 0 and variance is None:
         notes.append("The model fits every value exactly: there is no noise to test against.")
-    error = Error(variance, freedom, transform[0] == "log")
-    left = values - model.fitted[:, place] if variance is not None else np.zeros(design.rows)
+    error = ResidualError(variance, freedom, transform[0] == "log")
+    left = values - model.fitted[:, place] if variance is not None else np.zeros(design.value_count)
     notes += _trend(model.fitted[:, place], left) if variance is not None else []
-    terms = allocate(design, model, place, values, error, error_squares)
+    terms = variation_table(design, model, place, values, error, error_squares)
     alone = [term for term in model.terms if len(term) == 1]
     known = {
         factor: estimates
         for (factor,) in alone
-        if factor < design.factors
-        and (estimates := effects_and_contrasts.estimate_levels(design, values, factor, alone))
+        if factor < design.factor_count
+        and (
+            estimates := effects_and_contrasts.estimate_level_effects(design, values, factor, alone)
+        )
         is not None
     }
     pairs = [term for term in model.terms if len(term) == 2]
     return Analysis(
         response=response,
-        factors=design.names[: design.factors],
-        block=design.names[-1] if design.block else None,
-        n=design.rows,
+        factors=design.names[: design.factor_count],
+        block=design.names[-1] if design.block_term else None,
+        n=design.value_count,
         levels=dict(zip(design.names, design.levels, strict=True)),
         balanced=model.balanced,
         sums_of_squares="orthogonal" if model.balanced else "type II",
@@ -331,18 +343,22 @@ def _assemble(
         interactions=tuple(
             effect
             for first, second in pairs
-            for effect in effects_and_contrasts.interactions(design, values, (first, second), error)
+            for effect in effects_and_contrasts.interaction_effects(
+                design, values, (first, second), error
+            )
         ),
         contrasts=tuple(
             pair
             for factor, estimates in known.items()
-            for pair in effects_and_contrasts.pairs_of_levels(design, factor, estimates, error)
+            for pair in effects_and_contrasts.compare_pairs_of_levels(
+                design, factor, estimates, error
+            )
         ),
         fitted=model.fitted[:, place],
         residuals=left,
         normal_quantiles=residual_checks.normal_quantiles(left),
         notes=tuple(notes),
-        conclusion=conclude(terms),
+        conclusion=conclusion_sentence(terms),
         design=design,
         values=values,
         error=error,
@@ -351,7 +367,7 @@ def _assemble(
 
 def _trend(fitted: NDArray[np.float64], left: NDArray[np.float64]) -> list[str]:
     """A note when the noise depends on the value, even on the chosen scale."""
-    trend = residual_checks.spread_follows_fit(fitted, left)
+    trend = residual_checks.correlate_spread_with_fit(fitted, left)
     if (
         trend is None
         or trend[1] >= residual_checks.TREND_LEVEL

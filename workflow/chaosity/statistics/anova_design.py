@@ -28,61 +28,63 @@ class Design:
         names: of the factors, then of the block where there is one.
         levels: of each name, in natural order (node9 before node10).
         codes: number of the level, rows x names.
-        factors: number of names that are factors; a further name is the block.
+        factor_count: number of names that are factors; a further name is the block.
     """
 
     names: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
     codes: NDArray[np.intp]
-    factors: int
+    factor_count: int
 
     @property
-    def rows(self) -> int:
+    def value_count(self) -> int:
         """The number of values."""
         return len(self.codes)
 
     @property
-    def sizes(self) -> tuple[int, ...]:
+    def level_counts(self) -> tuple[int, ...]:
         """Number of levels of each name."""
         return tuple(map(len, self.levels))
 
     @property
-    def block(self) -> Members:
+    def block_term(self) -> Members:
         """The block as a term; () without one."""
-        return tuple(range(self.factors, len(self.names)))
+        return tuple(range(self.factor_count, len(self.names)))
 
     @property
-    def everything(self) -> Members:
+    def all_factors_term(self) -> Members:
         """The term of all factors, whose levels are the cells."""
-        return tuple(range(self.factors))
+        return tuple(range(self.factor_count))
 
-    def terms(self, order: int) -> list[Members]:
+    def terms_up_to_order(self, order: int) -> list[Members]:
         """Factors, interactions of at most `order` factors, and the block without interactions."""
-        found = [m for size in range(1, order + 1) for m in combinations(self.everything, size)]
-        return found + ([self.block] if self.block else [])
+        found = [
+            m for size in range(1, order + 1) for m in combinations(self.all_factors_term, size)
+        ]
+        return found + ([self.block_term] if self.block_term else [])
 
-    def name(self, members: Members) -> str:
+    def term_name(self, members: Members) -> str:
         """The name of a term: "node x kernel"."""
         return " x ".join(self.names[member] for member in members)
 
-    def cells(self, members: Members) -> tuple[NDArray[np.intp], int]:
+    def combination_of_each_row(self, members: Members) -> tuple[NDArray[np.intp], int]:
         """The number of each row's combination of levels, and the number of combinations."""
-        shape = [self.sizes[member] for member in members]
+        shape = [self.level_counts[member] for member in members]
         if not shape:
-            return np.zeros(self.rows, dtype=np.intp), 1
+            return np.zeros(self.value_count, dtype=np.intp), 1
         return np.ravel_multi_index(tuple(self.codes[:, list(members)].T), shape), math.prod(shape)
 
-    def counts(self, members: Members) -> NDArray[np.intp]:
+    def rows_per_combination(self, members: Members) -> NDArray[np.intp]:
         """Number of rows of each combination of levels."""
-        codes, number = self.cells(members)
+        codes, number = self.combination_of_each_row(members)
         return np.bincount(codes, minlength=number)
 
     @property
-    def balanced(self) -> bool:
+    def is_balanced(self) -> bool:
         """Whether every combination of all names was measured equally often."""
-        if math.prod(self.sizes) > self.rows:
+        if math.prod(self.level_counts) > self.value_count:
             return False
-        counts = self.counts((*self.everything, *self.block))
+        counts = self.rows_per_combination((*self.all_factors_term, *self.block_term))
         return bool(counts.min() == counts.max())
 
 
@@ -117,7 +119,7 @@ def read_design(
             )
     if np.ptp(values) == 0.0:
         raise UserError(
-            f"is {values[0]:g} in every row",
+            f"the response is {values[0]:g} in every row",
             f"column {response}",
             "there is no variation to explain",
         )
@@ -148,7 +150,7 @@ def _check_columns(
             )
     if len(frame) < 2:
         raise UserError(
-            f"the table has {len(frame)} rows of values", None, "at least two are needed"
+            f"the table has too few rows of values ({len(frame)})", None, "at least two are needed"
         )
 
 

@@ -62,7 +62,7 @@ class Study:
     left_out: tuple[str, ...]
     block: str | None
 
-    def analysis(self, transform: str = "better") -> Analysis:
+    def analyse(self, transform: str = "better") -> Analysis:
         """The analysis of variance.
 
         Raises:
@@ -75,7 +75,7 @@ class Study:
         relation = self.frame["relation"]
         known = relation.notna() & ~relation.isin(_NOT_KNOWN)
         groups = np.where(relation == _SAME_NODE, LOCAL, np.where(known, REMOTE, "unknown"))
-        return analysis.between(list(groups), (REMOTE, LOCAL), "relation")
+        return analysis.compare_groups(list(groups), (REMOTE, LOCAL), "relation")
 
     def share_of_relation(self, analysis: Analysis) -> float | None:
         """Per cent of the variation that the relation of initiator and target explains alone.
@@ -92,13 +92,13 @@ class Study:
         return float(100.0 * (means[codes] ** 2).sum() / (departures**2).sum())
 
 
-def studies(measurements: Table) -> list[Study]:
+def find_studies(measurements: Table) -> list[Study]:
     """Every table that can be analysed, in the order of the rows.
 
     Args:
         measurements: of one host in one configuration.
     """
-    measured = Measurements.from_table(measurements).measured()
+    measured = Measurements.from_table(measurements).rows_with_value()
     if "reference" in measured.rows:  # its ratio to itself is always 1
         measured = measured.where(reference=False)
     found = []
@@ -270,10 +270,10 @@ def _follows(codes: np.ndarray, combinations: pd.Series) -> bool:
     return not pairs["combination"].duplicated().any()
 
 
-def analyses(measurements: Table) -> Iterator[tuple[Study, Analysis]]:
+def analyse_all_studies(measurements: Table) -> Iterator[tuple[Study, Analysis]]:
     """Every study with its analysis; studies that cannot be analysed are skipped."""
-    for study in studies(measurements):
+    for study in find_studies(measurements):
         try:
-            yield study, study.analysis()
+            yield study, study.analyse()
         except UserError:
             continue

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.statistics.anova_design import Design
-from chaosity.statistics.effects_and_contrasts import Error
-from chaosity.statistics.sums_of_squares import Model
+from chaosity.statistics.effects_and_contrasts import ResidualError
+from chaosity.statistics.sums_of_squares import FittedModel
 
 SIGNIFICANT_BELOW = 0.05
 # Document 004 calls a factor with 9 % of the variation, and one with 8 %, unimportant.
@@ -53,12 +53,12 @@ class Term:
     sentence: str | None = None
 
 
-def allocate(
+def variation_table(
     design: Design,
-    model: Model,
+    model: FittedModel,
     place: int,
     values: NDArray[np.float64],
-    error: Error,
+    error: ResidualError,
     error_squares: float,
 ) -> list[Term]:
     """The table of variation.
@@ -74,7 +74,7 @@ def allocate(
     total = float(((values - values.mean()) ** 2).sum())
     terms = []
     for members, found, freedom in zip(model.terms, model.squares, model.freedom, strict=True):
-        name = design.name(members)
+        name = design.term_name(members)
         own = float(found[place])
         kind = "interaction" if len(members) > 1 else "factor"
         f = p = None
@@ -85,7 +85,7 @@ def allocate(
         terms.append(
             Term(
                 name=name,
-                kind="block" if members == design.block else kind,
+                kind="block" if members == design.block_term else kind,
                 degrees_of_freedom=freedom,
                 sum_of_squares=own,
                 mean_square=own / freedom,
@@ -94,12 +94,12 @@ def allocate(
                 variation_percent=share,
                 significant=None if p is None else p < SIGNIFICANT_BELOW,
                 important=share >= IMPORTANT_FROM_PERCENT,
-                sentence=_sentence(name, share, p, design.rows),
+                sentence=_sentence(name, share, p, design.value_count),
             )
         )
     share = 100.0 * error_squares / total
     rest = Term("error", "error", error.freedom, error_squares, error.variance, None, None, share)
-    whole = Term("total", "total", design.rows - 1, total, None, None, None, 100.0)
+    whole = Term("total", "total", design.value_count - 1, total, None, None, None, 100.0)
     return [*terms, rest, whole]
 
 
@@ -116,7 +116,7 @@ def _sentence(name: str, share: float, p: float | None, n: int) -> str:
     return f"{undetected}, although it has {part}." if important else f"{undetected}, {part}."
 
 
-def conclude(terms: Sequence[Term]) -> str:
+def conclusion_sentence(terms: Sequence[Term]) -> str:
     """The terms that explain the differences, in one sentence."""
     own = sorted(
         (term for term in terms if term.kind in ("factor", "interaction", "block")),

@@ -13,7 +13,7 @@ from chaosity.store.measurements import CELL, Table, as_measurements
 _ESTIMATE = ("median", "low", "high", "n")
 
 
-def before_and_after(history: Table) -> pd.DataFrame:
+def compare_neighbouring_periods(history: Table) -> pd.DataFrame:
     """Each cell of each point in neighbouring periods, see `store.measurement_history`.
 
     Returns:
@@ -24,7 +24,7 @@ def before_and_after(history: Table) -> pd.DataFrame:
         same with `_after`, and `ratio`, `ratio_low`, `ratio_high`.
     """
     found = []
-    for _, cell in as_measurements(history).performance().measured().groups(CELL):
+    for _, cell in as_measurements(history).performance_rows().rows_with_value().groups(CELL):
         periods = [period for _, period in cell.rows.groupby("era", sort=True)]
         for before, after in pairwise(periods):
             cell_columns = {name: after[name].iloc[0] for name in (*CELL, "era")}
@@ -42,7 +42,10 @@ def _change(before: pd.DataFrame, after: pd.DataFrame) -> dict[str, object]:
     old, new = (json.loads(period["components"].iloc[-1]) for period in (before, after))
     changed = {name: [old.get(name), new[name]] for name in new if old.get(name) != new[name]}
     fingerprints = set(before["asked"]) | set(after["asked"])
-    sides = {"before": Estimate.of(before["value"]), "after": Estimate.of(after["value"])}
+    sides = {
+        "before": Estimate.of_values(before["value"]),
+        "after": Estimate.of_values(after["value"]),
+    }
     ratio = Ratio.of_runs(after["value"], before["value"])
     return {
         "changed": json.dumps(changed, sort_keys=True),

@@ -19,7 +19,9 @@ from chaosity.store.measurements import CELL, Measurements, Table, as_measuremen
 BLOCK = ("host", "configuration", "replicate")
 
 
-def paired_ratios(numerator: Table, denominator: Table, on: Sequence[str]) -> pd.DataFrame:
+def cell_ratios_in_replicate_blocks(
+    numerator: Table, denominator: Table, on: Sequence[str]
+) -> pd.DataFrame:
     """Ratio of each cell of one selection to its partner in another, paired by replicate block.
 
     Args:
@@ -31,10 +33,10 @@ def paired_ratios(numerator: Table, denominator: Table, on: Sequence[str]) -> pd
         As `summarise`, of the ratios (no unit). Cells without any complete pair are left out.
     """
     keys = [*on, "replicate"]
-    partners = as_measurements(denominator).valid().rows[[*keys, "value"]]
+    partners = as_measurements(denominator).valid_rows().rows[[*keys, "value"]]
     partners = partners.assign(_log=np.log(partners.pop("value").to_numpy(dtype=float)))
     partners = partners.groupby(keys, dropna=False)["_log"].mean().reset_index()
-    above = as_measurements(numerator).valid().rows
+    above = as_measurements(numerator).valid_rows().rows
     # A key without any value (no load has a kernel) has lost its type in the grouping.
     partners = partners.astype({key: above.dtypes[key] for key in keys})
     pairs = above.merge(partners, on=keys, how="inner")
@@ -42,7 +44,7 @@ def paired_ratios(numerator: Table, denominator: Table, on: Sequence[str]) -> pd
     return summarise(Measurements(pairs))
 
 
-def block_ratio(numerator: Table, denominator: Table) -> Estimate:
+def group_ratio_in_replicate_blocks(numerator: Table, denominator: Table) -> Estimate:
     """Ratio of the typical value of one group of cells to that of another.
 
     The typical value of a block is the geometric mean over the group's cells. A cell that is
@@ -58,12 +60,12 @@ def block_ratio(numerator: Table, denominator: Table) -> Estimate:
     """
     above, below = _block_logs(numerator), _block_logs(denominator)
     shared = above.index.intersection(below.index)
-    return Estimate.of(np.exp((above.loc[shared] - below.loc[shared]).to_numpy(dtype=float)))
+    return Estimate.of_values(np.exp((above.loc[shared] - below.loc[shared]).to_numpy(dtype=float)))
 
 
 def _block_logs(group: Table) -> pd.Series:
     """Mean logarithm per block over the cells that every block has."""
-    rows = as_measurements(group).valid().rows
+    rows = as_measurements(group).valid_rows().rows
     if rows.empty:
         return pd.Series(dtype=float, index=pd.MultiIndex.from_arrays([[]] * len(BLOCK)))
     blocks = rows.groupby(list(BLOCK), dropna=False).ngroups

@@ -67,7 +67,7 @@ def summarise(
     status = tidy["status"].to_numpy(dtype=object)
     values = tidy["value"].to_numpy(dtype=float)
     valid = (status == VALID) & ~np.isnan(values)
-    sample = GroupedSample.of(values[valid], codes[valid], number)
+    sample = GroupedSample.of_values(values[valid], codes[valid], number)
     low, high = sample.interval(confidence)
     cells["n"] = sample.n
     cells["n_failed"] = np.bincount(codes[status == FAILED], minlength=number)
@@ -98,7 +98,7 @@ def mark_outliers(measurements: Table, by: Sequence[str] = CELL) -> pd.Series:
     codes, number = _codes(tidy, by)
     values = tidy["value"].to_numpy(dtype=float)
     valid = (tidy["status"].to_numpy(dtype=object) == VALID) & ~np.isnan(values)
-    sample = GroupedSample.of(values[valid], codes[valid], number)
+    sample = GroupedSample.of_values(values[valid], codes[valid], number)
     return pd.Series(_outside_fences(values, codes, sample, valid), tidy.index, name="outlier")
 
 

@@ -1,7 +1,7 @@
 """What loads take from each other when they run at the same time.
 
 `corun_slowdown` compares each load of a point with several loads with the same load alone. It
-works on any experiment. `latency_divergence` compares two levels of an experiment over a size:
+works on any experiment. `find_latency_divergence` compares two levels of an experiment over a size:
 each core alone (serial), and all cores together (concurrent).
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.statistics.block_ratios import paired_ratios
+from chaosity.statistics.block_ratios import cell_ratios_in_replicate_blocks
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import LOAD, POINT, Measurements, Table, as_measurements
 
@@ -43,12 +43,12 @@ def corun_slowdown(measurements: Table) -> pd.DataFrame:
     """
     measurements = Measurements.from_table(measurements)
     same_levels = measurements.with_columns(levels=measurements.rows["load_parameters"])
-    alone, corunning = same_levels.alone(), same_levels.corunning()
-    near = paired_ratios(corunning, alone, ["experiment", *_SAME_LOAD])
+    alone, corunning = same_levels.single_load_rows(), same_levels.corunning_rows()
+    near = cell_ratios_in_replicate_blocks(corunning, alone, ["experiment", *_SAME_LOAD])
     cell = [*POINT, *LOAD, "metric"]
     found = pd.MultiIndex.from_frame(near[cell])
     missing = ~pd.MultiIndex.from_frame(corunning.rows[cell]).isin(found)
-    far = paired_ratios(corunning.select(missing), alone, _SAME_LOAD)
+    far = cell_ratios_in_replicate_blocks(corunning.select(missing), alone, _SAME_LOAD)
     parts = [part for part in (near, far) if not part.empty]
     return pd.concat(parts, ignore_index=True) if parts else near
 
@@ -89,7 +89,7 @@ class LatencyDivergence:
     compared: int
 
 
-def latency_divergence(measurements: Table, together: str, alone: str) -> LatencyDivergence:
+def find_latency_divergence(measurements: Table, together: str, alone: str) -> LatencyDivergence:
     """Compare the latencies of two levels over a size.
 
     Each load is paired with itself: the same initiator, target, size and replicate block. The
@@ -102,7 +102,7 @@ def latency_divergence(measurements: Table, together: str, alone: str) -> Latenc
         together: the level of loads that were measured at the same time.
         alone: the level of loads that were measured one after the other.
     """
-    valid = as_measurements(measurements).valid().rows
+    valid = as_measurements(measurements).valid_rows().rows
     known = valid[valid["x"].notna()]
     both = known[known["level"] == together]
     single = known[known["level"] == alone]
@@ -126,7 +126,7 @@ def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate
     by_size = Measurements(pairs.sort_values("x", kind="stable")).groups(["x"])
     for (size,), own in by_size:
         blocks = own.rows.groupby(["host", "configuration", "replicate"])["log"].mean()
-        found[float(size)] = Estimate.of(np.exp(blocks.to_numpy()))
+        found[float(size)] = Estimate.of_values(np.exp(blocks.to_numpy()))
     return found
 
 
@@ -147,7 +147,7 @@ def _slow(
     ratios, ratios_alone = (_to_others(side[side["x"] >= start]) for side in (together, alone))
     found = []
     for (initiator, nodes), blocks in ratios.items():
-        ratio = Estimate.of(np.exp(blocks))
+        ratio = Estimate.of_values(np.exp(blocks))
         if ratio.median > SLOW_INITIATOR_RATIO and (ratio.low is None or ratio.low > 1.0):
             own = ratios_alone.get((initiator, nodes))
             ratio_alone = float("nan") if own is None else float(np.exp(np.median(own)))

@@ -18,7 +18,7 @@ from scipy import linalg, stats
 
 from chaosity.statistics.anova_design import Design, Members
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
-from chaosity.statistics.sums_of_squares import design_columns
+from chaosity.statistics.sums_of_squares import indicator_columns
 
 # All pairs of twelve levels are 66 lines; of more levels only the extremes are reported.
 MOST_LEVELS_IN_PAIRS = 12
@@ -29,7 +29,7 @@ _MOST_COLUMNS = 1000
 
 
 @lru_cache(maxsize=256)
-def student_quantile(freedom: float) -> float:
+def interval_half_width(freedom: float) -> float:
     """Half the width of a 95 % interval of one estimate, in standard errors."""
     return float(stats.t.ppf(0.5 + CONFIDENCE / 2.0, freedom))
 
@@ -58,7 +58,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Error:
+class ResidualError:
     """The error of a model, from which intervals are computed.
 
     Attributes:
@@ -82,7 +82,7 @@ class Error:
         low = high = None
         if self.variance is not None:
             if multiple is None:
-                multiple = student_quantile(self.freedom)
+                multiple = interval_half_width(self.freedom)
             half = multiple * math.sqrt(self.variance * max(0.0, weight))
             low, high = value - half, value + half
         if not self.logs:
@@ -147,7 +147,7 @@ class Contrast:
 Estimates = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def estimate_levels(
+def estimate_level_effects(
     design: Design, values: NDArray[np.float64], factor: int, terms: Sequence[Members]
 ) -> Estimates | None:
     """Effects of a factor's levels in the model without interactions, and their covariance.
@@ -166,15 +166,15 @@ def estimate_levels(
         None when the data cannot separate the levels from those of another factor, or for very many
         levels.
     """
-    size = design.sizes[factor]
+    size = design.level_counts[factor]
     centre = np.eye(size) - 1.0 / size
-    if design.balanced:
-        n = design.rows / size
+    if design.is_balanced:
+        n = design.value_count / size
         return centre @ (np.bincount(design.codes[:, factor], values) / n), centre / n
-    sizes = {member: design.sizes[member] - 1 for (member,) in terms}
+    sizes = {member: design.level_counts[member] - 1 for (member,) in terms}
     if sum(sizes.values()) > _MOST_COLUMNS:
         return None
-    columns = design_columns(design, terms)
+    columns = indicator_columns(design, terms)
     if np.linalg.matrix_rank(columns.T @ columns, hermitian=True) < columns.shape[1]:
         return None
     inverse = linalg.inv(columns.T @ columns)
@@ -188,11 +188,11 @@ def estimate_levels(
 
 
 def level_effects(
-    design: Design, values: NDArray[np.float64], factor: int, found: Estimates, error: Error
+    design: Design, values: NDArray[np.float64], factor: int, found: Estimates, error: ResidualError
 ) -> list[LevelEffect]:
     """The effect of every level of a factor."""
     effects, covariance = found
-    codes, n = design.codes[:, factor], design.counts((factor,))
+    codes, n = design.codes[:, factor], design.rows_per_combination((factor,))
     means = np.bincount(codes, values) / n
     return [
         LevelEffect(
@@ -206,13 +206,15 @@ def level_effects(
     ]
 
 
-def pairs_of_levels(design: Design, factor: int, found: Estimates, error: Error) -> list[Contrast]:
+def compare_pairs_of_levels(
+    design: Design, factor: int, found: Estimates, error: ResidualError
+) -> list[Contrast]:
     """The differences of all pairs of a factor's levels; of many levels only largest to smallest.
 
     The intervals hold together for all pairs (Tukey; Kramer's form where counts differ).
     """
     effects, covariance = found
-    levels, size = design.levels[factor], design.sizes[factor]
+    levels, size = design.levels[factor], design.level_counts[factor]
     if size > _MOST_LEVELS:
         return []
     chosen = [(int(np.argmax(effects)), int(np.argmin(effects)))]
@@ -243,23 +245,23 @@ def _range_quantile(levels: int, freedom: int) -> float:
     return float(stats.studentized_range.ppf(CONFIDENCE, levels, freedom))
 
 
-def interactions(
-    design: Design, values: NDArray[np.float64], pair: tuple[int, int], error: Error
+def interaction_effects(
+    design: Design, values: NDArray[np.float64], pair: tuple[int, int], error: ResidualError
 ) -> list[InteractionEffect]:
     """Effects of an interaction of two factors; empty when a pair of levels has no value."""
-    a, b = (design.sizes[member] for member in pair)
-    counts = design.counts(pair).reshape(a, b)
+    a, b = (design.level_counts[member] for member in pair)
+    counts = design.rows_per_combination(pair).reshape(a, b)
     if not counts.all():
         return []
-    codes, number = design.cells(pair)
+    codes, number = design.combination_of_each_row(pair)
     means = np.bincount(codes, values, number).reshape(a, b) / counts
     effects = means - means.mean(axis=0) - means.mean(axis=1)[:, None] + means.mean()
-    known = error if design.balanced else Error(None, 0, error.logs)
+    known = error if design.is_balanced else ResidualError(None, 0, error.logs)
     share = (1.0 - 1.0 / a) * (1.0 - 1.0 / b)
     first, second = (design.levels[member] for member in pair)
     return [
         InteractionEffect(
-            term=design.name(pair),
+            term=design.term_name(pair),
             levels=(first[i], second[j]),
             n=int(counts[i, j]),
             effect=known.interval(float(effects[i, j]), share / float(counts[i, j])),
@@ -269,13 +271,13 @@ def interactions(
     ]
 
 
-def between_groups(
+def compare_groups_of_cells(
     design: Design,
     values: NDArray[np.float64],
     residuals: NDArray[np.float64],
     groups: Sequence[str],
     chosen: tuple[str, str],
-    error: Error,
+    error: ResidualError,
     name: str,
 ) -> Contrast | None:
     """The mean over the cells of one group minus the mean over the cells of another.
@@ -297,7 +299,7 @@ def between_groups(
     Returns:
         None when one of the groups has no cell.
     """
-    codes, number = design.cells(design.everything)
+    codes, number = design.combination_of_each_row(design.all_factors_term)
     counts = np.bincount(codes, minlength=number).astype(float)
     names = np.empty(number, dtype=object)
     names[codes] = list(groups)
@@ -312,8 +314,8 @@ def between_groups(
         parts.append((weight, *_own_noise(members[codes], residuals, counts[codes], error)))
     rows = shares[codes]  # the contrast as a sum over the rows, not yet corrected for blocks
     value = float(rows @ values)
-    if design.block:
-        columns = design_columns(design, [design.block])[:, 1:]
+    if design.block_term:
+        columns = indicator_columns(design, [design.block_term])[:, 1:]
         sums = np.column_stack([np.bincount(codes, column, number) for column in columns.T])
         within = columns - sums[codes] / counts[codes, None]
         inverse = linalg.pinvh(within.T @ within)
@@ -327,7 +329,7 @@ def between_groups(
     freedom = sum(squares) ** 2 / sum(
         square**2 / df for square, (_, _, df) in zip(squares, parts, strict=True)
     )
-    multiple = student_quantile(freedom)
+    multiple = interval_half_width(freedom)
     return Contrast(
         name, *chosen, error.interval(value, sum(squares) / error.variance, multiple), None
     )
@@ -337,7 +339,7 @@ def _own_noise(
     rows: NDArray[np.bool_],
     residuals: NDArray[np.float64],
     counts: NDArray[np.float64],
-    error: Error,
+    error: ResidualError,
 ) -> tuple[float, float]:
     """Variance of the noise of some rows, and its share of the error's degrees of freedom.
 

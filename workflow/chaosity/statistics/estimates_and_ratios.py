@@ -21,7 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from chaosity.statistics.significance_tests import equal_values_allowed, p_or_certain
+from chaosity.statistics.significance_tests import (
+    p_value_or_exact_comparison,
+    silence_warnings_on_equal_values,
+)
 from chaosity.units import Scale
 
 CONFIDENCE = 0.95
@@ -61,7 +64,7 @@ class _HasInterval:
         """Whether a value lies outside of the interval; False without an interval."""
         return self.ends is not None and not self.ends[0] <= value <= self.ends[1]
 
-    def ends_text(self, show: Callable[[float], str] = _two_decimals) -> str:
+    def interval_text_without_n(self, show: Callable[[float], str] = _two_decimals) -> str:
         """The interval: "95 % interval 17.9 to 18.8", or "no interval".
 
         Args:
@@ -75,7 +78,7 @@ class _HasInterval:
     def interval_text(self, show: Callable[[float], str] = _two_decimals) -> str:
         """The interval with n: "95 % interval 17.9 to 18.8, n = 3", or "no interval: n = 1"."""
         separator = ": " if self.ends is None else ", "
-        return f"{self.ends_text(show)}{separator}{self.n_text}"
+        return f"{self.interval_text_without_n(show)}{separator}{self.n_text}"
 
 
 @dataclass(frozen=True)
@@ -94,11 +97,11 @@ class Estimate(_HasInterval):
     n: int
 
     @classmethod
-    def of(cls, values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
+    def of_values(cls, values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
         """Median and t interval of one sample; NaN are skipped."""
         array = np.asarray(values, dtype=float).ravel()
         array = array[~np.isnan(array)]
-        sample = GroupedSample.of(array, np.zeros(len(array), dtype=np.intp), 1)
+        sample = GroupedSample.of_values(array, np.zeros(len(array), dtype=np.intp), 1)
         low, high = sample.interval(confidence)
         n = len(array)
         median = float(sample.quantile(0.5)[0])
@@ -156,15 +159,21 @@ class Ratio(_HasInterval):
         ratio = float(np.exp(np.median(above) - np.median(below)))
         if n < 2 or m < 2:
             return cls(ratio, None, None, n, m)
-        with equal_values_allowed():
+        with silence_warnings_on_equal_values():
             test = stats.ttest_ind(above, below, equal_var=False)
             low, high = test.confidence_interval(confidence)
         if not np.isfinite(low):  # without any scatter
             low = high = above.mean() - below.mean()
-        return cls(ratio, *_ends(low, high, ratio), n, m, p_or_certain(float(test.pvalue), ratio))
+        return cls(
+            ratio,
+            *_ends(low, high, ratio),
+            n,
+            m,
+            p_value_or_exact_comparison(float(test.pvalue), ratio),
+        )
 
     @classmethod
-    def paired(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
+    def of_pairs(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
         """Median of the ratios of pairs, such as two cells in the same replicate blocks.
 
         Args:
@@ -175,7 +184,7 @@ class Ratio(_HasInterval):
         return cls._of_logs(logs, fewest=2)
 
     @classmethod
-    def typical(cls, ratios: ArrayLike) -> Ratio:
+    def of_many_cells(cls, ratios: ArrayLike) -> Ratio:
         """Median of the ratios of many cells, with an interval from three cells on.
 
         On logarithms, so that the typical ratio of all reciprocals is the reciprocal.
@@ -188,8 +197,8 @@ class Ratio(_HasInterval):
         if n < fewest:
             return cls(ratio, None, None, n, n)
         half = stats.t.ppf(0.5 + CONFIDENCE / 2.0, n - 1) * stats.sem(logs)
-        with equal_values_allowed():
-            p = p_or_certain(float(stats.ttest_1samp(logs, 0.0).pvalue), ratio)
+        with silence_warnings_on_equal_values():
+            p = p_value_or_exact_comparison(float(stats.ttest_1samp(logs, 0.0).pvalue), ratio)
         return cls(ratio, *_ends(logs.mean() - half, logs.mean() + half, ratio), n, n, p)
 
     @property
@@ -229,7 +238,7 @@ class GroupedSample:
     start: NDArray[np.intp]
 
     @classmethod
-    def of(
+    def of_values(
         cls, values: NDArray[np.float64], groups: NDArray[np.intp], number: int
     ) -> GroupedSample:
         """Sort values into groups.

@@ -48,7 +48,7 @@ class _UnknownError(Exception):
     """A number of the curve is unknown; the message is the reason."""
 
 
-def curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataFrame:
+def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataFrame:
     """The six numbers of each curve.
 
     Args:
@@ -72,11 +72,11 @@ def curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(found, columns=columns)
 
 
-def with_unloaded(rows: pd.DataFrame, line: str) -> pd.DataFrame:
-    """The rows, with the points without other loads added to every line.
+def repeat_unloaded_points_on_each_line(rows: pd.DataFrame, line: str) -> pd.DataFrame:
+    """Return the rows of all lines, plus the points without other loads, once for every line.
 
     Args:
-        rows: as `curve_quantities` takes them; one group, such as a panel.
+        rows: as `latency_curve_quantities` takes them; one group, such as a panel.
         line: column that names the line; null where nothing else ran.
     """
     lone = rows[rows[line].isna()]
@@ -101,7 +101,7 @@ def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
         values = [value for value, _ in numbers if value is not None]
         reasons = [text for value, text in numbers if value is None]
         notes = [text for value, text in numbers if value is not None and text]
-        found = Estimate.of(values)
+        found = Estimate.of_values(values)
         known = found.n > 0
         note = lost if quantity == "peak" and known else None
         if notes:
@@ -118,7 +118,7 @@ def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
 
 def _complete_blocks(points: Measurements) -> list[pd.DataFrame]:
     """The blocks that have every point that any block has, valid."""
-    measured = points.measured().rows
+    measured = points.rows_with_value().rows
     valid = measured[measured["x"].notna()]
     marks = [column for column in _MARK if column in valid.columns]
     number = valid.groupby(marks, dropna=False).ngroups if len(valid) else 0

@@ -11,7 +11,7 @@ from scipy import stats
 # Half the 95 % point of chi square with one degree of freedom: two powers of the response whose
 # log likelihoods differ by more cannot both lie in the 95 % interval (Box and Cox, "An Analysis of
 # Transformations", Journal of the Royal Statistical Society B 26, 1964).
-CLEARLY_BETTER = float(stats.chi2.ppf(0.95, 1)) / 2.0
+CLEAR_LIKELIHOOD_GAIN = float(stats.chi2.ppf(0.95, 1)) / 2.0
 # A trend is noted at this level, which chance reaches once in a hundred tables. At 5 % every
 # twentieth healthy table would have a note.
 TREND_LEVEL = 0.01
@@ -20,7 +20,7 @@ TREND_LEVEL = 0.01
 TREND_LEAST = 0.3
 
 
-def gain_of_logarithms(
+def log_likelihood_gain_of_logarithms(
     values: NDArray[np.float64], error: float, error_of_logs: float, freedom: int
 ) -> float | None:
     """The log likelihood of a model of the logarithms minus that of the same model of the values.
@@ -36,8 +36,8 @@ def gain_of_logarithms(
         freedom: degrees of freedom of the error.
 
     Returns:
-        Above zero: logarithms fit better. Above `CLEARLY_BETTER`: clearly better. None without a
-        residual.
+        Above zero: logarithms fit better. Above `CLEAR_LIKELIHOOD_GAIN`: clearly better. None
+        without a residual.
     """
     if freedom < 1 or error <= 0.0 or error_of_logs <= 0.0:
         return None
@@ -53,7 +53,7 @@ def normal_quantiles(residuals: NDArray[np.float64]) -> NDArray[np.float64]:
     return quantiles
 
 
-def spread_follows_fit(
+def correlate_spread_with_fit(
     fitted: NDArray[np.float64], residuals: NDArray[np.float64]
 ) -> tuple[float, float] | None:
     """Rank correlation of fitted values and absolute residuals, and its p-value.

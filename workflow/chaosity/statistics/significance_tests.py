@@ -16,19 +16,19 @@ LEVEL = 0.05
 
 
 @contextmanager
-def equal_values_allowed() -> Iterator[None]:
+def silence_warnings_on_equal_values() -> Iterator[None]:
     """Silences scipy's warnings about samples without any scatter, for which p is NaN or 0."""
     with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
 
 
-def p_or_certain(p: float, ratio: float) -> float:
+def p_value_or_exact_comparison(p: float, ratio: float) -> float:
     """A p-value; where samples have no scatter it is 1 for an exact ratio of 1, else 0."""
     return float(p) if np.isfinite(p) else float(ratio == 1.0)
 
 
-def holm_adjusted(p_values: ArrayLike) -> NDArray[np.float64]:
+def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
     """P-values adjusted so that the chance of any false positive is at most the level.
 
     The step-down method of Holm (1979): the smallest of m p-values is multiplied by m, the next by
@@ -42,7 +42,7 @@ def holm_adjusted(p_values: ArrayLike) -> NDArray[np.float64]:
     return adjusted
 
 
-def false_discovery_adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float | None]:
     """P-values adjusted so that few of the accused cells are false (Benjamini and Hochberg).
 
     Holm's method, which allows no false one, finds nothing with three replicates and hundreds of
@@ -57,7 +57,7 @@ def false_discovery_adjusted(p_values: Sequence[float | None]) -> list[float | N
     return [None if p is None else float(next(adjusted)) for p in p_values]
 
 
-def cells_differ(
+def cells_differ_significantly(
     measurements: Table, by: Sequence[str] = CELL, level: float = LEVEL
 ) -> bool | None:
     """Whether cells differ by more than the noise of their replicates.
@@ -74,9 +74,9 @@ def cells_differ(
     Returns:
         None when this is unknown: a single cell, or no cell with two replicates.
     """
-    valid = as_measurements(measurements).valid()
+    valid = as_measurements(measurements).valid_rows()
     cells = [np.log(cell.rows["value"].to_numpy(dtype=float)) for _, cell in valid.groups(by)]
     if len(cells) < 2 or all(len(cell) < 2 for cell in cells):
         return None
-    with equal_values_allowed():
+    with silence_warnings_on_equal_values():
         return bool(stats.f_oneway(*cells).pvalue < level)

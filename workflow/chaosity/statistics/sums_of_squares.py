@@ -31,7 +31,7 @@ _DEPENDENT = 1e-9
 
 
 @dataclass(frozen=True)
-class Model:
+class FittedModel:
     """A fitted model.
 
     Attributes:
@@ -53,7 +53,9 @@ class Model:
     balanced: bool
 
 
-def fit(design: Design, terms: Sequence[Members], responses: NDArray[np.float64]) -> Model:
+def fit_model(
+    design: Design, terms: Sequence[Members], responses: NDArray[np.float64]
+) -> FittedModel:
     """The fitted model of some terms.
 
     Args:
@@ -63,19 +65,19 @@ def fit(design: Design, terms: Sequence[Members], responses: NDArray[np.float64]
     """
     means = responses.mean(axis=0)
     centred = responses - means  # a large common part would cost digits
-    return (_by_means if design.balanced else _by_least_squares)(design, terms, centred, means)
+    return (_by_means if design.is_balanced else _by_least_squares)(design, terms, centred, means)
 
 
 def error_freedom(design: Design, terms: Sequence[Members]) -> int:
     """Degrees of freedom that a model leaves to the error."""
-    if design.balanced:
-        return design.rows - 1 - sum(_freedom(design, term) for term in terms)
-    return design.rows - _predict(design, terms, np.zeros((design.rows, 1)))[1]
+    if design.is_balanced:
+        return design.value_count - 1 - sum(_freedom(design, term) for term in terms)
+    return design.value_count - _predict(design, terms, np.zeros((design.value_count, 1)))[1]
 
 
 def _freedom(design: Design, term: Members) -> int:
     """Degrees of freedom of a term with a value for each combination of levels."""
-    return math.prod(design.sizes[member] - 1 for member in term)
+    return math.prod(design.level_counts[member] - 1 for member in term)
 
 
 def _by_means(
@@ -83,7 +85,7 @@ def _by_means(
     terms: Sequence[Members],
     centred: NDArray[np.float64],
     means: NDArray[np.float64],
-) -> Model:
+) -> FittedModel:
     fitted = np.zeros_like(centred)
     squares, freedom = [], []
     effects: dict[Members, NDArray[np.float64]] = {(): np.zeros_like(centred)}
@@ -93,20 +95,20 @@ def _by_means(
         fitted += effects[term]
         squares.append((effects[term] ** 2).sum(axis=0))
         freedom.append(_freedom(design, term))
-    return Model(
+    return FittedModel(
         terms=tuple(terms),
         squares=tuple(squares),
         freedom=tuple(freedom),
         fitted=fitted + means,
         error=((centred - fitted) ** 2).sum(axis=0),
-        error_freedom=design.rows - 1 - sum(freedom),
+        error_freedom=design.value_count - 1 - sum(freedom),
         balanced=True,
     )
 
 
 def _means(design: Design, members: Members, responses: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean over all rows with the same levels, for each row and response."""
-    codes, number = design.cells(members)
+    codes, number = design.combination_of_each_row(members)
     counts = np.bincount(codes, minlength=number)
     sums = [np.bincount(codes, column, number) for column in responses.T]
     with np.errstate(invalid="ignore"):
@@ -118,7 +120,7 @@ def _by_least_squares(
     terms: Sequence[Members],
     centred: NDArray[np.float64],
     means: NDArray[np.float64],
-) -> Model:
+) -> FittedModel:
     solved: dict[frozenset[Members], tuple[NDArray[np.float64], int]] = {}
 
     def residual(members: Sequence[Members]) -> tuple[NDArray[np.float64], int]:
@@ -136,13 +138,13 @@ def _by_least_squares(
         without, with_term = residual(others), residual([*others, term])
         squares.append(np.maximum(0.0, without[0] - with_term[0]))
         freedom.append(with_term[1] - without[1])
-    return Model(
+    return FittedModel(
         terms=tuple(terms),
         squares=tuple(squares),
         freedom=tuple(freedom),
         fitted=predicted + means,
         error=solved[frozenset(terms)][0],
-        error_freedom=design.rows - rank,
+        error_freedom=design.value_count - rank,
         balanced=False,
     )
 
@@ -155,16 +157,16 @@ def _predict(
     A model with the term of all factors has a mean for each cell. Then only the block remains to be
     solved, within cells (the theorem of Frisch, Waugh and Lovell).
     """
-    if design.everything not in terms:
-        columns = design_columns(design, terms)
+    if design.all_factors_term not in terms:
+        columns = indicator_columns(design, terms)
         solution, rank = _solve(columns, responses)
         return columns @ solution, rank
-    cells = _means(design, design.everything, responses)
-    rank = int(np.count_nonzero(design.counts(design.everything)))
-    if not design.block or design.block not in terms:
+    cells = _means(design, design.all_factors_term, responses)
+    rank = int(np.count_nonzero(design.rows_per_combination(design.all_factors_term)))
+    if not design.block_term or design.block_term not in terms:
         return cells, rank
-    columns = design_columns(design, [design.block])[:, 1:]
-    within = columns - _means(design, design.everything, columns)
+    columns = indicator_columns(design, [design.block_term])[:, 1:]
+    within = columns - _means(design, design.all_factors_term, columns)
     solution, more = _solve(within, responses - cells)
     return cells + within @ solution, rank + more
 
@@ -178,28 +180,34 @@ def _solve(
     return solution, int(rank)
 
 
-def columns_needed(design: Design, terms: Sequence[Members]) -> int:
+def count_model_columns(design: Design, terms: Sequence[Members]) -> int:
     """The number of columns of the largest least-squares model for these terms."""
     return 1 + sum(
-        _freedom(design, term) for term in terms if term != design.everything or len(term) == 1
+        _freedom(design, term)
+        for term in terms
+        if term != design.all_factors_term or len(term) == 1
     )
 
 
-def design_columns(design: Design, terms: Sequence[Members]) -> NDArray[np.float64]:
+def indicator_columns(design: Design, terms: Sequence[Members]) -> NDArray[np.float64]:
     """A column of ones and the indicator columns of the terms, without each first level.
 
     Returns:
         Rows x columns; in the columns of a term the last factor varies fastest.
     """
     indicators = {
-        member: (design.codes[:, [member]] == np.arange(1, design.sizes[member])).astype(float)
+        member: (design.codes[:, [member]] == np.arange(1, design.level_counts[member])).astype(
+            float
+        )
         for term in terms
         for member in term
     }
-    blocks = [np.ones((design.rows, 1))]
+    blocks = [np.ones((design.value_count, 1))]
     for term in terms:
-        block = np.ones((design.rows, 1))
+        block = np.ones((design.value_count, 1))
         for member in term:
-            block = (block[:, :, None] * indicators[member][:, None, :]).reshape(design.rows, -1)
+            block = (block[:, :, None] * indicators[member][:, None, :]).reshape(
+                design.value_count, -1
+            )
         blocks.append(block)
     return np.hstack(blocks)

@@ -21,10 +21,10 @@ from chaosity.records import VALID, Point, load_record
 from chaosity.store.tidy_table import (
     COLUMNS,
     Row,
-    make_table,
-    outcome_rows,
+    outcome_of_record,
     read_points,
-    record_outcome,
+    rows_to_table,
+    tidy_rows_of_outcome,
 )
 
 # The columns of the tidy table, and: `era`, the period of the row's point, counted from the oldest
@@ -62,7 +62,7 @@ def build_history(points: Path, results: Path, components: Path) -> pd.DataFrame
         for point in read_points(points):
             folder = results / point["experiment"] / point["point"] / "attempts"
             rows += _point_rows(point, folder, histories)
-    return make_table(rows, HISTORY_COLUMNS)
+    return rows_to_table(rows, HISTORY_COLUMNS)
 
 
 def _point_rows(point: Point, folder: Path, histories: ComponentHistories) -> Iterator[Row]:
@@ -108,7 +108,7 @@ def _attempt_rows(attempt: _Attempt, period: int) -> Iterator[Row]:
         record = load_record(attempt.path)
     except ValueError:
         return
-    outcome = record_outcome(record)
+    outcome = outcome_of_record(record)
     if outcome.status != VALID:
         return
     columns = {
@@ -116,7 +116,7 @@ def _attempt_rows(attempt: _Attempt, period: int) -> Iterator[Row]:
         "components": json.dumps(attempt.since, sort_keys=True),
         "asked": _request_fingerprint(record["point"]),
     }
-    for row in outcome_rows(record["point"], attempt.replicate, outcome):
+    for row in tidy_rows_of_outcome(record["point"], attempt.replicate, outcome):
         yield {**row, **columns}
 
 

@@ -66,7 +66,7 @@ def parse_levels(text: object) -> Mapping[str, Any]:
     return _parsed(text) if isinstance(text, str) and text else {}
 
 
-def equals(values: pd.Series, wanted: object) -> pd.Series:
+def equals_or_in_list(values: pd.Series, wanted: object) -> pd.Series:
     """Mask of the values that equal the wanted level or are in the wanted list; None means null."""
     options = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
     found = values.isin([option for option in options if option is not None])
@@ -130,38 +130,38 @@ class Measurements:
         return Measurements(self.rows[mask])
 
     def where(self, **wanted: object) -> Measurements:
-        """The rows whose columns equal the wanted values; see `equals` for lists and None."""
+        """Return the rows whose columns equal the wanted values, see `equals_or_in_list`."""
         rows = self.rows
         for column, value in wanted.items():
-            rows = rows[equals(rows[column], value)]
+            rows = rows[equals_or_in_list(rows[column], value)]
         return Measurements(rows)
 
     def with_columns(self, **columns: object) -> Measurements:
         """The same rows with further columns."""
         return Measurements(self.rows.assign(**columns))  # type: ignore[arg-type] # stub is narrow
 
-    def valid(self) -> Measurements:
+    def valid_rows(self) -> Measurements:
         """Rows with a positive value that counts; ratios and logarithms need nothing else."""
         return self.select((self.rows["status"] == VALID) & (self.rows["value"] > 0.0))
 
-    def measured(self) -> Measurements:
+    def rows_with_value(self) -> Measurements:
         """Rows with a value that counts, zero included."""
         finite = np.isfinite(self.rows["value"].to_numpy(float))
         return self.select((self.rows["status"] == VALID) & finite)
 
-    def performance(self) -> Measurements:
+    def performance_rows(self) -> Measurements:
         """Rows whose metric measures performance: rates and times."""
         return self.select(self.rows["metric"].map(is_performance).astype(bool))
 
-    def alone(self) -> Measurements:
+    def single_load_rows(self) -> Measurements:
         """Rows of points with a single load."""
         return self.select(self.rows["load_count"] == 1)
 
-    def corunning(self) -> Measurements:
+    def corunning_rows(self) -> Measurements:
         """Rows of points with several loads, which run at the same time."""
         return self.select(self.rows["load_count"] > 1)
 
-    def between_nodes(self) -> Measurements:
+    def node_to_node_rows(self) -> Measurements:
         """Rows of memory accesses from one node to one node.
 
         Adds the columns `initiator_node` and `target_node`, the node numbers.
@@ -246,7 +246,7 @@ class Measurements:
         for key, rows in self.rows.groupby(list(by), sort=False, dropna=False):
             yield tuple(key), Measurements(rows)
 
-    def slices(self) -> Iterator[tuple[SliceKey, Measurements]]:
+    def comparable_slices(self) -> Iterator[tuple[SliceKey, Measurements]]:
         """Groups of comparable rows, each with its values of the columns `SLICE`."""
         for key, part in self.groups(SLICE):
             yield dict(zip(SLICE, map(_text_or_none, key), strict=True)), part
@@ -257,14 +257,14 @@ class Measurements:
         Expects rows of one host in one configuration, and of loads that ran alone. Slices in which
         several initiators stand for one node, and slices with a single cell, are skipped.
         """
-        for where, part in self.valid().between_nodes().slices():
-            if part.has_one_initiator_per_node and part.place_count > 1:
+        for where, part in self.valid_rows().node_to_node_rows().comparable_slices():
+            if part.has_at_most_one_initiator_per_node and part.initiator_target_pair_count > 1:
                 yield where, part.node_matrix()
 
     def node_matrix(self, metric: str | None = None, source: str | None = None) -> NodeMatrix:
         """The matrix of the replicates of these rows, in their order.
 
-        Expects rows of `between_nodes`.
+        Expects rows of `node_to_node_rows`.
 
         Args:
             metric: default: the metric of the rows.
@@ -282,12 +282,12 @@ class Measurements:
         )
 
     @property
-    def has_one_initiator_per_node(self) -> bool:
+    def has_at_most_one_initiator_per_node(self) -> bool:
         """Whether no node has several initiators, such as several of its cores."""
         return not (self.rows.groupby("initiator_nodes")["initiator"].nunique() > 1).any()
 
     @property
-    def place_count(self) -> int:
+    def initiator_target_pair_count(self) -> int:
         """Number of pairs of initiator and target."""
         return len(self.rows[["initiator", "target"]].drop_duplicates())
 
@@ -297,7 +297,7 @@ class Measurements:
         return float(parse_levels(self.rows["load_parameters"].iloc[0]).get(WORKING_SET) or 0)
 
     @property
-    def median_goodness(self) -> float:
+    def median_for_ranking(self) -> float:
         """The median value, negative for times, so that more is better; -inf without a value."""
         median = float(self.rows["value"].median())
         if math.isnan(median):
@@ -311,7 +311,7 @@ class Measurements:
 
         Args:
             by: columns whose values are equal within a group.
-            rank: of a group; made of `place_count`, `working_set_bytes`, `median_goodness`, ...
+            rank: returns the sort key of a group, such as its `initiator_target_pair_count`.
         """
         return max((part for _, part in self.groups(by)), key=rank)
 

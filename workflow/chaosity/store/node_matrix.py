@@ -74,7 +74,7 @@ class NodeMatrix:
         return median(values) if values else None
 
     @property
-    def measured_share(self) -> float:
+    def share_of_measured_cells(self) -> float:
         """The share of cells that have a value, 0 to 1."""
         return len(self.samples) / (len(self.initiators) * len(self.targets))
 
@@ -135,7 +135,7 @@ def read_distances(path: Path) -> dict[Pair, float]:
 
 
 @dataclass(frozen=True)
-class MatrixNumbers:
+class _MatrixNumbers:
     """The numbers of a file.
 
     Attributes:
@@ -148,7 +148,7 @@ class MatrixNumbers:
     cells: tuple[tuple[str, Pair, float], ...]
 
 
-def _read_numbers(path: Path) -> MatrixNumbers:
+def _read_numbers(path: Path) -> _MatrixNumbers:
     """The numbered rows and columns of a CSV file.
 
     Raises:
@@ -188,7 +188,7 @@ def _read_numbers(path: Path) -> MatrixNumbers:
                 cells.append((place, (row, column), _number(text, place)))
     if not cells:
         raise UserError("has no number", str(path))
-    return MatrixNumbers(tuple(rows), columns, tuple(cells))
+    return _MatrixNumbers(tuple(rows), columns, tuple(cells))
 
 
 def _lines(path: Path) -> list[tuple[int, list[str]]]:

@@ -26,7 +26,7 @@ from chaosity.store.profile_database import (
     PROFILE_COLUMNS,
     ProfileTables,
 )
-from chaosity.store.tidy_table import Row, make_table
+from chaosity.store.tidy_table import Row, rows_to_table
 from chaosity.yaml_files import BENCHMARKS, EXPERIMENTS, PUBLISHED, read_yaml, yaml_file_names
 
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
@@ -58,7 +58,7 @@ _TOPOLOGY = ("packages", "cores", "pus", "cache_line_bytes", "restricted", "conf
 _CACHE = ("level", "kind", "size_bytes", "pus", "cpus", "index")
 
 
-class Aliases:
+class _Aliases:
     """Gives new names to old names: equal names get equal aliases, and there is no way back.
 
     Args:
@@ -74,7 +74,9 @@ class Aliases:
         return self._known.setdefault(name, f"{self._prefix}{len(self._known) + 1}")
 
 
-def anonymise(tables: ProfileTables, salt: bytes, *, with_names: bool = False) -> ProfileTables:
+def anonymise_profiles(
+    tables: ProfileTables, salt: bytes, *, with_names: bool = False
+) -> ProfileTables:
     """Profiles without anything that identifies a site.
 
     Args:
@@ -102,8 +104,8 @@ def anonymise(tables: ProfileTables, salt: bytes, *, with_names: bool = False) -
         public = _public_measurements(rows, devices)
         measurements.append(public.assign(profile=identity, host=host))
     return ProfileTables(
-        profiles=make_table(profiles, PROFILE_COLUMNS),
-        components=make_table(components, COMPONENT_COLUMNS),
+        profiles=rows_to_table(profiles, PROFILE_COLUMNS),
+        components=rows_to_table(components, COMPONENT_COLUMNS),
         measurements=pd.concat(measurements)[list(MEASUREMENT_COLUMNS)].astype(MEASUREMENT_COLUMNS),
     )
 
@@ -197,8 +199,8 @@ def _public_component(component: pd.Series, devices: Mapping[str, str], with_nam
 
 def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.DataFrame:
     """The tidy table, column by column."""
-    own = {kind: Aliases(f"own_{kind}_") for kind in ("experiment", "benchmark", "load", "kernel")}
-    places = {"initiator": Aliases("initiator_"), "target": Aliases("target_")}
+    own = {kind: _Aliases(f"own_{kind}_") for kind in ("experiment", "benchmark", "load", "kernel")}
+    places = {"initiator": _Aliases("initiator_"), "target": _Aliases("target_")}
     shipped = _shipped()
 
     def place(kind: str) -> Callable[[str], str]:

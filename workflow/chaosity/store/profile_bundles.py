@@ -24,7 +24,7 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records import VALID, write_bytes_atomically
-from chaosity.store.profile_anonymisation import anonymise
+from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import (
     IMPORTED,
     LOCAL,
@@ -35,9 +35,9 @@ from chaosity.store.profile_database import (
     insert_profiles,
     open_database,
     read_profiles,
-    today,
+    utc_date_today,
 )
-from chaosity.store.tidy_table import sql_type, write_table
+from chaosity.store.tidy_table import duckdb_column_type, write_table
 
 BUNDLE_KIND = "chaosity profiles"
 MANIFEST = "manifest.json"
@@ -84,14 +84,16 @@ def publish_bundle(
     if not found:
         raise UserError("has no local profile that matches", str(database))
     chosen = read_profiles(database, [profile["id"] for profile in found])
-    tables = anonymise(chosen, secrets.token_bytes(32), with_names=with_names)
-    files = {f"{name}.parquet": _parquet(table, name) for name, table in tables.by_name().items()}
+    tables = anonymise_profiles(chosen, secrets.token_bytes(32), with_names=with_names)
+    files = {
+        f"{name}.parquet": _parquet(table, name) for name, table in tables.tables_by_name().items()
+    }
     manifest = {
         "bundle": BUNDLE_KIND,
         "schema_version": SCHEMA_VERSION,
         "provenance": {
             "chaosity_version": __version__,
-            "published_on": today(),
+            "published_on": utc_date_today(),
             "with_names": with_names,
             "contact": contact,
             "licence": licence,
@@ -228,7 +230,7 @@ def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
 
 def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
     """A part as a table, with the columns and types of a profile."""
-    wanted = {column: sql_type(kind) for column, kind in TABLES[name].items()}
+    wanted = {column: duckdb_column_type(kind) for column, kind in TABLES[name].items()}
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         path = Path(folder) / "part.parquet"
         path.write_bytes(content)
@@ -251,7 +253,7 @@ def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
 
 def _check_tables(tables: ProfileTables, where: str) -> None:
     """Raise where rows do not belong together or have impossible values."""
-    for name, rows in tables.by_name().items():
+    for name, rows in tables.tables_by_name().items():
         for column in rows.columns:
             if rows[column].dtype == "string":
                 longest = _TOPOLOGY_TEXT if column == "topology" else _LONGEST_TEXT
@@ -265,7 +267,7 @@ def _check_tables(tables: ProfileTables, where: str) -> None:
     if profiles[["host", "configuration"]].isna().any(axis=None):
         raise UserError("a profile has no host or configuration", place)
     for name in ("components", "measurements"):
-        unknown = set(tables.by_name()[name]["profile"].dropna()) - identities
+        unknown = set(tables.tables_by_name()[name]["profile"].dropna()) - identities
         if unknown:
             raise UserError(
                 f"has rows with the unknown profile {min(unknown)!r}", f"{where}, {name}.parquet"

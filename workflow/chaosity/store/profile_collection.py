@@ -25,12 +25,12 @@ from chaosity.store.profile_database import (
     open_database,
     remove_profiles,
 )
-from chaosity.store.tidy_table import Row, make_table, read_table
+from chaosity.store.tidy_table import Row, read_table, rows_to_table
 from chaosity.topology import Topology, topology_from_json
 
 
 @dataclass(frozen=True)
-class CollectedProfiles:
+class CollectionResult:
     """The result of `collect_profiles`: names of host and configuration, by what happened."""
 
     added: tuple[str, ...]
@@ -39,7 +39,7 @@ class CollectedProfiles:
     older: tuple[str, ...]
 
 
-def collect_profiles(results: Iterable[Path], database: Path) -> CollectedProfiles:
+def collect_profiles(results: Iterable[Path], database: Path) -> CollectionResult:
     """Put every host and configuration in some folders into the database.
 
     A newer run of the same host and configuration replaces the profile. An older run changes
@@ -71,7 +71,7 @@ def collect_profiles(results: Iterable[Path], database: Path) -> CollectedProfil
             if action in ("added", "replaced"):
                 remove_profiles(connection, [profile["id"]])
                 insert_profiles(connection, tables)
-    return CollectedProfiles(**{name: tuple(listed) for name, listed in done.items()})
+    return CollectionResult(**{name: tuple(listed) for name, listed in done.items()})
 
 
 def _measurement_files(folder: Path) -> list[Path]:
@@ -121,8 +121,8 @@ def _build_profile(path: Path) -> ProfileTables | None:
     fingerprint = hashlib.sha256("\0".join(content).encode()).hexdigest()
     profile |= {"id": identity, "fingerprint": fingerprint}
     return ProfileTables(
-        profiles=make_table([profile], PROFILE_COLUMNS),
-        components=make_table(components, COMPONENT_COLUMNS),
+        profiles=rows_to_table([profile], PROFILE_COLUMNS),
+        components=rows_to_table(components, COMPONENT_COLUMNS),
         measurements=table.assign(profile=identity)[list(MEASUREMENT_COLUMNS)],
     )
 

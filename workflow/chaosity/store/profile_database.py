@@ -17,7 +17,7 @@ import pandas as pd
 
 from chaosity.errors import UserError
 from chaosity.records import utc_now
-from chaosity.store.tidy_table import COLUMNS, Row, sql_type
+from chaosity.store.tidy_table import COLUMNS, Row, duckdb_column_type
 
 SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"
@@ -84,12 +84,12 @@ class ProfileTables:
     components: pd.DataFrame
     measurements: pd.DataFrame
 
-    def by_name(self) -> dict[str, pd.DataFrame]:
+    def tables_by_name(self) -> dict[str, pd.DataFrame]:
         """The tables by their names in the database."""
         return {name: getattr(self, name) for name in TABLES}
 
 
-def is_database(path: Path) -> bool:
+def is_duckdb_file(path: Path) -> bool:
     """Whether a file is a DuckDB database."""
     if not path.is_file():
         return False
@@ -109,7 +109,7 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
         UserError: the file is missing, in use, not a profile database, or of a newer chaosity.
     """
     there = path.exists()
-    if there and not is_database(path):
+    if there and not is_duckdb_file(path):
         raise UserError("is not a DuckDB database", str(path))
     if not there and not write:
         raise UserError("does not exist", str(path), "chaosity profile collect creates it")
@@ -136,7 +136,9 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE about (schema_version BIGINT NOT NULL)")
     connection.execute("INSERT INTO about VALUES (?)", [SCHEMA_VERSION])
     for name, columns in TABLES.items():
-        listed = ", ".join(f'"{column}" {sql_type(kind)}' for column, kind in columns.items())
+        listed = ", ".join(
+            f'"{column}" {duckdb_column_type(kind)}' for column, kind in columns.items()
+        )
         connection.execute(f"CREATE TABLE {name} ({listed})")
 
 
@@ -156,9 +158,11 @@ def _check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 def insert_profiles(connection: duckdb.DuckDBPyConnection, tables: ProfileTables) -> None:
     """Add rows to the tables."""
     for name, columns in TABLES.items():
-        rows = tables.by_name()[name]
+        rows = tables.tables_by_name()[name]
         connection.register("new_rows", rows.astype(object).where(rows.notna(), None))
-        casts = ", ".join(f'CAST("{key}" AS {sql_type(kind)})' for key, kind in columns.items())
+        casts = ", ".join(
+            f'CAST("{key}" AS {duckdb_column_type(kind)})' for key, kind in columns.items()
+        )
         connection.execute(f"INSERT INTO {name} SELECT {casts} FROM new_rows")
         connection.unregister("new_rows")
 
@@ -237,6 +241,6 @@ def read_profiles(database: Path, profiles: Iterable[str]) -> ProfileTables:
     return ProfileTables(**found)
 
 
-def today() -> str:
+def utc_date_today() -> str:
     """The day, UTC, without the time of day, which is private."""
     return utc_now()[:10]

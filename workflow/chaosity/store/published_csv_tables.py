@@ -21,14 +21,14 @@ from jinja2.sandbox import SandboxedEnvironment
 from chaosity.errors import UserError
 from chaosity.records import VALID
 from chaosity.store.node_matrix import read_matrix
-from chaosity.store.tidy_table import COLUMNS, Row, make_table
+from chaosity.store.tidy_table import COLUMNS, Row, rows_to_table
 from chaosity.yaml_files import PUBLISHED, load_named_yaml
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
 
 
-def parse_prefixed(text: object) -> float | str:
+def parse_decimal_prefix(text: object) -> float | str:
     """The number in a text with a decimal prefix, such as 189M; any other text stays unchanged."""
     match = _PREFIXED.fullmatch(str(text).strip())
     try:
@@ -38,7 +38,7 @@ def parse_prefixed(text: object) -> float | str:
 
 
 ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
-ENVIRONMENT.filters["prefixed"] = parse_prefixed
+ENVIRONMENT.filters["prefixed"] = parse_decimal_prefix
 
 
 def read_published(path: Path, form: str, host: str, unit: str | None = None) -> pd.DataFrame:
@@ -60,7 +60,7 @@ def read_published(path: Path, form: str, host: str, unit: str | None = None) ->
     common = {"host": host, "configuration": "published", "replicate": 1, "status": VALID}
     common |= {key: document[key] for key in ("experiment", "load", "metric")}
     rows = _cells(path, document["matrix"], unit) if "matrix" in document else _lines(path)
-    return make_table([{**common, **_row(document, row, place)} for place, row in rows], COLUMNS)
+    return rows_to_table([{**common, **_row(document, row, place)} for place, row in rows], COLUMNS)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Row]]:

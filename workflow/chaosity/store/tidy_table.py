@@ -84,7 +84,7 @@ def read_points(folder: Path) -> Iterator[Point]:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplicateOutcome:
     """The result of one replicate of a point.
 
     Attributes:
@@ -104,7 +104,7 @@ class Outcome:
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def _read_outcomes(point: Point, folder: Path) -> list[Outcome]:
+def _read_outcomes(point: Point, folder: Path) -> list[ReplicateOutcome]:
     """The outcome of every replicate of a planned point.
 
     Args:
@@ -117,9 +117,9 @@ def _read_outcomes(point: Point, folder: Path) -> list[Outcome]:
     ]
 
 
-def outcome_rows(point: Point, replicate: int, outcome: Outcome) -> Iterator[Row]:
+def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome) -> Iterator[Row]:
     """A row for each load and metric of a replicate, and for each node of a metric by node."""
-    for load, columns in _load_columns_by_load(point, replicate, outcome):
+    for load, columns in _common_columns_of_each_load(point, replicate, outcome):
         readings = outcome.readings.get(load["name"], {})
         for metric, source in load["metrics"].items():
             value, reason = readings.get(metric, (None, outcome.reason))
@@ -138,8 +138,8 @@ def outcome_rows(point: Point, replicate: int, outcome: Outcome) -> Iterator[Row
                 }
 
 
-def _load_columns_by_load(
-    point: Point, replicate: int, outcome: Outcome
+def _common_columns_of_each_load(
+    point: Point, replicate: int, outcome: ReplicateOutcome
 ) -> Iterator[tuple[Load, Row]]:
     """Each load of a replicate, with the columns that all rows of its metrics share."""
     common = {
@@ -163,8 +163,8 @@ def _load_columns_by_load(
         yield load, {**common, **own}
 
 
-def ratio_rows(
-    point: Point, replicate: int, outcomes: Mapping[tuple[str, str], list[Outcome]]
+def tidy_rows_of_derived_metrics(
+    point: Point, replicate: int, outcomes: Mapping[tuple[str, str], list[ReplicateOutcome]]
 ) -> Iterator[Row]:
     """A row for each derived metric of each load of a replicate, see `design.metric_references`.
 
@@ -179,13 +179,15 @@ def ratio_rows(
     if not derived:
         return
     outcome = outcomes[point["experiment"], point["point"]][replicate - 1]
-    columns = {load["name"]: own for load, own in _load_columns_by_load(point, replicate, outcome)}
+    columns = {
+        load["name"]: own for load, own in _common_columns_of_each_load(point, replicate, outcome)
+    }
     for metric in derived:
         to = metric.get("to")
         value, reason = None, metric.get("reason") or outcome.reason
         if to and outcome.status == VALID:
             others = outcomes.get((point["experiment"], to["point"]), [])
-            other = others[replicate - 1] if len(others) >= replicate else Outcome(MISSING)
+            other = others[replicate - 1] if len(others) >= replicate else ReplicateOutcome(MISSING)
             own = outcome.readings[metric["load"]][metric["metric"]]
             value, reason = _reference_ratio(own, other, to, metric["metric"])
         yield {
@@ -198,7 +200,7 @@ def ratio_rows(
 
 
 def _reference_ratio(
-    own: Reading, other: Outcome, to: LoadReference, metric: str
+    own: Reading, other: ReplicateOutcome, to: LoadReference, metric: str
 ) -> tuple[float | None, str | None]:
     """A value over the value of its reference, or the reason why there is none.
 
@@ -220,20 +222,20 @@ def _reference_ratio(
     return own[0] / divisor, None
 
 
-def _read_outcome(path: Path, point: Point) -> Outcome:
+def _read_outcome(path: Path, point: Point) -> ReplicateOutcome:
     """The outcome in the record of a replicate; a broken record counts as failed."""
     if not path.exists():
-        return Outcome(MISSING, "not measured yet")
+        return ReplicateOutcome(MISSING, "not measured yet")
     try:
         record = load_record(path)
     except ValueError as error:
-        return Outcome(FAILED, str(error))
+        return ReplicateOutcome(FAILED, str(error))
     if record["point"]["definition"] != point["definition"]:
-        return Outcome(MISSING, "measured under another definition")
-    return record_outcome(record)
+        return ReplicateOutcome(MISSING, "measured under another definition")
+    return outcome_of_record(record)
 
 
-def record_outcome(record: Record) -> Outcome:
+def outcome_of_record(record: Record) -> ReplicateOutcome:
     """The outcome in a record, with values computed from the raw output."""
     verdict = record["verdict"]
     status, reason = str(verdict["status"]), verdict["reason"]
@@ -244,7 +246,7 @@ def record_outcome(record: Record) -> Outcome:
         except ExtractionError as error:
             status, reason = FAILED, str(error)
     nodes = {load["name"]: seen_nodes(load) for load in record["loads"]}
-    return Outcome(status, reason, record["order"], record["finished_at"], readings, nodes)
+    return ReplicateOutcome(status, reason, record["order"], record["finished_at"], readings, nodes)
 
 
 def seen_nodes(load: LoadRecord) -> str | None:
@@ -299,12 +301,12 @@ def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
     for point in planned:
         own = outcomes[point["experiment"], point["point"]]
         for replicate, outcome in enumerate(own, start=1):
-            rows += outcome_rows(point, replicate, outcome)
-            rows += ratio_rows(point, replicate, outcomes)
-    return make_table(rows, COLUMNS)
+            rows += tidy_rows_of_outcome(point, replicate, outcome)
+            rows += tidy_rows_of_derived_metrics(point, replicate, outcomes)
+    return rows_to_table(rows, COLUMNS)
 
 
-def make_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+def rows_to_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
     """Rows as a table with these columns and types."""
     return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))
 
@@ -321,14 +323,15 @@ def write_table(table: pd.DataFrame, path: Path, columns: Mapping[str, str] = CO
     with duckdb.connect() as connection:
         connection.register("tidy_table", table.astype(object).where(table.notna(), None))
         casts = ", ".join(
-            f'CAST("{name}" AS {sql_type(kind)}) AS "{name}"' for name, kind in columns.items()
+            f'CAST("{name}" AS {duckdb_column_type(kind)}) AS "{name}"'
+            for name, kind in columns.items()
         )
         relation = connection.sql(f"SELECT {casts} FROM tidy_table")
         relation.write_parquet(str(part), compression="zstd")
     part.replace(path)
 
 
-def sql_type(kind: str) -> str:
+def duckdb_column_type(kind: str) -> str:
     """DuckDB's name of a column type."""
     return {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}[kind]
 

@@ -4,14 +4,14 @@ from chaosity.place.page_shares import shift_shares_to_workers, uniform_shares
 from chaosity.weights.canonical_weights import (
     PATH_BANDWIDTH,
     WeightsComparison,
+    bandwidth_under_contention,
     canonical_weights,
     compare_weights,
-    contended_matrix,
 )
 from chaosity.weights.placement_advice import (
     KernelWeights,
     PlacementAdvice,
-    advise_placement,
+    advise_interleave_weights,
     kernel_weights,
 )
 from chaosity.weights.placement_bandwidth_model import (
@@ -28,10 +28,10 @@ __all__ = [
     "PlacementAdvice",
     "RankCorrelation",
     "WeightsComparison",
-    "advise_placement",
+    "advise_interleave_weights",
+    "bandwidth_under_contention",
     "canonical_weights",
     "compare_weights",
-    "contended_matrix",
     "expected_and_measured",
     "expected_bandwidth",
     "kernel_weights",

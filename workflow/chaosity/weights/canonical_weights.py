@@ -45,7 +45,9 @@ def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, f
     return {node: value / total for node, value in sorted(least.items())}
 
 
-def contended_matrix(measurements: Measurements, workers: Sequence[int]) -> NodeMatrix | None:
+def bandwidth_under_contention(
+    measurements: Measurements, workers: Sequence[int]
+) -> NodeMatrix | None:
     """What each of these workers got from each node while exactly these workers ran together.
 
     Of several points (kernels, pages), the point with the most cells counts, then the first by
@@ -58,7 +60,7 @@ def contended_matrix(measurements: Measurements, workers: Sequence[int]) -> Node
     Returns:
         None where it was not measured.
     """
-    rows = measurements.where(metric=PATH_BANDWIDTH).valid().between_nodes()
+    rows = measurements.where(metric=PATH_BANDWIDTH).valid_rows().node_to_node_rows()
     found: list[NodeMatrix] = []
     points = sorted(rows.groups(["experiment", "point"]), key=lambda group: group[0])
     for (experiment, _), part in points:

@@ -112,7 +112,7 @@ class PlacementAdvice:
         return [*notes, EXPECTED_NOTE]
 
     @property
-    def relative(self) -> dict[str, float]:
+    def relative_to_equal_shares(self) -> dict[str, float]:
         """The expected bandwidths, divided by that of equal shares on all nodes."""
         base = self.expected["uniform_all"]
         return {name: value / base for name, value in self.expected.items()}
@@ -132,7 +132,7 @@ class PlacementAdvice:
         }
 
 
-def advise_placement(
+def advise_interleave_weights(
     matrix: NodeMatrix, workers: Sequence[int], dwp: float = 0.0
 ) -> PlacementAdvice:
     """The advice for a set of workers.
