@@ -28,7 +28,7 @@ def frame(**columns):
         (
             frame(v=[7.0] * 4),
             {},
-            "^column v: the response is 7 in every row; there is no",
+            "^column v: the response is 7 in every row; there is no variation",
         ),
         (frame(), {"factors": ["node", "node"]}, "^node: the same column is used twice"),
         (frame(), {"factors": ["v"]}, "^v: the same column is used twice"),
