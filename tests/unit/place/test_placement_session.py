@@ -258,7 +258,7 @@ def test_a_program_without_samples_is_not_searched_and_gets_a_remedy(kernel):
 
 def there(area: page_migration.MemoryArea) -> int:
     """Bytes of the blocks that are on a node."""
-    return sum(part.block_bytes * part.present for part in page_migration.find_blocks(area))
+    return sum(part.block_bytes * part.blocks_on_node for part in page_migration.find_blocks(area))
 
 
 def test_huge_and_single_pages_of_one_mapping_are_separated():

@@ -130,10 +130,10 @@ def start(kernel, tmp_path):
 def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
     """Its barrier is passed by the runner's line alone, though the program ran for a second."""
     released = []
-    release = load_process.LoadProcess.release
+    release = load_process.LoadProcess.release_from_barrier
     monkeypatch.setattr(
         load_process.LoadProcess,
-        "release",
+        "release_from_barrier",
         lambda load: (released.append(load_process.time.monotonic_ns()), release(load)),
     )
     program = (sys.executable, IMAGINED, "1", "1", "60", "16", "0.001", "barrier")
@@ -304,7 +304,7 @@ def at_rest(monkeypatch, shares):
         return {0: share, 1: 1.0 - share}
 
     found = AutonumaSettling()
-    found.wait(pump, look)
+    found.wait_until_pages_rest(pump, look)
     return found
 
 
