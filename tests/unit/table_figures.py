@@ -13,6 +13,6 @@ def draw(experiments, tidy, topology, folder):
     return figures.draw(experiments, measurements, topology_from_json(topology), folder)
 
 
-def select_data(spec, tidy, topology):
+def select_figure_data(spec, tidy, topology):
     measurements = Measurements.from_table(tidy)
-    return figure_data.select_data(spec, measurements, topology_from_json(topology))
+    return figure_data.select_figure_data(spec, measurements, topology_from_json(topology))

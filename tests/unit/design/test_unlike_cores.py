@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.benchmarks import open_benchmarks
-from chaosity.cli.plan import plan
+from chaosity.cli.plan import plan_command
 from chaosity.design import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
@@ -201,7 +201,7 @@ def test_a_host_gets_commands_of_its_own_system_alone(config):
 def test_the_commands_of_a_mac():
     """Untried on hardware: that these are the words is all that is known."""
     options = ["--config", str(ROOT / "workflow/config/darwin.yaml"), "--topology", str(MAC)]
-    answer = CliRunner().invoke(plan, [*options, "--commands"], catch_exceptions=False)
+    answer = CliRunner().invoke(plan_command, [*options, "--commands"], catch_exceptions=False)
     blocks = dict(part.split("\n", 1) for part in answer.output.split("# ") if "\n" in part)
     memory = "unlike_cores/memory={}+node0+triad"
     assert blocks[memory.format("pu0")] == "OMP_NUM_THREADS=1 taskpolicy -b stream\n"

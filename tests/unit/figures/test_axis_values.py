@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from chaosity.figures.axis_values import (
     AxisGroup,
     axis_title,
-    axis_value_of,
-    sort_and_group,
+    make_axis_value,
+    sort_and_group_axis_values,
 )
 from chaosity.topology import topology_from_json
 
@@ -37,12 +37,15 @@ from chaosity.topology import topology_from_json
     ],
 )
 def test_names_read_as_what_they_are(name, kind, short, long):
-    place = axis_value_of(name)
+    place = make_axis_value(name)
     assert (place.kind, place.short, place.long) == (kind, short, long)
 
 
 def order(*names, packages=None):
-    return [place.name for place in sort_and_group(map(axis_value_of, names), packages or {})[0]]
+    return [
+        place.name
+        for place in sort_and_group_axis_values(map(make_axis_value, names), packages or {})[0]
+    ]
 
 
 def test_node2_comes_before_node10_and_small_before_large():
@@ -52,39 +55,41 @@ def test_node2_comes_before_node10_and_small_before_large():
 
 
 def test_nodes_of_a_package_stand_together_even_when_numbered_crosswise():
-    places, groups = sort_and_group(
-        [axis_value_of(f"node{n}") for n in (3, 1, 2, 0)], packages={0: 0, 1: 1, 2: 0, 3: 1}
+    places, groups = sort_and_group_axis_values(
+        [make_axis_value(f"node{n}") for n in (3, 1, 2, 0)], packages={0: 0, 1: 1, 2: 0, 3: 1}
     )
     assert [place.name for place in places] == ["node0", "node2", "node1", "node3"]
     assert groups == [AxisGroup("package 0", 0, 2), AxisGroup("package 1", 2, 4)]
 
 
 def test_a_node_without_a_package_stands_behind_the_others():
-    _, groups = sort_and_group(
-        map(axis_value_of, ["node0", "node1", "node2"]), packages={0: 0, 1: 0}
+    _, groups = sort_and_group_axis_values(
+        map(make_axis_value, ["node0", "node1", "node2"]), packages={0: 0, 1: 0}
     )
     assert [group.label for group in groups] == ["package 0", "no package"]
 
 
 def test_groups_of_one_are_no_groups():
-    _, groups = sort_and_group(map(axis_value_of, ["node0", "node1"]), packages={0: 0, 1: 1})
+    _, groups = sort_and_group_axis_values(
+        map(make_axis_value, ["node0", "node1"]), packages={0: 0, 1: 1}
+    )
     assert groups == [AxisGroup("", 0, 2)]
 
 
 def test_drives_of_a_node_stand_together():
     places = [
-        axis_value_of(f"drive-0000-{bus}-00-0", (node,))
+        make_axis_value(f"drive-0000-{bus}-00-0", (node,))
         for bus, node in (("41", 1), ("01", 1), ("c1", 0), ("81", 0))
     ]
-    ordered, groups = sort_and_group(places, {})
+    ordered, groups = sort_and_group_axis_values(places, {})
     assert [place.short for place in ordered] == ["81:00.0", "c1:00.0", "01:00.0", "41:00.0"]
     assert [group.label for group in groups] == ["node 0", "node 1"]
 
 
 def test_sets_of_nodes_are_grouped_by_size_with_all_drives_as_the_largest():
     names = ["nodes0,2drives", "node1drives", "nodes0-1drives", "node0drives"]
-    places = [*map(axis_value_of, names), axis_value_of("alldrives", (0, 1, 2))]
-    ordered, groups = sort_and_group(places, {})
+    places = [*map(make_axis_value, names), make_axis_value("alldrives", (0, 1, 2))]
+    ordered, groups = sort_and_group_axis_values(places, {})
     assert [place.name for place in ordered] == [
         *("node0drives", "node1drives", "nodes0-1drives", "nodes0,2drives", "alldrives"),
     ]
@@ -95,7 +100,9 @@ def test_sets_of_nodes_are_grouped_by_size_with_all_drives_as_the_largest():
 def test_levels_and_relations_have_their_own_order():
     assert order("machine", "node", "pu") == ["pu", "node", "machine"]
     assert order("other_package", "alone", "same_node") == ["alone", "same_node", "other_package"]
-    assert [p.short for p in sort_and_group(map(axis_value_of, [10, 2.0, 0]), {})[0]] == [
+    assert [
+        p.short for p in sort_and_group_axis_values(map(make_axis_value, [10, 2.0, 0]), {})[0]
+    ] == [
         "0",
         "2",
         "10",
@@ -108,11 +115,13 @@ def test_the_order_does_not_depend_on_the_table(names):
 
 
 def test_titles_say_what_is_on_the_axis():
-    assert axis_title("initiator", [axis_value_of("node0")]) == "Initiator node"
-    assert axis_title("storage.target", [axis_value_of("node0drives2")]) == "First drives of a node"
-    assert axis_title("initiator", map(axis_value_of, ["node0", "pu0"])) == "Initiator"
-    assert axis_title("drives", [axis_value_of(1)]) == "Number of drives"
-    assert axis_title("page_policy", [axis_value_of("bind")]) == "Page policy"
+    assert axis_title("initiator", [make_axis_value("node0")]) == "Initiator node"
+    assert (
+        axis_title("storage.target", [make_axis_value("node0drives2")]) == "First drives of a node"
+    )
+    assert axis_title("initiator", map(make_axis_value, ["node0", "pu0"])) == "Initiator"
+    assert axis_title("drives", [make_axis_value(1)]) == "Number of drives"
+    assert axis_title("page_policy", [make_axis_value("bind")]) == "Page policy"
 
 
 def test_packages_come_from_the_nodes():

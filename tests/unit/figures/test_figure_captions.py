@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import synthetic
-from table_figures import select_data
+from table_figures import select_figure_data
 
-from chaosity.figures.figure_captions import caption_of
+from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_spec import FigureSpec
-from chaosity.figures.shared_value_limits import limits_of
+from chaosity.figures.shared_value_limits import round_value_limits
 from chaosity.units import choose_scale
 
 NODES = {
@@ -39,8 +39,10 @@ def machine(**keys):
 
 
 def caption(entry, found, experiment="memory_bandwidth"):
-    data = select_data(FigureSpec.from_yaml(experiment, entry), found.tidy(), found.topology())
-    return caption_of(data, choose_scale(entry["metric"], data.marks["median"]))
+    data = select_figure_data(
+        FigureSpec.from_yaml_entry(experiment, entry), found.tidy(), found.topology()
+    )
+    return figure_caption(data, choose_scale(entry["metric"], data.marks["median"]))
 
 
 def test_heatmap_caption_has_best_worst_and_ratios_by_relation():
@@ -90,10 +92,10 @@ def test_caption_counts_the_marks_without_a_value():
 def test_colour_limits_are_round_and_wide_enough_to_keep_noise_quiet():
     found = machine(noise=0.01)
     found.memory_rate = lambda initiator, target, share=1.0: 40e9 * share
-    data = select_data(
-        FigureSpec.from_yaml("memory_bandwidth", NODES), found.tidy(), found.topology()
+    data = select_figure_data(
+        FigureSpec.from_yaml_entry("memory_bandwidth", NODES), found.tidy(), found.topology()
     )
-    limits = limits_of(synthetic.BANDWIDTH, [data])
+    limits = round_value_limits(synthetic.BANDWIDTH, [data])
     values = data.marks["median"].to_numpy()
     assert limits.low <= 0.75 * values.max()
     assert limits.low <= values.min() <= values.max() <= limits.high
@@ -119,8 +121,10 @@ def loss_of(device_rate, **keys):
         "series": "target",
         "loss_to": "node0",
     }
-    data = select_data(FigureSpec.from_yaml("memory_bandwidth", entry), both, found.topology())
-    return caption_of(data, choose_scale(entry["metric"], data.marks["median"]))
+    data = select_figure_data(
+        FigureSpec.from_yaml_entry("memory_bandwidth", entry), both, found.topology()
+    )
+    return figure_caption(data, choose_scale(entry["metric"], data.marks["median"]))
 
 
 def test_bar_caption_has_the_difference_to_the_reference():

@@ -5,12 +5,17 @@ import itertools
 import pytest
 
 from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.axis_values import Axis, axis_title, axis_value_of, sort_and_group
+from chaosity.figures.axis_values import (
+    Axis,
+    axis_title,
+    make_axis_value,
+    sort_and_group_axis_values,
+)
 from chaosity.figures.heatmap_layout import MOST_ROWS, lay_out_heatmap
 
 
 def axis(column, names, packages=None):
-    ordered, groups = sort_and_group(map(axis_value_of, names), packages or {})
+    ordered, groups = sort_and_group_axis_values(map(make_axis_value, names), packages or {})
     return Axis(column, axis_title(column, ordered), tuple(ordered), tuple(groups))
 
 
@@ -38,12 +43,12 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_map_fits_a_page_and_its_labels_fit_their_room(shape):
     layout = lay_out_heatmap(*SHAPES[shape], top=0.6)
-    assert layout.right <= style.WIDTH
-    assert layout.top + layout.height + layout.below <= 10.5
+    assert layout.last_block_right <= style.WIDTH
+    assert layout.top + layout.tallest_block_height + layout.column_label_height <= 10.5
     assert layout.rows.points >= 5.0
     assert layout.cell_height * style.POINTS_PER_INCH >= layout.rows.points
     if not layout.columns.upright:
-        assert layout.columns.longest <= layout.cell_width
+        assert layout.columns.widest_inches <= layout.cell_width
 
 
 def test_255_drive_sets_run_down_the_page_in_blocks_between_sizes():

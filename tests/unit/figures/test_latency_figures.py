@@ -14,7 +14,7 @@ from lxml import etree
 from table_figures import draw
 
 from chaosity.figures import is_byte_column, read_figures
-from chaosity.figures.axis_values import axis_value_of
+from chaosity.figures.axis_values import make_axis_value
 
 SWEEP = (
     Path(__file__).resolve().parents[4]
@@ -65,11 +65,11 @@ def rows(folder, name):
 
 
 def test_numbers_of_bytes_are_sizes():
-    assert axis_value_of(2**30 + 2**20, column="bytes").name == "1074790400"
-    assert axis_value_of(32 * 2**10, column="chase.bytes").long == "32 KiB"
-    assert axis_value_of(2**30, column="array_bytes").kind == "size"
+    assert make_axis_value(2**30 + 2**20, column="bytes").name == "1074790400"
+    assert make_axis_value(32 * 2**10, column="chase.bytes").long == "32 KiB"
+    assert make_axis_value(2**30, column="array_bytes").kind == "size"
     assert not is_byte_column("traffic_bytes_per_second")
-    assert axis_value_of(4096).short == "4096"
+    assert make_axis_value(4096).short == "4096"
 
 
 def test_sizes_read_as_sizes_in_marks_and_sentences(large):

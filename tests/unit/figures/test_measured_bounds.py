@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 import synthetic_streaming as streaming
 from lxml import etree
-from table_figures import draw, select_data
+from table_figures import draw, select_figure_data
 
 from chaosity.errors import UserError
-from chaosity.figures.figure_captions import caption_of
+from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_spec import FigureSpec
-from chaosity.figures.measured_bounds import lowest_bound, read_bounds
-from chaosity.figures.shared_value_limits import limits_of
+from chaosity.figures.measured_bounds import lowest_bound_of_mark, read_measured_bounds
+from chaosity.figures.shared_value_limits import round_value_limits
 from chaosity.store.measurements import Measurements
 from chaosity.yaml_files import load_experiment
 
@@ -25,7 +25,7 @@ ENTRY, READING = EXPERIMENT["figures"]
 
 
 def spec_of(**changes):
-    return FigureSpec.from_yaml("streaming_compute", {**ENTRY, **changes})
+    return FigureSpec.from_yaml_entry("streaming_compute", {**ENTRY, **changes})
 
 
 def drawn(folder, tidy):
@@ -62,37 +62,44 @@ def test_one_drive_alone_says_what_limits_it():
     tidy = streaming.tidy()
     small = tidy["target"].isin(["package0drives1", "node0"]) | tidy["target"].str.contains("x")
     one = tidy[(tidy["initiator"] == "node0") & small]
-    data = select_data(spec_of(), one, streaming.machine().topology())
-    said = caption_of(data, limits_of(streaming.THROUGHPUT, [data]).scale)
+    data = select_figure_data(spec_of(), one, streaming.machine().topology())
+    said = figure_caption(data, round_value_limits(streaming.THROUGHPUT, [data]).scale)
     assert said.endswith("of it is reached.")
     assert "Lowest bound: the drives alone for every number of drives" in said
 
 
 def test_bounds_are_medians_and_their_multiples_by_panel_series_and_x():
-    drives, half, memory = read_bounds(spec_of(), Measurements.from_table(streaming.tidy()))
+    drives, half, memory = read_measured_bounds(
+        spec_of(), Measurements.from_table(streaming.tidy())
+    )
     assert (drives.along_x, half.along_x, memory.along_x) == (True, False, False)
-    assert drives.at("node0", "same_package", "3") == pytest.approx(20.7 * GB, rel=0.02)
-    assert drives.at("node0", "other_package", "3") == pytest.approx(16.6 * GB, rel=0.02)
-    assert drives.at("node0", "same_package", "9") is None
-    assert half.at("node1", "other_package", "8") == pytest.approx(40 * GB, rel=0.02)
-    assert memory.at("node1", None, None) == pytest.approx(77.6 * GB, rel=0.02)
-    title, value = lowest_bound((drives, half, memory), "node0", "same_package", "8")
-    assert (title, value) == (half.title, half.at("node0", None, None))
-    assert lowest_bound((), "node0", None, None) is None
+    assert drives.value_at("node0", "same_package", "3") == pytest.approx(20.7 * GB, rel=0.02)
+    assert drives.value_at("node0", "other_package", "3") == pytest.approx(16.6 * GB, rel=0.02)
+    assert drives.value_at("node0", "same_package", "9") is None
+    assert half.value_at("node1", "other_package", "8") == pytest.approx(40 * GB, rel=0.02)
+    assert memory.value_at("node1", None, None) == pytest.approx(77.6 * GB, rel=0.02)
+    title, value = lowest_bound_of_mark((drives, half, memory), "node0", "same_package", "8")
+    assert (title, value) == (half.title, half.value_at("node0", None, None))
+    assert lowest_bound_of_mark((), "node0", None, None) is None
 
 
 def test_what_was_not_measured_bounds_nothing():
     tidy = streaming.tidy()
     failed = tidy.assign(status=tidy["status"].where(tidy["load"] != "drives", "failed"))
-    titles = [bound.title for bound in read_bounds(spec_of(), Measurements.from_table(failed))]
+    titles = [
+        bound.title for bound in read_measured_bounds(spec_of(), Measurements.from_table(failed))
+    ]
     assert titles == ["half the memory's read bandwidth", "the array in memory"]
-    assert read_bounds(spec_of(), Measurements.from_table(tidy[tidy["load"] == "nothing"])) == ()
+    assert (
+        read_measured_bounds(spec_of(), Measurements.from_table(tidy[tidy["load"] == "nothing"]))
+        == ()
+    )
 
 
 def test_a_bound_of_a_column_that_is_not_there_is_said():
     wrong = [{**ENTRY["bounds"][0], "where": {"colour": "blue"}}]
     with pytest.raises(UserError, match="unknown column colour"):
-        read_bounds(spec_of(bounds=wrong), Measurements.from_table(streaming.tidy()))
+        read_measured_bounds(spec_of(bounds=wrong), Measurements.from_table(streaming.tidy()))
 
 
 @pytest.mark.parametrize(
@@ -105,8 +112,8 @@ def test_a_wrong_bound_is_said(change):
 
 def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_path):
     tidy = streaming.tidy(memory=200 * GB)
-    data = select_data(spec_of(), tidy, streaming.machine().topology())
-    assert limits_of(streaming.THROUGHPUT, [data]).high >= 190 * GB
+    data = select_figure_data(spec_of(), tidy, streaming.machine().topology())
+    assert round_value_limits(streaming.THROUGHPUT, [data]).high >= 190 * GB
     file = drawn(tmp_path, tidy)
     with (tmp_path / file.csv).open() as text:
         rows = list(csv.DictReader(text))
@@ -118,8 +125,8 @@ def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_p
 
 def test_a_figure_without_bounds_is_as_it_was(tmp_path):
     entry = {key: value for key, value in ENTRY.items() if key != "bounds"}
-    data = select_data(
-        FigureSpec.from_yaml("e", entry),
+    data = select_figure_data(
+        FigureSpec.from_yaml_entry("e", entry),
         streaming.tidy().assign(experiment="e"),
         streaming.machine().topology(),
     )

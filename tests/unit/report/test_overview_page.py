@@ -11,12 +11,11 @@ from click.testing import CliRunner
 from table_figures import draw
 from test_report import FIGURES, read, write
 
-from chaosity.cli.report import overview as overview_command
-from chaosity.cli.report import reports
+from chaosity.cli.report import overview_command, reports_command
 from chaosity.errors import UserError
 from chaosity.report import summarise_report, write_overview
 from chaosity.report.equal_host_comparison import HostResults, compare_equal_hosts, processor_model
-from chaosity.report.report_files import is_stale
+from chaosity.report.report_files import has_outdated_skip_note
 from chaosity.store import Measurements, SkippedHost, write_table
 
 
@@ -100,7 +99,7 @@ def test_the_report_of_a_skipped_host_says_so(tmp_path, figures):
 
 
 def run(results, *arguments):
-    return CliRunner().invoke(reports, ["--results", str(results), *arguments])
+    return CliRunner().invoke(reports_command, ["--results", str(results), *arguments])
 
 
 def test_reports_of_one_host_end_with_its_path(tmp_path, figures):
@@ -131,13 +130,13 @@ def test_reports_lists_skipped_hosts_and_fails(tmp_path, figures):
 def test_a_report_that_mentions_the_skipped_host_is_not_stale(tmp_path, figures):
     folder = measured(tmp_path, figures, "a")
     leave_out(tmp_path, "a")
-    assert is_stale(folder)
+    assert has_outdated_skip_note(folder)
     summary = json.loads((folder / "summary.json").read_text())
     summary["left_out"] = "2026-11-21 09:15 UTC: no route to host"
     (folder / "summary.json").write_text(json.dumps(summary))
-    assert not is_stale(folder)
+    assert not has_outdated_skip_note(folder)
     (tmp_path / "a/left_out.json").unlink()
-    assert is_stale(folder)  # the host is back
+    assert has_outdated_skip_note(folder)  # the host is back
 
 
 def test_reports_of_one_host_omit_other_skipped_hosts(tmp_path, figures):
@@ -184,7 +183,7 @@ def test_an_outlier_host_is_named_and_linked(tmp_path, said):
     found, html = overview(tmp_path)
     [group] = found.groups
     assert (group.configuration, group.processor, group.hosts) == ("default", EPYC, 5)
-    assert group.outliers == {"d"}
+    assert group.outlier_hosts == {"d"}
     assert group.statements[0].text.startswith("d is an outlier: ")
     assert "worst memory bandwidth of " in group.statements[0].text
     assert [row.host for row in found.rows if row.outlier] == ["d"]
@@ -197,7 +196,7 @@ def test_without_an_outlier_host_the_smallest_detectable_deviation_is_given(tmp_
     hosts(tmp_path, said, 4)
     found, html = overview(tmp_path)
     [group] = found.groups
-    assert group.outliers == frozenset()
+    assert group.outlier_hosts == frozenset()
     assert "detected among 4 hosts" in group.statements[0].text
     assert "Smallest detectable deviation: about" in html
     assert not any(row.outlier for row in found.rows)
@@ -209,7 +208,7 @@ def test_two_hosts_are_compared_without_naming_an_outlier(tmp_path, said):
     assert group.statements[0].text.startswith("a against b: ")
     assert "differ clearly" in group.statements[0].text
     assert group.statements[1].text.startswith("Two hosts do not show which of them has the fault")
-    assert group.outliers == frozenset()
+    assert group.outlier_hosts == frozenset()
 
 
 def test_a_single_host_is_not_compared(tmp_path, said):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import synthetic
 
-from chaosity.report.machine_facts import host_state, machine_facts, node_table
+from chaosity.report.machine_facts import host_state_groups, machine_facts, node_rows
 from chaosity.report.result_checks import SEVERITIES, check_results
 from chaosity.store import Measurements
 from chaosity.topology import topology_from_json
@@ -93,7 +93,7 @@ def test_machine_facts_of_the_papers_server():
     assert facts["Structure"] == "2 packages, 8 memory nodes, 48 cores"
     assert facts["Memory"] == "256 GiB"
     assert facts["Drives"] == "30 x Corsair MP600 PRO, 2.00 TB"
-    rows = node_table(topology)
+    rows = node_rows(topology)
     assert (rows[4].package, rows[4].cpus, rows[4].memory, rows[4].drives) == (
         *("1", "24-29", "32 GiB", "3"),
     )
@@ -102,7 +102,7 @@ def test_machine_facts_of_the_papers_server():
 def test_host_state_has_units_and_unknown_values():
     groups = {
         group.name: {fact.name: fact.value for fact in group.facts}
-        for group in host_state(synthetic.system(synthetic.small()))
+        for group in host_state_groups(synthetic.system(synthetic.small()))
     }
     assert groups["General"]["cpu flags"] == "40 values, see the component file"
     assert groups["General"]["huge page pools"] == "node 0 page 2 MiB pages 0"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.topology import restriction_sentences, short_cpu_list, topology
+from chaosity.cli.topology import restriction_sentences, short_cpu_list, topology_command
 from chaosity.topology import discover_topology, topology_to_json
 
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
@@ -20,7 +20,7 @@ def shown(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
 
     def run(*arguments: str) -> str:
-        return CliRunner().invoke(topology, arguments, catch_exceptions=False).stdout
+        return CliRunner().invoke(topology_command, arguments, catch_exceptions=False).stdout
 
     return run
 

@@ -14,59 +14,56 @@ import click
 from chaosity import __version__
 from chaosity.errors import UserError
 
-# Name of the command -> module of this package, name of the command in it, help in one line.
+# Each command with its help in one line. `chaosity.cli.NAME` defines it as `NAME_command`.
 COMMANDS = {
-    "anomalies": ("anomalies", "anomalies", "Find faults of a machine in a matrix or in results."),
-    "anova": ("anova", "anova", "Show which factors explain the differences in a CSV file."),
-    "compare": ("compare", "compare_command", "Compare two selections, or find outlier hosts."),
-    "export": ("export", "export", "Export results for hwloc, numactl and schedulers."),
-    "overview": ("report", "overview", "Write the page of all hosts and configurations."),
-    "place": ("place", "place", "Run a program with its pages on chosen nodes."),
-    "plan": ("plan", "plan", "Show which points would be measured, and for how long."),
-    "profile": ("profile", "profile", "Keep the results of all hosts in a database; share them."),
-    "published": (
-        "published",
-        "published",
-        "Draw figures from published measurements.",
-    ),
-    "report": ("report", "report", "Write the report of a host."),
-    "reports": ("report", "reports", "Print the worst problem of each host and its report's path."),
-    "run": ("run", "run", "Measure one point."),
-    "tidy": ("tidy", "tidy", "Make the tidy table from the records."),
-    "topology": ("topology", "topology", "Show the topology of a host."),
-    "weights": ("weights", "weights", "Compute interleave weights from measured bandwidths."),
+    "anomalies": "Find faults of a machine in a matrix or in results.",
+    "anova": "Show which factors explain the differences in a CSV file.",
+    "compare": "Compare two selections, or find outlier hosts.",
+    "export": "Export results for hwloc, numactl and schedulers.",
+    "overview": "Write the page of all hosts and configurations.",
+    "place": "Run a program with its pages on chosen nodes.",
+    "plan": "Show which points would be measured, and for how long.",
+    "profile": "Keep the results of all hosts in a database; share them.",
+    "published": "Draw figures from published measurements.",
+    "report": "Write the report of a host.",
+    "reports": "Print the worst problem of each host and its report's path.",
+    "run": "Measure one point.",
+    "tidy": "Make the tidy table from the records.",
+    "topology": "Show the topology of a host.",
+    "weights": "Compute interleave weights from measured bandwidths.",
 }
+_OTHER_MODULES = {"overview": "report", "reports": "report"}
 
 
-class LazyGroup(click.Group):
-    """A group of commands that imports a command's module only for that command."""
+class LazyCommandGroup(click.Group):
+    """Group of commands that imports a command's module only for that command."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Names of all commands, sorted."""
+        """Return the names of all commands, sorted."""
         return sorted(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """The command, or None if the name is unknown."""
+        """Import and return the command; return None if the name is unknown."""
         if name not in COMMANDS:
             return None
-        module, attribute, _ = COMMANDS[name]
-        command: click.Command = getattr(import_module(f"chaosity.cli.{module}"), attribute)
+        module = import_module(f"chaosity.cli.{_OTHER_MODULES.get(name, name)}")
+        command: click.Command = getattr(module, f"{name}_command")
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands with their help from COMMANDS."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][2]) for name in sorted(COMMANDS)])
+            formatter.write_dl(sorted(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="chaosity")
 def chaosity() -> None:
     """Measure what a server's memory and storage do, NUMA node by NUMA node."""
 
 
 def main() -> None:
-    """Run the command line; an error for the user is one sentence on standard error, status 2."""
+    """Run the command line; print a `UserError` as one sentence and exit with status 2."""
     try:
         chaosity()
     except UserError as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MOST_CELLS = 12
 
 
-@click.command()
+@click.command("anomalies")
 @click.argument("file", metavar="MATRIX.csv|RESULTS", type=EXISTING_PATH)
 @click.option(
     "--metric",
@@ -44,7 +44,7 @@ _MOST_CELLS = 12
     help="Nodes of each package. Default: inferred from the matrix.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def anomalies(
+def anomalies_command(
     file: Path,
     metric: str | None,
     unit: str | None,

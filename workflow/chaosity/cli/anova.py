@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MOST_LINES = 40
 
 
-@click.command()
+@click.command("anova")
 @click.argument("file", type=EXISTING_FILE)
 @click.option("--response", required=True, metavar="COLUMN", help="Column of the values.")
 @click.option(
@@ -49,7 +49,7 @@ _MOST_LINES = 40
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with all numbers.")
 @click.option("--figures", type=FOLDER, metavar="FOLDER", help="Draw the residuals in FOLDER.")
-def anova(
+def anova_command(
     file: Path,
     response: str,
     factors: str,
@@ -70,7 +70,7 @@ def anova(
     from chaosity.figures.residual_plots import write_residuals
     from chaosity.statistics.anova import analyse
 
-    table = read_csv(file)
+    table = _read_csv_texts(file)
     names = [name.strip() for name in factors.split(",") if name.strip()]
     try:
         analysis = analyse(table, response, names, block, transform)
@@ -86,7 +86,7 @@ def anova(
         click.echo(path)
 
 
-def read_csv(path: Path) -> pd.DataFrame:
+def _read_csv_texts(path: Path) -> pd.DataFrame:
     """The cells of a CSV file as texts; the index holds row numbers as an editor counts them.
 
     Raises:

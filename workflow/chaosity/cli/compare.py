@@ -53,7 +53,8 @@ def compare_command(
     A selection is a tidy table (measurements.parquet, or history.parquet with its periods), a
     folder results/HOST/CONFIGURATION, or a database of profiles. Conditions follow after a #:
     history.parquet#era=2, or in a database cpu, configuration, drive, host, id:
-    'profiles.duckdb#cpu=EPYC 7413&configuration=nps4'. A database can give several selections.
+    'profiles.duckdb#cpu=EPYC 7413&configuration=nps4'. Each profile of a database that meets the
+    conditions is a separate selection.
 
     Ratios are the first selection divided by the second.
     """

@@ -21,25 +21,28 @@ _RESULTS = click.argument("folder", type=EXISTING_FOLDER, metavar="RESULTS")
 _OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standard output.")
 
 
-@click.group()
-def export() -> None:
+@click.group("export")
+def export_command() -> None:
     """Export results for hwloc, numactl and schedulers.
 
     RESULTS is a folder results/HOST/CONFIGURATION.
     """
 
 
-@export.command()
+@export_command.command("hwloc")
 @_RESULTS
 @_OUTPUT
-def hwloc(folder: Path, output: Path | None) -> None:
-    """Topology with measured bandwidth (MiB/s) and latency (ns) as hwloc memory attributes.
+def hwloc_command(folder: Path, output: Path | None) -> None:
+    """Export the topology with measured bandwidth (MiB/s) and latency (ns) for hwloc.
 
-    Programs that use hwloc then choose memory by measured values, for example with
-    `hwloc-calc -i FILE --local-memory --best-memattr bandwidth pu:0`, or on the host itself with
-    HWLOC_XMLFILE=FILE and HWLOC_THISSYSTEM=1. --local-memory-flags 4 selects among all nodes,
-    not only local nodes.
-    """
+    The values are memory attributes, so programs that use hwloc choose memory by measured values:
+
+    \b
+    hwloc-calc -i FILE --local-memory --best-memattr bandwidth pu:0
+    HWLOC_XMLFILE=FILE HWLOC_THISSYSTEM=1 PROGRAM     (on the host itself)
+
+    hwloc-calc considers only local nodes; to consider all nodes, add `--local-memory-flags 4`.
+    """  # noqa: D301 (click's mark for lines that are not to be filled)
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.export import export_hwloc, read_measured_host
 
@@ -49,13 +52,13 @@ def hwloc(folder: Path, output: Path | None) -> None:
     _print_or_write(exported.xml, output, exported.notes)
 
 
-@export.command()
+@export_command.command("weights")
 @_RESULTS
 @_OUTPUT
 @click.option("--dwp", type=float, default=0.0, show_default=True, help=DWP_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def weights(folder: Path, output: Path | None, dwp: float, as_json: bool) -> None:
-    """Interleave weights for each node, each package and all nodes as worker nodes.
+def weights_command(folder: Path, output: Path | None, dwp: float, as_json: bool) -> None:
+    """Export interleave weights for each node, each package and all nodes as worker nodes.
 
     Weights are shares, whole numbers for the kernel, and commands with numactl.
     """
@@ -67,11 +70,14 @@ def weights(folder: Path, output: Path | None, dwp: float, as_json: bool) -> Non
     _print_or_write(text, output, notes)
 
 
-@export.command(name="json")
+@export_command.command(name="json")
 @_RESULTS
 @_OUTPUT
-def as_json(folder: Path, output: Path | None) -> None:
-    """JSON for schedulers: memory by placement, best nodes of each drive set, slowdowns.
+def json_command(folder: Path, output: Path | None) -> None:
+    """Export JSON for schedulers.
+
+    Contains memory bandwidth and latency from each node to each node, the best nodes for each drive
+    set, and slowdowns of co-running loads.
 
     workflow/schemas/placement.schema.yaml describes the keys.
     """
@@ -80,7 +86,7 @@ def as_json(folder: Path, output: Path | None) -> None:
     _print_or_write(_json(placement_document(read_measured_host(folder))), output, ())
 
 
-@export.command(name="all")
+@export_command.command(name="all")
 @_RESULTS
 @click.option(
     "--output",
@@ -88,8 +94,8 @@ def as_json(folder: Path, output: Path | None) -> None:
     type=FOLDER,
     help="Folder for topology.xml, weights.json, placement.json and notes.txt.",
 )
-def write_all(folder: Path, output: Path) -> None:
-    """All exports in one folder; notes.txt says which are missing and why."""
+def all_command(folder: Path, output: Path) -> None:
+    """Write all exports to a folder; notes.txt lists missing exports with the reason."""
     from chaosity.export import (
         export_hwloc,
         interleave_weights_of_host,

@@ -1,4 +1,4 @@
-"""Types and values that options of several commands share.
+"""Types, help texts and parsers that options of several commands share.
 
 The paths repeat two of `chaosity.yaml_files`, whose import (jsonschema, yaml) would double the time
 of ``--help``.
@@ -23,12 +23,17 @@ EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
-UNIT_HELP = "Unit of the values, such as MB/s or ns. Default: from the file name or the magnitude."
-DWP_HELP = "Data-to-worker proximity: 0 is canonical weights, 1 is all pages on the workers."
+UNIT_HELP = (
+    "Unit of the values, such as MB/s or ns. Default: the unit in the file name; "
+    "without one, guessed from the size of the values."
+)
+DWP_HELP = (
+    "Data-to-worker proximity: 0 keeps the canonical weights, 1 puts all pages on the workers."
+)
 
 
 def parse_workers(text: str) -> list[int]:
-    """Nodes in the order of a list such as 0,2-3; a node that is listed twice occurs twice.
+    """Return the nodes of a list such as 0,2-3 in its order; a repeated node occurs twice.
 
     Raises:
         UserError: the text has another form.

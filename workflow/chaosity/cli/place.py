@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
 
 @click.command(
+    "place",
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def place(arguments: tuple[str, ...]) -> None:
+def place_command(arguments: tuple[str, ...]) -> None:
     """Run a program with its pages on chosen nodes: see docs/placement.md."""
-    given = command_parser().parse_args(arguments)
+    given = placement_argument_parser().parse_args(arguments)
     if given.matrix is not None:
-        given.shares = format_shares(shares(given))
+        given.shares = format_shares(canonical_shares(given))
     sys.exit(run_placed(request_from_arguments(given)))
 
 
-def command_parser() -> argparse.ArgumentParser:
+def placement_argument_parser() -> argparse.ArgumentParser:
     """The options of chaosity-place, and those for measured bandwidths."""
     found = argument_parser("chaosity place")
     group = found.add_argument_group("weights from measured bandwidths")
@@ -49,7 +50,7 @@ def command_parser() -> argparse.ArgumentParser:
     return found
 
 
-def shares(given: argparse.Namespace) -> dict[int, float]:
+def canonical_shares(given: argparse.Namespace) -> dict[int, float]:
     """The canonical weights of the workers.
 
     Raises:
@@ -62,10 +63,14 @@ def shares(given: argparse.Namespace) -> dict[int, float]:
         raise UserError("--shares is given too", "--matrix", "remove one of the two options")
     workers = parse_workers(given.workers)
     contended = given.policy == CONTENDED
-    return canonical_weights(bandwidths(given.matrix, given.unit, workers, contended), workers)
+    return canonical_weights(
+        _read_bandwidths(given.matrix, given.unit, workers, contended), workers
+    )
 
 
-def bandwidths(path: Path, unit: str | None, workers: list[int], contended: bool) -> NodeMatrix:
+def _read_bandwidths(
+    path: Path, unit: str | None, workers: list[int], contended: bool
+) -> NodeMatrix:
     """Bandwidths from a CSV file or from a folder of results.
 
     Args:
@@ -93,7 +98,8 @@ def bandwidths(path: Path, unit: str | None, workers: list[int], contended: bool
     matrix = bandwidth_under_contention(host.measurements, workers)
     if matrix is None:
         raise UserError(
-            f"workers {format_cpu_list(workers)} were not measured all at once",
+            f"there is no measurement with nodes {format_cpu_list(workers)} as workers at the "
+            "same time",
             str(path),
             "run the experiment contended_paths, or use --policy canonical",
         )

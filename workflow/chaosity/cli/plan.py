@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chaosity.records import Point
 
 
-@click.command()
+@click.command("plan")
 @click.option(
     "--topology",
     "source",
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--list", "as_list", is_flag=True, help="Print the name of each point on a line.")
 @click.option("--commands", is_flag=True, help="Print every point with its commands.")
-def plan(
+def plan_command(
     source: str,
     experiments: tuple[str, ...],
     config_file: Path,

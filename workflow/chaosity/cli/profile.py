@@ -39,15 +39,15 @@ def _filters(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.group()
-def profile() -> None:
+@click.group("profile")
+def profile_command() -> None:
     """Keep the results of all hosts in one database, and share them.
 
     A profile is the result of a host in one configuration.
     """
 
 
-@profile.command("collect")
+@profile_command.command("collect")
 @click.argument("results", nargs=-1, required=True, type=EXISTING_FOLDER)
 @_DATABASE
 def collect_command(results: tuple[Path, ...], database: Path) -> None:
@@ -71,7 +71,7 @@ def collect_command(results: tuple[Path, ...], database: Path) -> None:
     click.echo(_size_text(database))
 
 
-@profile.command("publish")
+@profile_command.command("publish")
 @click.argument("bundle", type=FILE)
 @_DATABASE
 @_filters
@@ -105,7 +105,7 @@ def publish_command(
     click.echo(f"{bundle}: {profiles}, {rows}, {names}")
 
 
-@profile.command("import")
+@profile_command.command("import")
 @click.argument("bundle", type=EXISTING_FILE)
 @_DATABASE
 def import_command(bundle: Path, database: Path) -> None:
@@ -117,7 +117,7 @@ def import_command(bundle: Path, database: Path) -> None:
     click.echo(f"{bundle}: {result}; {_size_text(database)}")
 
 
-@profile.command("query")
+@profile_command.command("query")
 @_DATABASE
 @_filters
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with all measured metrics.")

@@ -11,7 +11,7 @@ import click
 from chaosity.cli.option_types import CONFIG_FILE, EXISTING_FILE, FOLDER
 
 
-@click.command()
+@click.command("report")
 @click.argument("plan", type=EXISTING_FILE)
 @click.option("--table", type=EXISTING_FILE, help="Tidy table. Default: made from the records.")
 @click.option(
@@ -42,7 +42,7 @@ from chaosity.cli.option_types import CONFIG_FILE, EXISTING_FILE, FOLDER
     help="Config of the workflow.",
 )
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="HTML file.")
-def report(
+def report_command(
     plan: Path,
     table: Path | None,
     former: Path | None,
@@ -72,7 +72,7 @@ def report(
     click.echo("\n".join(lines))
 
 
-@click.command()
+@click.command("overview")
 @click.argument("summaries", metavar="[SUMMARIES]...", type=EXISTING_FILE, nargs=-1)
 @click.option(
     "--output",
@@ -80,7 +80,7 @@ def report(
     required=True,
     help="HTML file, in the folder of all hosts.",
 )
-def overview(summaries: tuple[Path, ...], output: Path) -> None:
+def overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     """Write the page of all hosts and configurations from the SUMMARIES (summary.json) of reports.
 
     Hosts of one processor model in one configuration should be equal; from three hosts on, outlier
@@ -95,7 +95,7 @@ def overview(summaries: tuple[Path, ...], output: Path) -> None:
             click.echo(f"{group.configuration}: {statement.text}")
 
 
-@click.command()
+@click.command("reports")
 @click.option(
     "--results", default="results", show_default=True, type=FOLDER, help="Folder of all hosts."
 )
@@ -106,7 +106,7 @@ def overview(summaries: tuple[Path, ...], output: Path) -> None:
     metavar="HOST",
     help="Write this host's reports again and print only this host; repeatable.",
 )
-def reports(results: Path, hosts: tuple[str, ...]) -> None:
+def reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     """Print the worst problems of each host and the path of its newest report.
 
     Hosts that the last run skipped are listed with the reason, and the exit status is 1. Their

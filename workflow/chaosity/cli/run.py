@@ -13,7 +13,7 @@ from chaosity.records import save_record
 from chaosity.runner.point_measurement import measure_point as run_point
 
 
-@click.command()
+@click.command("run")
 @click.argument("point", type=EXISTING_FILE)
 @click.option("--replicate", default=1, show_default=True, help="Number of the replicate, from 1.")
 @click.option(
@@ -21,7 +21,7 @@ from chaosity.runner.point_measurement import measure_point as run_point
     type=click.Path(path_type=Path),
     help="File for the record. Default: print it as JSON and keep nothing.",
 )
-def run(point: Path, replicate: int, record: Path | None) -> None:
+def run_command(point: Path, replicate: int, record: Path | None) -> None:
     """Measure one POINT and print its checks.
 
     POINT is a file of results/HOST/CONFIGURATION/points.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@click.command()
+@click.command("tidy")
 @click.argument("plan", type=EXISTING_FILE)
 @click.option(
     "--output",
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="File for the values from before components changed, Parquet or CSV. Default: none.",
 )
-def tidy(plan: Path, output: Path, history: Path | None) -> None:
+def tidy_command(plan: Path, output: Path, history: Path | None) -> None:
     """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity import store

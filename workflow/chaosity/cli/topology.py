@@ -25,10 +25,10 @@ _WIDEST_MATRIX = 16
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
 
 
-@click.command()
+@click.command("topology")
 @click.argument("source", default="live")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole topology as JSON.")
-def topology(source: str, as_json: bool) -> None:
+def topology_command(source: str, as_json: bool) -> None:
     """Show the topology of a host: NUMA nodes, caches, memory, drives and GPUs.
 
     SOURCE is "live" (this machine, the default), an hwloc XML file (`lstopo --of xml FILE`), or a
@@ -42,11 +42,11 @@ def topology(source: str, as_json: bool) -> None:
         click.echo(json.dumps(topology_to_json(host_topology), indent=1))
         return
     console = Console(highlight=False)
-    for part in summary(host_topology):
+    for part in topology_summary(host_topology):
         console.print(part)
 
 
-def summary(topology: Topology) -> Iterator[Table | Text]:
+def topology_summary(topology: Topology) -> Iterator[Table | Text]:
     """Returns the parts of the summary in their order, without empty parts."""
     yield from _machine(topology)
     yield _heading("NUMA nodes")

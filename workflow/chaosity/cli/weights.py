@@ -34,7 +34,7 @@ _NOT_CONTENDED = (
 )
 
 
-@click.command()
+@click.command("weights")
 @click.argument("file", metavar="MATRIX", type=EXISTING_FILE)
 @click.option(
     "--workers",
@@ -57,7 +57,7 @@ _NOT_CONTENDED = (
     help="Meaning of the columns of --against: a file of templates/published.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def weights(
+def weights_command(
     file: Path,
     workers: str,
     dwp: float,
@@ -94,7 +94,7 @@ def weights(
     for part in _advice_text(advice):
         console.print(part)
     if comparison:
-        for part in comparison_text(comparison):
+        for part in _comparison_text(comparison):
             console.print(part)
     elif _is_table(file):
         console.print(_NOT_CONTENDED)
@@ -154,7 +154,7 @@ def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
     yield Text("\n".join([*advice.notes, f"Bandwidths: {advice.source}."]))
 
 
-def comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
+def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
     """Weights from each path alone and from all workers at once, and their largest difference."""
     from chaosity.store.node_matrix import BANDWIDTH
 

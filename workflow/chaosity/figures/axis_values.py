@@ -88,7 +88,7 @@ class AxisValue:
     nodes: tuple[int, ...] = ()
 
     @property
-    def is_number(self) -> bool:
+    def is_numeric(self) -> bool:
         """Whether the value is a number or a size in bytes."""
         return self.kind in ("number", "size")
 
@@ -107,7 +107,7 @@ class AxisGroup:
     stop: int
 
     @property
-    def size(self) -> int:
+    def value_count(self) -> int:
         """Number of values."""
         return self.stop - self.start
 
@@ -129,32 +129,32 @@ class Axis:
     groups: tuple[AxisGroup, ...]
 
     @property
-    def names(self) -> list[str]:
+    def value_names(self) -> list[str]:
         """Names of the values, in order."""
         return [value.name for value in self.values]
 
     @property
-    def numeric(self) -> bool:
+    def is_numeric(self) -> bool:
         """Whether every value is a number, so that they have a first and a last."""
-        return all(value.is_number for value in self.values)
+        return all(value.is_numeric for value in self.values)
 
     @property
-    def has_sizes(self) -> bool:
+    def has_byte_sizes(self) -> bool:
         """Whether the values are sizes in bytes."""
         return any(value.kind == "size" for value in self.values)
 
     @property
-    def mixed(self) -> bool:
+    def has_mixed_kinds(self) -> bool:
         """Whether the values are of several kinds, so that labels must name the kind."""
         return len({value.kind for value in self.values}) > 1
 
-    def value(self, name: str) -> AxisValue:
+    def value_named(self, name: str) -> AxisValue:
         """Return the value with a name."""
         return next(value for value in self.values if value.name == name)
 
     def tick_label(self, value: AxisValue) -> str:
         """Return a value's label on the axis: short when the title says the kind."""
-        full = self.mixed or value.kind in ("all_drives", "file")
+        full = self.has_mixed_kinds or value.kind in ("all_drives", "file")
         return value.long if full else value.short
 
     def legend_label(self, value: AxisValue) -> str:
@@ -179,7 +179,7 @@ def is_byte_column(column: str) -> bool:
     return name == "bytes" or name.endswith("_bytes")
 
 
-def axis_value_of(value: object, nodes: tuple[int, ...] = (), column: str = "") -> AxisValue:
+def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = "") -> AxisValue:
     """Return order and labels of a value.
 
     Args:
@@ -211,7 +211,7 @@ def axis_value_of(value: object, nodes: tuple[int, ...] = (), column: str = "") 
     return known or AxisValue(name, "text", natural_sort_key(name), label, label, nodes)
 
 
-def text_value(text: str) -> AxisValue:
+def text_axis_value(text: str) -> AxisValue:
     """Return a value that is labelled with its own text."""
     return AxisValue(text, "text", (text,), text, text)
 
@@ -271,7 +271,7 @@ def _drive_label(address: str) -> str:
     return short if int(domain, 16) == 0 else f"{domain}:{short}"
 
 
-def locate_value(value: AxisValue, topology: Topology) -> AxisValue:
+def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:
     """Return a processing unit with its node, sorted by L3 domain; other values unchanged."""
     if value.kind != "pu":
         return value
@@ -281,7 +281,7 @@ def locate_value(value: AxisValue, topology: Topology) -> AxisValue:
     return replace(value, nodes=nodes, order=(domain, index))
 
 
-def sort_and_group(
+def sort_and_group_axis_values(
     values: Iterable[AxisValue], packages: Mapping[int, int]
 ) -> tuple[list[AxisValue], list[AxisGroup]]:
     """Return the values in their natural order, and the groups that a gap separates.
@@ -311,7 +311,7 @@ def sort_and_group(
             groups[-1] = replace(groups[-1], stop=position + 1)
         else:
             groups.append(AxisGroup(label, position, position + 1))
-    if len(groups) < 2 or all(group.size == 1 for group in groups):
+    if len(groups) < 2 or all(group.value_count == 1 for group in groups):
         groups = [AxisGroup("", 0, len(ordered))] if ordered else []
     return ordered, groups
 

@@ -11,22 +11,22 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_sheet import (
     MARGIN,
     BoxStyle,
     TextStyle,
-    draw_cross,
+    draw_failed_mark_cross,
     draw_intervals,
     draw_status_legend,
-    empty_style,
     header_height,
+    missing_mark_style,
     new_sheet,
     wrap_legend,
     write_header,
 )
-from chaosity.figures.figure_texts import hover_text, provenance, value_title
-from chaosity.figures.shared_value_limits import Limits
+from chaosity.figures.figure_texts import hover_text, provenance_text, value_title
+from chaosity.figures.shared_value_limits import ValueLimits
 from chaosity.figures.svg_hover_texts import IGNORE
 
 _WIDTH = 6.6
@@ -41,10 +41,10 @@ class _Bar:
     top: float
     height: float
     series: int
-    mark: Mark
+    mark: FigureMark
 
 
-def draw_bars(data: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]:
+def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
     """Draw bars with intervals.
 
     Args:
@@ -61,14 +61,14 @@ def draw_bars(data: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]
     labels = [groups.tick_label(value) if titled else value.long for value in groups.values]
     label_width = max(style.text_width(text, style.TEXT_POINTS) for text in labels)
     left = MARGIN + 0.22 + label_width + 0.08
-    header = header_height(data.title, provenance(data), _WIDTH - 0.2)
+    header = header_height(data.title, provenance_text(data), _WIDTH - 0.2)
     legend = wrap_legend(_legend(data), _WIDTH - left - MARGIN, 0.5)
     top = header + _LEGEND_LINE * len(legend)
     statuses = {bar.mark["status"] for bar in bars} - {"valid"}
     below = 0.5 + (0.24 if statuses else 0.0)
     height = top + tall + below
     figure, sheet = new_sheet(_WIDTH, height)
-    write_header(sheet, data.title, provenance(data), _WIDTH - 0.2)
+    write_header(sheet, data.title, provenance_text(data), _WIDTH - 0.2)
     _draw_legend(sheet, legend, left, header + 0.05)
     width = _WIDTH - left - 0.15 - _number_room(bars, limits)
     corner = (left / _WIDTH, below / height)
@@ -94,11 +94,11 @@ def draw_bars(data: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]
 
 def _arrange_bars(data: FigureData) -> tuple[list[_Bar], list[float], float]:
     """Return the bars, the middle of each group, and the height of all, in inches."""
-    found = {(mark["x"], mark.get("series")): mark for mark in marks_of(data.marks)}
-    series = list(enumerate(data.names("series")))
+    found = {(mark["x"], mark.get("series")): mark for mark in mark_rows(data.marks)}
+    series = list(enumerate(data.axis_names("series")))
     groups = [
         [(number, found[group, name]) for number, name in series if (group, name) in found]
-        for group in data.axes["x"].names
+        for group in data.axes["x"].value_names
     ]
     total = sum(len(group) for group in groups)
     height = min(0.24, max(0.105, 8.0 / max(total, 1)))
@@ -110,7 +110,7 @@ def _arrange_bars(data: FigureData) -> tuple[list[_Bar], list[float], float]:
     return bars, middles, y - _GAP / 2
 
 
-def _number_room(bars: list[_Bar], limits: Limits) -> float:
+def _number_room(bars: list[_Bar], limits: ValueLimits) -> float:
     """Return the width of the numbers behind the bars in inches."""
     medians = [bar.mark["median"] for bar in bars if bar.mark["status"] == "valid"]
     texts = map(limits.scale.number, medians)
@@ -143,16 +143,16 @@ def _draw_legend(sheet: Axes, rows: list[list[tuple[str, int]]], left: float, to
             x += 0.5 + style.text_width(text, style.SMALL_POINTS)
 
 
-def _draw_bar(axes: Axes, bar: _Bar, limits: Limits, identity: str) -> None:
+def _draw_bar(axes: Axes, bar: _Bar, limits: ValueLimits, identity: str) -> None:
     """Draw a bar with its interval and number, or the sign of a missing value."""
     mark, factor = bar.mark, limits.scale.factor
     middle, corner = bar.top + bar.height / 2, (0, bar.top + 0.01)
     status, height = mark["status"], bar.height - 0.02
     if status != "valid":
         width = 0.05 * limits.high / factor
-        axes.add_patch(Rectangle(corner, width, height, gid=identity, **empty_style(status)))
+        axes.add_patch(Rectangle(corner, width, height, gid=identity, **missing_mark_style(status)))
         if status == "failed":
-            draw_cross(axes, width / 2, middle, bar.height)
+            draw_failed_mark_cross(axes, width / 2, middle, bar.height)
         return
     value = end = mark["median"] / factor
     axes.add_patch(Rectangle(corner, value, height, gid=identity, **_series_style(bar.series)))

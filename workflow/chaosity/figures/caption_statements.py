@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.figures.axis_values import AxisValue, axis_value_of, natural_sort_key
-from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.axis_values import AxisValue, make_axis_value, natural_sort_key
+from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import LevelComparison, Role
 from chaosity.figures.figure_texts import panel_title
-from chaosity.figures.measured_bounds import lowest_bound
-from chaosity.figures.text_tables import curve_table
+from chaosity.figures.measured_bounds import lowest_bound_of_mark
+from chaosity.figures.text_tables import curve_numbers
 from chaosity.statistics import (
     DIVERGING_RATIO,
     Estimate,
@@ -76,7 +76,7 @@ class _Change:
     stop: AxisValue
 
 
-def change_statement(data: FigureData) -> str | None:
+def change_along_x_statement(data: FigureData) -> str | None:
     """Return how each series changes from the first to the last x; the worst of its panels."""
     changes = _changes(data)
     if not changes:
@@ -123,9 +123,9 @@ def _changes(data: FigureData) -> list[_Change]:
     axis = data.axes["x"]
     numbers = {value.name: value.number for value in axis.values}
     changes = []
-    for panel in data.names("panels"):
+    for panel in data.axis_names("panels"):
         here = rows if panel is None else rows[rows["panels"] == panel]
-        for series in data.names("series"):
+        for series in data.axis_names("series"):
             line = here
             if series is not None:  # rows outside all series are the start of each
                 line = here[(here["series"] == series) | here["series"].isna()]
@@ -136,14 +136,16 @@ def _changes(data: FigureData) -> list[_Change]:
                 continue
             ratio = group_ratio_in_replicate_blocks(line[x == x.max()], line[x == x.min()])
             if ratio.n:
-                start, stop = (axis.value(str(line["x"].iloc[i])) for i in (x.argmin(), x.argmax()))
+                start, stop = (
+                    axis.value_named(str(line["x"].iloc[i])) for i in (x.argmin(), x.argmax())
+                )
                 changes.append(_Change(series, panel, ratio, start, stop))
     return changes
 
 
-def curve_statement(data: FigureData) -> str | None:
+def latency_curve_statement(data: FigureData) -> str | None:
     """Return the unloaded latency of the curves, and where it doubles."""
-    numbers = curve_table(data)
+    numbers = curve_numbers(data)
     known = numbers[numbers["median"].notna()]
     unloaded = known.loc[known["quantity"] == "unloaded", "median"]
     knees = known[known["quantity"] == "knee"]
@@ -177,7 +179,7 @@ def _knee_text(data: FigureData, knee: pd.Series, peaks: pd.Series, curves: int)
     return f"{format_quantity(data.x_metric, knee['median'])} ({', '.join(notes)})"
 
 
-def order_statement(table: pd.DataFrame, by: str, metric: str, name: str) -> str | None:
+def distance_order_statement(table: pd.DataFrame, by: str, metric: str, name: str) -> str | None:
     """Return whether marks with a smaller number, such as the distance, have better values.
 
     Args:
@@ -226,16 +228,16 @@ def order_statement(table: pd.DataFrame, by: str, metric: str, name: str) -> str
     )
 
 
-def difference_statement(data: FigureData, base: str) -> str | None:
+def difference_to_base_statement(data: FigureData, base: str) -> str | None:
     """Return the difference of each bar to the bar `base` of its group, paired by block.
 
     None when no group has both bars.
     """
     rows = data.measurements[data.measurements["status"] == "valid"]
     parts = []
-    for group in data.axes["x"].names:
+    for group in data.axes["x"].value_names:
         reference = rows[(rows["x"] == group) & (rows["series"] == base)]
-        for name in data.axes["series"].names:
+        for name in data.axes["series"].value_names:
             other = rows[(rows["x"] == group) & (rows["series"] == name)]
             if name == base or reference.empty or other.empty:
                 continue
@@ -247,15 +249,15 @@ def difference_statement(data: FigureData, base: str) -> str | None:
                 parts.append(f"{change} for {where} (ratio {ratio_text(ratio)})")
     if not parts:
         return None
-    reference_label = axis_value_of(base).long
+    reference_label = make_axis_value(base).long
     return f"{metric_words(data.spec.metric)} relative to {reference_label}: {'; '.join(parts)}"
 
 
-def comparison_statement(data: FigureData, compare: LevelComparison) -> str:
+def level_comparison_statement(data: FigureData, compare: LevelComparison) -> str:
     """Return from which size on two levels differ, and which initiators are slow."""
     role: Role = "x" if "x" in data.axes else "columns"
     axis = data.axes[role]
-    if not axis.numeric:
+    if not axis.is_numeric:
         return f"not compared: {axis.title.lower()} has values that are not numbers"
     numbers = {value.name: value.number for value in axis.values}
     rows = data.measurements.assign(x=data.measurements[role].map(numbers))
@@ -286,7 +288,7 @@ def _slow_text(found: LatencyDivergence, level: str, base: str) -> str:
     if not found.slow:
         return f"No initiator is slower than others of its node when {level}"
     ordered = sorted(found.slow, key=lambda slow: natural_sort_key(slow.initiator))
-    names = [axis_value_of(slow.initiator).long for slow in ordered]
+    names = [make_axis_value(slow.initiator).long for slow in ordered]
     alone = [slow.alone for slow in ordered if not math.isnan(slow.alone)]
     details = f"{_span(slow.together.median for slow in ordered)} times as long"
     details += f"; {_span(alone)} when {base}" if alone else ""
@@ -296,19 +298,19 @@ def _slow_text(found: LatencyDivergence, level: str, base: str) -> str:
     return f"When {level}, {number} {verb} slower than others of {their} ({details}){listed}"
 
 
-def bound_statement(data: FigureData) -> str | None:
+def lowest_bound_statement(data: FigureData) -> str | None:
     """Return which bound is the lowest along x, and how near the marks come to it."""
     valid = data.marks[data.marks["status"] == "valid"]
     lines: list[Role] = [role for role in ("panels", "series") if role in data.axes]
     # Lines with the same sequence of lowest bounds share a part of the statement.
-    found: dict[str, tuple[list[Mark], list[float]]] = {}
+    found: dict[str, tuple[list[FigureMark], list[float]]] = {}
     for _, own in valid.groupby(list(lines), dropna=False, sort=False) if lines else [("", valid)]:
-        marks = {mark["x"]: mark for mark in marks_of(own)}
+        marks = {mark["x"]: mark for mark in mark_rows(own)}
         bounds, shares = [], []
         for value in data.axes["x"].values:
             mark = marks.get(value.name)
             names = (mark.get("panels"), mark.get("series"), value.name) if mark else None
-            lowest = lowest_bound(data.bounds, *names) if names else None
+            lowest = lowest_bound_of_mark(data.bounds, *names) if names else None
             if mark and lowest:
                 bounds.append((value, lowest[0]))
                 shares.append(mark["median"] / lowest[1])
@@ -335,7 +337,7 @@ def bound_statement(data: FigureData) -> str | None:
     return ". ".join(parts) or None
 
 
-def _line_label(data: FigureData, roles: Iterable[Role], mark: Mark) -> str:
+def _line_label(data: FigureData, roles: Iterable[Role], mark: FigureMark) -> str:
     """Return the labels of a line on the axes `roles`; without axes where it has no value."""
     names = {role: mark.get(role) for role in roles}
     known = [data.long_label(role, name) for role, name in names.items() if isinstance(name, str)]

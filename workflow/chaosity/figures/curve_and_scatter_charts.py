@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from chaosity.figures import figure_fonts_and_sizes as style
 from chaosity.figures.axis_values import axis_title
-from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_sheet import TextStyle
 from chaosity.figures.figure_texts import hover_text
 from chaosity.figures.panel_grid import (
@@ -27,7 +27,7 @@ from chaosity.figures.panel_grid import (
     series_legend,
     series_style,
 )
-from chaosity.figures.shared_value_limits import Limits
+from chaosity.figures.shared_value_limits import ValueLimits
 from chaosity.figures.svg_hover_texts import IGNORE
 from chaosity.units import Scale, choose_scale, format_count, metric_words
 
@@ -36,7 +36,7 @@ _MOST_TICKS = 10
 _WIDEST_SPREAD, _SHARE_OF_GAP = 0.12, 0.8
 
 
-def draw_xy(data: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]:
+def draw_curve_or_scatter(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
     """Draw a curve or a scatter.
 
     Args:
@@ -65,8 +65,8 @@ def _x_title(data: FigureData, scale: Scale) -> str:
     """Return the title of the x axis: "Traffic (GB/s)"."""
     text = data.spec.x_title
     if text is None and data.x_is_metric:
-        text = f"{data.x_column.split('.')[0]} {metric_words(data.x_metric)}"
-    text = text or axis_title(data.x_column, ())
+        text = f"{data.measured_x_column.split('.')[0]} {metric_words(data.x_metric)}"
+    text = text or axis_title(data.measured_x_column, ())
     text = text[:1].upper() + text[1:]
     if data.spec.kind == "scatter" and data.marks["position"].duplicated().any():
         text += ", equal values side by side"
@@ -89,10 +89,10 @@ def _point_style(look: LineStyle) -> LineStyle:
 
 
 def _fill_panel(
-    panel: Panel, data: FigureData, limits: Limits, x_scale: Scale, texts: dict[str, str]
+    panel: Panel, data: FigureData, limits: ValueLimits, x_scale: Scale, texts: dict[str, str]
 ) -> None:
     """Draw all series of a panel and add their hover texts to `texts`."""
-    axes, table = panel.axes, panel.marks_here(data.marks)
+    axes, table = panel.axes, panel.marks_of_panel(data.marks)
     _set_x_axis(panel, data, x_scale)
     joined = data.spec.kind == "curve"
     if not joined and not x_scale.symbol:
@@ -101,14 +101,14 @@ def _fill_panel(
     alone = table[table["series"].isna()] if "series" in data.axes else table.iloc[:0]
     without = _valid_points(alone, x_scale)
 
-    def draw(points: list[tuple[float, Mark]], look: LineStyle, identity: str) -> None:
+    def draw(points: list[tuple[float, FigureMark]], look: LineStyle, identity: str) -> None:
         identity = f"mark-{panel.number}-{identity}"
         draw_series(axes, points, look, factor, identity)
         for number, (x, mark) in enumerate(points):
             where = _position_text(x, mark, data, x_scale)
             texts[f"{identity}-{number}"] = hover_text(mark, data, limits.scale, where)
 
-    for index, name in enumerate(data.names("series")):
+    for index, name in enumerate(data.axis_names("series")):
         own = _valid_points(table if name is None else table[table["series"] == name], x_scale)
         look = series_style(index) if joined else _point_style(series_style(index))
         if joined and own and not alone.empty:  # the line starts at the mark measured alone
@@ -143,7 +143,7 @@ def _spread_equal_positions(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(position=moved, true_position=table["position"])
 
 
-def _valid_points(table: pd.DataFrame, x_scale: Scale) -> list[tuple[float, Mark]]:
+def _valid_points(table: pd.DataFrame, x_scale: Scale) -> list[tuple[float, FigureMark]]:
     """Return position and mark of each valid mark, in order, in units of the x axis."""
     valid = table[(table["status"] == "valid") & table["position"].notna()]
     valid = valid.sort_values(["position", "median"], kind="stable")
@@ -151,13 +151,13 @@ def _valid_points(table: pd.DataFrame, x_scale: Scale) -> list[tuple[float, Mark
     valid = valid.assign(**{name: valid[name] / x_scale.factor for name in columns})
     if not x_scale.symbol:  # the position is a column, not a measurement: no interval
         valid = valid.assign(position_low=math.nan, position_high=math.nan)
-    return [(mark["position"], mark) for mark in marks_of(valid)]
+    return [(mark["position"], mark) for mark in mark_rows(valid)]
 
 
-def _position_text(x: float, mark: Mark, data: FigureData, x_scale: Scale) -> str:
+def _position_text(x: float, mark: FigureMark, data: FigureData, x_scale: Scale) -> str:
     """Return the position of a mark for its hover text: "at 41.2 GB/s", "distance 12"."""
     value = mark.get("true_position", x * x_scale.factor)
-    column = data.x_column.split(".")[-1].replace("_", " ")
+    column = data.measured_x_column.split(".")[-1].replace("_", " ")
     text = x_scale.text(value) if x_scale.symbol else f"{value:g}"
     return f"{'at' if data.x_is_metric else column} {text}"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from chaosity.figures import caption_statements
-from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_sheet import STATUS_TEXTS
-from chaosity.figures.figure_texts import mark_label, unmeasured_lines, value_text
+from chaosity.figures.figure_texts import mark_label, mark_value_text, unmeasured_lines
 from chaosity.statistics import (
     UNMEASURED,
     Estimate,
@@ -30,7 +30,7 @@ _RELATIONS = {
 }
 
 
-def caption_of(data: FigureData, scale: Scale) -> str:
+def figure_caption(data: FigureData, scale: Scale) -> str:
     """Return the caption of a figure, one to five sentences.
 
     The caption gives the most important values with interval and n, says when no difference was
@@ -51,17 +51,17 @@ def _value_statements(data: FigureData, valid: pd.DataFrame, scale: Scale) -> li
     """Return statements about the valid marks."""
     if valid.empty:
         return []
-    bounds = caption_statements.bound_statement(data) if data.bounds else None
+    bounds = caption_statements.lowest_bound_statement(data) if data.bounds else None
     if len(valid) == 1:
-        [mark] = marks_of(valid)
-        return [f"{value_text(mark, scale)} ({mark_label(mark, data)})", bounds]
+        [mark] = mark_rows(valid)
+        return [f"{mark_value_text(mark, scale)} ({mark_label(mark, data)})", bounds]
     differ = cells_differ_significantly(
         data.measurements, ["host", "configuration", *_mark_columns(data)]
     )
     statements = [bounds, _main_statement(data) or _range_statement(data, valid, scale, differ)]
     if data.spec.cell_note == "distance":
         statements.append(
-            caption_statements.order_statement(valid, "note", data.spec.metric, "distance")
+            caption_statements.distance_order_statement(valid, "note", data.spec.metric, "distance")
         )
     if data.spec.kind == "heatmap":
         statements.append(_relation_statement(data, differ))
@@ -74,20 +74,22 @@ def _main_statement(data: FigureData) -> str | None:
     """Return the statement that the kind of figure is made for; None if there is none."""
     spec = data.spec
     if spec.loss_to is not None:
-        statement = caption_statements.difference_statement(data, spec.loss_to)
+        statement = caption_statements.difference_to_base_statement(data, spec.loss_to)
     elif spec.compare is not None:
-        statement = caption_statements.comparison_statement(data, spec.compare)
+        statement = caption_statements.level_comparison_statement(data, spec.compare)
     elif spec.kind == "curve":
-        statement = caption_statements.curve_statement(data)
+        statement = caption_statements.latency_curve_statement(data)
     elif spec.kind == "scatter":
         valid = data.marks[data.marks["status"] == "valid"]
         name = "distance" if spec.x == "distance" else spec.x_title
-        name = name or data.x_column.split(".")[-1].replace("_", " ")
-        statement = caption_statements.order_statement(valid, "position", spec.metric, name.lower())
+        name = name or data.measured_x_column.split(".")[-1].replace("_", " ")
+        statement = caption_statements.distance_order_statement(
+            valid, "position", spec.metric, name.lower()
+        )
     else:
         statement = None
-    if statement is None and "x" in data.axes and data.axes["x"].numeric:
-        statement = caption_statements.change_statement(data)
+    if statement is None and "x" in data.axes and data.axes["x"].is_numeric:
+        statement = caption_statements.change_along_x_statement(data)
     return statement
 
 
@@ -115,7 +117,7 @@ def _range_statement(
     """Return the best and the worst mark, or the range when no difference was detected."""
     less = less_is_better(data.spec.metric)
     ordered = valid.sort_values("median", ascending=less, kind="stable")
-    best, worst = marks_of(ordered.iloc[[0, -1]])
+    best, worst = mark_rows(ordered.iloc[[0, -1]])
     low, high = sorted((best["median"], worst["median"]))
     marks = format_count(len(valid), "mark")
     if differ is False:
@@ -134,7 +136,7 @@ def _range_statement(
     )
 
 
-def _median_text(mark: Mark, data: FigureData) -> str:
+def _median_text(mark: FigureMark, data: FigureData) -> str:
     """Return the median of a mark in its own unit, with its interval when there are replicates."""
     estimate = Estimate.of_cell(mark)
     scale = choose_scale(data.spec.metric, [estimate.median])

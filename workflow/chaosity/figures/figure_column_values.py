@@ -15,7 +15,7 @@ _BLOCK = [*POINT, "replicate"]
 _SUMMED = ("threads", "drives")
 
 
-class ColumnValues:
+class FigureColumnValues:
     """Values of columns for the rows of a figure.
 
     A column is a factor of the experiment, a column of the measurements, LOAD.COLUMN of another
@@ -45,7 +45,7 @@ class ColumnValues:
         if name in self._rows.columns:
             return self._rows[name]
         if name == "target_node_count":
-            return self._rows["target_nodes"].map(lambda nodes: len(node_list(nodes)))
+            return self._rows["target_nodes"].map(lambda nodes: len(parse_node_list(nodes)))
         load, _, column = name.partition(".")
         others = self._experiment.where(load=load)
         if column and column in {*others.rows.columns, *_factor_names(others)} and len(others):
@@ -53,7 +53,7 @@ class ColumnValues:
         allowed = ", ".join(sorted({*factors, *self._rows.columns, "target_node_count"}))
         raise UserError(
             f"unknown column {name}",
-            self._spec.location,
+            self._spec.location_text,
             f"allowed: {allowed}, and LOAD.COLUMN for another load of the point",
         )
 
@@ -77,7 +77,7 @@ class ColumnValues:
             return values.astype(float), None
         except (TypeError, ValueError) as error:
             raise UserError(
-                f"the values of column {name} are not numbers", self._spec.location
+                f"the values of column {name} are not numbers", self._spec.location_text
             ) from error
 
     def _of_load(self, others: Measurements, column: str) -> pd.Series:
@@ -112,7 +112,7 @@ class ColumnValues:
         return found.where(keys.isin(with_load), 0.0)
 
 
-def node_list(text: object) -> tuple[int, ...]:
+def parse_node_list(text: object) -> tuple[int, ...]:
     """Return the memory nodes of a Linux list; none for an empty or missing text."""
     return tuple(parse_cpu_list(text)) if isinstance(text, str) and text else ()
 

@@ -12,14 +12,14 @@ from chaosity.errors import UserError
 from chaosity.figures.axis_values import (
     Axis,
     AxisValue,
+    add_node_of_pu,
     axis_title,
-    axis_value_of,
-    locate_value,
-    sort_and_group,
+    make_axis_value,
+    sort_and_group_axis_values,
 )
-from chaosity.figures.figure_column_values import ColumnValues, node_list
+from chaosity.figures.figure_column_values import FigureColumnValues, parse_node_list
 from chaosity.figures.figure_spec import FigureSpec, Role
-from chaosity.figures.measured_bounds import Bound, read_bounds
+from chaosity.figures.measured_bounds import MeasuredBound, read_measured_bounds
 from chaosity.statistics import summarise
 from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
 from chaosity.topology import Topology
@@ -30,7 +30,7 @@ _COMBINE: Mapping[str, _Function] = {"median": "median", "minimum": "min", "maxi
 _ROLES: tuple[Role, ...] = ("panels", "series", "rows", "columns", "x")
 
 
-class Mark(TypedDict, total=False):
+class FigureMark(TypedDict, total=False):
     """A mark of a figure: a row of `FigureData.marks`.
 
     `panels`, `series`, `rows`, `columns` and `x` are names of values on these axes; `series` is
@@ -65,9 +65,9 @@ class Mark(TypedDict, total=False):
     outliers: int
 
 
-def marks_of(table: pd.DataFrame) -> list[Mark]:
+def mark_rows(table: pd.DataFrame) -> list[FigureMark]:
     """Return the rows of a table of marks."""
-    return cast(list[Mark], table.to_dict("records"))
+    return cast(list[FigureMark], table.to_dict("records"))
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,15 @@ class FigureData:
     marks: pd.DataFrame
     measurements: pd.DataFrame
     x_metric: str = ""
-    bounds: tuple[Bound, ...] = ()
+    bounds: tuple[MeasuredBound, ...] = ()
 
     @property
-    def file_backed(self) -> bool:
+    def has_file_backed_values(self) -> bool:
         """Whether any value was measured on a file instead of a drive."""
         return bool(self.marks["file_backed"].any())
 
     @property
-    def labels(self) -> list[str]:
+    def benchmark_labels(self) -> list[str]:
         """Labels that benchmarks require next to their values."""
         texts = {label for label in self.marks["label"] if isinstance(label, str)}
         labels = {part for text in texts for part in text.split(", ")}
@@ -106,28 +106,30 @@ class FigureData:
     @property
     def title(self) -> str:
         """The figure's title, with a remark when a file replaced the drives."""
-        return f"{self.spec.title} (file-backed)" if self.file_backed else self.spec.title
+        return (
+            f"{self.spec.title} (file-backed)" if self.has_file_backed_values else self.spec.title
+        )
 
     @property
-    def x_column(self) -> str:
+    def measured_x_column(self) -> str:
         """Column of a measured x, as in the figure's YAML."""
         return str(self.spec.x)
 
     @property
     def x_is_metric(self) -> bool:
         """Whether a measured x is a metric of another load of the point."""
-        return self.x_metric != self.x_column
+        return self.x_metric != self.measured_x_column
 
-    def names(self, role: Role) -> list[str] | list[None]:
+    def axis_names(self, role: Role) -> list[str] | list[None]:
         """Return the names on an axis in order; [None] when the figure does not have the axis."""
-        return self.axes[role].names if role in self.axes else [None]
+        return self.axes[role].value_names if role in self.axes else [None]
 
     def long_label(self, role: Role, name: str) -> str:
         """Return the label of a value that is clear without the axis title."""
-        return self.axes[role].value(name).long
+        return self.axes[role].value_named(name).long
 
 
-def select_data(
+def select_figure_data(
     spec: FigureSpec, measurements: Measurements, topology: Topology
 ) -> FigureData | None:
     """Select and summarise the measurements that a figure shows.
@@ -146,7 +148,7 @@ def select_data(
     """
     experiment = measurements.where(experiment=spec.experiment)
     selected = experiment.where(load=spec.load, metric=spec.metric)
-    columns, rows = ColumnValues(spec, selected, experiment), selected.rows
+    columns, rows = FigureColumnValues(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
         rows = rows[equals_or_in_list(columns.get(column).loc[rows.index], wanted)]
     if rows.empty:
@@ -154,7 +156,7 @@ def select_data(
     rows = rows.copy()
     axes: dict[Role, Axis] = {}
     for role in _ROLES:
-        if spec.column_of(role) is not None:
+        if spec.column_of_axis(role) is not None:
             axes[role], rows[role] = _axis(spec, role, columns, rows, topology)
     if spec.compare is not None:
         rows["level"] = columns.get(spec.compare["column"]).loc[rows.index].map(str)
@@ -170,17 +172,21 @@ def select_data(
     by: list[str] = [*axes, "initiator", "target"] if spec.kind == "table" else [*axes]
     combined = _combine_points(spec, rows, by)
     marks = summarise(combined, list(dict.fromkeys(["host", "configuration", *by])))
-    return FigureData(spec, axes, marks, rows, bounds=read_bounds(spec, experiment))
+    return FigureData(spec, axes, marks, rows, bounds=read_measured_bounds(spec, experiment))
 
 
 def _axis(
-    spec: FigureSpec, role: Role, columns: ColumnValues, rows: pd.DataFrame, topology: Topology
+    spec: FigureSpec,
+    role: Role,
+    columns: FigureColumnValues,
+    rows: pd.DataFrame,
+    topology: Topology,
 ) -> tuple[Axis, pd.Series]:
     """Return an axis over all values of its column, and the value's name of each row.
 
     Names that `where` lists stand in that order: kernels have no order of their own.
     """
-    column = str(spec.column_of(role))
+    column = str(spec.column_of_axis(role))
     levels = columns.get(column).loc[rows.index]
     listed = spec.where.get(column)
     order = list(map(str, listed)) if isinstance(listed, list) else []
@@ -193,14 +199,14 @@ def _axis(
             names.append(None)
             continue
         if level not in found:
-            value = axis_value_of(level, node_list(list_of_nodes), column)
-            value = locate_value(value, topology)
+            value = make_axis_value(level, parse_node_list(list_of_nodes), column)
+            value = add_node_of_pu(value, topology)
             if value.kind == "text" and value.name in order:
                 value = replace(value, order=(order.index(value.name),))
             found[level] = value
         names.append(found[level].name)
     values = {value.name: value for value in found.values()}.values()
-    ordered, groups = sort_and_group(values, topology.package_of_node)
+    ordered, groups = sort_and_group_axis_values(values, topology.package_of_node)
     title = getattr(spec, f"{role}_title") or axis_title(column, ordered)
     axis = Axis(column, title, tuple(ordered), tuple(groups))
     return axis, pd.Series(names, rows.index, dtype=object)
@@ -226,7 +232,7 @@ def _arrange_series(spec: FigureSpec, axis: Axis, rows: pd.DataFrame) -> tuple[A
 
 
 def _with_measured_x(
-    spec: FigureSpec, axes: dict[Role, Axis], rows: pd.DataFrame, columns: ColumnValues
+    spec: FigureSpec, axes: dict[Role, Axis], rows: pd.DataFrame, columns: FigureColumnValues
 ) -> FigureData | None:
     """Return a figure with a measured x: one mark for each load of a point."""
     x_values, metric = columns.quantity(str(spec.x))
@@ -262,7 +268,7 @@ def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: list[Role]) -> Non
                 raise UserError(
                     f"the line of {words} joins points of several {column}s: "
                     f"{', '.join(found[:4])}",
-                    spec.location,
+                    spec.location_text,
                     "narrow `where`, or separate the points by `series` or `panels`",
                 )
 
@@ -302,6 +308,6 @@ def _shared_mark_error(
     mark = ", ".join(f"{role} {value}" for role, value in zip(by, values, strict=True))
     return UserError(
         f"{shared.max()} points fall on the mark {mark}: {listed}",
-        spec.location,
+        spec.location_text,
         "narrow `where`, add `panels`, or say how to `combine` the points",
     )

@@ -15,18 +15,23 @@ from matplotlib.figure import Figure
 
 from chaosity.errors import UserError
 from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.axis_values import Axis, text_value
-from chaosity.figures.bar_charts import draw_bars
-from chaosity.figures.curve_and_scatter_charts import draw_xy
-from chaosity.figures.figure_captions import caption_of
-from chaosity.figures.figure_data import FigureData, marks_of, select_data
+from chaosity.figures.axis_values import Axis, text_axis_value
+from chaosity.figures.bar_charts import draw_bar_chart
+from chaosity.figures.curve_and_scatter_charts import draw_curve_or_scatter
+from chaosity.figures.figure_captions import figure_caption
+from chaosity.figures.figure_data import FigureData, mark_rows, select_figure_data
 from chaosity.figures.figure_spec import FigureSpec, Role, read_figure_specs
 from chaosity.figures.figure_texts import failed_lines, unmeasured_lines
 from chaosity.figures.heatmaps import draw_heatmap
-from chaosity.figures.line_charts import draw_lines
-from chaosity.figures.shared_value_limits import Limits, limits_of
-from chaosity.figures.svg_hover_texts import annotate
-from chaosity.figures.text_tables import TextTable, curve_table, metric_of_quantity, text_tables
+from chaosity.figures.line_charts import draw_line_chart
+from chaosity.figures.shared_value_limits import ValueLimits, round_value_limits
+from chaosity.figures.svg_hover_texts import add_hover_texts
+from chaosity.figures.text_tables import (
+    TextTable,
+    curve_numbers,
+    figure_text_tables,
+    metric_of_quantity,
+)
 from chaosity.records import write_atomically
 from chaosity.statistics import UNMEASURED
 from chaosity.store.measurements import Measurements
@@ -34,12 +39,12 @@ from chaosity.topology import Topology
 
 MANIFEST = "figures.json"
 _PNG_DOTS_PER_INCH = 200
-_DRAW: Mapping[str, Callable[[FigureData, Limits], tuple[Figure, dict[str, str]]]] = {
+_DRAW: Mapping[str, Callable[[FigureData, ValueLimits], tuple[Figure, dict[str, str]]]] = {
     "heatmap": draw_heatmap,
-    "lines": draw_lines,
-    "bars": draw_bars,
-    "curve": draw_xy,
-    "scatter": draw_xy,
+    "lines": draw_line_chart,
+    "bars": draw_bar_chart,
+    "curve": draw_curve_or_scatter,
+    "scatter": draw_curve_or_scatter,
 }
 
 
@@ -114,7 +119,7 @@ def draw(
     limits = _shared_limits([data for _, data in selected if isinstance(data, FigureData)])
     directory.mkdir(parents=True, exist_ok=True)
     files = []
-    with style.figure_style():
+    with style.apply_figure_style():
         for spec, data in selected:
             if not isinstance(data, FigureData):
                 files.append(_not_drawn(spec, data))
@@ -137,17 +142,17 @@ def read_figures(directory: Path) -> list[FigureFile]:
     return [FigureFile(**entry) for entry in entries]
 
 
-def _shared_limits(figures: Sequence[FigureData]) -> dict[str, Limits]:
+def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ValueLimits]:
     """Return each figure's limits by its name; figures with equal `colour_scale` share them."""
     groups: dict[tuple[str, bool, str], list[FigureData]] = defaultdict(list)
     for data in figures:
         spec = data.spec
         own = spec.colour_scale is None
         groups[spec.metric, own, spec.colour_scale or spec.name].append(data)
-    limits: dict[str, Limits] = {}
+    limits: dict[str, ValueLimits] = {}
     for (metric, *_), members in groups.items():
         intervals = any(data.spec.kind != "heatmap" for data in members)
-        shared = limits_of(metric, members, with_intervals=intervals)
+        shared = round_value_limits(metric, members, with_intervals=intervals)
         limits |= {data.spec.name: shared for data in members}
     return limits
 
@@ -161,7 +166,7 @@ def _try_select(
     must still give a report then, so the error becomes a line of the report.
     """
     try:
-        return select_data(spec, measurements, topology)
+        return select_figure_data(spec, measurements, topology)
     except UserError as error:
         return str(error)
 
@@ -173,10 +178,10 @@ def _not_drawn(spec: FigureSpec, problem: str | None) -> FigureFile:
     return FigureFile(*identity, sentence, problem, spec.source)
 
 
-def _write(data: FigureData, limits: Limits, directory: Path, caption: str = "") -> FigureFile:
+def _write(data: FigureData, limits: ValueLimits, directory: Path, caption: str = "") -> FigureFile:
     """Draw a figure and write its files; an empty caption is computed."""
     spec = data.spec
-    caption = caption or caption_of(data, limits.scale)
+    caption = caption or figure_caption(data, limits.scale)
     drawn = spec.kind in _DRAW and not (data.marks["status"] == UNMEASURED).all()
     if drawn:
         _write_drawing(data, limits, directory, caption)
@@ -193,7 +198,7 @@ def _write(data: FigureData, limits: Limits, directory: Path, caption: str = "")
         sentence=caption,
         problem=None,
         source=spec.source,
-        labels=tuple(data.labels),
+        labels=tuple(data.benchmark_labels),
         failed=tuple(failed_lines(data)),
         unmeasured=tuple(unmeasured_lines(data)),
         marks=int((data.marks["status"] == "valid").sum()),
@@ -201,11 +206,11 @@ def _write(data: FigureData, limits: Limits, directory: Path, caption: str = "")
         png=f"{spec.name}.png" if drawn else None,
         csv=f"{spec.name}.csv",
         numbers=numbers,
-        tables=text_tables(data),
+        tables=figure_text_tables(data),
     )
 
 
-def _write_drawing(data: FigureData, limits: Limits, directory: Path, caption: str) -> None:
+def _write_drawing(data: FigureData, limits: ValueLimits, directory: Path, caption: str) -> None:
     """Draw a figure as SVG and PNG."""
     spec = data.spec
     figure, texts = _DRAW[spec.kind](data, limits)
@@ -213,7 +218,7 @@ def _write_drawing(data: FigureData, limits: Limits, directory: Path, caption: s
     # No date and no program version: unchanged data gives unchanged files.
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     figure.savefig(picture, format="png", dpi=_PNG_DOTS_PER_INCH, metadata={"Software": None})
-    svg = annotate(vector.getvalue(), spec.name, data.title, caption, texts)
+    svg = add_hover_texts(vector.getvalue(), spec.name, data.title, caption, texts)
     write_atomically(directory / f"{spec.name}.svg", svg)
     (directory / f"{spec.name}.png").write_bytes(picture.getvalue())
 
@@ -222,7 +227,7 @@ def _write_csv(table: pd.DataFrame, path: Path) -> None:
     write_atomically(path, table.to_csv(index=False, lineterminator="\n"))
 
 
-def write_bars(
+def write_bar_chart(
     marks: pd.DataFrame,
     measurements: pd.DataFrame,
     *,
@@ -249,12 +254,12 @@ def write_bars(
     spec = FigureSpec("", name, "bars", title, load, first["metric"], x="Resource")
     columns: dict[Role, str] = {"x": "Resource", "series": series_title}
     axes = {
-        role: Axis(column, column, tuple(map(text_value, dict.fromkeys(marks[role]))), ())
+        role: Axis(column, column, tuple(map(text_axis_value, dict.fromkeys(marks[role]))), ())
         for role, column in columns.items()
     }
     data = FigureData(spec, axes, marks, measurements)
-    with style.figure_style():
-        limits = limits_of(spec.metric, [data], with_intervals=True)
+    with style.apply_figure_style():
+        limits = round_value_limits(spec.metric, [data], with_intervals=True)
         return _write(data, limits, directory, caption)
 
 
@@ -265,7 +270,11 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
     """
     spec, metric, axes, table = data.spec, data.spec.metric, data.axes, data.marks
     if spec.kind == "heatmap":
-        pairs = [(row, column) for row in axes["rows"].names for column in axes["columns"].names]
+        pairs = [
+            (row, column)
+            for row in axes["rows"].value_names
+            for column in axes["columns"].value_names
+        ]
         every = pd.DataFrame(pairs, columns=["rows", "columns"])
         table = every.merge(table, on=["rows", "columns"], how="left")
         table["status"] = table["status"].fillna("absent")
@@ -276,7 +285,7 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
     if spec.kind == "table" and "seen_nodes" in table:
         columns["seen_nodes"] = table["seen_nodes"]
     if spec.has_measured_x:
-        columns[data.x_column] = table["position"]
+        columns[data.measured_x_column] = table["position"]
     columns |= {
         f"median_{metric}": table["median"],
         f"interval_low_{metric}": table["low"],
@@ -292,12 +301,16 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
         "label": table["label"],
     }
     for bound in data.bounds:
-        values = [bound.at(m.get("panels"), m.get("series"), m.get("x")) for m in marks_of(table)]
+        values = [
+            bound.value_at(m.get("panels"), m.get("series"), m.get("x")) for m in mark_rows(table)
+        ]
         name = f"bound_{bound.title.replace(' ', '_')}_{metric}"
         columns[name] = pd.Series(values, table.index, dtype=float)
     if spec.has_measured_x:
         ends = ("low", "high")
-        columns |= {f"interval_{end}_{data.x_column}": table[f"position_{end}"] for end in ends}
+        columns |= {
+            f"interval_{end}_{data.measured_x_column}": table[f"position_{end}"] for end in ends
+        }
     if spec.cell_note:
         columns[spec.cell_note] = table["note"]
     return pd.DataFrame(columns)
@@ -305,7 +318,7 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
 
 def _curve_csv(data: FigureData) -> pd.DataFrame:
     """Return the numbers of a figure's curves in SI units."""
-    table = curve_table(data)
+    table = curve_numbers(data)
     metrics = table["quantity"].map(lambda name: metric_of_quantity(name, data))
     table.insert(list(table.columns).index("quantity") + 1, "metric", metrics)
     roles = {role: axis.column for role, axis in data.axes.items()}

@@ -63,11 +63,11 @@ _SETTINGS: dict[str, object] = {
 
 
 @contextmanager
-def figure_style() -> Iterator[None]:
+def apply_figure_style() -> Iterator[None]:
     """Apply the style of all figures; the user's matplotlib settings have no effect inside."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update(_SETTINGS)  # type: ignore[arg-type] # stub lists all keys  # type: ignore[arg-type] # stub lists every key
+        mpl.rcParams.update(_SETTINGS)  # type: ignore[arg-type] # the stub lists all keys
         yield
 
 

@@ -85,12 +85,12 @@ def write_header(sheet: Axes, title: str, provenance: str, width: float) -> None
         y += _LINE
 
 
-def empty_style(status: str) -> BoxStyle:
+def missing_mark_style(status: str) -> BoxStyle:
     """Return fill and edge of a mark without a value, by its status."""
     return _EMPTY[status]
 
 
-def draw_cross(sheet: Axes, x: float, y: float, room: float) -> None:
+def draw_failed_mark_cross(sheet: Axes, x: float, y: float, room: float) -> None:
     """Draw the cross of a failed mark, centred in a square with sides of `room` inches."""
     size = min(11.0, 62.0 * room)
     look: TextStyle = {**CENTRED, "size": size, "weight": "bold", "color": style.FAILED}
@@ -108,9 +108,9 @@ def draw_status_legend(sheet: Axes, x: float, y: float, statuses: Collection[str
     for status, text in STATUS_TEXTS.items():
         if status not in statuses:
             continue
-        sheet.add_patch(Rectangle((x, y - 0.055), 0.2, 0.11, **empty_style(status)))
+        sheet.add_patch(Rectangle((x, y - 0.055), 0.2, 0.11, **missing_mark_style(status)))
         if status == "failed":
-            draw_cross(sheet, x + 0.1, y, 0.13)
+            draw_failed_mark_cross(sheet, x + 0.1, y, 0.13)
         sheet.text(x + 0.26, y, text, size=style.SMALL_POINTS, va="center_baseline")
         x += 0.26 + style.text_width(text, style.SMALL_POINTS) + 0.22
 

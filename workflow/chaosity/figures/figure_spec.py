@@ -74,11 +74,11 @@ class FigureSpec:
         return self.kind in ("curve", "scatter")
 
     @property
-    def location(self) -> str:
+    def location_text(self) -> str:
         """Name of the figure in errors."""
         return f"experiment {self.experiment}, figure {self.name}"
 
-    def column_of(self, role: Role) -> str | None:
+    def column_of_axis(self, role: Role) -> str | None:
         """Return the column that an axis shows; None without this axis."""
         if role == "x" and self.has_measured_x:
             return None
@@ -86,7 +86,7 @@ class FigureSpec:
         return column
 
     @classmethod
-    def from_yaml(cls, experiment: str, entry: Mapping[str, Any]) -> FigureSpec:
+    def from_yaml_entry(cls, experiment: str, entry: Mapping[str, Any]) -> FigureSpec:
         """Check and return an entry of `figures`.
 
         Raises:
@@ -111,11 +111,11 @@ def read_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureSp
     owners: dict[str, str] = {}
     for document in experiments:
         for entry in document.get("figures") or ():
-            spec = FigureSpec.from_yaml(document["experiment"], entry)
+            spec = FigureSpec.from_yaml_entry(document["experiment"], entry)
             if spec.name in owners:
                 raise UserError(
                     f"experiment {owners[spec.name]} already has a figure of this name",
-                    spec.location,
+                    spec.location_text,
                     "give each figure a unique name: its files have this name",
                 )
             owners[spec.name] = spec.experiment

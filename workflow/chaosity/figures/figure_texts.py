@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from chaosity.figures.axis_values import axis_value_of
-from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.axis_values import make_axis_value
+from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_sheet import STATUS_TEXTS
 from chaosity.figures.figure_spec import Role
 from chaosity.statistics import UNMEASURED, Estimate
@@ -36,7 +36,7 @@ def replicates_text(data: FigureData) -> str:
     return f"median of {numbers[0]} to {numbers[-1]} replicates"
 
 
-def provenance(data: FigureData) -> str:
+def provenance_text(data: FigureData) -> str:
     """Return the line below the title: host, configuration, benchmark, kernel, replicates."""
     first = data.marks.iloc[0]
     configurations = ", ".join(data.marks["configuration"].drop_duplicates())
@@ -49,11 +49,11 @@ def provenance(data: FigureData) -> str:
         parts.append(f"kernel {kernels[0]}")
     if data.spec.combine:
         parts.append(f"{data.spec.combine} of the points that share a mark")
-    parts += [replicates_text(data), *data.labels]
+    parts += [replicates_text(data), *data.benchmark_labels]
     return " · ".join(part for part in parts if part)
 
 
-def mark_label(mark: Mark, data: FigureData) -> str:
+def mark_label(mark: FigureMark, data: FigureData) -> str:
     """Return where a mark stands: "node3 -> node5", or its values on all axes."""
     path = _path_text(mark, data)
     if path:
@@ -70,13 +70,13 @@ def mark_label(mark: Mark, data: FigureData) -> str:
         if not isinstance(name, str):
             parts.append("alone")
             continue
-        value = data.axes[role].value(name)
+        value = data.axes[role].value_named(name)
         column = columns[role].split(".")[-1].replace("_", " ")
         parts.append(f"{column} = {value.short}" if value.kind == "number" else value.long)
     return ", ".join(parts)
 
 
-def _path_text(mark: Mark, data: FigureData) -> str | None:
+def _path_text(mark: FigureMark, data: FigureData) -> str | None:
     """Return "initiator -> target" (or responder) of a cell; None when the axes differ."""
     if "rows" not in data.axes or "columns" not in data.axes:
         return None
@@ -86,7 +86,7 @@ def _path_text(mark: Mark, data: FigureData) -> str | None:
     return f"{initiator} -> {other}" if initiator and other else None
 
 
-def value_text(mark: Mark, scale: Scale) -> str:
+def mark_value_text(mark: FigureMark, scale: Scale) -> str:
     """Return value, interval and n, or the reason for a missing value.
 
     For example "41.2 GB/s, 95 % interval 40.8 to 41.6, n = 3".
@@ -106,7 +106,7 @@ def value_text(mark: Mark, scale: Scale) -> str:
     return text
 
 
-def hover_text(mark: Mark, data: FigureData, scale: Scale, position: str = "") -> str:
+def hover_text(mark: FigureMark, data: FigureData, scale: Scale, position: str = "") -> str:
     """Return the whole hover text of a mark.
 
     Args:
@@ -128,22 +128,22 @@ def hover_text(mark: Mark, data: FigureData, scale: Scale, position: str = "") -
     if mark["file_backed"] and "file-backed" not in notes:
         notes.append("file-backed")
     if data.spec.cell_note and not pd.isna(mark["note"]):
-        notes.append(note_text(data.spec.cell_note, mark["note"]))
+        notes.append(cell_note_text(data.spec.cell_note, mark["note"]))
     place = ", ".join(part for part in (mark_label(mark, data), position) if part)
-    text = f"{place}: {value_text(mark, scale)}"
+    text = f"{place}: {mark_value_text(mark, scale)}"
     return f"{text} ({', '.join(notes)})" if notes else text
 
 
-def note_text(column: str, value: float) -> str:
+def cell_note_text(column: str, value: float) -> str:
     """Return the further value of a cell: "SLIT 21" for a distance."""
     name = {"distance": "SLIT"}.get(column, column.split(".")[-1].replace("_", " "))
-    return f"{name} {axis_value_of(value, column=column).short}"
+    return f"{name} {make_axis_value(value, column=column).short}"
 
 
 def panel_title(data: FigureData, panel: str) -> str:
     """Return the title of a panel: "node 3", or with a title of the axis "Drives of node 3"."""
     axis = data.axes["panels"]
-    value = axis.value(panel)
+    value = axis.value_named(panel)
     titled = data.spec.panels_title or value.kind == "number"
     return f"{axis.title} {value.short}" if titled else value.long
 
@@ -154,17 +154,17 @@ def failed_lines(data: FigureData) -> list[str]:
     return [
         f"{mark['point'] if data.spec.has_measured_x else mark_label(mark, data)}: "
         f"{mark['reason'] or _NO_REASON}"
-        for mark in marks_of(data.marks[data.marks["status"] == "failed"])
+        for mark in mark_rows(data.marks[data.marks["status"] == "failed"])
     ]
 
 
 def unmeasured_lines(data: FigureData) -> list[str]:
     """Return one line for each reason why marks have no value, with the number of marks."""
     unmeasured = data.marks[data.marks["status"] == UNMEASURED]
-    return count_reasons(unmeasured["reason"], len(data.marks), "mark")
+    return reason_texts(unmeasured["reason"], len(data.marks), "mark")
 
 
-def count_reasons(reasons: pd.Series, total: int, noun: str) -> list[str]:
+def reason_texts(reasons: pd.Series, total: int, noun: str) -> list[str]:
     """Return each reason once, with its count unless it holds for all: "no GPU (2 of 5 marks)".
 
     Args:

@@ -31,7 +31,7 @@ _TITLE = 0.2  # width of the upright title of the row axis
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """A part of the row axis, in its own column of the page."""
 
     groups: tuple[AxisGroup, ...]
@@ -39,11 +39,11 @@ class Block:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return sum(group.size for group in self.groups)
+        return sum(group.value_count for group in self.groups)
 
 
 @dataclass(frozen=True)
-class Labels:
+class AxisLabels:
     """Labels of an axis.
 
     Attributes:
@@ -59,7 +59,7 @@ class Labels:
     upright: bool = False
 
     @property
-    def longest(self) -> float:
+    def widest_inches(self) -> float:
         """Width of the widest label in inches."""
         return max(style.text_width(text, self.points, fixed=self.fixed) for text in self.texts)
 
@@ -86,11 +86,11 @@ class HeatmapLayout:
     turned: bool
     down: Axis
     across: Axis
-    blocks: tuple[Block, ...]
+    blocks: tuple[RowBlock, ...]
     cell_width: float
     cell_height: float
-    rows: Labels
-    columns: Labels
+    rows: AxisLabels
+    columns: AxisLabels
     headed: bool
     bracket: float
     named: bool
@@ -106,39 +106,39 @@ class HeatmapLayout:
         return self.cell_width * len(self.across.values) + gaps
 
     @property
-    def heading(self) -> float:
+    def heading_height(self) -> float:
         """Height of a row group's heading."""
         return _HEADING if self.headed else 0.0
 
     @property
-    def height(self) -> float:
+    def tallest_block_height(self) -> float:
         """Height of the tallest block."""
         return max(self.block_height(block) for block in self.blocks)
 
     @property
-    def left(self) -> float:
+    def first_block_left(self) -> float:
         """Left edge of the first block's cells."""
         return self.block_left(0)
 
     @property
-    def right(self) -> float:
+    def last_block_right(self) -> float:
         """Right edge of the last block's cells."""
         return self.block_left(len(self.blocks) - 1) + self.cells_width
 
     @property
-    def below(self) -> float:
+    def column_label_height(self) -> float:
         """Height of the column labels and the title of the column axis."""
-        return PAD + (self.columns.longest if self.columns.upright else 0.12) + 0.26
+        return PAD + (self.columns.widest_inches if self.columns.upright else 0.12) + 0.26
 
     def block_left(self, number: int) -> float:
         """Return the left edge of a block's cells."""
-        labels = self.rows.longest + PAD
+        labels = self.rows.widest_inches + PAD
         first = MARGIN + (0.0 if self.title_above else _TITLE) + self.bracket + labels
         return first + number * (labels + self.cells_width + BLOCK_GAP)
 
-    def block_height(self, block: Block) -> float:
+    def block_height(self, block: RowBlock) -> float:
         """Return the height of a block's cells, gaps and headings."""
-        gaps = GAP * (len(block.groups) - 1) + self.heading * len(block.groups)
+        gaps = GAP * (len(block.groups) - 1) + self.heading_height * len(block.groups)
         return block.rows * self.cell_height + gaps
 
     def column_left(self, position: int) -> float:
@@ -163,13 +163,13 @@ def lay_out_heatmap(rows: Axis, columns: Axis, top: float, *, noted: bool = Fals
     headed = len(down.values) > MOST_ROWS or table is not None
     tallest = TALLEST_WITH_NOTE if noted else TALLEST_CELL
     height = min(tallest, max(LOWEST_CELL, _PAGE / max(block.rows for block in blocks)))
-    row_labels = Labels(
+    row_labels = AxisLabels(
         table or tuple(map(down.tick_label, down.values)),
         min(style.SMALL_POINTS, max(5.0, 0.86 * height * style.POINTS_PER_INCH)),
         fixed=table is not None,
     )
     spare = style.WIDTH - 2 * MARGIN - 2 * _TITLE - BLOCK_GAP * (len(blocks) - 1)
-    spare = spare / len(blocks) - row_labels.longest - PAD
+    spare = spare / len(blocks) - row_labels.widest_inches - PAD
     # Gaps shrink where room is scarce, but stay wider than the lines between cells.
     gap = min(GAP, 0.5 * spare / len(across.values))
     spare -= gap * (len(across.groups) - 1)
@@ -216,27 +216,27 @@ def column_axis_title(layout: HeatmapLayout) -> str:
 
 def _axis_title(axis: Axis, named: bool) -> str:
     """Return an axis title; it names the groups when the groups have no names of their own."""
-    if named or len(axis.groups) < 2 or axis.mixed:
+    if named or len(axis.groups) < 2 or axis.has_mixed_kinds:
         return axis.title
     return f"{axis.title}, grouped by {axis.groups[0].label.split()[0].rstrip('s')}"
 
 
-def _cut_into_blocks(axis: Axis) -> tuple[Block, ...]:
+def _cut_into_blocks(axis: Axis) -> tuple[RowBlock, ...]:
     """Cut an axis into page-high parts, between groups where possible."""
     if len(axis.values) <= MOST_ROWS:
-        return (Block(axis.groups),)
+        return (RowBlock(axis.groups),)
     pieces: list[AxisGroup] = []
     for group in axis.groups:
-        size = math.ceil(group.size / math.ceil(group.size / MOST_ROWS))
+        size = math.ceil(group.value_count / math.ceil(group.value_count / MOST_ROWS))
         for start in range(group.start, group.stop, size):
             pieces.append(AxisGroup(group.label, start, min(group.stop, start + size)))
     blocks: list[list[AxisGroup]] = [[]]
     for piece in pieces:
-        held = sum(other.size for other in blocks[-1])
-        if blocks[-1] and held + piece.size > MOST_ROWS:
+        held = sum(other.value_count for other in blocks[-1])
+        if blocks[-1] and held + piece.value_count > MOST_ROWS:
             blocks.append([])
         blocks[-1].append(piece)
-    return tuple(Block(tuple(block)) for block in blocks)
+    return tuple(RowBlock(tuple(block)) for block in blocks)
 
 
 def _membership_labels(axis: Axis) -> tuple[str, ...] | None:
@@ -259,20 +259,20 @@ def _membership_labels(axis: Axis) -> tuple[str, ...] | None:
 
 def _names_fit(axis: Axis, cell: float) -> bool:
     """Whether the names of all groups fit beside their cells; `cell`: size of a cell in inches."""
-    return not axis.mixed and all(
-        style.text_width(group.label, style.SMALL_POINTS) <= group.size * cell
+    return not axis.has_mixed_kinds and all(
+        style.text_width(group.label, style.SMALL_POINTS) <= group.value_count * cell
         for group in axis.groups
     )
 
 
-def _column_labels(axis: Axis, width: float) -> Labels:
+def _column_labels(axis: Axis, width: float) -> AxisLabels:
     """Return labels for cells of a width in inches: level if a small font fits, else upright."""
     texts = tuple(map(axis.tick_label, axis.values))
     for points in (style.SMALL_POINTS, 6.0, style.SMALLEST_POINTS):
         if max(style.text_width(text, points) for text in texts) <= 0.95 * width:
-            return Labels(texts, points)
+            return AxisLabels(texts, points)
     points = min(style.SMALL_POINTS, max(5.0, width * style.POINTS_PER_INCH / 1.15))
     # Where upright labels would touch too, only every second, third, ... label is shown.
     step = math.ceil(1.1 * points / style.POINTS_PER_INCH / width)
     shown = tuple(text if number % step == 0 else "" for number, text in enumerate(texts))
-    return Labels(shown, points, upright=True)
+    return AxisLabels(shown, points, upright=True)

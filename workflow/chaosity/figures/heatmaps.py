@@ -15,32 +15,38 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_sheet import (
     CENTRED,
     MARGIN,
     STATUS_TEXTS,
     BoxStyle,
     TextStyle,
-    draw_cross,
+    draw_failed_mark_cross,
     draw_status_legend,
-    empty_style,
     header_height,
+    missing_mark_style,
     new_sheet,
     write_header,
 )
-from chaosity.figures.figure_texts import hover_text, mark_label, note_text, provenance, value_title
+from chaosity.figures.figure_texts import (
+    cell_note_text,
+    hover_text,
+    mark_label,
+    provenance_text,
+    value_title,
+)
 from chaosity.figures.heatmap_layout import (
     GAP,
     LINE,
     PAD,
-    Block,
     HeatmapLayout,
+    RowBlock,
     column_axis_title,
     lay_out_heatmap,
     row_axis_title,
 )
-from chaosity.figures.shared_value_limits import Limits
+from chaosity.figures.shared_value_limits import ValueLimits
 from chaosity.units import Scale
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_ROOM = 2.4, 0.11, 0.52
@@ -48,10 +54,10 @@ _BAR_STEPS = 64  # the eye cannot separate more colours at this width
 _LEAST_WIDTH = 6.2  # room for a title in one line and for colour bar and legend
 # Black and white contrast equally with a colour of this relative luminance (WCAG 2.2).
 _EVEN_LUMINANCE = 0.18
-Cells = Mapping[tuple[str, str], Mark]  # by names of row and column
+Cells = Mapping[tuple[str, str], FigureMark]  # by names of row and column
 
 
-def draw_heatmap(data: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]:
+def draw_heatmap(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
     """Draw a heat map.
 
     Args:
@@ -61,20 +67,20 @@ def draw_heatmap(data: FigureData, limits: Limits) -> tuple[Figure, dict[str, st
     Returns:
         The figure, and the hover text of each cell by the cell's id in the SVG.
     """
-    cells = {(mark["rows"], mark["columns"]): mark for mark in marks_of(data.marks)}
+    cells = {(mark["rows"], mark["columns"]): mark for mark in mark_rows(data.marks)}
     rows, columns = data.axes["rows"], data.axes["columns"]
     statuses = {mark["status"] for mark in cells.values()}
     if len(cells) < len(rows.values) * len(columns.values):
         statuses.add("absent")
-    header = header_height(data.title, provenance(data), _LEAST_WIDTH - 2 * MARGIN)
+    header = header_height(data.title, provenance_text(data), _LEAST_WIDTH - 2 * MARGIN)
     layout = lay_out_heatmap(rows, columns, header, noted=data.spec.cell_note is not None)
-    width = max(layout.right + MARGIN, _LEAST_WIDTH)
-    bar_top = layout.top + layout.height + layout.below
+    width = max(layout.last_block_right + MARGIN, _LEAST_WIDTH)
+    bar_top = layout.top + layout.tallest_block_height + layout.column_label_height
     figure, sheet = new_sheet(width, bar_top + _BAR_ROOM)
-    write_header(sheet, data.title, provenance(data), _LEAST_WIDTH - 2 * MARGIN)
+    write_header(sheet, data.title, provenance_text(data), _LEAST_WIDTH - 2 * MARGIN)
     painter = _HeatmapPainter(data, layout, limits, sheet, cells)
     texts = painter.paint()
-    left = min(layout.left, width - MARGIN - _BAR_WIDTH - 0.2)
+    left = min(layout.first_block_left, width - MARGIN - _BAR_WIDTH - 0.2)
     _draw_colour_bar(
         figure, left, bar_top, limits, painter.colours, value_title(data, limits.scale)
     )
@@ -104,7 +110,12 @@ class _HeatmapPainter:
     """Draws cells and labels onto the sheet."""
 
     def __init__(
-        self, data: FigureData, layout: HeatmapLayout, limits: Limits, sheet: Axes, cells: Cells
+        self,
+        data: FigureData,
+        layout: HeatmapLayout,
+        limits: ValueLimits,
+        sheet: Axes,
+        cells: Cells,
     ) -> None:
         self.data, self.layout, self.limits = data, layout, limits
         self.sheet, self.cells = sheet, cells
@@ -138,7 +149,7 @@ class _HeatmapPainter:
         if column is None:
             return _Notes({})
         full = {
-            place: note_text(column, cell["note"])
+            place: cell_note_text(column, cell["note"])
             for place, cell in self.cells.items()
             if not pd.isna(cell["note"])
         }
@@ -159,7 +170,7 @@ class _HeatmapPainter:
         self._write_titles()
         return self.texts
 
-    def _draw_block(self, left: float, block: Block) -> None:
+    def _draw_block(self, left: float, block: RowBlock) -> None:
         layout, top = self.layout, self.layout.top
         if layout.repeated:
             self._write_column_labels(left, top - PAD, above=True)
@@ -170,10 +181,10 @@ class _HeatmapPainter:
             if layout.headed and group.label:
                 heading = TextStyle(size=6.5, color=style.GREY, weight="bold", va="baseline")
                 self.sheet.text(left, top + 0.12, group.label, **heading)
-            top += layout.heading
+            top += layout.heading_height
             for position in range(group.start, group.stop):
                 self._draw_row(left, top + (position - group.start) * layout.cell_height, position)
-            height = group.size * layout.cell_height
+            height = group.value_count * layout.cell_height
             if layout.bracket:
                 self._name_row_group(left, top, height, group.label)
             top += height
@@ -181,7 +192,7 @@ class _HeatmapPainter:
 
     def _name_row_group(self, left: float, top: float, height: float, text: str) -> None:
         """Write the name of a group of rows beside a line on its left."""
-        x = left - PAD - self.layout.rows.longest - 0.06
+        x = left - PAD - self.layout.rows.widest_inches - 0.06
         self.sheet.plot([x, x], [top + 0.02, top + height - 0.02], color=style.RULE, lw=0.8)
         look = TextStyle(size=style.SMALL_POINTS, color=style.GREY, ha="right", va="center")
         self.sheet.text(x - 0.05, top + height / 2, text, rotation=90, **look)
@@ -206,17 +217,19 @@ class _HeatmapPainter:
                 place = mark_label({"rows": row, "columns": col}, self.data)
                 self.texts[identity] = f"{place}: {STATUS_TEXTS['absent']}"
 
-    def _draw_cell(self, x: float, y: float, cell: Mark | None, identity: str, note: str) -> None:
+    def _draw_cell(
+        self, x: float, y: float, cell: FigureMark | None, identity: str, note: str
+    ) -> None:
         """Draw a cell: coloured with its number, hatched with a cross, or empty."""
         layout = self.layout
         size = (layout.cell_width, layout.cell_height)
         middle = (x + layout.cell_width / 2, y + layout.cell_height / 2)
         if cell is None or cell["status"] != "valid":
             status = cell["status"] if cell is not None else "absent"
-            box = Rectangle((x, y), *size, gid=identity, **empty_style(status))
+            box = Rectangle((x, y), *size, gid=identity, **missing_mark_style(status))
             self.sheet.add_patch(box)
             if status == "failed":
-                draw_cross(self.sheet, *middle, min(size))
+                draw_failed_mark_cross(self.sheet, *middle, min(size))
             return
         line = 0.9 if layout.cell_height > 0.15 else 0.35
         colour = self.colours(float(self.norm(cell["median"])))
@@ -256,14 +269,17 @@ class _HeatmapPainter:
     def _write_titles(self) -> None:
         """Write the titles of both axes."""
         layout, size = self.layout, style.TEXT_POINTS
-        x, y = (layout.left + layout.right) / 2, layout.top + layout.height + layout.below - 0.08
+        x, y = (
+            (layout.first_block_left + layout.last_block_right) / 2,
+            layout.top + layout.tallest_block_height + layout.column_label_height - 0.08,
+        )
         self.sheet.text(x, y, column_axis_title(layout), ha="center", va="baseline", size=size)
         title = row_axis_title(layout)
         if layout.title_above:
             y = layout.top - 0.07 - LINE * layout.named
             self.sheet.text(MARGIN, y, title, va="baseline", size=size)
             return
-        y = layout.top + min(layout.height, 7.0) / 2
+        y = layout.top + min(layout.tallest_block_height, 7.0) / 2
         self.sheet.text(MARGIN, y, title, va="center", ha="left", rotation=90, size=size)
 
 
@@ -274,7 +290,7 @@ def _luminance(colour: tuple[float, ...]) -> float:
 
 
 def _draw_colour_bar(
-    figure: Figure, left: float, top: float, limits: Limits, colours: Colormap, title: str
+    figure: Figure, left: float, top: float, limits: ValueLimits, colours: Colormap, title: str
 ) -> None:
     """Draw the colour bar below the cells; the position is in inches."""
     width, height = figure.get_size_inches()

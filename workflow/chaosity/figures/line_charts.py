@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from chaosity.errors import UserError
 from chaosity.figures import figure_fonts_and_sizes as style
 from chaosity.figures.axis_values import Axis
-from chaosity.figures.figure_data import FigureData, marks_of
+from chaosity.figures.figure_data import FigureData, mark_rows
 from chaosity.figures.figure_texts import hover_text
 from chaosity.figures.panel_grid import (
     ALONE_STYLE,
@@ -24,7 +24,7 @@ from chaosity.figures.panel_grid import (
     series_legend,
     series_style,
 )
-from chaosity.figures.shared_value_limits import Limits
+from chaosity.figures.shared_value_limits import ValueLimits
 from chaosity.units import format_binary_bytes
 
 _MOST_TICKS = 12
@@ -32,7 +32,7 @@ _MOST_TICKS = 12
 _LABEL_ROOM = 0.12
 
 
-def draw_lines(data: FigureData, limits: Limits) -> tuple[Figure, dict[str, str]]:
+def draw_line_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
     """Draw a line chart with intervals.
 
     Args:
@@ -93,17 +93,17 @@ def _draw_bounds(
     panel: Panel, data: FigureData, factor: float, positions: dict[str, float]
 ) -> None:
     """Draw bounds as dashed lines; a bound that varies along x has its series' colour."""
-    names = data.names("series")
+    names = data.axis_names("series")
     for index, bound in enumerate(data.bounds):
         look: LineStyle = {**_bound_style(index), "lw": 1.1, "zorder": 1}
         if not bound.along_x:
-            level = bound.at(panel.name, None, None)
+            level = bound.value_at(panel.name, None, None)
             if level is not None:
                 dashes, color = look["dashes"], look["color"]
                 panel.axes.axhline(level / factor, color=color, dashes=dashes, lw=1.1, zorder=1)
             continue
         for number, series in enumerate(names):
-            known = {name: bound.at(panel.name, series, name) for name in positions}
+            known = {name: bound.value_at(panel.name, series, name) for name in positions}
             points = sorted((positions[n], v / factor) for n, v in known.items() if v is not None)
             own = look.copy()
             if len(names) > 1:
@@ -116,16 +116,16 @@ def _draw_bounds(
 def _fill_panel(
     panel: Panel,
     data: FigureData,
-    limits: Limits,
+    limits: ValueLimits,
     positions: dict[str, float],
     texts: dict[str, str],
 ) -> None:
     """Draw all series of a panel and add their hover texts to `texts`."""
-    marks, factor = panel.marks_here(data.marks), limits.scale.factor
+    marks, factor = panel.marks_of_panel(data.marks), limits.scale.factor
     low, high = min(positions.values()), max(positions.values())
     spread = high - low or 1.0
     panel.axes.set_xlim(low - 0.06 * spread, high + 0.06 * spread)
-    names = data.names("series")
+    names = data.axis_names("series")
     alone = marks[marks["series"].isna()] if "series" in data.axes else marks.iloc[:0]
     valid = alone[alone["status"] == "valid"]
     if len(valid) == 1:  # reference of all series
@@ -135,7 +135,7 @@ def _fill_panel(
     step = min((b - a for a, b in pairwise(sorted(set(positions.values())))), default=1.0)
 
     def draw(table: pd.DataFrame, look: LineStyle, identity: str, aside: float = 0.0) -> None:
-        points = [(positions[mark["x"]] + aside, mark) for mark in marks_of(table)]
+        points = [(positions[mark["x"]] + aside, mark) for mark in mark_rows(table)]
         if identity != "alone":
             points.sort(key=lambda point: point[0])
         identity = f"mark-{panel.number}-{identity}"
@@ -155,13 +155,13 @@ def _x_positions(data: FigureData) -> dict[str, float]:
     """Return the position of each value of x: its number, its logarithm, or its rank."""
     axis, scale = data.axes["x"], data.spec.x_scale
     if scale == "linear":
-        if axis.numeric:
+        if axis.is_numeric:
             return {value.name: value.number for value in axis.values}
         return {value.name: float(rank) for rank, value in enumerate(axis.values)}
-    if not axis.numeric or any(value.number <= 0.0 for value in axis.values):
+    if not axis.is_numeric or any(value.number <= 0.0 for value in axis.values):
         raise UserError(
             f"x_scale {scale} needs numbers above zero; {axis.column} has other values",
-            data.spec.location,
+            data.spec.location_text,
         )
     power = math.log2 if _has_powers_of_two(data) else math.log10
     return {value.name: power(value.number) for value in axis.values}
@@ -169,13 +169,13 @@ def _x_positions(data: FigureData) -> dict[str, float]:
 
 def _has_powers_of_two(data: FigureData) -> bool:
     """Whether the ticks of a logarithmic x axis are powers of two; those of sizes always are."""
-    return data.axes["x"].has_sizes or data.spec.x_scale == "log2"
+    return data.axes["x"].has_byte_sizes or data.spec.x_scale == "log2"
 
 
 def _label_values(panel: Panel, axis: Axis, positions: dict[str, float], *, upright: bool) -> None:
     """Set ticks at the measured values; at round numbers when there are too many values."""
     axes, ticks = panel.axes, sorted(set(positions.values()))
-    if len(ticks) > _MOST_TICKS and axis.numeric:
+    if len(ticks) > _MOST_TICKS and axis.is_numeric:
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         return
     axes.xaxis.set_major_locator(FixedLocator(ticks))
@@ -188,7 +188,7 @@ def _label_powers(
     panel: Panel, data: FigureData, positions: dict[str, float], width: float
 ) -> None:
     """Set ticks at whole powers; as many of them get a label as fit the width."""
-    sizes, base = data.axes["x"].has_sizes, 2.0 if _has_powers_of_two(data) else 10.0
+    sizes, base = data.axes["x"].has_byte_sizes, 2.0 if _has_powers_of_two(data) else 10.0
     low, high = panel.axes.get_xlim()
     powers = list(range(math.ceil(low), math.floor(high) + 1))
     if not powers:  # a single value between two powers

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.figures.axis_values import axis_value_of
-from chaosity.figures.figure_column_values import ColumnValues
+from chaosity.figures.axis_values import make_axis_value
+from chaosity.figures.figure_column_values import FigureColumnValues
 from chaosity.figures.figure_spec import BoundEntry, FigureSpec, Level, Role
 from chaosity.store.measurements import Measurements, equals_or_in_list
 
@@ -19,7 +19,7 @@ _CONSTANT: tuple[Role, ...] = ("panels",)
 
 
 @dataclass(frozen=True)
-class Bound:
+class MeasuredBound:
     """A bound of a figure.
 
     Attributes:
@@ -33,12 +33,12 @@ class Bound:
     along_x: bool
     values: Mapping[tuple[str | None, str | None, str | None], float]
 
-    def at(self, panel: str | None, series: str | None, x: str | None) -> float | None:
+    def value_at(self, panel: str | None, series: str | None, x: str | None) -> float | None:
         """Return the bound of a mark; None where it was not measured."""
         return self.values.get((panel, series, x) if self.along_x else (panel, None, None))
 
 
-def read_bounds(spec: FigureSpec, experiment: Measurements) -> tuple[Bound, ...]:
+def read_measured_bounds(spec: FigureSpec, experiment: Measurements) -> tuple[MeasuredBound, ...]:
     """Return the bounds of a figure that were measured.
 
     Args:
@@ -52,16 +52,16 @@ def read_bounds(spec: FigureSpec, experiment: Measurements) -> tuple[Bound, ...]
     return tuple(bound for bound in bounds if bound.values)
 
 
-def _read_bound(spec: FigureSpec, entry: BoundEntry, experiment: Measurements) -> Bound:
+def _read_bound(spec: FigureSpec, entry: BoundEntry, experiment: Measurements) -> MeasuredBound:
     """Return a bound; without values when it was not measured."""
     along_x = entry.get("along_x", False)
     measured = experiment.where(load=entry["load"], metric=entry["metric"]).valid_rows()
     if not len(measured):
-        return Bound(entry["title"], along_x, {})
-    columns, rows = ColumnValues(spec, measured, experiment), measured.rows
+        return MeasuredBound(entry["title"], along_x, {})
+    columns, rows = FigureColumnValues(spec, measured, experiment), measured.rows
     for column, wanted in entry.get("where", {}).items():
         rows = rows[equals_or_in_list(columns.get(column).loc[rows.index], wanted)]
-    used = {role: spec.column_of(role) for role in (_ALONG if along_x else _CONSTANT)}
+    used = {role: spec.column_of_axis(role) for role in (_ALONG if along_x else _CONSTANT)}
     names = {role: columns.get(name).map(_name) for role, name in used.items() if name is not None}
     roles, rows = list(names), rows.assign(**names)
     # As the marks of a figure: points of a mark are combined within each replicate block.
@@ -72,18 +72,18 @@ def _read_bound(spec: FigureSpec, entry: BoundEntry, experiment: Measurements) -
         if len(blocks):
             at = (place.get("panels"), place.get("series"), place.get("x"))
             values[at] = float(blocks.median()) * entry.get("times", 1.0)
-    return Bound(entry["title"], along_x, values)
+    return MeasuredBound(entry["title"], along_x, values)
 
 
 def _name(level: Level) -> str | None:
     """Return the name of a level on an axis; None for a missing level."""
-    return None if pd.isna(level) else axis_value_of(level).name
+    return None if pd.isna(level) else make_axis_value(level).name
 
 
-def lowest_bound(
-    bounds: Iterable[Bound], panel: str | None, series: str | None, x: str | None
+def lowest_bound_of_mark(
+    bounds: Iterable[MeasuredBound], panel: str | None, series: str | None, x: str | None
 ) -> tuple[str, float] | None:
     """Return title and value of the lowest bound of a mark; None without a bound."""
-    known = [(bound.title, bound.at(panel, series, x)) for bound in bounds]
+    known = [(bound.title, bound.value_at(panel, series, x)) for bound in bounds]
     found = [(title, value) for title, value in known if value is not None]
     return min(found, key=lambda bound: bound[1], default=None)

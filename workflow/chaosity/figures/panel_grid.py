@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.figure_data import FigureData, Mark
+from chaosity.figures.figure_data import FigureData, FigureMark
 from chaosity.figures.figure_sheet import (
     MARGIN,
     draw_intervals,
@@ -25,8 +25,8 @@ from chaosity.figures.figure_sheet import (
     wrap_legend,
     write_header,
 )
-from chaosity.figures.figure_texts import panel_title, provenance, value_title
-from chaosity.figures.shared_value_limits import Limits
+from chaosity.figures.figure_texts import panel_title, provenance_text, value_title
+from chaosity.figures.shared_value_limits import ValueLimits
 
 _LEFT = 0.62  # inches for the value axis, its numbers and its title
 _GAP = 0.16  # inches between panels
@@ -69,20 +69,20 @@ class Panel:
     number: int
     lowest: bool
 
-    def marks_here(self, marks: pd.DataFrame) -> pd.DataFrame:
+    def marks_of_panel(self, marks: pd.DataFrame) -> pd.DataFrame:
         """Return the marks that belong to this panel."""
         return marks if self.name is None else marks[marks["panels"] == self.name]
 
 
 def panel_width(data: FigureData) -> float:
     """Return the width of a panel in inches."""
-    columns = _column_count(len(data.names("panels")))
+    columns = _column_count(len(data.axis_names("panels")))
     return (_sheet_width(columns) - _LEFT - MARGIN - _GAP * (columns - 1)) / columns
 
 
 def draw_panels(
     data: FigureData,
-    limits: Limits,
+    limits: ValueLimits,
     *,
     x_title: str,
     legend: list[tuple[str, LineStyle]],
@@ -99,19 +99,19 @@ def draw_panels(
         label_height: height of upright labels of the x axis in inches; 0 for level labels.
         fill: draws the marks of a panel.
     """
-    panels = data.names("panels")
+    panels = data.axis_names("panels")
     columns = _column_count(len(panels))
     rows = math.ceil(len(panels) / columns)
     width, each = _sheet_width(columns), panel_width(data)
     legend_rows = wrap_legend(legend, width - _LEFT - MARGIN, 0.62)
-    header = header_height(data.title, provenance(data), width - 2 * MARGIN)
+    header = header_height(data.title, provenance_text(data), width - 2 * MARGIN)
     title_height = 0.0 if panels == [None] else 0.18
     top = header + _LEGEND_LINE * len(legend_rows) + 0.08
     tall = {1: 2.7, 2: 2.1, 4: 1.45}.get(columns, 1.15)
     below = 0.46 + label_height
     height = top + rows * (tall + title_height) + (rows - 1) * _GAP + below
     figure, sheet = new_sheet(width, height)
-    write_header(sheet, data.title, provenance(data), width - 2 * MARGIN)
+    write_header(sheet, data.title, provenance_text(data), width - 2 * MARGIN)
     _draw_legend(sheet, legend_rows, header + 0.06)
     for number, name in enumerate(panels):
         row, column = divmod(number, columns)
@@ -147,7 +147,7 @@ def _sheet_width(columns: int) -> float:
     return 6.2 if columns == 1 else style.WIDTH
 
 
-def _set_value_axis(axes: Axes, data: FigureData, limits: Limits) -> None:
+def _set_value_axis(axes: Axes, data: FigureData, limits: ValueLimits) -> None:
     """Start the value axis at zero, or at the smallest value when it is logarithmic."""
     factor = limits.scale.factor
     if data.spec.value_scale == "log" and limits.least > 0.0:
@@ -200,7 +200,11 @@ def _draw_legend(sheet: Axes, rows: list[list[tuple[str, LineStyle]]], top: floa
 
 
 def draw_series(
-    axes: Axes, points: list[tuple[float, Mark]], look: LineStyle, factor: float, identity: str
+    axes: Axes,
+    points: list[tuple[float, FigureMark]],
+    look: LineStyle,
+    factor: float,
+    identity: str,
 ) -> None:
     """Draw a series: line, intervals, markers, crosses of failed marks, and hover areas.
 
@@ -228,7 +232,7 @@ def draw_series(
 
 
 def _draw_mark_intervals(
-    axes: Axes, points: list[tuple[float, Mark]], color: str, factor: float
+    axes: Axes, points: list[tuple[float, FigureMark]], color: str, factor: float
 ) -> None:
     """Draw the intervals of the values and of measured positions."""
     draw = partial(draw_intervals, axes, ecolor=color, capsize=2.5)

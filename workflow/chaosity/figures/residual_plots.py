@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.svg_hover_texts import annotate
+from chaosity.figures.svg_hover_texts import add_hover_texts
 from chaosity.records import write_atomically
 from chaosity.statistics.anova import Analysis
 from chaosity.units import choose_scale
@@ -46,7 +46,7 @@ def _draw_residuals(analysis: Analysis, metric: str, title: str = "") -> Figure:
     else:
         small = choose_scale(metric, residuals)
         heights, unit, slope = residuals / small.factor, small.symbol, 1.0 / small.factor
-    with style.figure_style():
+    with style.apply_figure_style():
         height = _HEIGHT + (0.2 if title else 0.0)
         figure = style.new_figure(_WIDTH, height)
         bottom, top = 0.46 / height, 1.0 - (0.42 if title else 0.22) / height
@@ -80,10 +80,12 @@ def residuals_svg(analysis: Analysis, metric: str, name: str, title: str = "") -
     """Return both plots as SVG; every id starts with `name`, so that a page can hold several."""
     figure = _draw_residuals(analysis, metric, title)
     stream = io.BytesIO()
-    with style.figure_style():
+    with style.apply_figure_style():
         figure.savefig(stream, format="svg", metadata={"Date": None})
     words = "Residuals against fitted values and against normal quantiles"
-    return annotate(stream.getvalue(), name, f"{words}: {title}" if title else words, words, {})
+    return add_hover_texts(
+        stream.getvalue(), name, f"{words}: {title}" if title else words, words, {}
+    )
 
 
 def write_residuals(analysis: Analysis, directory: Path, name: str) -> list[Path]:
@@ -92,7 +94,7 @@ def write_residuals(analysis: Analysis, directory: Path, name: str) -> list[Path
     title = f"Residuals of {analysis.response} by {' and '.join(analysis.factors)}"
     vector, picture = directory / f"{name}.svg", directory / f"{name}.png"
     write_atomically(vector, residuals_svg(analysis, analysis.response, name, title))
-    with style.figure_style():
+    with style.apply_figure_style():
         figure = _draw_residuals(analysis, analysis.response, title)
         figure.savefig(picture, dpi=_PNG_DOTS_PER_INCH, metadata={"Software": None})
     return [vector, picture]

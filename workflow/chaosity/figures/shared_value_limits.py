@@ -17,7 +17,7 @@ LEAST_SPAN = 0.25
 
 
 @dataclass(frozen=True)
-class Limits:
+class ValueLimits:
     """Limits of one or several figures.
 
     Attributes:
@@ -33,9 +33,9 @@ class Limits:
     least: float = math.nan
 
 
-def limits_of(
+def round_value_limits(
     metric: str, figures: Sequence[FigureData], *, with_intervals: bool = False
-) -> Limits:
+) -> ValueLimits:
     """Return round limits that hold every value and bound of the figures.
 
     Args:
@@ -49,16 +49,16 @@ def limits_of(
     values = np.concatenate(shown)
     values = values[np.isfinite(values)]
     if not len(values):
-        return Limits(0.0, 1.0, choose_scale(metric, [1.0]))
+        return ValueLimits(0.0, 1.0, choose_scale(metric, [1.0]))
     top = float(values.max())
     scale = choose_scale(metric, [top])
     if top <= 0.0:
-        return Limits(float(values.min()) - 1.0, 1.0, scale)
+        return ValueLimits(float(values.min()) - 1.0, 1.0, scale)
     bottom = min(float(values.min()), (1.0 - LEAST_SPAN) * top)
     step = _round_step((top - bottom) / 10.0)
     low = math.floor(bottom / step + 1e-9) * step
     least = float(min(values[values > 0.0]))
-    return Limits(low, math.ceil(top / step - 1e-9) * step, scale, least)
+    return ValueLimits(low, math.ceil(top / step - 1e-9) * step, scale, least)
 
 
 def _round_step(width: float) -> float:

@@ -16,7 +16,9 @@ IGNORE = "ignore"
 _LONG_NUMBER = re.compile(r"(\d+\.\d{2})\d+")
 
 
-def annotate(svg: bytes, name: str, title: str, description: str, texts: Mapping[str, str]) -> str:
+def add_hover_texts(
+    svg: bytes, name: str, title: str, description: str, texts: Mapping[str, str]
+) -> str:
     """Return an SVG with a title, a description and a hover text for each mark.
 
     Every mark gets a `<title>`, which browsers show on hover, and the class `mark`. Every id gets

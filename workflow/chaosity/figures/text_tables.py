@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.figures.axis_values import Axis, axis_value_of
-from chaosity.figures.figure_column_values import node_list
-from chaosity.figures.figure_data import FigureData, Mark, marks_of
+from chaosity.figures.axis_values import Axis, make_axis_value
+from chaosity.figures.figure_column_values import parse_node_list
+from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
-from chaosity.figures.figure_texts import panel_title, replicates_text, value_text, value_title
+from chaosity.figures.figure_texts import mark_value_text, panel_title, replicates_text, value_title
 from chaosity.statistics import (
     QUANTITIES,
     latency_curve_quantities,
@@ -71,7 +71,7 @@ class TextTable:
         return cls(**{**stored, "rows": rows, **listed})
 
 
-def text_tables(data: FigureData) -> tuple[TextTable, ...]:
+def figure_text_tables(data: FigureData) -> tuple[TextTable, ...]:
     """Return the tables of a figure of kind "table", or the numbers of its curves."""
     if data.spec.kind == "table":
         return tuple(_value_tables(data))
@@ -85,7 +85,7 @@ def _value_tables(data: FigureData) -> Iterator[TextTable]:
     values = data.marks.loc[data.marks["status"] == "valid", "median"]
     typical = float(np.median(values)) if len(values) else 1.0
     scale = choose_scale(data.spec.metric, [typical])
-    for panel in data.names("panels"):
+    for panel in data.axis_names("panels"):
         for start in range(0, len(data.axes["columns"].values), MOST_COLUMNS):
             caption = f"{value_title(data, scale)}, {replicates_text(data)}"
             caption += ", continued" if start else ""
@@ -108,14 +108,14 @@ def _value_table(
         measurements = measurements[measurements["panels"] == panel]
     down, across = data.axes["rows"], data.axes["columns"]
     keys = ["rows", "initiator"] if across.column == "target" else ["rows", "initiator", "target"]
-    rank = {name: number for number, name in enumerate(down.names)}
+    rank = {name: number for number, name in enumerate(down.value_names)}
     ordered = marks.sort_values("rows", key=lambda names: names.map(rank), kind="stable")
     rows = []
     for key, own in ordered.groupby(keys, sort=False):
-        by_column = {mark["columns"]: mark for mark in marks_of(own)}
+        by_column = {mark["columns"]: mark for mark in mark_rows(own)}
         sources = measurements[(measurements[keys] == list(key)).all(axis=1)]
         lead = _lead_cells(str(key[0]), own, sources, down)
-        values = [_value_cell(by_column.get(name), scale) for name in across.names[columns]]
+        values = [_value_cell(by_column.get(name), scale) for name in across.value_names[columns]]
         rows.append((*lead, *values))
     headings = [across.tick_label(value) for value in across.values[columns]]
     headings = [down.title, "Its node", "Memory node", "Pages found on", *headings]
@@ -136,7 +136,7 @@ def _lead_cells(
     else:
         pages = TextCell(seen)
     return (
-        TextCell(axis.tick_label(axis.value(row))),
+        TextCell(axis.tick_label(axis.value_named(row))),
         TextCell(_join_nodes(marks["initiator_nodes"]) or "unknown"),
         TextCell(requested),
         pages,
@@ -145,22 +145,22 @@ def _lead_cells(
 
 def _join_nodes(lists: pd.Series) -> str | None:
     """Return all nodes of several Linux lists as a single list; None without nodes."""
-    return format_cpu_list({node for text in lists for node in node_list(text)}) or None
+    return format_cpu_list({node for text in lists for node in parse_node_list(text)}) or None
 
 
-def _value_cell(mark: Mark | None, scale: Scale) -> TextCell:
+def _value_cell(mark: FigureMark | None, scale: Scale) -> TextCell:
     """Return the median with three digits; interval and n on hover."""
     if mark is None:
         return TextCell("", "not part of the experiment", "absent")
     if mark["status"] == "valid":
         value = mark["median"] / scale.factor
         decimals = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
-        return TextCell(f"{value:.{decimals}f}", value_text(mark, scale))
+        return TextCell(f"{value:.{decimals}f}", mark_value_text(mark, scale))
     text = "failed" if mark["status"] == "failed" else "\N{EN DASH}"
-    return TextCell(text, value_text(mark, scale), cast(CellState, mark["status"]))
+    return TextCell(text, mark_value_text(mark, scale), cast(CellState, mark["status"]))
 
 
-def curve_table(data: FigureData) -> pd.DataFrame:
+def curve_numbers(data: FigureData) -> pd.DataFrame:
     """Return the numbers of each curve, see `statistics.latency_curve_quantities`.
 
     The columns that identify a curve are the roles of the figure's axes.
@@ -176,7 +176,7 @@ def curve_table(data: FigureData) -> pd.DataFrame:
         )
     numbers = latency_curve_quantities(rows, list(data.axes))
     for role, axis in reversed(list(data.axes.items())):
-        rank = {name: number for number, name in enumerate(axis.names)}
+        rank = {name: number for number, name in enumerate(axis.value_names)}
         numbers = numbers.sort_values(role, key=lambda names: names.map(rank), kind="stable")
     return numbers.reset_index(drop=True)
 
@@ -195,7 +195,7 @@ def _quantity_title(name: str, data: FigureData) -> str:
 
 def _curve_number_table(data: FigureData) -> TextTable:
     """Return a table with a row for each curve and a column for each quantity."""
-    numbers = curve_table(data)
+    numbers = curve_numbers(data)
     roles = list(data.axes)
     rows, notes = [], []
     by: list[str] = [*roles] or ["host"]
@@ -221,7 +221,7 @@ def _curve_name(data: FigureData, role: Role, name: object) -> str:
     if not isinstance(name, str):
         return "no co-running load"
     known = {value.name: value.long for value in data.axes[role].values}
-    return known.get(name, axis_value_of(name).long)
+    return known.get(name, make_axis_value(name).long)
 
 
 def _curve_number_cell(number: pd.Series, metric: str) -> TextCell:

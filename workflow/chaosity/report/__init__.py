@@ -4,12 +4,12 @@ from chaosity.report.overview_page import write_overview
 from chaosity.report.record_summaries import RecordSummary, summarise_records
 from chaosity.report.report_builder import build_report_data
 from chaosity.report.report_data import ReportData
-from chaosity.report.report_summary import Summary, summarise_report
+from chaosity.report.report_summary import ReportSummary, summarise_report
 
 __all__ = [
     "RecordSummary",
     "ReportData",
-    "Summary",
+    "ReportSummary",
     "build_report_data",
     "summarise_records",
     "summarise_report",

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from chaosity.components import ComponentState
-from chaosity.report.machine_facts import Fact, key_text, value_text
-from chaosity.statistics import Estimate, Ratio, change_text, compare_neighbouring_periods
+from chaosity.report.machine_facts import Fact, component_value_text, key_as_words
+from chaosity.statistics import Estimate, Ratio, compare_neighbouring_periods, change_text
 from chaosity.store.measurements import LOAD, POINT, Measurements
 from chaosity.units import choose_scale, format_count, group_thousands
 
@@ -51,7 +51,7 @@ class ChangedPoint:
 
 
 @dataclass(frozen=True)
-class Change:
+class ComponentChange:
     """Components that changed at the same time, and the points that were measured again.
 
     Attributes:
@@ -71,7 +71,9 @@ class Change:
     not_comparable: int
 
 
-def component_changes(history: Measurements, histories: Histories) -> tuple[list[Change], int]:
+def component_changes(
+    history: Measurements, histories: Histories
+) -> tuple[list[ComponentChange], int]:
     """The newest changes, the newest first, and the number of omitted older changes.
 
     Args:
@@ -80,7 +82,7 @@ def component_changes(history: Measurements, histories: Histories) -> tuple[list
     """
     # `compare` is not used here: which periods are compared differs from cell to cell.
     cells = _with_load_counts(compare_neighbouring_periods(history))
-    dated: list[tuple[str, Change]] = []
+    dated: list[tuple[str, ComponentChange]] = []
     for text, rows in cells.groupby("changed", sort=False):
         changed = json.loads(str(text))
         newest = max((after for _, after in changed.values()), default="")
@@ -102,13 +104,13 @@ def _with_load_counts(cells: pd.DataFrame) -> pd.DataFrame:
 
 def _change(
     changed: Mapping[str, tuple[str | None, str | None]], rows: pd.DataFrame, histories: Histories
-) -> Change:
+) -> ComponentChange:
     comparable = rows[rows["comparable"]].sort_values("ratio", kind="stable")
     points = comparable.to_dict("records")
     lowest, highest = points, []
     if len(points) > 2 * _MOST_POINTS:
         lowest, highest = points[:_MOST_POINTS], points[: -_MOST_POINTS - 1 : -1]
-    return Change(
+    return ComponentChange(
         components=tuple(
             _changed_component(name, before, after, histories.get(name, ()))
             for name, (before, after) in changed.items()
@@ -143,7 +145,7 @@ def _differences(
         before, after = old.get(key), new.get(key)
         if before == after:
             continue
-        name = f"{prefix} {key_text(key)}".strip()
+        name = f"{prefix} {key_as_words(key)}".strip()
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             yield from _differences(before, after, name)
             continue
@@ -154,7 +156,7 @@ def _differences(
 
 
 def _short_text(key: str, value: object) -> str:
-    text = value_text(key, value)
+    text = component_value_text(key, value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 

@@ -19,7 +19,7 @@ from chaosity.compare import compare_selections
 from chaosity.compare.comparison_text import BETTER, NO_DIFFERENCE, WORSE, ratio_text
 from chaosity.compare.matched_cells import PLACE
 from chaosity.errors import UserError
-from chaosity.figures import FigureFile, write_bars
+from chaosity.figures import FigureFile, write_bar_chart
 from chaosity.report.resource_table import (
     DRIVES,
     INITIATORS,
@@ -27,10 +27,10 @@ from chaosity.report.resource_table import (
     OWN,
     MeasuredPlace,
     ResourceLevel,
+    cells_best_first,
+    comparable_rows,
     load_description,
-    matching_rows,
     measured_place,
-    rank_cells,
     resource_levels,
 )
 from chaosity.store.measurements import Measurements
@@ -38,7 +38,7 @@ from chaosity.units import format_count
 
 _CELL = ("experiment", "point", "load", "initiator", "target", "metric")
 _BEST, _WORST = "best place", "worst place"
-# `matching_rows` has selected equal requests; a responder is a place and belongs to the best place.
+# `comparable_rows` selects equal requests; a responder is a place and belongs to the best place.
 _ALREADY_EQUAL = ("load", "asked", "file_backed")
 
 
@@ -139,12 +139,12 @@ def compare_configurations(
     Returns:
         None if this configuration or all others have no value.
     """
-    if measured_configuration(measurements) is None:
+    if first_valid_configuration(measurements) is None:
         return None
     paths: list[Path | None] = [None]
     tables = [measurements]
     for path, table in others.items():
-        if measured_configuration(table) is not None:
+        if first_valid_configuration(table) is not None:
             paths.append(path)
             tables.append(table)
     if len(tables) < 2:
@@ -165,7 +165,7 @@ def compare_configurations(
     )
 
 
-def measured_configuration(measurements: Measurements) -> str | None:
+def first_valid_configuration(measurements: Measurements) -> str | None:
     """The configuration of the first valid row, None without a valid row."""
     valid = measurements.rows[measurements.rows["status"] == "valid"]
     return None if valid.empty else str(valid["configuration"].iloc[0])
@@ -178,7 +178,7 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> Conf
     link = None
     if path is not None and (path.parent / "report.html").exists():
         link = Path(os.path.relpath(path.parent / "report.html", output.parent)).as_posix()
-    return ConfigurationColumn(str(measured_configuration(measurements)), span, link)
+    return ConfigurationColumn(str(first_valid_configuration(measurements)), span, link)
 
 
 def _all_levels(tables: Sequence[Measurements]) -> list[ResourceLevel]:
@@ -211,9 +211,9 @@ def _verdict(
 
 
 def _compared_level(level: ResourceLevel, tables: Sequence[Measurements]) -> _ComparedLevel:
-    matching = [matching_rows(table, level) for table in tables]
+    matching = [comparable_rows(table, level) for table in tables]
     return _ComparedLevel(
-        level, tuple(each.rows for each in matching), tuple(map(rank_cells, matching))
+        level, tuple(each.rows for each in matching), tuple(map(cells_best_first, matching))
     )
 
 
@@ -224,7 +224,7 @@ def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
     """
     sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
     for compared in levels:
-        name = compared.level.name
+        name = compared.level.full_name
         fewest = min(len(compared.cells[each]) for each in (number, 0))
         for end, position in ((_BEST, 0), (_WORST, -1))[:fewest]:
             labels = {"initiator": name, "target": end, "point": f"{name} {end}"}
@@ -255,20 +255,20 @@ def _row(compared: _ComparedLevel, ratios: Sequence[_Ratios]) -> ConfigurationRo
     if not any(cells):
         return None
     level = compared.level
-    return ConfigurationRow(level.name, load_description(level.measurements), tuple(cells))
+    return ConfigurationRow(level.full_name, load_description(level.measurements), tuple(cells))
 
 
 def _cell(compared: _ComparedLevel, number: int, ratios: _Ratios) -> ConfigurationCell | None:
     cells = compared.cells[number]
     if cells.empty:
         return None
-    best, worst = (ratios.get((compared.level.name, end)) for end in (_BEST, _WORST))
+    best, worst = (ratios.get((compared.level.full_name, end)) for end in (_BEST, _WORST))
     return ConfigurationCell(
         best=measured_place(cells.iloc[0]),
         worst=measured_place(cells.iloc[-1]) if len(cells) > 1 else None,
         detail=", ".join([*_size_text(cells), format_count(len(cells), "place")]),
-        ratio=None if best is None else compared_ratio(best),
-        worst_ratio=None if worst is None else compared_ratio(worst),
+        ratio=None if best is None else compared_ratio_text(best),
+        worst_ratio=None if worst is None else compared_ratio_text(worst),
     )
 
 
@@ -282,7 +282,7 @@ def _size_text(cells: pd.DataFrame) -> Iterator[str]:
             return
 
 
-def compared_ratio(cell: Mapping[Hashable, Any]) -> RatioText:
+def compared_ratio_text(cell: Mapping[Hashable, Any]) -> RatioText:
     """A row of compare's cells as text."""
     low, high, verdict = cell["low"], cell["high"], str(cell["verdict"])
     if pd.isna(low):
@@ -304,11 +304,11 @@ def _figures(
         for compared in own:
             for name, rows, ranked in zip(names, compared.rows, compared.cells, strict=True):
                 if not ranked.empty:
-                    labels = {"x": compared.level.words_and_part, "series": name}
+                    labels = {"x": compared.level.level_text, "series": name}
                     cells.append(ranked.head(1).assign(**labels))
                     sources.append(rows.assign(**labels))
         if cells:
-            yield write_bars(
+            yield write_bar_chart(
                 pd.concat(cells, ignore_index=True),
                 pd.concat(sources, ignore_index=True),
                 name=f"configurations_{resource.lower().replace(' ', '_')}",
@@ -325,13 +325,13 @@ def _figure_sentence(
     """The lowest and the highest clear ratio of the best places of each other configuration."""
     clauses = []
     for name, own in list(zip(names, ratios, strict=True))[1:]:
-        keys = {each.level.words_and_part: (each.level.name, _BEST) for each in levels}
+        keys = {each.level.level_text: (each.level.full_name, _BEST) for each in levels}
         compared = {words: own[key] for words, key in keys.items() if key in own}
         clear = [item for item in compared.items() if item[1]["verdict"] != NO_DIFFERENCE]
         clear.sort(key=lambda item: float(item[1]["ratio"]))
         extremes = dict.fromkeys((0, len(clear) - 1)) if clear else ()
         listed = ", and ".join(
-            f"{clear[end][0]} {compared_ratio(clear[end][1]).words}" for end in extremes
+            f"{clear[end][0]} {compared_ratio_text(clear[end][1]).words}" for end in extremes
         )
         if compared:
             n = next(iter(compared.values()))["n_left"]

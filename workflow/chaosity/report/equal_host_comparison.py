@@ -14,7 +14,7 @@ from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.compare.comparison_text import BETTER, WORSE
 from chaosity.components import read_components, system_component_facts
 from chaosity.errors import UserError
-from chaosity.report.configuration_comparison import measured_configuration
+from chaosity.report.configuration_comparison import first_valid_configuration
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.topology import read_topology
@@ -34,7 +34,7 @@ class HostResults:
 
 
 @dataclass(frozen=True)
-class Statement:
+class HostStatement:
     """A sentence, and the outlier host that it names, or None."""
 
     text: str
@@ -42,7 +42,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class EqualHosts:
+class EqualHostGroup:
     """Hosts that should be equal.
 
     Attributes:
@@ -54,15 +54,15 @@ class EqualHosts:
     configuration: str
     processor: str | None
     hosts: int
-    statements: tuple[Statement, ...]
+    statements: tuple[HostStatement, ...]
 
     @property
-    def outliers(self) -> frozenset[str]:
+    def outlier_hosts(self) -> frozenset[str]:
         """The outlier hosts."""
         return frozenset(statement.host for statement in self.statements if statement.host)
 
 
-def compare_equal_hosts(results: Sequence[HostResults]) -> list[EqualHosts]:
+def compare_equal_hosts(results: Sequence[HostResults]) -> list[EqualHostGroup]:
     """Compare the hosts of each configuration and processor model.
 
     A host without a readable table is named and not compared.
@@ -92,15 +92,15 @@ def processor_model(folder: Path) -> str | None:
 
 def _compare_group(
     configuration: str, processor: str | None, group: Sequence[HostResults]
-) -> EqualHosts:
+) -> EqualHostGroup:
     read = {each.host: _read_table(each.folder) for each in group}
     tables = {host: table for host, table in read.items() if isinstance(table, Measurements)}
     skipped = [
-        Statement(f"{host} was not compared: {reason}.")
+        HostStatement(f"{host} was not compared: {reason}.")
         for host, reason in read.items()
         if isinstance(reason, str)
     ]
-    return EqualHosts(configuration, processor, len(group), (*_statements(tables), *skipped))
+    return EqualHostGroup(configuration, processor, len(group), (*_statements(tables), *skipped))
 
 
 def _read_table(folder: Path) -> Measurements | str:
@@ -112,7 +112,7 @@ def _read_table(folder: Path) -> Measurements | str:
         measurements = Measurements.read(path)
     except (UserError, ValueError, TypeError):  # not a Parquet file, or with other types
         return f"its {MEASUREMENTS_FILE} is not a tidy table"
-    if measured_configuration(measurements) is None:
+    if first_valid_configuration(measurements) is None:
         return f"its {MEASUREMENTS_FILE} has no value"
     required = measurements.rows.loc[measurements.rows["status"] == "valid", _REQUIRED]
     if required.isna().to_numpy().any():
@@ -120,22 +120,22 @@ def _read_table(folder: Path) -> Measurements | str:
     return measurements
 
 
-def _statements(tables: Mapping[str, Measurements]) -> Iterator[Statement]:
+def _statements(tables: Mapping[str, Measurements]) -> Iterator[HostStatement]:
     try:
         if len(tables) > 2:
             found = find_outlier_hosts(tables)
             # The first sentences are about the outlier hosts, in the order of the hosts.
             outliers = [host.host for host in found.hosts if host.differs]
             others = [None] * (len(found.sentences) - len(outliers))
-            yield from map(Statement, found.sentences, [*outliers, *others])
+            yield from map(HostStatement, found.sentences, [*outliers, *others])
         elif len(tables) == 2:
             first, second = tables
             pair = compare_selections(tables[first], tables[second], names=(first, second))
-            yield Statement(pair.sentences[0])
+            yield HostStatement(pair.sentences[0])
             if {BETTER, WORSE} & set(pair.cells["verdict"]):
-                yield Statement(
+                yield HostStatement(
                     "Two hosts do not show which of them has the fault: measure a third host of "
                     "this model."
                 )
     except UserError as error:
-        yield Statement(f"{format_count(len(tables), 'host')} could not be compared: {error}")
+        yield HostStatement(f"{format_count(len(tables), 'host')} could not be compared: {error}")

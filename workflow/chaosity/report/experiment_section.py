@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from chaosity.figures import FigureFile, TextTable, is_byte_column
-from chaosity.figures.figure_texts import count_reasons
-from chaosity.report.inline_svg import width_of
+from chaosity.figures.figure_texts import reason_texts
+from chaosity.report.inline_svg import svg_width
 from chaosity.report.machine_facts import Fact
 from chaosity.report.record_summaries import RecordSummary, tool_note_sentences
 from chaosity.report.variance_analysis_section import AnalysisSection
@@ -133,7 +133,7 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
     for key, group in without.groupby(["load", "metric"], sort=False):
         load, metric = map(str, key)
         total = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
-        for reason in count_reasons(group["reason"], int(total), "value"):
+        for reason in reason_texts(group["reason"], int(total), "value"):
             yield f"{metric_words(metric)} of {load}: not measured: {reason}"
 
 
@@ -157,9 +157,11 @@ def figure_section(figure: FigureFile, folder: Path, output: Path) -> FigureSect
         notes=tuple(notes),
         failed=figure.failed,
         svg=svg,
-        width_pixels=round((width_of(svg or "") or _DEFAULT_WIDTH_POINTS) * _PIXELS_PER_POINT),
+        width_pixels=round((svg_width(svg or "") or _DEFAULT_WIDTH_POINTS) * _PIXELS_PER_POINT),
         links=tuple(
-            Fact(kind, relative_path(folder / name, output)) for kind, name in files.items() if name
+            Fact(kind, path_from_report(folder / name, output))
+            for kind, name in files.items()
+            if name
         ),
         table=_value_table(folder / str(figure.csv)) if svg else None,
         tables=figure.tables,
@@ -168,7 +170,7 @@ def figure_section(figure: FigureFile, folder: Path, output: Path) -> FigureSect
     )
 
 
-def relative_path(path: Path, output: Path) -> str:
+def path_from_report(path: Path, output: Path) -> str:
     """A path relative to the folder of the report, with slashes."""
     return Path(os.path.relpath(path, output.parent)).as_posix()
 

@@ -77,7 +77,7 @@ def _set_view_box(root: etree._Element) -> None:
         root.set("viewBox", box)
 
 
-def width_of(svg: str) -> float | None:
+def svg_width(svg: str) -> float | None:
     """Width of an SVG element in its own units, from its view box; None without a view box."""
     match = re.search(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)', svg)
     return float(match.group(1)) if match else None

@@ -100,7 +100,7 @@ def _drives_text(drives: Sequence[Drive]) -> str:
     return "; ".join(texts) or "no NVMe drive"
 
 
-def node_table(topology: Topology) -> list[NodeRow]:
+def node_rows(topology: Topology) -> list[NodeRow]:
     """A row for each node of the machine."""
     drives = Counter(drive.node for drive in topology.drives)
     rows = []
@@ -121,7 +121,7 @@ def node_table(topology: Topology) -> list[NodeRow]:
     return rows
 
 
-def host_state(system: Mapping[str, object]) -> list[FactGroup]:
+def host_state_groups(system: Mapping[str, object]) -> list[FactGroup]:
     """All values of the system component, in groups."""
     general: list[Fact] = []
     groups: list[FactGroup] = []
@@ -129,16 +129,18 @@ def host_state(system: Mapping[str, object]) -> list[FactGroup]:
         if key in ("component", "tools"):
             continue
         if isinstance(value, Mapping):
-            facts = tuple(Fact(key_text(name), value_text(name, v)) for name, v in value.items())
+            facts = tuple(
+                Fact(key_as_words(name), component_value_text(name, v)) for name, v in value.items()
+            )
             if facts:
-                title = key_text(key)
+                title = key_as_words(key)
                 groups.append(FactGroup(title[:1].upper() + title[1:], facts))
         else:
-            general.append(Fact(key_text(key), value_text(key, value)))
+            general.append(Fact(key_as_words(key), component_value_text(key, value)))
     return [FactGroup("General", tuple(general)), *groups] if general else groups
 
 
-def key_text(name: str) -> str:
+def key_as_words(name: str) -> str:
     """A key as words, without its unit, since the value's text has the unit."""
     for suffix in ("_bytes", "_hertz", "_seconds"):
         name = name.removesuffix(suffix)
@@ -146,7 +148,7 @@ def key_text(name: str) -> str:
     return {"cpu": "CPU", "smt": "SMT", "numa": "NUMA"}.get(text, text)
 
 
-def value_text(name: str, value: object) -> str:
+def component_value_text(name: str, value: object) -> str:
     """A value of a component's document as text, with the unit that its key names."""
     if value is None or value == "":
         return "unknown" if value is None else "none"
@@ -159,7 +161,9 @@ def value_text(name: str, value: object) -> str:
     if isinstance(value, list | tuple):
         if len(value) > _MOST_ITEMS:
             return f"{len(value)} values, see the component file"
-        return ", ".join(value_text(name, item) for item in value) or "none known"
+        return ", ".join(component_value_text(name, item) for item in value) or "none known"
     if isinstance(value, Mapping):
-        return " ".join(f"{key_text(key)} {value_text(key, item)}" for key, item in value.items())
+        return " ".join(
+            f"{key_as_words(key)} {component_value_text(key, item)}" for key, item in value.items()
+        )
     return str(value)

@@ -33,7 +33,7 @@ _FINDINGS = (
 )
 
 
-def methodology(
+def methodology_facts(
     rows: pd.DataFrame, summaries: Sequence[RecordSummary], config: Document
 ) -> list[Fact]:
     """How the values were measured and computed, a fact each.
@@ -117,7 +117,7 @@ def _time_text(summaries: Sequence[RecordSummary]) -> str:
         max(summary.finished_at for summary in summaries),
     )
     first, last = (moment[:16].replace("T", " ") for moment in moments)
-    total = sum(summary.seconds for summary in summaries)
+    total = sum(summary.measurement_seconds for summary in summaries)
     return f"{format_duration(total)} of measurements, {first} to {last} UTC"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records import write_atomically
-from chaosity.report.equal_host_comparison import EqualHosts, HostResults, compare_equal_hosts
+from chaosity.report.equal_host_comparison import EqualHostGroup, HostResults, compare_equal_hosts
 from chaosity.report.html_rendering import render_page
 from chaosity.report.report_summary import FINDING
 from chaosity.report.result_checks import OK, PROBLEM, SEVERITIES
@@ -23,7 +23,7 @@ _SEVERITIES = (FINDING, *SEVERITIES)
 
 
 @dataclass(frozen=True)
-class HostRow:
+class OverviewRow:
     """A host in one configuration.
 
     Attributes:
@@ -65,14 +65,14 @@ class Overview:
     """
 
     columns: tuple[str, ...]
-    rows: tuple[HostRow, ...]
-    groups: tuple[EqualHosts, ...]
+    rows: tuple[OverviewRow, ...]
+    groups: tuple[EqualHostGroup, ...]
     hosts: int
     sentence: str
     version: str = __version__
 
     @property
-    def links(self) -> dict[tuple[str, str], str | None]:
+    def report_links(self) -> dict[tuple[str, str], str | None]:
         """The report of each host and configuration, None without a report."""
         return {(row.host, row.configuration): row.link for row in self.rows}
 
@@ -122,11 +122,13 @@ def _read_summary(path: Path) -> dict[str, Any]:
         raise UserError("is not a summary of a report", str(path), remedy) from error
 
 
-def _row(path: Path, summary: Mapping[str, Any], columns: tuple[str, ...], output: Path) -> HostRow:
+def _row(
+    path: Path, summary: Mapping[str, Any], columns: tuple[str, ...], output: Path
+) -> OverviewRow:
     html = path.with_name("report.html")
     worst = summary["worst"][0]
     skipped = read_skipped_host(path.parent.parent)
-    return HostRow(
+    return OverviewRow(
         host=summary["host"],
         configuration=summary["configuration"],
         measured=summary["measured"],
@@ -140,10 +142,10 @@ def _row(path: Path, summary: Mapping[str, Any], columns: tuple[str, ...], outpu
     )
 
 
-def _marked(row: HostRow, groups: Iterable[EqualHosts]) -> HostRow:
+def _marked(row: OverviewRow, groups: Iterable[EqualHostGroup]) -> OverviewRow:
     """The row, with a note if the host is an outlier host."""
     for group in groups:
-        if group.configuration == row.configuration and row.host in group.outliers:
+        if group.configuration == row.configuration and row.host in group.outlier_hosts:
             text = f"outlier host: differs from the other hosts in {row.configuration}, see above"
             return replace(row, outlier=text)
     return row
@@ -153,8 +155,8 @@ def _skipped_text(skipped: SkippedHost) -> str:
     return f"skipped on {skipped.minute}: {skipped.reason}"
 
 
-def _never_measured(skipped: SkippedHost, columns: tuple[str, ...]) -> HostRow:
-    return HostRow(
+def _never_measured(skipped: SkippedHost, columns: tuple[str, ...]) -> OverviewRow:
+    return OverviewRow(
         host=skipped.host,
         configuration="",
         measured="never measured",
@@ -170,7 +172,7 @@ def _never_measured(skipped: SkippedHost, columns: tuple[str, ...]) -> HostRow:
     )
 
 
-def _worst_sentence(rows: Iterable[HostRow]) -> str:
+def _worst_sentence(rows: Iterable[OverviewRow]) -> str:
     """The worst problem of all hosts, with the host."""
     wrong = [row for row in rows if row.skipped or row.outlier or row.severity != OK]
     if not wrong:
@@ -181,7 +183,7 @@ def _worst_sentence(rows: Iterable[HostRow]) -> str:
     return f"Worst: {name}, {(worst.skipped or str(text)).rstrip('.')}."
 
 
-def _rank(row: HostRow) -> tuple[bool, int]:
+def _rank(row: OverviewRow) -> tuple[bool, int]:
     """Position of a host among the hosts with problems: skipped hosts first, then by severity."""
     own = _SEVERITIES.index(row.severity)
     return row.skipped is None, min(own, _SEVERITIES.index(PROBLEM)) if row.outlier else own

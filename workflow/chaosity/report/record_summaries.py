@@ -45,7 +45,7 @@ class RecordSummary:
     tool_notes: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
 
     @property
-    def seconds(self) -> float:
+    def measurement_seconds(self) -> float:
         """Duration of the measurement, including placement and verification."""
         began, finished = map(datetime.fromisoformat, (self.began_at, self.finished_at))
         return (finished - began).total_seconds()

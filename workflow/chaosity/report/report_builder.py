@@ -18,25 +18,25 @@ from chaosity.report.configuration_comparison import compare_configurations
 from chaosity.report.experiment_section import (
     experiment_section,
     figure_section,
-    relative_path,
+    path_from_report,
 )
-from chaosity.report.inline_svg import inline_svg, width_of
+from chaosity.report.inline_svg import inline_svg, svg_width
 from chaosity.report.machine_facts import (
     Document,
     Fact,
-    host_state,
+    host_state_groups,
     machine_facts,
-    node_table,
+    node_rows,
 )
-from chaosity.report.measurement_methods import methodology
+from chaosity.report.measurement_methods import methodology_facts
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.report.report_data import FailedPoint, ReportData
 from chaosity.report.resource_table import resource_table
 from chaosity.report.result_checks import OK, check_results
 from chaosity.report.shown_findings import (
     MOST_FINDINGS,
-    findings_check,
-    merge_similar,
+    anomaly_check,
+    merge_similar_contention,
     shown_findings,
 )
 from chaosity.report.variance_analysis_section import analysis_sections
@@ -102,7 +102,7 @@ def build_report_data(
     drawn = read_figures(figures)
     findings = findings or analyse_host(measurements, host_parts(topology, components))
     checks = check_results(rows, topology, system, summaries, drawn)
-    checks.append(findings_check(findings))
+    checks.append(anomaly_check(findings))
     analyses = analysis_sections(measurements)
     failed = _failed_points(rows, summaries, config)
     host, configuration = (
@@ -119,11 +119,11 @@ def build_report_data(
         measured=_measured_text(rows),
         machine=tuple(machine_facts(topology, system)),
         findings=tuple(shown_findings(findings, drawn, figures)),
-        findings_omitted=max(0, len(merge_similar(findings.anomalies)) - MOST_FINDINGS),
+        findings_omitted=max(0, len(merge_similar_contention(findings.anomalies)) - MOST_FINDINGS),
         problems=tuple(check for check in checks if check.severity != OK),
         passed=tuple(check for check in checks if check.severity == OK),
         resources=tuple(resource_table(measurements)),
-        methodology=tuple(methodology(rows, summaries, config)),
+        methodology=tuple(methodology_facts(rows, summaries, config)),
         experiments=tuple(
             experiment_section(
                 document,
@@ -137,11 +137,11 @@ def build_report_data(
             for document in experiments
         ),
         drawing=svg,
-        drawing_pixels=round(width_of(svg or "") or 0),
-        nodes=tuple(node_table(topology)),
+        drawing_pixels=round(svg_width(svg or "") or 0),
+        nodes=tuple(node_rows(topology)),
         failed=tuple(failed[:_MOST_FAILED]),
         failed_omitted=max(0, len(failed) - _MOST_FAILED),
-        host_state=tuple(host_state(system)),
+        host_state=tuple(host_state_groups(system)),
         programs=tuple(_programs(summaries, system)),
         files=tuple(_files(figures, output)),
         skipped=skipped.skip_notice if skipped else None,
@@ -210,4 +210,4 @@ def _files(figures: Path, output: Path) -> list[Fact]:
         for name, path in _FILES.items()
         if "..." in path or (output.parent / path).exists()
     ]
-    return [*present, Fact("Figures as SVG, PNG and CSV", f"{relative_path(figures, output)}/")]
+    return [*present, Fact("Figures as SVG, PNG and CSV", f"{path_from_report(figures, output)}/")]

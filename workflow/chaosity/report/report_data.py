@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaosity import __version__
-from chaosity.report.component_change_effects import Change
+from chaosity.report.component_change_effects import ComponentChange
 from chaosity.report.configuration_comparison import ConfigurationsSection
 from chaosity.report.experiment_section import ExperimentSection, FigureSection
 from chaosity.report.machine_facts import Fact, FactGroup, NodeRow
@@ -64,7 +64,7 @@ class ReportData:
     skipped: str | None = None
     configurations: ConfigurationsSection | None = None
     configuration_figures: tuple[FigureSection, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ComponentChange, ...] = ()
     changes_omitted: int = 0
     findings_omitted: int = 0
     citation: str = CITATION

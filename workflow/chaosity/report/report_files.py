@@ -15,7 +15,7 @@ from chaosity.records import write_atomically
 from chaosity.report.html_rendering import render_report
 from chaosity.report.record_summaries import summarise_records
 from chaosity.report.report_builder import build_report_data
-from chaosity.report.report_summary import summarise_report, terminal_line
+from chaosity.report.report_summary import summarise_report, terminal_text
 from chaosity.result_folders import other_configuration_tables
 from chaosity.store import (
     HISTORY_COLUMNS,
@@ -126,10 +126,10 @@ def write_report(
     summary = summarise_report(report, measurements)
     text = json.dumps(summary.to_json(), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
-    return [terminal_line(line) for line in summary.worst]
+    return [terminal_text(line) for line in summary.worst]
 
 
-def is_stale(folder: Path) -> bool:
+def has_outdated_skip_note(folder: Path) -> bool:
     """Whether a report disagrees with its host's ``left_out.json`` on the host being skipped.
 
     Args:
@@ -147,7 +147,9 @@ def rewrite_reports(host: Path, *, stale_only: bool) -> None:
     """Write the reports of all configurations of a host (``results/<host>``) again."""
     for html in sorted(host.glob("*/report.html")):
         folder = html.parent
-        if not (folder / "plan.json").exists() or (stale_only and not is_stale(folder)):
+        if not (folder / "plan.json").exists() or (
+            stale_only and not has_outdated_skip_note(folder)
+        ):
             continue
         inputs = {
             "table": folder / "measurements.parquet",

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.report.report_data import ReportData
-from chaosity.report.resource_table import OTHER, measured_place, rank_cells, resource_levels
+from chaosity.report.resource_table import OTHER, cells_best_first, measured_place, resource_levels
 from chaosity.report.result_checks import OK
 from chaosity.store.measurements import Measurements
 
@@ -35,7 +35,7 @@ class BestValue:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ReportSummary:
     """A host in one configuration; `to_json` is the content of ``summary.json``.
 
     Attributes:
@@ -61,9 +61,9 @@ class Summary:
         return asdict(self)
 
 
-def summarise_report(report: ReportData, measurements: Measurements) -> Summary:
+def summarise_report(report: ReportData, measurements: Measurements) -> ReportSummary:
     """The summary of a report and of the measurements that it was made from."""
-    return Summary(
+    return ReportSummary(
         host=report.host,
         configuration=report.configuration,
         measured=report.measured,
@@ -83,7 +83,7 @@ def _worst_problems(report: ReportData) -> list[SummaryLine]:
     return lines[:_MOST_LINES] or [SummaryLine(OK, NO_PROBLEMS)]
 
 
-def terminal_line(line: SummaryLine) -> str:
+def terminal_text(line: SummaryLine) -> str:
     """A line as the terminal shows it."""
     return line.text if line.severity == OK else f"{line.severity}: {line.text}"
 
@@ -103,10 +103,10 @@ def _best_values(measurements: Measurements) -> dict[str, tuple[BestValue, ...]]
     """
     by_resource: dict[str, dict[str, BestValue]] = {}
     for level in resource_levels(measurements):
-        cells = rank_cells(level.measurements)
+        cells = cells_best_first(level.measurements)
         if not cells.empty:
             best = measured_place(cells.iloc[0])
-            value = BestValue(level.words_and_part, best.value, best.where)
+            value = BestValue(level.level_text, best.value, best.where)
             key = level.key if level.part != OTHER else f"{level.key} {OTHER}"
             by_resource.setdefault(level.resource, {})[key] = value
     shown = {}

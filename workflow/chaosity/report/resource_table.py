@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.figures.axis_values import axis_value_of
+from chaosity.figures.axis_values import make_axis_value
 from chaosity.statistics import Estimate, cells_differ_significantly, corun_slowdown, summarise
 from chaosity.store.measurements import (
     LOAD,
@@ -106,12 +106,12 @@ class ResourceLevel:
     part: str | None = None
 
     @property
-    def name(self) -> str:
+    def full_name(self) -> str:
         """Resource, level and part."""
-        return f"{self.resource}, {self.words_and_part}"
+        return f"{self.resource}, {self.level_text}"
 
     @property
-    def words_and_part(self) -> str:
+    def level_text(self) -> str:
         """Level and part, without the resource."""
         return f"{self.words}, {self.part}" if self.part else self.words
 
@@ -127,7 +127,7 @@ def resource_levels(measurements: Measurements) -> Iterator[ResourceLevel]:
     for (category, metric), part in _alone(measurements).groups(["category", "metric"]):
         if _PERCENTILE.search(metric):
             continue
-        level, resource = _level_of(part), resource_name(category, metric)
+        level, resource = _level_of(part), resource_title(category, metric)
         for key, words in {**INITIATORS, **DRIVES}.items():
             chosen = _most_comparable(part.select(level == key), part)
             for own_or_other in _split_by_relation(chosen):
@@ -163,7 +163,7 @@ def _own_or_other(measurements: Measurements) -> pd.Series:
     return measurements.rows["relation"].isin(_OWN_RELATIONS).map({True: OWN, False: OTHER})
 
 
-def matching_rows(measurements: Measurements, level: ResourceLevel) -> Measurements:
+def comparable_rows(measurements: Measurements, level: ResourceLevel) -> Measurements:
     """Rows of another configuration that are comparable to a level.
 
     Where the firmware makes a package a single node, the node's name stands for both. So a level
@@ -182,7 +182,7 @@ def matching_rows(measurements: Measurements, level: ResourceLevel) -> Measureme
     return found.select(found.rows["threads"].isin(reference.rows["threads"].unique()))
 
 
-def resource_name(category: str, metric: str) -> str:
+def resource_title(category: str, metric: str) -> str:
     """Name such as "Memory bandwidth", where category and metric may both say "bandwidth"."""
     words, metric_name = category.replace("_", " "), metric_words(metric)
     words = words if words.endswith(metric_name) else f"{words} {metric_name}"
@@ -224,14 +224,14 @@ def _requests(measurements: Measurements) -> pd.Series:
 
 def _resource_row(level: ResourceLevel) -> ResourceRow | None:
     """The row of a level; None without a valid cell."""
-    cells = rank_cells(level.measurements)
+    cells = cells_best_first(level.measurements)
     if cells.empty:
         return None
     best, worst, several = cells.iloc[0], cells.iloc[-1], len(cells) > 1
     share = worst["median"] / best["median"]
     share_text = f"{share:.2f} times" if less_is_better(best["metric"]) else format_percent(share)
     return ResourceRow(
-        name=level.name,
+        name=level.full_name,
         detail=f"{load_description(level.measurements)}, {format_count(len(cells), 'place')}",
         best=measured_place(best),
         worst=measured_place(worst) if several else None,
@@ -253,11 +253,11 @@ def load_description(measurements: Measurements) -> str:
         parts.append(f"{levels['share']} % of its peak")
     for name, value in levels.items():
         if name not in ("bytes", "pages", "share"):
-            parts.append(f"{name.replace('_', ' ')} {axis_value_of(value, column=name).short}")
+            parts.append(f"{name.replace('_', ' ')} {make_axis_value(value, column=name).short}")
     return ", ".join(part for part in parts if isinstance(part, str))
 
 
-def rank_cells(measurements: Measurements) -> pd.DataFrame:
+def cells_best_first(measurements: Measurements) -> pd.DataFrame:
     """The valid cells, as `summarise` makes them, the best first."""
     cells = summarise(measurements.rows)
     cells = cells[cells["status"] == "valid"]
@@ -300,7 +300,7 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
         unit = "ratio to" if times else "share of"
         rows.append(
             ResourceRow(
-                name=f"{resource_name(category, metric)}, co-running",
+                name=f"{resource_title(category, metric)}, co-running",
                 detail=f"{unit} the value alone, {format_count(len(cells), 'value')}",
                 best=_slowdown_place(ordered.iloc[0], times),
                 worst=_slowdown_place(ordered.iloc[-1], times) if len(cells) > 1 else None,

@@ -42,7 +42,7 @@ def shown_findings(
         figures: all drawn figures.
         folder: of the figures.
     """
-    for anomaly, similar in merge_similar(findings.anomalies)[:MOST_FINDINGS]:
+    for anomaly, similar in merge_similar_contention(findings.anomalies)[:MOST_FINDINGS]:
         yield ShownFinding(
             title=anomaly.sentence,
             text=" ".join((anomaly.evidence_sentence, *anomaly.also, *_similar_text(similar))),
@@ -51,7 +51,7 @@ def shown_findings(
         )
 
 
-def merge_similar(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
+def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
     """Each anomaly with the contention of the same experiment in other nodes, the worst first.
 
     Contention in several nodes has one cause, the design of the processor, so it is one finding.
@@ -73,7 +73,7 @@ def _similar_text(similar: Sequence[Anomaly]) -> Iterator[str]:
         yield f"The same holds within {listed}."
 
 
-def findings_check(findings: Findings) -> ResultCheck:
+def anomaly_check(findings: Findings) -> ResultCheck:
     """What was tested for anomalies, and the smallest loss that would have been found."""
     if not findings.checked:
         return ResultCheck("Anomalies", UNKNOWN, findings.verdict.rstrip("."))
