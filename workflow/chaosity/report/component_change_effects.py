@@ -11,7 +11,7 @@ import pandas as pd
 
 from chaosity.components import ComponentState
 from chaosity.report.machine_facts import Fact, component_value_text, key_as_words
-from chaosity.statistics import Estimate, Ratio, compare_neighbouring_periods, change_text
+from chaosity.statistics import Estimate, Ratio, change_text, compare_neighbouring_periods
 from chaosity.store.measurements import LOAD, POINT, Measurements
 from chaosity.units import choose_scale, format_count, group_thousands
 
