@@ -28,7 +28,7 @@ def test_a_record_is_summarised(tmp_path):
     records.save_record(record(), path)
     (run,) = summarise_records([path])
     assert (run.experiment, run.replicate, run.order, run.status) == ("e", 2, 17, "valid")
-    assert run.seconds == 2.5
+    assert run.measurement_seconds == 2.5
     assert run.commands == {"memory": "numactl --membind=0 'a tool'"}
     assert run.programs == {"fio": "fio-3.33"}
 
