@@ -35,7 +35,7 @@ def load(name: str, kernel: str, cpus: str, node: int) -> dict:
         "memory_peak_bytes_per_second": None,
         "timeout_seconds": 1,
     }
-    return Benchmark(load_benchmark(name), {"pages": "base"}).load("one", context)
+    return Benchmark(load_benchmark(name), {"pages": "base"}).make_load("one", context)
 
 
 def ran(one: dict, folder: Path, report: dict = PLACED) -> dict:
