@@ -47,7 +47,7 @@ def test_the_report_shows_before_and_after(repaired):
 def test_another_configuration_asks_for_a_report_and_for_no_measurement(repaired):
     own = repaired.path("localhost/*/measurements.parquet")
     other = own.parent.parent / "other"
-    assert "What do other configurations give?" not in (own.parent / "report.html").read_text()
+    assert "<h2>Comparison of configurations</h2>" not in (own.parent / "report.html").read_text()
     other.mkdir()
     table = read_table(own)
     write_table(table.assign(configuration="other"), other / own.name)
@@ -55,7 +55,7 @@ def test_another_configuration_asks_for_a_report_and_for_no_measurement(repaired
     assert set(repaired.counts()) - {"all", "total"} == {"report"}
     repaired.run()
     html = (own.parent / "report.html").read_text()
-    assert "What do other configurations give?" in html
+    assert "<h2>Comparison of configurations</h2>" in html
     assert re.search(r"no difference of 5 % or more detected in \d+ cells?", html)
     assert not (other / "storage_bandwidth").exists()
     assert repaired.counts() == {}
@@ -95,12 +95,12 @@ def test_the_earlier_report_of_a_host_that_was_left_out_says_so(repaired):
     assert status == 1, said
     assert "skipped: localhost, 2026-11-21 09:15 UTC: no route to host" in said
     assert said.splitlines()[-1].endswith("results/index.html")
-    assert "The last run left this host out" in report.read_text()
+    assert "The last run skipped this host" in report.read_text()
     assert "no route to host" in (repaired.folder / "results/index.html").read_text()
     note.unlink()
     status, said = reports(repaired, "--anew", "localhost")
     assert status == 0, said
     assert str(report) in said
-    assert "left this host out" not in report.read_text()
-    assert "What do other configurations give?" in report.read_text()
+    assert "skipped this host" not in report.read_text()
+    assert "<h2>Comparison of configurations</h2>" in report.read_text()
     assert "file0 was replaced" in report.read_text()

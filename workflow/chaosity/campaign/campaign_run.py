@@ -130,7 +130,7 @@ class Campaign:
                 raise UserError(
                     "its topology is a file, so it can be planned but not measured",
                     f"host {name}",
-                    "use snakemake --dry-run, or exclude the host by `hosts` in the config",
+                    "use snakemake --dry-run, or list only other hosts in `hosts` of the config",
                 )
         self._locks = [_lock_results(self.results / name) for name in self.plans]
         for name, plan in self.plans.items():
