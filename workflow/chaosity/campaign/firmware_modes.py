@@ -44,7 +44,7 @@ class FirmwareModes:
                 raise UserError(
                     "cannot be rebooted into other configurations, since the reboot ends this run",
                     f"host {host.name}",
-                    "run this on another machine, or list only other hosts in `hosts` of the config",
+                    "run this on another machine, or list only other hosts in the config (`hosts`)",
                 )
         self._missing = {
             (name, configuration): self._count_missing(host, configuration)
