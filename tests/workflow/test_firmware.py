@@ -196,5 +196,5 @@ def test_a_port_that_is_taken_is_said(root: Path, bmc: Redfish, tmp_path: Path) 
     second.port = bmc.port
     outcome = second.bring("present")
     assert outcome.status != 0
-    assert outcome.says(f"something else listens on port {bmc.port}"), outcome.said
+    assert outcome.says(f"another program listens on port {bmc.port}"), outcome.said
     assert second.bring("absent").count("changed") == 0
