@@ -14,6 +14,7 @@ BIN = Path(sys.executable).parent
 
 CHECKS = {
     "ruff": ["ruff", "check", "."],
+    "mypy": ["mypy"],
     "ruff format": ["ruff", "format", "--check", "."],
     "snakefmt": ["snakefmt", "--check", "workflow/Snakefile", "workflow/rules"],
     "ansible-lint": ["ansible-lint", "--nocolor"],
