@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.runner import observed_placement
 
 pytestmark = pytest.mark.lab
@@ -63,7 +64,7 @@ class Ran:
 def cpu_of(machine: Any, node: int) -> str:
     """The first processing unit of a node."""
     listed = machine.says("cat", f"/sys/devices/system/node/node{node}/cpulist")
-    return str(min(observed_placement.parse_cpus(listed)))
+    return str(min(parse_cpu_list(listed)))
 
 
 def workload(machine: Any, nodes: list[int], *more: str, kernel: str = "gather") -> str:

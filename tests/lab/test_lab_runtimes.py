@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chaosity.runner.observed_placement import parse_cpus
+from chaosity.cpusets import parse_cpu_list
 
 pytestmark = pytest.mark.lab
 
@@ -36,7 +36,7 @@ def run(machine: Any, program: str, runtime: str) -> dict[str, Any]:
     words = ["--program", program, "--runtime", runtime, "--cpus", cpus, "--bytes", str(BYTES)]
     said = machine.says(f"{KERNELS}/chaosity-tasks", *words, "--max-seconds", "0.1")
     lines = [json.loads(line) for line in said.splitlines()]
-    assert {thread["cpu"] for thread in lines[0]["threads"]} == parse_cpus(cpus)
+    assert {thread["cpu"] for thread in lines[0]["threads"]} == set(parse_cpu_list(cpus))
     return {**lines[0], **lines[-1]}
 
 

@@ -22,7 +22,7 @@ FOR_ALL = {
     "cpusets",
     "records",
 }
-ON_HOSTS = {"runner", "place", "records", "errors"}
+ON_HOSTS = {"runner", "place", "records", "errors", "cpusets"}
 
 
 def table() -> list[tuple[list[str], str]]:

@@ -8,7 +8,7 @@ the prefix for an axis. GB means 10^9 bytes, GiB means 2^30.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 # Decimal prefixes, largest first; for rates and for sizes of drives.
@@ -166,3 +166,9 @@ def format_percent(share: float) -> str:
     """Return a share as a percentage with two significant digits below 10: 0.034 -> "3.4 %"."""
     value = 100.0 * share
     return f"{value:.1f} %" if 0.05 <= abs(value) < 9.95 else f"{value:.0f} %"
+
+
+def join_with_and(items: Sequence[object]) -> str:
+    """Return one or more items as a list in a sentence: "a, b and c"."""
+    *first, last = map(str, items)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -61,12 +61,6 @@ def observed_and_expected_text(metric: str, observed: float, expected: float) ->
     return f"{format_quantity(metric, observed)} instead of {format_quantity(metric, expected)}"
 
 
-def join_words(items: Sequence[object]) -> str:
-    """The items in a sentence: "a, b and c"."""
-    words = [str(item) for item in items]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
 def shorten_list(items: Sequence[str], most: int) -> list[str]:
     """The first `most` items, and how many more there are."""
     more = len(items) - most

@@ -15,14 +15,14 @@ from chaosity.anomalies.anomaly_results import (
     SLOW_PATH,
     Anomaly,
 )
-from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET, join_words
+from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET
 from chaosity.anomalies.cell_groups import SliceCells
 from chaosity.anomalies.departure_significance import Departure, Suspect
 from chaosity.anomalies.scored_cells import positions_of
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import node_name, path_name
 from chaosity.store import Measurements
-from chaosity.units import format_count
+from chaosity.units import format_count, join_with_and
 
 _CHECK_DRIVE = (
     "Look at its link (lspci -vv: LnkSta), temperature and wear (nvme smart-log), or replace it; "
@@ -308,7 +308,7 @@ def _worst_of(similar: Sequence[Anomaly]) -> Anomaly:
     if not others:
         return worst
     sets = len({target for _, target in others})
-    sources = join_words(sorted({str(source) for source, _ in others}))
+    sources = join_with_and(sorted({str(source) for source, _ in others}))
     also = f"The same holds for {format_count(sets, 'other set')}, seen from {sources}."
     cells = tuple(cell for anomaly in similar for cell in anomaly.cells)
     return replace(worst, cells=cells, also=(also,))

@@ -29,6 +29,7 @@ from chaosity.anomalies.slit_mismatch import check_firmware_claims
 from chaosity.anomalies.structural_departures import is_repeated_by_symmetry
 from chaosity.place_names import node_name, path_name
 from chaosity.store import NodeMatrix
+from chaosity.units import join_with_and
 
 # Most cells that a note names.
 _MAX_NAMED = 8
@@ -100,14 +101,14 @@ def _notes(analysis: MatrixAnalysis) -> Iterator[str]:
     if structural.any():
         named = anomaly_text.shorten_list(_cell_texts(cells, structural), _MAX_NAMED)
         yield (
-            f"Not reported: {anomaly_text.join_words(named)} are below their group, but the same "
+            f"Not reported: {join_with_and(named)} are below their group, but the same "
             "pattern recurs across the machine, so it is structural."
         )
     labels = np.unique(analysis.labels[analysis.labels >= 0])
     parts = [analysis.labels == label for label in labels]
     single = [text for part in parts if part.sum() == 1 for text in _cell_texts(cells, part)]
     if single:
-        yield f"Not tested, no comparable cell: {anomaly_text.join_words(single)}."
+        yield f"Not tested, no comparable cell: {join_with_and(single)}."
     missing = int((~cells.measured_mask).sum())
     if missing:
         yield f"{missing} of {cells.measured_mask.size} cells were not measured."

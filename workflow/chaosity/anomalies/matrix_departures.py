@@ -26,6 +26,7 @@ from chaosity.anomalies.structural_departures import (
     losses_explained_by_node_position,
 )
 from chaosity.place_names import node_name, package_name, path_name
+from chaosity.units import join_with_and
 
 
 class MatrixAnalysis(GroupedCells[int]):
@@ -124,7 +125,7 @@ class MatrixAnalysis(GroupedCells[int]):
         total = sum(int((self.labels == label).sum()) for label in labels)
         noun = "group" if len(groups) == 1 else "groups"
         others = max(0, total - len(positions))
-        return f"{others} other cells of the {noun} {text.join_words([*groups])}"
+        return f"{others} other cells of the {noun} {join_with_and([*groups])}"
 
     def _slow_cell(self, departure: Departure, compared_with: str) -> Anomaly:
         source, target = self.cells.names_at(departure.cells[0])

@@ -15,7 +15,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_results import CONTENTION, INVERSION, Anomaly, Loss
 from chaosity.anomalies.departure_significance import (
     MATTERS_IN_ONE_RUN,
@@ -24,7 +23,7 @@ from chaosity.anomalies.departure_significance import (
 )
 from chaosity.statistics import Estimate, find_latency_divergence
 from chaosity.store import Measurements
-from chaosity.units import format_binary_bytes
+from chaosity.units import format_binary_bytes, join_with_and
 
 SERIAL, CONCURRENT = "serial", "concurrent"
 # An order is usual when it held at the last so many sizes.
@@ -129,12 +128,12 @@ def _contention_of_node(
         tuple((name, node) for name in affected),
         sentence=(
             f"Contention within node {node.removeprefix('node')}: when all run, from "
-            f"{format_binary_bytes(start)} on, {anomaly_text.join_words(affected)} {wait} "
+            f"{format_binary_bytes(start)} on, {join_with_and(affected)} {wait} "
             f"{loss.loss_percent:.0f} % longer than the others of the node, and alone "
             f"{alone:.2f} times as long."
         ),
         advice=_CONTENTION_ADVICE,
-        compared_with=f"{anomaly_text.join_words(others)} of the same node, at {sizes} sizes",
+        compared_with=f"{join_with_and(others)} of the same node, at {sizes} sizes",
         where={**where, "mode": CONCURRENT},
     )
 
@@ -226,7 +225,7 @@ def _inversion(
         n=blocks,
     )
     nodes, target = str(rows["initiator_nodes"].iloc[0]), str(rows["target"].iloc[0])
-    others = anomaly_text.join_words([str(name) for name in rest.index])
+    others = join_with_and([str(name) for name in rest.index])
     before = 100.0 * (1.0 - float(np.exp(usual.median())))
     return Anomaly.from_loss(
         loss,

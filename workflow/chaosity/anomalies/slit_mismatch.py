@@ -37,7 +37,7 @@ from chaosity.anomalies.matrix_structure import (
 )
 from chaosity.anomalies.scored_cells import Position, ScoredCells, loss_percent, positions_of
 from chaosity.place_names import node_name
-from chaosity.units import format_quantity
+from chaosity.units import format_quantity, join_with_and
 
 # The given packages are rejected when they cost this much more than the learned structure: the
 # cost of one more group and of one departing cell.
@@ -297,7 +297,7 @@ def _usual_groups(labels: Mapping[NodePair, int], distances: SlitEntries) -> dic
 def _flat_table_text(cells: ScoredCells[int], structure: Structure, worst: _WrongPair) -> str:
     less, more = sorted((worst.observed, worst.expected))
     apart = abs(loss_percent(less - more, cells.metric))
-    names = anomaly_text.join_words(list(structure.names[1:]))
+    names = join_with_and(list(structure.names[1:]))
     return (
         f"The SLIT does not distinguish {names} nodes, but some pairs "
         f"{anomaly_text.verb_for_metric(cells.metric)[:-1]} "
@@ -317,7 +317,7 @@ def _entries_text(
     entries = "entry" if len(pairs) == 1 else "entries"
     contradict = "contradicts" if len(pairs) == 1 else "contradict"
     return (
-        f"SLIT {entries} {anomaly_text.join_words(named)} {contradict} the measurement: "
+        f"SLIT {entries} {join_with_and(named)} {contradict} the measurement: "
         f"{source}->{sink} has distance {distance:g}, and other pairs at this distance have "
         f"{_value_text(cells, worst.expected)}, but it was measured at "
         f"{_value_text(cells, worst.observed)}, like {group} nodes."

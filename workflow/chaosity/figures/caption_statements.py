@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -27,6 +27,7 @@ from chaosity.units import (
     format_percent,
     format_quantity,
     group_thousands,
+    join_with_and,
     metric_words,
 )
 
@@ -36,11 +37,6 @@ _MOST_NAMED = 8
 _MOST_SERIES = 4
 # Ratio of mark and bound that needs an explanation. Both have a noise of a few per cent.
 _MOST_REACHED = 1.1
-
-
-def list_text(parts: Sequence[str]) -> str:
-    """Return the parts as a list: "a, b and c"."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def ratio_text(ratio: Estimate, *notes: str) -> str:
@@ -99,7 +95,7 @@ def change_along_x_statement(data: FigureData) -> str | None:
     which = f" (smallest and largest of {len(worst)} series)" if len(worst) > len(shown) else ""
     return (
         f"{metric_words(data.spec.metric)} from {ends} ({data.axes['x'].title.lower()}) changes by "
-        f"the factor {list_text(texts)}{which}"
+        f"the factor {join_with_and(texts)}{which}"
     )
 
 
@@ -293,7 +289,7 @@ def _slow_text(found: LatencyDivergence, level: str, base: str) -> str:
     details = f"{_span(slow.together.median for slow in ordered)} times as long"
     details += f"; {_span(alone)} when {base}" if alone else ""
     number = format_count(len(names), "initiator")
-    listed = f": {list_text(names)}" if len(names) <= _MOST_NAMED else ""
+    listed = f": {join_with_and(names)}" if len(names) <= _MOST_NAMED else ""
     verb, their = ("is", "its node") if len(names) == 1 else ("are", "their nodes")
     return f"When {level}, {number} {verb} slower than others of {their} ({details}){listed}"
 
@@ -325,7 +321,7 @@ def lowest_bound_statement(data: FigureData) -> str | None:
     parts = []
     for text, (first_marks, shares) in found.items():
         labels = dict.fromkeys(_line_label(data, lines, mark) for mark in first_marks)
-        line = f" for {list_text(list(labels))}" if len(found) > 1 else ""
+        line = f" for {join_with_and(list(labels))}" if len(found) > 1 else ""
         ends = dict.fromkeys(format_percent(share) for share in (min(shares), max(shares)))
         part = f"lowest bound{line}: {text}; {' to '.join(ends)} of it is reached"
         if max(shares) > _MOST_REACHED:

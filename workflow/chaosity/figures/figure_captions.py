@@ -16,7 +16,14 @@ from chaosity.statistics import (
     is_performance,
     less_is_better,
 )
-from chaosity.units import Scale, choose_scale, format_count, format_percent, metric_words
+from chaosity.units import (
+    Scale,
+    choose_scale,
+    format_count,
+    format_percent,
+    join_with_and,
+    metric_words,
+)
 
 # Share of the targets that every relation must have for a comparison; others may have failed.
 _MOST_TARGETS = 0.8
@@ -156,7 +163,7 @@ def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
         for name, ratio in ratios.items()
     ]
     metric = metric_words(data.spec.metric)
-    return f"{metric} relative to {_RELATIONS[nearest]}: {caption_statements.list_text(texts)}"
+    return f"{metric} relative to {_RELATIONS[nearest]}: {join_with_and(texts)}"
 
 
 def _relation_ratios(data: FigureData) -> tuple[str, dict[str, Estimate]]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.page_placement_plan import AUTO, METHODS, PlacementRequest
 from chaosity.place.page_shares import parse_shares
 from chaosity.place.placement_policies import POLICIES
 from chaosity.place.placement_session import NOT_PLACED, run_placed
 from chaosity.runner import kernel_settings
-from chaosity.runner.observed_placement import parse_cpus
 
 REFUSED = 2
 METHOD_HELP = "how shares are enforced: by the kernel's weights, or by moving pages"
@@ -57,10 +56,13 @@ def _parse_node_list(text: str, where: str) -> tuple[int, ...]:
     Raises:
         UserError: the text is not such a list.
     """
-    numbers = parse_cpus(text) if re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text) else set()
+    try:
+        numbers = parse_cpu_list(text)
+    except ValueError:
+        numbers = ()
     if not numbers:
         raise UserError(f"{text!r} is not a list of numbers", where, "write it as 0,2-3")
-    return tuple(sorted(numbers))
+    return numbers
 
 
 def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:

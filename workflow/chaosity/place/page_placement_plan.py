@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
 from chaosity.place.page_shares import (
@@ -21,7 +22,7 @@ from chaosity.place.page_shares import (
 )
 from chaosity.place.placement_policies import AUTONUMA, POLICIES, UNIFORM
 from chaosity.runner.kernel_settings import NUMA_BALANCING, ROOT, WEIGHTS, read_setting
-from chaosity.runner.observed_placement import parse_cpus, read_cpus_by_node
+from chaosity.runner.observed_placement import read_cpus_by_node
 
 # Methods that enforce shares; KERNEL_DECIDES where there are no shares.
 KERNEL_DECIDES, INTERLEAVE = "kernel", "interleave"
@@ -132,7 +133,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
 def _read_memory_nodes(root: Path) -> set[int]:
     """Return the nodes with memory; node 0 alone where the kernel has no nodes."""
     text = read_setting(root, "sys/devices/system/node/has_memory")
-    return parse_cpus(text) if text else {0}
+    return set(parse_cpu_list(text)) if text else {0}
 
 
 def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:

@@ -22,7 +22,7 @@ from chaosity.statistics.anova_table import (
 from chaosity.statistics.effects_and_contrasts import MOST_LEVELS_IN_PAIRS, Interval
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.store.measurements import Measurements
-from chaosity.units import format_quantity, metric_words
+from chaosity.units import format_quantity, join_with_and, metric_words
 
 # Largest width of the residuals on the page.
 _WIDTH_PIXELS = 720
@@ -123,9 +123,10 @@ def _analysis_title(study: Study) -> str:
     """A title such as "Bandwidth of memory by initiator and target (kernel triad)"."""
     metric = metric_words(study.metric).capitalize()
     factors = [_words(factor) for factor in study.factors]
-    listed = " and ".join(filter(None, [", ".join(factors[:-1]), factors[-1]]))
     fixed = ", ".join(f"{_words(key)} {_words(level)}" for key, level in study.where.items())
-    return f"{metric} of {study.load} by {listed}" + (f" ({fixed})" if fixed else "")
+    return f"{metric} of {study.load} by {join_with_and(factors)}" + (
+        f" ({fixed})" if fixed else ""
+    )
 
 
 def _words(name: str) -> str:

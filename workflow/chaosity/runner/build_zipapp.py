@@ -14,7 +14,7 @@ from pathlib import Path
 
 # Rooms and files that the zipapp holds.
 ROOMS = ("records", "runner", "place")
-SHARED = ("__init__.py", "errors.py")
+SHARED = ("__init__.py", "cpusets.py", "errors.py")
 # The zipapp holds both programs: with `--place` as its first argument it is chaosity-place.
 START = """import sys
 

@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.records import (
     Load,
     LoadRecord,
@@ -104,7 +105,7 @@ class LoadProcess:
             raise LoadError(f"{need['program']} is not installed; {need['install']}")
         self.stderr = (self.folder / ".stderr").open("w+b")
         self.version = _start_version_query(need)
-        cpus = observed_placement.parse_cpus(self.spec["placement"]["cpus"])
+        cpus = parse_cpu_list(self.spec["placement"]["cpus"])
         self.counters = LoadCounters(self.spec.get("counters", {}), cpus)
         if not self.has_barrier:
             self.counters.start()

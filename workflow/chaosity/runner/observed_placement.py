@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.records import ThreadPlacement
 
 NODES = Path("/sys/devices/system/node")
@@ -45,19 +46,10 @@ class MemoryMapping:
     bytes_by_node: dict[int, int]
 
 
-def parse_cpus(text: str) -> set[int]:
-    """Return the numbers of a Linux list such as ``0-3,8``."""
-    numbers: set[int] = set()
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        numbers |= set(range(int(first), int(last or first) + 1))
-    return numbers
-
-
 def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
     """Return the processing units of every node at this time; empty if the kernel has no NUMA."""
     return {
-        int(folder.name.removeprefix("node")): parse_cpus((folder / "cpulist").read_text())
+        int(folder.name.removeprefix("node")): set(parse_cpu_list((folder / "cpulist").read_text()))
         for folder in nodes.glob("node[0-9]*")
     }
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.records import (
     SCHEMA_VERSION,
@@ -122,7 +123,7 @@ def _check_processing_units(point: Point) -> Check:
     """
     allowed = os.sched_getaffinity(0)
     for load in point["loads"]:
-        missing = observed_placement.parse_cpus(load["placement"]["cpus"]) - allowed
+        missing = set(parse_cpu_list(load["placement"]["cpus"])) - allowed
         if missing:
             raise PointError(f"this process may not run on PU {sorted(missing)}")
     return make_verdict_line("processing units", True, f"{len(allowed)} allowed")
@@ -141,7 +142,7 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
     node_of = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}
     for load in point["loads"]:
         planned = load["initiator"]["nodes"]
-        for cpu in observed_placement.parse_cpus(load["initiator"]["cpus"]):
+        for cpu in parse_cpu_list(load["initiator"]["cpus"]):
             node = node_of.get(cpu)
             if node is not None and planned and node not in planned:
                 listed = ", ".join(map(str, planned))

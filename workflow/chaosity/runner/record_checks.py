@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from chaosity.cpusets import parse_cpu_list
 from chaosity.records import Check, LoadRecord, UnfinishedRecord, make_verdict_line
 from chaosity.runner import event_counters, load_samples, metric_values
-from chaosity.runner.observed_placement import SHARE_TOLERANCE, parse_cpus, share_deviations
+from chaosity.runner.observed_placement import SHARE_TOLERANCE, share_deviations
 from chaosity.runner.tool_output import ExtractionError, extract_values
 
 # Share of a load's private pages that must lie on the requested nodes. The rest is stacks and
@@ -66,8 +67,8 @@ def _check_threads(load: LoadRecord) -> Check:
     seen = load["placement_seen"]
     if not seen:
         return make_verdict_line(name, False, "the load ended before its threads were seen")
-    wanted = parse_cpus(placement["cpus"])
-    allowed = [parse_cpus(thread["cpus_allowed"] or "") for thread in seen["threads"]]
+    wanted = set(parse_cpu_list(placement["cpus"]))
+    allowed = [set(parse_cpu_list(thread["cpus_allowed"] or "")) for thread in seen["threads"]]
     strayed = sum(1 for cpus in allowed if not cpus <= wanted)
     if strayed:
         detail = f"{strayed} of {len(allowed)} threads may leave {sorted(wanted)}"
@@ -209,7 +210,7 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     busy = sum(spent.get(k, 0) for k in ("user", "nice", "system", "irq", "softirq", "steal"))
     own = sum(load["processor_seconds"] for load in record["loads"]) + record["runner_seconds"]
     elapsed = after["taken_monotonic_seconds"] - before["taken_monotonic_seconds"]
-    units = set().union(*(parse_cpus(load["placement"]["cpus"]) for load in record["loads"]))
+    units = set().union(*(parse_cpu_list(load["placement"]["cpus"]) for load in record["loads"]))
     available = max(elapsed * len(units), 1e-9)
     share, stolen = max(0.0, busy - own) / available, spent.get("steal", 0) / available
     detail = f"other programs took {100 * share:.1f} % of the units' time"
