@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.report import RecordSummary
+from chaosity.report.record_summaries import RecordSummary
 from chaosity.store.tidy_table import COLUMNS
 
 BANDWIDTH = "bandwidth_bytes_per_second"

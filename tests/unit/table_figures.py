@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from chaosity import figures
-from chaosity.figures import figure_data
+from chaosity.figures import draw_and_write_figures, figure_marks_and_axes
 from chaosity.store.measurements import Measurements
 from chaosity.topology import topology_from_json
 
 
 def draw(experiments, tidy, topology, folder):
     measurements = Measurements.from_table(tidy)
-    return figures.draw(experiments, measurements, topology_from_json(topology), folder)
+    return draw_and_write_figures.draw_figures(
+        experiments, measurements, topology_from_json(topology), folder
+    )
 
 
 def select_figure_data(spec, tidy, topology):
     measurements = Measurements.from_table(tidy)
-    return figure_data.select_figure_data(spec, measurements, topology_from_json(topology))
+    return figure_marks_and_axes.select_figure_data(
+        spec, measurements, topology_from_json(topology)
+    )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.figures.axis_values import (
+from chaosity.figures.axis_order_and_labels import (
     AxisGroup,
     axis_title,
     make_axis_value,

@@ -10,7 +10,7 @@ from lxml import etree
 from table_figures import draw
 
 from chaosity.errors import UserError
-from chaosity.figures import read_figures
+from chaosity.figures.draw_and_write_figures import read_drawn_figures
 
 SVG = "{http://www.w3.org/2000/svg}"
 BANDWIDTH = synthetic.BANDWIDTH
@@ -114,7 +114,7 @@ def test_every_figure_is_written_as_svg_png_and_csv(drawn):
     for name in files:
         assert {path.suffix for path in folder.glob(f"{name}.*")} == {".svg", ".png", ".csv"}
     assert (folder / "nodes.png").read_bytes().startswith(b"\x89PNG")
-    assert read_figures(folder) == list(files.values())
+    assert read_drawn_figures(folder) == list(files.values())
 
 
 def test_every_cell_says_what_it_is(drawn):

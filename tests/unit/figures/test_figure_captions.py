@@ -8,7 +8,7 @@ from table_figures import select_figure_data
 
 from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_spec import FigureSpec
-from chaosity.figures.shared_value_limits import round_value_limits
+from chaosity.figures.value_axis_limits import round_value_limits
 from chaosity.units import choose_scale
 
 NODES = {

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.axis_values import (
+from chaosity.figures import figure_style as style
+from chaosity.figures.axis_order_and_labels import (
     Axis,
     axis_title,
     make_axis_value,

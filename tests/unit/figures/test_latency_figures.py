@@ -13,8 +13,8 @@ import synthetic_latency as latency
 from lxml import etree
 from table_figures import draw
 
-from chaosity.figures import is_byte_column, read_figures
-from chaosity.figures.axis_values import make_axis_value
+from chaosity.figures.axis_order_and_labels import is_byte_column, make_axis_value
+from chaosity.figures.draw_and_write_figures import read_drawn_figures
 
 SWEEP = (
     Path(__file__).resolve().parents[4]
@@ -28,7 +28,7 @@ def drawn_of(machine, folder, **keys):
         latency.EXPERIMENTS, latency.tidy(machine, **keys), latency.topology(machine), folder
     )
     assert [file.problem for file in files] == [None] * len(files)
-    assert read_figures(folder) == files
+    assert read_drawn_figures(folder) == files
     return folder, {file.name: file for file in files}
 
 
@@ -208,7 +208,7 @@ def test_pages_that_were_seen_elsewhere_stand_out(tmp_path):
     tidy.loc[tidy["initiator"] == "pu1", "seen_nodes"] = "0-1"
     tidy.loc[tidy["initiator"] == "pu0", "seen_nodes"] = None
     draw([latency.EXPERIMENTS[0]], tidy, latency.topology(found), tmp_path)
-    table = next(f for f in read_figures(tmp_path) if f.kind == "table").tables[0]
+    table = next(f for f in read_drawn_figures(tmp_path) if f.kind == "table").tables[0]
     assert [(row[3].text, row[3].state) for row in table.rows] == [
         ("unknown", "odd"),
         ("0-1 (requested: 0)", "odd"),
@@ -222,14 +222,14 @@ def test_failed_and_unmeasured_values_of_a_table_are_told(tmp_path):
     lost = (tidy["point"] == "chase=pu0+node0+8192") & (tidy["experiment"] == "latency_by_size")
     tidy.loc[lost, ["status", "value"]] = ["missing", None]
     draw([latency.EXPERIMENTS[0]], tidy, latency.topology(found), tmp_path)
-    first = next(f for f in read_figures(tmp_path) if f.kind == "table").tables[0].rows[0]
+    first = next(f for f in read_drawn_figures(tmp_path) if f.kind == "table").tables[0].rows[0]
     assert (first[4].text, first[4].state) == ("failed", "failed")
     assert first[4].detail == "failed in 3 replicates: killed"
     assert (first[5].text, first[5].state) == ("\N{EN DASH}", "missing")
 
 
 def test_more_sizes_than_a_page_is_wide_go_on_below(tmp_path, monkeypatch):
-    monkeypatch.setattr("chaosity.figures.text_tables.MOST_COLUMNS", 10)
+    monkeypatch.setattr("chaosity.figures.value_and_curve_tables.MOST_COLUMNS", 10)
     _, files = drawn_of(latency.small(), tmp_path)
     tables = files["latency_by_core"].tables
     assert [len(table.columns) - 4 for table in tables] == [10, 9, 10, 9]
@@ -387,7 +387,7 @@ def test_what_does_not_part_is_said(tmp_path):
     sizes = tidy.loc[chases, "factors"].map(lambda text: json.loads(text)["bytes"])
     tidy.loc[chases, "value"] = sizes.map(latency.latency_of)
     draw([latency.EXPERIMENTS[0]], tidy, latency.topology(found), tmp_path)
-    said = next(f for f in read_figures(tmp_path) if f.kind == "table").sentence
+    said = next(f for f in read_drawn_figures(tmp_path) if f.kind == "table").sentence
     assert said.startswith(
         "Concurrent takes 1.00 times as long as serial over all sizes, 1.00 times"
     )
@@ -403,7 +403,7 @@ def test_a_curve_with_some_numbers_that_cannot_be_said_tells_the_reasons_of_thos
     tidy = tidy[(tidy["experiment"] == "loaded_latency") & kept]
     spec = next(one for one in latency.EXPERIMENTS if one["experiment"] == "loaded_latency")
     draw([spec], tidy, latency.topology(found), tmp_path)
-    [table] = next(f for f in read_figures(tmp_path) if f.kind == "curve").tables
+    [table] = next(f for f in read_drawn_figures(tmp_path) if f.kind == "curve").tables
     assert table.notes
     assert not any("nan" in note for note in table.notes)
     assert not any("unloaded" in note for note in table.notes)

@@ -15,7 +15,7 @@ from chaosity.errors import UserError
 from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_spec import FigureSpec
 from chaosity.figures.measured_bounds import lowest_bound_of_mark, read_measured_bounds
-from chaosity.figures.shared_value_limits import round_value_limits
+from chaosity.figures.value_axis_limits import round_value_limits
 from chaosity.store.measurements import Measurements
 from chaosity.yaml_files import load_experiment
 

@@ -12,10 +12,10 @@ import synthetic_latency as latency
 from lxml import etree
 from table_figures import draw
 
-from chaosity.report import build_report_data
 from chaosity.report.component_change_effects import component_changes
 from chaosity.report.configuration_comparison import compare_configurations
 from chaosity.report.html_rendering import render_report
+from chaosity.report.report_builder import build_report_data
 from chaosity.report.resource_table import resource_table
 from chaosity.store import Measurements
 from chaosity.topology import topology_from_json

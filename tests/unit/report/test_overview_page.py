@@ -13,9 +13,10 @@ from test_report import FIGURES, read, write
 
 from chaosity.cli.report import overview_command, reports_command
 from chaosity.errors import UserError
-from chaosity.report import summarise_report, write_overview
 from chaosity.report.equal_host_comparison import HostResults, compare_equal_hosts, processor_model
-from chaosity.report.report_files import has_outdated_skip_note
+from chaosity.report.overview_page import write_overview
+from chaosity.report.report_summary import summarise_report
+from chaosity.report.write_report_files import has_outdated_skip_note
 from chaosity.store import Measurements, SkippedHost, write_table
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chaosity import records
-from chaosity.report import summarise_records
-from chaosity.report.record_summaries import tool_note_sentences
+from chaosity.report.record_summaries import read_record_summaries, tool_note_sentences
 
 
 def record(status="valid", started=True):
@@ -26,7 +25,7 @@ def record(status="valid", started=True):
 def test_a_record_is_summarised(tmp_path):
     path = tmp_path / "rep2.json"
     records.save_record(record(), path)
-    (run,) = summarise_records([path])
+    (run,) = read_record_summaries([path])
     assert (run.experiment, run.replicate, run.order, run.status) == ("e", 2, 17, "valid")
     assert run.measurement_seconds == 2.5
     assert run.commands == {"memory": "numactl --membind=0 'a tool'"}
@@ -36,7 +35,7 @@ def test_a_record_is_summarised(tmp_path):
 def test_a_record_without_started_loads_has_the_planned_command(tmp_path):
     path = tmp_path / "rep2.json"
     records.save_record(record("failed", started=False), path)
-    (run,) = summarise_records([path])
+    (run,) = read_record_summaries([path])
     assert run.reason == "memory: pages: half of them"
     assert run.commands == {"memory": "numactl --membind=0 'a tool'"}
     assert run.programs == {}
@@ -53,7 +52,7 @@ def noted(folder, *said, target="bwap"):
             note = records.make_verdict_line(name, words is None, detail, decisive=False)
             found["verdict"]["checks"].append(note)
         records.save_record(found, folder / f"{target}/rep{number}.json")
-    return summarise_records(folder.glob(f"{target}/*.json"))
+    return read_record_summaries(folder.glob(f"{target}/*.json"))
 
 
 def test_notes_of_tools_are_counted_by_target(tmp_path):
@@ -68,4 +67,4 @@ def test_notes_of_tools_are_counted_by_target(tmp_path):
 def test_incomplete_records_are_skipped(tmp_path):
     (tmp_path / "rep1.json").write_text('{"half": ')
     (tmp_path / "rep2.json").write_text('{"schema_version": 1, "verdict": {}}')
-    assert summarise_records(tmp_path.glob("*.json")) == []
+    assert read_record_summaries(tmp_path.glob("*.json")) == []

@@ -11,9 +11,9 @@ from lxml import etree
 from table_figures import draw
 
 from chaosity.errors import UserError
-from chaosity.report import build_report_data
 from chaosity.report.html_rendering import render_report
 from chaosity.report.inline_svg import inline_svg
+from chaosity.report.report_builder import build_report_data
 from chaosity.store import Measurements
 from chaosity.topology import Topology, topology_from_json
 

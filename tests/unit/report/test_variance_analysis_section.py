@@ -12,8 +12,8 @@ import synthetic_latency as latency
 from lxml import etree
 from table_figures import draw
 
-from chaosity.report import build_report_data
 from chaosity.report.html_rendering import render_report
+from chaosity.report.report_builder import build_report_data
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.store import Measurements
 from chaosity.topology import topology_from_json

@@ -35,7 +35,7 @@ def published_command(file: Path, form: str, host: str, unit: str | None, output
     figure in a sentence. If loads were measured alone and co-running, prints the slowdowns.
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity.figures import draw
+    from chaosity.figures.draw_and_write_figures import draw_figures
     from chaosity.store import read_published, write_table
     from chaosity.store.measurements import Measurements
     from chaosity.topology import Topology
@@ -48,7 +48,7 @@ def published_command(file: Path, form: str, host: str, unit: str | None, output
     name = table["experiment"].iloc[0]
     experiments = [load_experiment(name)] if name in yaml_file_names(EXPERIMENTS) else []
     measurements = Measurements.from_table(table)
-    for figure in draw(experiments, measurements, Topology(), output / "figures"):
+    for figure in draw_figures(experiments, measurements, Topology(), output / "figures"):
         if figure.csv is not None:
             click.echo(f"{output / 'figures' / figure.csv}: {figure.sentence}")
     for sentence in _slowdown_sentences(table):

@@ -57,7 +57,7 @@ def report_command(
     Works at any time: points that are not measured yet are shown as missing.
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity.report.report_files import write_report
+    from chaosity.report.write_report_files import write_report
 
     lines = write_report(
         plan,
@@ -86,7 +86,7 @@ def overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     Hosts of one processor model in one configuration should be equal; from three hosts on, outlier
     hosts are named. Hosts that the last run skipped are listed with the reason.
     """
-    from chaosity.report import write_overview
+    from chaosity.report.overview_page import write_overview
 
     page = write_overview(summaries, output)
     click.echo(page.sentence)
@@ -112,8 +112,8 @@ def reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     Hosts that the last run skipped are listed with the reason, and the exit status is 1. Their
     earlier reports are written again, to say that the host was skipped.
     """
-    from chaosity.report import write_overview
-    from chaosity.report.report_files import rewrite_reports
+    from chaosity.report.overview_page import write_overview
+    from chaosity.report.write_report_files import rewrite_reports
     from chaosity.result_folders import skipped_hosts, summary_files
 
     for path in sorted(results.glob("*/host.json")):

@@ -10,24 +10,28 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
-from chaosity.figures.figure_sheet import (
+from chaosity.figures import figure_style as style
+from chaosity.figures.figure_header_and_legends import (
     MARGIN,
     BoxStyle,
     TextStyle,
     draw_failed_mark_cross,
     draw_intervals,
     draw_status_legend,
-    header_height,
+    figure_header_height,
     missing_mark_style,
-    new_sheet,
+    new_figure_sheet,
     wrap_legend,
-    write_header,
+    write_figure_header,
 )
-from chaosity.figures.figure_texts import hover_text, provenance_text, value_title
-from chaosity.figures.shared_value_limits import ValueLimits
+from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
+from chaosity.figures.mark_labels_and_hover_texts import (
+    hover_text,
+    provenance_text,
+    value_axis_title,
+)
 from chaosity.figures.svg_hover_texts import IGNORE
+from chaosity.figures.value_axis_limits import ValueLimits
 
 _WIDTH = 6.6
 _GAP = 0.12  # between groups of bars, inches
@@ -61,14 +65,14 @@ def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[
     labels = [groups.tick_label(value) if titled else value.long for value in groups.values]
     label_width = max(style.text_width(text, style.TEXT_POINTS) for text in labels)
     left = MARGIN + 0.22 + label_width + 0.08
-    header = header_height(data.title, provenance_text(data), _WIDTH - 0.2)
+    header = figure_header_height(data.title, provenance_text(data), _WIDTH - 0.2)
     legend = wrap_legend(_legend(data), _WIDTH - left - MARGIN, 0.5)
     top = header + _LEGEND_LINE * len(legend)
     statuses = {bar.mark["status"] for bar in bars} - {"valid"}
     below = 0.5 + (0.24 if statuses else 0.0)
     height = top + tall + below
-    figure, sheet = new_sheet(_WIDTH, height)
-    write_header(sheet, data.title, provenance_text(data), _WIDTH - 0.2)
+    figure, sheet = new_figure_sheet(_WIDTH, height)
+    write_figure_header(sheet, data.title, provenance_text(data), _WIDTH - 0.2)
     _draw_legend(sheet, legend, left, header + 0.05)
     width = _WIDTH - left - 0.15 - _number_room(bars, limits)
     corner = (left / _WIDTH, below / height)
@@ -77,7 +81,7 @@ def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.grid(axis="x", color=style.GRID, lw=0.6)
     axes.set_axisbelow(True)
-    axes.set_xlabel(value_title(data, limits.scale), size=style.TEXT_POINTS, labelpad=3)
+    axes.set_xlabel(value_axis_title(data, limits.scale), size=style.TEXT_POINTS, labelpad=3)
     look = TextStyle(size=style.TEXT_POINTS, ha="right", va="center_baseline")
     for label, middle in zip(labels, middles, strict=True):
         sheet.text(left - 0.08, top + middle, label, **look)

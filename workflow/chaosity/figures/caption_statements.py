@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.figures.axis_values import AxisValue, make_axis_value, natural_sort_key
-from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
+from chaosity.figures.axis_order_and_labels import AxisValue, make_axis_value, natural_sort_key
+from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import LevelComparison, Role
-from chaosity.figures.figure_texts import panel_title
+from chaosity.figures.mark_labels_and_hover_texts import panel_title
 from chaosity.figures.measured_bounds import lowest_bound_of_mark
-from chaosity.figures.text_tables import curve_numbers
+from chaosity.figures.value_and_curve_tables import latency_curve_numbers
 from chaosity.statistics import (
     DIVERGING_RATIO,
     Estimate,
@@ -141,7 +141,7 @@ def _changes(data: FigureData) -> list[_Change]:
 
 def latency_curve_statement(data: FigureData) -> str | None:
     """Return the unloaded latency of the curves, and where it doubles."""
-    numbers = curve_numbers(data)
+    numbers = latency_curve_numbers(data)
     known = numbers[numbers["median"].notna()]
     unloaded = known.loc[known["quantity"] == "unloaded", "median"]
     knees = known[known["quantity"] == "knee"]

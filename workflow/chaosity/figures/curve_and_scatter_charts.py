@@ -13,12 +13,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.axis_values import axis_title
-from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
-from chaosity.figures.figure_sheet import TextStyle
-from chaosity.figures.figure_texts import hover_text
-from chaosity.figures.panel_grid import (
+from chaosity.figures import figure_style as style
+from chaosity.figures.axis_order_and_labels import axis_title
+from chaosity.figures.figure_header_and_legends import TextStyle
+from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
+from chaosity.figures.mark_labels_and_hover_texts import hover_text
+from chaosity.figures.panel_grid_and_series import (
     ALONE_STYLE,
     LineStyle,
     Panel,
@@ -27,8 +27,8 @@ from chaosity.figures.panel_grid import (
     series_legend,
     series_style,
 )
-from chaosity.figures.shared_value_limits import ValueLimits
 from chaosity.figures.svg_hover_texts import IGNORE
+from chaosity.figures.value_axis_limits import ValueLimits
 from chaosity.units import Scale, choose_scale, format_count, metric_words
 
 _MOST_TICKS = 10
@@ -64,7 +64,7 @@ def draw_curve_or_scatter(data: FigureData, limits: ValueLimits) -> tuple[Figure
 def _x_title(data: FigureData, scale: Scale) -> str:
     """Return the title of the x axis: "Traffic (GB/s)"."""
     text = data.spec.x_title
-    if text is None and data.x_is_metric:
+    if text is None and data.x_is_metric_of_other_load:
         text = f"{data.measured_x_column.split('.')[0]} {metric_words(data.x_metric)}"
     text = text or axis_title(data.measured_x_column, ())
     text = text[:1].upper() + text[1:]
@@ -159,7 +159,7 @@ def _position_text(x: float, mark: FigureMark, data: FigureData, x_scale: Scale)
     value = mark.get("true_position", x * x_scale.factor)
     column = data.measured_x_column.split(".")[-1].replace("_", " ")
     text = x_scale.text(value) if x_scale.symbol else f"{value:g}"
-    return f"{'at' if data.x_is_metric else column} {text}"
+    return f"{'at' if data.x_is_metric_of_other_load else column} {text}"
 
 
 def _set_x_axis(panel: Panel, data: FigureData, x_scale: Scale) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pandas as pd
 
 from chaosity.figures import caption_statements
-from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
-from chaosity.figures.figure_sheet import STATUS_TEXTS
-from chaosity.figures.figure_texts import mark_label, mark_value_text, unmeasured_lines
+from chaosity.figures.figure_header_and_legends import STATUS_TEXTS
+from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
+from chaosity.figures.mark_labels_and_hover_texts import (
+    mark_label,
+    mark_value_text,
+    unmeasured_lines,
+)
 from chaosity.statistics import (
     UNMEASURED,
     Estimate,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.axis_values import Axis, AxisGroup, AxisValue
-from chaosity.figures.figure_sheet import MARGIN
+from chaosity.figures import figure_style as style
+from chaosity.figures.axis_order_and_labels import Axis, AxisGroup, AxisValue
+from chaosity.figures.figure_header_and_legends import MARGIN
 
 # A map with more columns than this is turned when that makes it narrower.
 MOST_COLUMNS = 32

@@ -14,9 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
-from chaosity.figures.figure_sheet import (
+from chaosity.figures import figure_style as style
+from chaosity.figures.figure_header_and_legends import (
     CENTRED,
     MARGIN,
     STATUS_TEXTS,
@@ -24,18 +23,12 @@ from chaosity.figures.figure_sheet import (
     TextStyle,
     draw_failed_mark_cross,
     draw_status_legend,
-    header_height,
+    figure_header_height,
     missing_mark_style,
-    new_sheet,
-    write_header,
+    new_figure_sheet,
+    write_figure_header,
 )
-from chaosity.figures.figure_texts import (
-    cell_note_text,
-    hover_text,
-    mark_label,
-    provenance_text,
-    value_title,
-)
+from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
 from chaosity.figures.heatmap_layout import (
     GAP,
     LINE,
@@ -46,7 +39,14 @@ from chaosity.figures.heatmap_layout import (
     lay_out_heatmap,
     row_axis_title,
 )
-from chaosity.figures.shared_value_limits import ValueLimits
+from chaosity.figures.mark_labels_and_hover_texts import (
+    cell_note_text,
+    hover_text,
+    mark_label,
+    provenance_text,
+    value_axis_title,
+)
+from chaosity.figures.value_axis_limits import ValueLimits
 from chaosity.units import Scale
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_ROOM = 2.4, 0.11, 0.52
@@ -72,17 +72,17 @@ def draw_heatmap(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[st
     statuses = {mark["status"] for mark in cells.values()}
     if len(cells) < len(rows.values) * len(columns.values):
         statuses.add("absent")
-    header = header_height(data.title, provenance_text(data), _LEAST_WIDTH - 2 * MARGIN)
+    header = figure_header_height(data.title, provenance_text(data), _LEAST_WIDTH - 2 * MARGIN)
     layout = lay_out_heatmap(rows, columns, header, noted=data.spec.cell_note is not None)
     width = max(layout.last_block_right + MARGIN, _LEAST_WIDTH)
     bar_top = layout.top + layout.tallest_block_height + layout.column_label_height
-    figure, sheet = new_sheet(width, bar_top + _BAR_ROOM)
-    write_header(sheet, data.title, provenance_text(data), _LEAST_WIDTH - 2 * MARGIN)
+    figure, sheet = new_figure_sheet(width, bar_top + _BAR_ROOM)
+    write_figure_header(sheet, data.title, provenance_text(data), _LEAST_WIDTH - 2 * MARGIN)
     painter = _HeatmapPainter(data, layout, limits, sheet, cells)
     texts = painter.paint()
     left = min(layout.first_block_left, width - MARGIN - _BAR_WIDTH - 0.2)
     _draw_colour_bar(
-        figure, left, bar_top, limits, painter.colours, value_title(data, limits.scale)
+        figure, left, bar_top, limits, painter.colours, value_axis_title(data, limits.scale)
     )
     x = left + _BAR_WIDTH + 0.35
     if legend := painter.notes.legend:

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from chaosity.errors import UserError
-from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.axis_values import Axis
-from chaosity.figures.figure_data import FigureData, mark_rows
-from chaosity.figures.figure_texts import hover_text
-from chaosity.figures.panel_grid import (
+from chaosity.figures import figure_style as style
+from chaosity.figures.axis_order_and_labels import Axis
+from chaosity.figures.figure_marks_and_axes import FigureData, mark_rows
+from chaosity.figures.mark_labels_and_hover_texts import hover_text
+from chaosity.figures.panel_grid_and_series import (
     ALONE_STYLE,
     LineStyle,
     Panel,
@@ -24,7 +24,7 @@ from chaosity.figures.panel_grid import (
     series_legend,
     series_style,
 )
-from chaosity.figures.shared_value_limits import ValueLimits
+from chaosity.figures.value_axis_limits import ValueLimits
 from chaosity.units import format_binary_bytes
 
 _MOST_TICKS = 12

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.figures.axis_values import make_axis_value
+from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.figures.figure_column_values import FigureColumnValues
 from chaosity.figures.figure_spec import BoundEntry, FigureSpec, Level, Role
 from chaosity.store.measurements import Measurements, equals_or_in_list

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from chaosity.figures import figure_fonts_and_sizes as style
+from chaosity.figures import figure_style as style
 from chaosity.figures.svg_hover_texts import add_hover_texts
 from chaosity.records import write_atomically
 from chaosity.statistics.anova import Analysis

@@ -11,8 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.figures import FigureFile, TextTable, is_byte_column
-from chaosity.figures.figure_texts import reason_texts
+from chaosity.figures.axis_order_and_labels import is_byte_column
+from chaosity.figures.draw_and_write_figures import FigureFile
+from chaosity.figures.mark_labels_and_hover_texts import reason_texts
+from chaosity.figures.value_and_curve_tables import TextTable
 from chaosity.report.inline_svg import svg_width
 from chaosity.report.machine_facts import Fact
 from chaosity.report.record_summaries import RecordSummary, tool_note_sentences
@@ -138,7 +140,7 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def figure_section(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
-    """A figure with its files, which `draw` wrote into the folder."""
+    """A figure with its files, which `draw_figures` wrote into the folder."""
     notes = [f"Repeats {figure.source}."] if figure.source else []
     notes += [f"Values come from a {label}." for label in figure.labels]
     if "(file-backed)" in figure.title:

@@ -51,7 +51,7 @@ class RecordSummary:
         return (finished - began).total_seconds()
 
 
-def summarise_records(paths: Iterable[Path]) -> list[RecordSummary]:
+def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
     """Read records; incomplete files are skipped, since the tidy table reports them."""
     summaries = []
     for path in sorted(paths):

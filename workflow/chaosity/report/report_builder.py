@@ -12,7 +12,7 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.anomalies import Findings, analyse_host, host_parts
 from chaosity.components import Components, ComponentState
-from chaosity.figures import read_figures
+from chaosity.figures.draw_and_write_figures import read_drawn_figures
 from chaosity.report.component_change_effects import component_changes
 from chaosity.report.configuration_comparison import compare_configurations
 from chaosity.report.experiment_section import (
@@ -81,10 +81,10 @@ def build_report_data(
     Args:
         measurements: of the host in this configuration.
         experiments: YAML documents of the experiments.
-        figures: folder that `figures.draw` filled.
+        figures: folder that `figures.draw_figures` filled.
         topology: of the host.
         system: document of the system component.
-        summaries: of the records, see `summarise_records`.
+        summaries: of the records, see `read_record_summaries`.
         config: of the workflow: `seed`, `stopping` and `results`.
         output: the file of the report; links are relative to its folder.
         drawing: the topology as SVG file, drawn by lstopo.
@@ -99,7 +99,7 @@ def build_report_data(
         UserError: the drawing is not an SVG file.
     """
     rows = measurements.rows
-    drawn = read_figures(figures)
+    drawn = read_drawn_figures(figures)
     findings = findings or analyse_host(measurements, host_parts(topology, components))
     checks = check_results(rows, topology, system, summaries, drawn)
     checks.append(anomaly_check(findings))

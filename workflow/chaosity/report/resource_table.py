@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.figures.axis_values import make_axis_value
+from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.statistics import Estimate, cells_differ_significantly, corun_slowdown, summarise
 from chaosity.store.measurements import (
     LOAD,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from chaosity.figures import FigureFile
+from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.topology import HostFacts, Topology
 from chaosity.units import format_count, format_percent, group_thousands

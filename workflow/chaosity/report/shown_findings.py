@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.anomalies import CONTENTION, Anomaly, Findings
-from chaosity.figures import FigureFile
+from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.place_names import node_name
 from chaosity.report.result_checks import OK, UNKNOWN, ResultCheck
 

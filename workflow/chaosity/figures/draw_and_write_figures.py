@@ -14,24 +14,24 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from chaosity.errors import UserError
-from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.axis_values import Axis, text_axis_value
+from chaosity.figures import figure_style as style
+from chaosity.figures.axis_order_and_labels import Axis, make_text_axis_value
 from chaosity.figures.bar_charts import draw_bar_chart
 from chaosity.figures.curve_and_scatter_charts import draw_curve_or_scatter
 from chaosity.figures.figure_captions import figure_caption
-from chaosity.figures.figure_data import FigureData, mark_rows, select_figure_data
+from chaosity.figures.figure_marks_and_axes import FigureData, mark_rows, select_figure_data
 from chaosity.figures.figure_spec import FigureSpec, Role, read_figure_specs
-from chaosity.figures.figure_texts import failed_lines, unmeasured_lines
 from chaosity.figures.heatmaps import draw_heatmap
 from chaosity.figures.line_charts import draw_line_chart
-from chaosity.figures.shared_value_limits import ValueLimits, round_value_limits
+from chaosity.figures.mark_labels_and_hover_texts import failed_lines, unmeasured_lines
 from chaosity.figures.svg_hover_texts import add_hover_texts
-from chaosity.figures.text_tables import (
+from chaosity.figures.value_and_curve_tables import (
     TextTable,
-    curve_numbers,
     figure_text_tables,
+    latency_curve_numbers,
     metric_of_quantity,
 )
+from chaosity.figures.value_axis_limits import ValueLimits, round_value_limits
 from chaosity.records import write_atomically
 from chaosity.statistics import UNMEASURED
 from chaosity.store.measurements import Measurements
@@ -88,7 +88,7 @@ class FigureFile:
     unmeasured: tuple[str, ...] = ()
 
 
-def draw(
+def draw_figures(
     experiments: Sequence[Mapping[str, Any]],
     measurements: Measurements,
     topology: Topology,
@@ -133,8 +133,8 @@ def draw(
     return files
 
 
-def read_figures(directory: Path) -> list[FigureFile]:
-    """Return the figures that `draw` wrote into a folder."""
+def read_drawn_figures(directory: Path) -> list[FigureFile]:
+    """Return the figures that `draw_figures` wrote into a folder."""
     entries = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
     for entry in entries:
         entry |= {name: tuple(entry[name]) for name in ("labels", "failed", "unmeasured")}
@@ -254,7 +254,7 @@ def write_bar_chart(
     spec = FigureSpec("", name, "bars", title, load, first["metric"], x="Resource")
     columns: dict[Role, str] = {"x": "Resource", "series": series_title}
     axes = {
-        role: Axis(column, column, tuple(map(text_axis_value, dict.fromkeys(marks[role]))), ())
+        role: Axis(column, column, tuple(map(make_text_axis_value, dict.fromkeys(marks[role]))), ())
         for role, column in columns.items()
     }
     data = FigureData(spec, axes, marks, measurements)
@@ -318,7 +318,7 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
 
 def _curve_csv(data: FigureData) -> pd.DataFrame:
     """Return the numbers of a figure's curves in SI units."""
-    table = curve_numbers(data)
+    table = latency_curve_numbers(data)
     metrics = table["quantity"].map(lambda name: metric_of_quantity(name, data))
     table.insert(list(table.columns).index("quantity") + 1, "metric", metrics)
     roles = {role: axis.column for role, axis in data.axes.items()}

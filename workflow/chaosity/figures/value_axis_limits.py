@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chaosity.figures.figure_data import FigureData
+from chaosity.figures.figure_marks_and_axes import FigureData
 from chaosity.units import Scale, choose_scale
 
 # A colour scale spans at least this share of its top value, so that noise of a few per cent does

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from chaosity.figures.axis_values import make_axis_value
-from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
-from chaosity.figures.figure_sheet import STATUS_TEXTS
+from chaosity.figures.axis_order_and_labels import make_axis_value
+from chaosity.figures.figure_header_and_legends import STATUS_TEXTS
+from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
 from chaosity.statistics import UNMEASURED, Estimate
 from chaosity.units import Scale, format_count, metric_words
@@ -16,7 +16,7 @@ _PATH_ROLES: tuple[Role, ...] = ("rows", "columns")
 _LABEL_ROLES: tuple[Role, ...] = ("panels", "series", "rows", "x", "columns")
 
 
-def value_title(data: FigureData, scale: Scale) -> str:
+def value_axis_title(data: FigureData, scale: Scale) -> str:
     """Return the title of the value axis with its unit: "Memory bandwidth (GB/s)"."""
     load = data.spec.load if len(data.spec.load) == 1 else ()
     text = data.spec.value_title or " ".join([*load, metric_words(data.spec.metric)])

@@ -10,10 +10,10 @@ from typing import Any
 from chaosity.anomalies import Findings
 from chaosity.components import read_component_histories, read_components, system_component_facts
 from chaosity.errors import UserError
-from chaosity.figures import draw
+from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.records import write_atomically
 from chaosity.report.html_rendering import render_report
-from chaosity.report.record_summaries import summarise_records
+from chaosity.report.record_summaries import read_record_summaries
 from chaosity.report.report_builder import build_report_data
 from chaosity.report.report_summary import summarise_report, terminal_text
 from chaosity.result_folders import other_configuration_tables
@@ -95,7 +95,7 @@ def write_report(
     components = read_components(folder / "components")
     topology = read_topology(folder / "topology.json") or Topology()
     figures = output.parent / "figures"
-    draw(experiments, measurements, topology, figures)
+    draw_figures(experiments, measurements, topology, figures)
     earlier = (
         read_table(former, HISTORY_COLUMNS)
         if former
@@ -107,7 +107,7 @@ def write_report(
         figures=figures,
         topology=topology,
         system=system_component_facts(components),
-        summaries=summarise_records(_planned_records(folder)),
+        summaries=read_record_summaries(_planned_records(folder)),
         config={
             **read_yaml(config_file),
             **planned.get("config", {}),

@@ -211,7 +211,7 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
     return known or AxisValue(name, "text", natural_sort_key(name), label, label, nodes)
 
 
-def text_axis_value(text: str) -> AxisValue:
+def make_text_axis_value(text: str) -> AxisValue:
     """Return a value that is labelled with its own text."""
     return AxisValue(text, "text", (text,), text, text)
 

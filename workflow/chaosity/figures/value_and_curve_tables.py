@@ -10,11 +10,16 @@ import numpy as np
 import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.figures.axis_values import Axis, make_axis_value
+from chaosity.figures.axis_order_and_labels import Axis, make_axis_value
 from chaosity.figures.figure_column_values import parse_node_list
-from chaosity.figures.figure_data import FigureData, FigureMark, mark_rows
+from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
-from chaosity.figures.figure_texts import mark_value_text, panel_title, replicates_text, value_title
+from chaosity.figures.mark_labels_and_hover_texts import (
+    mark_value_text,
+    panel_title,
+    replicates_text,
+    value_axis_title,
+)
 from chaosity.statistics import (
     QUANTITIES,
     latency_curve_quantities,
@@ -87,7 +92,7 @@ def _value_tables(data: FigureData) -> Iterator[TextTable]:
     scale = choose_scale(data.spec.metric, [typical])
     for panel in data.axis_names("panels"):
         for start in range(0, len(data.axes["columns"].values), MOST_COLUMNS):
-            caption = f"{value_title(data, scale)}, {replicates_text(data)}"
+            caption = f"{value_axis_title(data, scale)}, {replicates_text(data)}"
             caption += ", continued" if start else ""
             if panel is not None:
                 caption = f"{panel_title(data, panel)}: {caption[:1].lower()}{caption[1:]}"
@@ -160,7 +165,7 @@ def _value_cell(mark: FigureMark | None, scale: Scale) -> TextCell:
     return TextCell(text, mark_value_text(mark, scale), cast(CellState, mark["status"]))
 
 
-def curve_numbers(data: FigureData) -> pd.DataFrame:
+def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
     """Return the numbers of each curve, see `statistics.latency_curve_quantities`.
 
     The columns that identify a curve are the roles of the figure's axes.
@@ -195,7 +200,7 @@ def _quantity_title(name: str, data: FigureData) -> str:
 
 def _curve_number_table(data: FigureData) -> TextTable:
     """Return a table with a row for each curve and a column for each quantity."""
-    numbers = curve_numbers(data)
+    numbers = latency_curve_numbers(data)
     roles = list(data.axes)
     rows, notes = [], []
     by: list[str] = [*roles] or ["host"]

@@ -15,18 +15,22 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from chaosity.figures import figure_fonts_and_sizes as style
-from chaosity.figures.figure_data import FigureData, FigureMark
-from chaosity.figures.figure_sheet import (
+from chaosity.figures import figure_style as style
+from chaosity.figures.figure_header_and_legends import (
     MARGIN,
     draw_intervals,
-    header_height,
-    new_sheet,
+    figure_header_height,
+    new_figure_sheet,
     wrap_legend,
-    write_header,
+    write_figure_header,
 )
-from chaosity.figures.figure_texts import panel_title, provenance_text, value_title
-from chaosity.figures.shared_value_limits import ValueLimits
+from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark
+from chaosity.figures.mark_labels_and_hover_texts import (
+    panel_title,
+    provenance_text,
+    value_axis_title,
+)
+from chaosity.figures.value_axis_limits import ValueLimits
 
 _LEFT = 0.62  # inches for the value axis, its numbers and its title
 _GAP = 0.16  # inches between panels
@@ -104,14 +108,14 @@ def draw_panels(
     rows = math.ceil(len(panels) / columns)
     width, each = _sheet_width(columns), panel_width(data)
     legend_rows = wrap_legend(legend, width - _LEFT - MARGIN, 0.62)
-    header = header_height(data.title, provenance_text(data), width - 2 * MARGIN)
+    header = figure_header_height(data.title, provenance_text(data), width - 2 * MARGIN)
     title_height = 0.0 if panels == [None] else 0.18
     top = header + _LEGEND_LINE * len(legend_rows) + 0.08
     tall = {1: 2.7, 2: 2.1, 4: 1.45}.get(columns, 1.15)
     below = 0.46 + label_height
     height = top + rows * (tall + title_height) + (rows - 1) * _GAP + below
-    figure, sheet = new_sheet(width, height)
-    write_header(sheet, data.title, provenance_text(data), width - 2 * MARGIN)
+    figure, sheet = new_figure_sheet(width, height)
+    write_figure_header(sheet, data.title, provenance_text(data), width - 2 * MARGIN)
     _draw_legend(sheet, legend_rows, header + 0.06)
     for number, name in enumerate(panels):
         row, column = divmod(number, columns)
@@ -130,7 +134,7 @@ def draw_panels(
             axes.set_title(panel_title(data, name), size=style.TEXT_POINTS, loc="left", pad=3)
     middle = (_LEFT + width - MARGIN) / 2
     sheet.text(middle, height - MARGIN, x_title, size=style.TEXT_POINTS, ha="center", va="baseline")
-    middle, title = top + (height - top - below) / 2, value_title(data, limits.scale)
+    middle, title = top + (height - top - below) / 2, value_axis_title(data, limits.scale)
     sheet.text(MARGIN, middle, title, size=style.TEXT_POINTS, rotation=90, ha="left", va="center")
     return figure
 

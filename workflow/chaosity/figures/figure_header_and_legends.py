@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from chaosity.figures import figure_fonts_and_sizes as style
+from chaosity.figures import figure_style as style
 from chaosity.figures.svg_hover_texts import IGNORE
 
 MARGIN = 0.1  # inches
@@ -57,7 +57,7 @@ _EMPTY: dict[str, BoxStyle] = {
 }
 
 
-def new_sheet(width: float, height: float) -> tuple[Figure, Axes]:
+def new_figure_sheet(width: float, height: float) -> tuple[Figure, Axes]:
     """Return an empty figure and axes over all of it, in inches from the top left corner."""
     figure = style.new_figure(width, height)
     sheet = figure.add_axes((0, 0, 1, 1))
@@ -66,14 +66,14 @@ def new_sheet(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, sheet
 
 
-def header_height(title: str, provenance: str, width: float) -> float:
+def figure_header_height(title: str, provenance: str, width: float) -> float:
     """Return the height of title and provenance in inches, wrapped to a width in inches."""
     lines = len(style.wrap_text(provenance, style.SMALL_POINTS, width))
     title_lines = len(style.wrap_text(title, style.TITLE_POINTS, width, bold=True))
     return MARGIN + title_lines * _TITLE_LINE + lines * _LINE + 0.14
 
 
-def write_header(sheet: Axes, title: str, provenance: str, width: float) -> None:
+def write_figure_header(sheet: Axes, title: str, provenance: str, width: float) -> None:
     """Write the title and, smaller, the provenance at the top left of a sheet."""
     y = MARGIN
     for line in style.wrap_text(title, style.TITLE_POINTS, width, bold=True):

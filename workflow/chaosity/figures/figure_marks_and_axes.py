@@ -9,7 +9,7 @@ from typing import Literal, TypedDict, cast
 import pandas as pd
 
 from chaosity.errors import UserError
-from chaosity.figures.axis_values import (
+from chaosity.figures.axis_order_and_labels import (
     Axis,
     AxisValue,
     add_node_of_pu,
@@ -116,7 +116,7 @@ class FigureData:
         return str(self.spec.x)
 
     @property
-    def x_is_metric(self) -> bool:
+    def x_is_metric_of_other_load(self) -> bool:
         """Whether a measured x is a metric of another load of the point."""
         return self.x_metric != self.measured_x_column
 
