@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from chaosity.records import Record
+from chaosity.records.record_types_and_verdict import Record
 from chaosity.store import read_table
 from workflow_folder import Workflow
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from chaosity.benchmarks import open_benchmarks
+from chaosity.checked_yaml_files import read_config
 from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
@@ -18,7 +19,6 @@ from chaosity.runner import metric_values
 from chaosity.runner.point_measurement import measure_point
 from chaosity.statistics import Estimate
 from chaosity.topology import discover_topology
-from chaosity.yaml_files import read_config
 
 REPEATS = 3
 SIZES = 5  # for each of two cores: ten points

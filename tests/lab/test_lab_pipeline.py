@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.yaml_files import schema_validator
+from chaosity.checked_yaml_files import schema_validator
 from lab_workflow import SERVER, Pipeline, placed
 from virtual_lab import drive_changes
 

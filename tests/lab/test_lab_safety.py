@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import plays
-from chaosity.yaml_files import schema_validator
+from chaosity.checked_yaml_files import schema_validator
 from lab_workflow import INVENTORY, Pipeline
 from virtual_lab import drive_changes, power_switch
 

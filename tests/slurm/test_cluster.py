@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.yaml_files import schema_validator
+from chaosity.checked_yaml_files import schema_validator
 from slurm_workflow import HOSTS, Checkout, command, play
 from waiting import wait_until
 

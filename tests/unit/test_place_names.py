@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaosity.checked_yaml_files import EXPERIMENTS, read_config, yaml_file_names
 from chaosity.components import SYSTEM, make_component_documents
 from chaosity.design import PlannedHost, plan_host
 from chaosity.place_names import (
@@ -21,7 +22,6 @@ from chaosity.place_names import (
     pu_name,
 )
 from chaosity.topology import CoreKind, OpenclDevice, configuration_name, discover_topology
-from chaosity.yaml_files import EXPERIMENTS, read_config, yaml_file_names
 
 MACHINES = Path(__file__).resolve().parents[1] / "data" / "topologies"
 INDEX = st.integers(0, 999_999)

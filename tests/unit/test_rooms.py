@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "workflow" / "chaosity"
 ROW = re.compile(r"\| ((?:`\w+`(?:, )?)+) \| .+ \| ?(.*) ?\|")
 FOR_ALL = {
-    "yaml_files",
+    "checked_yaml_files",
     "yaml_document_types",
     "errors",
     "units",

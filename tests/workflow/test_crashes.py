@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from chaosity.yaml_files import schema_validator
+from chaosity.checked_yaml_files import schema_validator
 from waiting import wait_until
 
 pytestmark = pytest.mark.real

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from chaosity.checked_yaml_files import schema_validator
 from chaosity.runner.build_zipapp import write_zipapp
-from chaosity.yaml_files import schema_validator
 from sshd import Server, make_key_pair
 from workflow_folder import Workflow
 

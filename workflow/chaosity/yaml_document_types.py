@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from chaosity.records import (
+from chaosity.records.point_types import (
     Level,
     LoadStopRule,
     Needs,

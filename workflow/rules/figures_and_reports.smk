@@ -85,7 +85,7 @@ rule overview:
 
 onerror:
     if SLURM:
-        SLURM.stop_queue_watch()
+        SLURM.stop_job_watch()
     # The reports show the finished measurements and say what is missing.
     for host in CAMPAIGN.hosts:
         plan = f"{CAMPAIGN.configuration_folder(host)}/plan.json"

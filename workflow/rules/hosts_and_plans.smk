@@ -1,8 +1,8 @@
 # What all rules use: the config, hosts and plans of the run, and functions for inputs and parameters.
 from pathlib import Path
 
-from chaosity.campaign.campaign_run import Campaign, checked_or_exit
-from chaosity.campaign.slurm_run import SlurmRun
+from chaosity.campaign.hosts_and_plans_of_run import Campaign, checked_or_exit
+from chaosity.campaign.campaign_slurm_jobs import CampaignSlurmJobs
 from chaosity.result_folders import other_configuration_tables
 
 # Only the process that a person starts discovers hosts. Jobs that run elsewhere (Slurm) read its
@@ -23,7 +23,7 @@ checked_or_exit(
 # The Slurm jobs, if the config asks for them.
 SLURM = None
 if CAMPAIGN.config["transport"] == "slurm" and not LINTING:
-    SLURM = checked_or_exit(lambda: SlurmRun(CAMPAIGN, workflow))
+    SLURM = checked_or_exit(lambda: CampaignSlurmJobs(CAMPAIGN, workflow))
 RESULTS = config["results"]
 
 
@@ -49,12 +49,12 @@ wildcard_constraints:
 onstart:
     checked_or_exit(CAMPAIGN.lock_and_write_points)
     if SLURM:
-        SLURM.start_queue_watch()
+        SLURM.start_job_watch()
 
 
 onsuccess:
     if SLURM:
-        SLURM.stop_queue_watch()
+        SLURM.stop_job_watch()
     checked_or_exit(CAMPAIGN.report_skipped_hosts)
 
 

@@ -17,8 +17,9 @@ from snakemake.logging import DefaultFilter, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from chaosity.campaign.campaign_run import Campaign
-from chaosity.records import VALID, load_record
+from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.records.atomic_writes_and_record_files import load_record
+from chaosity.records.record_types_and_verdict import VALID
 from chaosity.transport.skipped_hosts import read_skipped_host
 from chaosity.units import format_duration
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from chaosity.benchmarks import Benchmark
-from chaosity.runner import load_samples, record_checks
-from chaosity.runner.tool_output import ExtractionError, extract_number
-from chaosity.yaml_files import load_benchmark
+from chaosity.checked_yaml_files import load_benchmark
+from chaosity.runner import progress_samples_and_rates, record_checks
+from chaosity.runner.parse_tool_output import ExtractionError, extract_number
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
 METRIC = "bandwidth_bytes_per_second"
@@ -64,9 +64,9 @@ def test_fio_sums_over_drives_and_did_what_was_asked(fio):
     one = load("fio_sequential_read")
     assert set(checks(one, fio).values()) == {True}
     both = extract_number(one["metrics"][METRIC], fio)
-    [first, second] = load_samples.progress_series(one["progress"], fio, 0.0)
-    begin, end = load_samples.common_time_span([first, second])
-    assert 0.3 < load_samples.rate_in_window([first, second], begin, end) / both < 3
+    [first, second] = progress_samples_and_rates.progress_series(one["progress"], fio, 0.0)
+    begin, end = progress_samples_and_rates.common_time_span([first, second])
+    assert 0.3 < progress_samples_and_rates.rate_in_window([first, second], begin, end) / both < 3
 
 
 @pytest.mark.parametrize(

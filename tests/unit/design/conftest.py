@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from chaosity.checked_yaml_files import read_config
 from chaosity.design import PlannedHost
 from chaosity.topology import configuration_name, discover_topology
-from chaosity.yaml_files import read_config
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
 

@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from chaosity import yaml_files as module
+from chaosity import checked_yaml_files as module
 from chaosity.benchmarks import benchmark_file, counter_events_of
 from chaosity.benchmarks.counter_events import encode_x86_event, read_counter_files
+from chaosity.checked_yaml_files import read_config, yaml_file_names
 from chaosity.design import plan_host
 from chaosity.errors import UserError
-from chaosity.yaml_files import read_config, yaml_file_names
 
 # The three indicators of document 004.
 LOCAL, REMOTE, CACHE = (

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks import open_benchmarks
-from chaosity.campaign.campaign_run import Campaign
+from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import PlannedHost, parse_point_name, plan_host, replicate_numbers
 from chaosity.design import host_plan as plan_module
@@ -23,7 +24,6 @@ from chaosity.design.plan_notes_and_samples import pick_evenly_spread
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.errors import UserError
 from chaosity.topology import configuration_name, discover_topology
-from chaosity.yaml_files import load_experiment
 
 
 def with_orders(points, replicates, seed):

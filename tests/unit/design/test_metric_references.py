@@ -10,13 +10,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity import yaml_files as config_module
+from chaosity import checked_yaml_files as config_module
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.design import host_plan as plan_module
 from chaosity.design import plan_host
 from chaosity.design.metric_references import add_metric_references
 from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.errors import UserError
-from chaosity.yaml_files import load_experiment
 
 BANDWIDTH = "bandwidth_bytes_per_second"
 

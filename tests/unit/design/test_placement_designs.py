@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chaosity.benchmarks import Benchmark, open_benchmarks
+from chaosity.checked_yaml_files import EXPERIMENTS, yaml_file_names
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import PlannedHost, parse_point_name
 from chaosity.design.host_resources import HostResources
@@ -20,7 +21,6 @@ from chaosity.design.target_selectors import page_placement_target, whole_page_s
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import POLICIES
 from chaosity.topology import configuration_name, discover_topology
-from chaosity.yaml_files import EXPERIMENTS, yaml_file_names
 
 ALL = list(POLICIES)
 

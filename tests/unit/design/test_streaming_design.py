@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.benchmarks import open_benchmarks
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import DriveRef
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.topology import discover_topology
-from chaosity.yaml_files import load_experiment
 
 NAME = "streaming_compute"
 

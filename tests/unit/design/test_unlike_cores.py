@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.benchmarks import open_benchmarks
+from chaosity.checked_yaml_files import read_config
 from chaosity.cli.plan import plan_command
 from chaosity.design import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.errors import UserError
 from chaosity.topology import CoreKind, OpenclDevice, discover_topology
-from chaosity.yaml_files import read_config
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINES = ROOT / "tests" / "data" / "topologies"

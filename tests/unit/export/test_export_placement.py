@@ -12,11 +12,11 @@ import synthetic_latency
 from click.testing import CliRunner
 from host_results import BANDWIDTH, LATENCY, folder_of, measured
 
+from chaosity.checked_yaml_files import schema_validator, validate_document
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.export import placement_document, read_measured_host, select_node_measurements
 from chaosity.store import COLUMNS
-from chaosity.yaml_files import schema_validator, validate_document
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 

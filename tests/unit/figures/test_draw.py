@@ -334,8 +334,8 @@ def test_two_hosts_in_one_table_are_an_error(tmp_path):
 
 
 def test_the_figures_of_the_experiments_are_described_rightly(root):
+    from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment
     from chaosity.figures.figure_spec import read_figure_specs
-    from chaosity.yaml_files import EXPERIMENTS, load_experiment
 
     documents = [load_experiment(path.stem) for path in EXPERIMENTS.glob("*.yaml")]
     assert read_figure_specs(documents)

@@ -10,7 +10,7 @@ import synthetic
 from lxml import etree
 from table_figures import draw
 
-from chaosity.yaml_files import load_experiment
+from chaosity.checked_yaml_files import load_experiment
 
 EXPERIMENT = "gpu_and_cpu"
 SVG = "{http://www.w3.org/2000/svg}"

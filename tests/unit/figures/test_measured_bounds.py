@@ -11,13 +11,13 @@ import synthetic_streaming as streaming
 from lxml import etree
 from table_figures import draw, select_figure_data
 
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.figure_captions import figure_caption
 from chaosity.figures.figure_spec import FigureSpec
 from chaosity.figures.measured_bounds import lowest_bound_of_mark, read_measured_bounds
 from chaosity.figures.value_axis_limits import round_value_limits
 from chaosity.store.measurements import Measurements
-from chaosity.yaml_files import load_experiment
 
 GB = 1e9
 EXPERIMENT = load_experiment("streaming_compute")

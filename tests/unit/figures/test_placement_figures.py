@@ -11,6 +11,7 @@ from table_figures import draw
 
 from chaosity.benchmarks import open_benchmarks
 from chaosity.benchmarks.benchmark_file import Benchmark
+from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.host_resources import HostResources
 from chaosity.design.metric_references import add_metric_references
@@ -24,7 +25,6 @@ from chaosity.store.tidy_table import (
 )
 from chaosity.topology import discover_topology
 from chaosity.weights import bandwidth_under_contention
-from chaosity.yaml_files import load_experiment, read_config
 
 MACHINE = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 BY_NODE = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from chaosity.benchmarks import Benchmark
-from chaosity.runner import load_samples, metric_values, record_checks
-from chaosity.runner.tool_output import ExtractionError, extract_number
-from chaosity.yaml_files import load_benchmark
+from chaosity.checked_yaml_files import load_benchmark
+from chaosity.runner import metric_values, progress_samples_and_rates, record_checks
+from chaosity.runner.parse_tool_output import ExtractionError, extract_number
 
 pytestmark = pytest.mark.real
 
@@ -65,7 +65,7 @@ def test_a_placed_program_does_what_its_file_asks(
     one = ran(load("chaosity_workload", kernel, cpus, node), workload.parent)
     assert failed(one) == []
     assert one["memory_bytes"] == 2 << 20
-    assert load_samples.samples_from_events(one["progress"], one["outputs"]["stdout"])
+    assert progress_samples_and_rates.samples_from_events(one["progress"], one["outputs"]["stdout"])
 
 
 @pytest.mark.parametrize(

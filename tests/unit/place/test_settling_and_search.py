@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_files import Kernel, placed_point, report
 
+from chaosity.checked_yaml_files import load_benchmark
 from chaosity.place import dwp_search_and_autonuma
 from chaosity.place.barrier_proxy import BarrierPhase, BarrierProxy
 from chaosity.place.dwp_search_and_autonuma import AutonumaSettling
-from chaosity.place.placement_session import SETTLE_SECONDS
+from chaosity.place.run_placed_program import SETTLE_SECONDS
 from chaosity.runner import load_process, metric_values, observed_placement, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.point_measurement import measure_point as measured
-from chaosity.yaml_files import load_benchmark
 from waiting import wait_until
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
@@ -52,11 +52,12 @@ say(event="done", passes=passes)
 QUICK = "program_rate.SHORTEST, program_rate.LONGEST = 0.02, 0.1"
 ENDLESS = "program_rate.LONGEST, program_rate.PRECISION = 1e9, 0.0"
 HASTY = (
-    "program_rate.LONGEST, program_rate.PRECISION, placement_session.SETTLE_SECONDS = 0.2, 0.0, 1.0"
+    "program_rate.LONGEST, program_rate.PRECISION = 0.2, 0.0;"
+    "run_placed_program.SETTLE_SECONDS = 1.0"
 )
 MAIN = """
 import sys
-from chaosity.place import placement_session, program_rate, dwp_search_and_autonuma
+from chaosity.place import run_placed_program, program_rate, dwp_search_and_autonuma
 from chaosity.place.__main__ import main
 {}
 main(sys.argv[1:])

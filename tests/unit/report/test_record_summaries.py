@@ -2,29 +2,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chaosity import records
+from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, save_record
+from chaosity.records.record_types_and_verdict import make_verdict, make_verdict_line
 from chaosity.report.record_summaries import read_record_summaries, tool_note_sentences
 
 
 def record(status="valid", started=True):
     load = {"name": "memory", "command": ["numactl", "--membind=0", "a tool"]}
     program = {"program": {"name": "fio", "path": "/usr/bin/fio", "version": "fio-3.33"}}
-    checks = [records.make_verdict_line("memory: pages", status == "valid", "half of them")]
+    checks = [make_verdict_line("memory: pages", status == "valid", "half of them")]
     return {
-        "schema_version": records.SCHEMA_VERSION,
+        "schema_version": SCHEMA_VERSION,
         "point": {"experiment": "e", "point": "memory=node0+node0+triad", "loads": [load]},
         "replicate": 2,
         "order": 17,
         "began_at": "2026-11-21T04:09:08.961Z",
         "finished_at": "2026-11-21T04:09:11.461Z",
         "loads": [{**load, **program}] if started else [],
-        "verdict": records.make_verdict(checks),
+        "verdict": make_verdict(checks),
     }
 
 
 def test_a_record_is_summarised(tmp_path):
     path = tmp_path / "rep2.json"
-    records.save_record(record(), path)
+    save_record(record(), path)
     (run,) = read_record_summaries([path])
     assert (run.experiment, run.replicate, run.order, run.status) == ("e", 2, 17, "valid")
     assert run.measurement_seconds == 2.5
@@ -34,7 +35,7 @@ def test_a_record_is_summarised(tmp_path):
 
 def test_a_record_without_started_loads_has_the_planned_command(tmp_path):
     path = tmp_path / "rep2.json"
-    records.save_record(record("failed", started=False), path)
+    save_record(record("failed", started=False), path)
     (run,) = read_record_summaries([path])
     assert run.reason == "memory: pages: half of them"
     assert run.commands == {"memory": "numactl --membind=0 'a tool'"}
@@ -49,9 +50,9 @@ def noted(folder, *said, target="bwap"):
         load |= {"target": {"name": target}, "notes": [{"name": "search to its end"}]}
         if words != "":
             name, detail = "memory: search to its end", words or "nothing was noted"
-            note = records.make_verdict_line(name, words is None, detail, decisive=False)
+            note = make_verdict_line(name, words is None, detail, decisive=False)
             found["verdict"]["checks"].append(note)
-        records.save_record(found, folder / f"{target}/rep{number}.json")
+        save_record(found, folder / f"{target}/rep{number}.json")
     return read_record_summaries(folder.glob(f"{target}/*.json"))
 
 

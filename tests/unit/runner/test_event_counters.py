@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity import records
+from chaosity.records.record_types_and_verdict import VALID
 from chaosity.runner import event_counters, metric_values
+from chaosity.runner.parse_tool_output import ExtractionError
 from chaosity.runner.point_measurement import measure_point
-from chaosity.runner.tool_output import ExtractionError
 
 # PERF_TYPE_SOFTWARE of perf_event_open(2), and events that every kernel counts.
 CLOCK = {"event": "cpu-clock", "type": 1, "config": 0}
@@ -138,7 +138,7 @@ def test_a_load_is_counted_from_its_release_to_its_stop(make_point, start):
             "sys.stdin.readline()", ""
         )
     record = measure_point(given, 1)
-    assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
+    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
     [load] = record["loads"]
     found = metric_values.metric_readings(record)["memory"]
     lasted = [one["time_enabled_ns"] for one in load["counted"]["clock"]["counts"]]

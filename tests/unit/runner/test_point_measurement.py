@@ -15,7 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaosity import records
+from chaosity.records.atomic_writes_and_record_files import load_record, save_record
+from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.runner import load_process, metric_values
 from chaosity.runner.point_measurement import HOST_LOCK, are_rates_precise, measure_point
 from waiting import wait_until
@@ -24,13 +25,13 @@ pytestmark = pytest.mark.real
 
 
 def reason(record):
-    assert record["verdict"]["status"] == records.FAILED
+    assert record["verdict"]["status"] == FAILED
     return record["verdict"]["reason"]
 
 
 def test_a_good_load_gives_a_valid_record(make_point):
     record = measure_point(make_point(), 1)
-    assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
+    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
     rate = metric_values.values_of_record(record)["memory"]["bandwidth_bytes_per_second"]
     assert 1e5 < rate < 1e6  # 5000 bytes in at least 5 ms
     assert record["loads"][0]["signalled"] == "TERM"
@@ -94,7 +95,7 @@ def test_two_loads_share_a_window(make_point):
     point = make_point()
     point["loads"].append({**point["loads"][0], "name": "other"})
     record = measure_point(point, 1)
-    assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
+    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
     assert set(metric_values.values_of_record(record)) == {"memory", "other"}
 
 
@@ -119,21 +120,21 @@ def test_precision_is_computed_in_the_common_window():
 def test_a_pass_longer_than_the_stopping_rule_is_awaited(make_point):
     stopping = {"relative_precision": 0.01, "min_seconds": 0.1, "max_seconds": 0.2}
     record = measure_point(make_point("slow", point={"stopping": stopping}), 1)
-    assert record["verdict"]["status"] == records.VALID, record["verdict"]["reason"]
+    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
 
 
 def test_attempts_are_kept_and_the_newest_is_current(make_point, tmp_path):
     path = tmp_path / "rep1.json"
     for wrong in ("dies", ""):
-        records.save_record(measure_point(make_point(wrong), 1), path)
+        save_record(measure_point(make_point(wrong), 1), path)
     kept = sorted(p.name.split(".")[-2] for p in (tmp_path / "attempts").iterdir())
     assert kept == ["failed", "valid"]
-    assert records.load_record(path)["verdict"]["status"] == records.VALID
+    assert load_record(path)["verdict"]["status"] == VALID
 
 
 def test_a_full_disk_loses_no_older_record(make_point, tmp_path, monkeypatch):
     path = tmp_path / "rep1.json"
-    records.save_record(measure_point(make_point(), 1), path)
+    save_record(measure_point(make_point(), 1), path)
     before = path.read_bytes()
 
     def full(_handle):
@@ -141,7 +142,7 @@ def test_a_full_disk_loses_no_older_record(make_point, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        records.save_record(measure_point(make_point(), 1), path)
+        save_record(measure_point(make_point(), 1), path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
@@ -151,7 +152,7 @@ def test_an_incomplete_record_is_an_error(tmp_path, text):
     path = tmp_path / "rep1.json"
     path.write_text(text)
     with pytest.raises(ValueError):
-        records.load_record(path)
+        load_record(path)
 
 
 def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.slurm.queue_watch import (
+from chaosity.slurm.job_watch_and_queue_cost import (
     check_finished_jobs_stay_visible,
     parse_slurm_jobs,
     queue_cost_text,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.campaign.slurm_run import JOB_PREFIX
-from chaosity.slurm import srun_command
-from chaosity.slurm.slurm_commands import parse_slurm_nodes, slurm_node_name, unusable_nodes
+from chaosity.campaign.campaign_slurm_jobs import JOB_PREFIX
+from chaosity.slurm.slurm_commands import (
+    parse_slurm_nodes,
+    slurm_node_name,
+    srun_command,
+    unusable_nodes,
+)
 
 # Recorded from Slurm 22.05.8 with two nodes, one drained by hand; shortened in the middle.
 RECORDED = (

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from chaosity.benchmarks import open_benchmarks
+from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.statistics.anova_studies import find_studies
 from chaosity.store import COLUMNS, Measurements
-from chaosity.yaml_files import load_experiment, read_config
 
 REPLICATES = 6
 # How much faster than on one core, by program; the runtime's part is small beside these.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chaosity.anomalies import analyse_host
 from chaosity.compare import compare_selections
-from chaosity.records import VALID
+from chaosity.records.record_types_and_verdict import VALID
 from chaosity.statistics import UNMEASURED, find_studies, summarise
 from chaosity.store import build_tidy_table, read_table, write_table
 from chaosity.units import format_quantity, metric_words

@@ -7,7 +7,8 @@ import json
 import pandas as pd
 import pytest
 
-from chaosity import records
+from chaosity.records.atomic_writes_and_record_files import save_record
+from chaosity.records.record_types_and_verdict import make_verdict, make_verdict_line
 from chaosity.store import HISTORY_COLUMNS, build_history, read_table, write_table
 
 NAME = "storage=node0+drive0"
@@ -86,9 +87,9 @@ class Results:
             "measured_on": "h",
             "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
             "loads": described["loads"],
-            "verdict": records.make_verdict([records.make_verdict_line("measured", passed, "so")]),
+            "verdict": make_verdict([make_verdict_line("measured", passed, "so")]),
         }
-        records.save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
+        save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
 
     def history(self):
         return build_history(self.folder / "points", self.folder, self.folder / "components")

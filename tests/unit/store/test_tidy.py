@@ -7,9 +7,9 @@ import json
 import pandas as pd
 import pytest
 
+from chaosity.checked_yaml_files import schema_validator
 from chaosity.errors import UserError
 from chaosity.store import COLUMNS, build_tidy_table, read_table, write_table
-from chaosity.yaml_files import schema_validator
 
 
 def load(name="memory", amount=1000.0):

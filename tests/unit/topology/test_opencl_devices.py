@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.components import make_component_documents
-from chaosity.runner import opencl_devices
-from chaosity.runner.opencl_devices import OpenclError, find_opencl_device, parse_clinfo
+from chaosity.runner import opencl_device_lookup
+from chaosity.runner.opencl_device_lookup import OpenclError, find_opencl_device, parse_clinfo
 from chaosity.topology import discover_topology, topology_from_json, topology_to_json
 from chaosity.topology.drives_gpus_and_accelerators import list_opencl_devices as topology_devices
 
@@ -110,15 +110,20 @@ def test_a_missing_device_is_an_error_that_names_it(wanted, said, words):
 
 
 def test_the_command_gets_platform_and_device_numbers(monkeypatch):
-    monkeypatch.setattr(opencl_devices, "read_clinfo", lambda: GPUS + POCL)
-    command = ["tool", opencl_devices.PLATFORM_NUMBER, opencl_devices.DEVICE_NUMBER, "rest"]
-    load, [told] = opencl_devices.fill_in_device_numbers(
+    monkeypatch.setattr(opencl_device_lookup, "read_clinfo", lambda: GPUS + POCL)
+    command = [
+        "tool",
+        opencl_device_lookup.PLATFORM_NUMBER,
+        opencl_device_lookup.DEVICE_NUMBER,
+        "rest",
+    ]
+    load, [told] = opencl_device_lookup.fill_in_device_numbers(
         {"command": command, "target": {"device": wanted_device()}}
     )
     assert load["command"] == ["tool", "2", "0", "rest"]
     assert told["passed"]
     assert "platform 2 (Portable Computing Language)" in told["detail"]
-    _, [changed] = opencl_devices.fill_in_device_numbers(
+    _, [changed] = opencl_device_lookup.fill_in_device_numbers(
         {"command": [], "target": {"device": wanted_device(driver="2.0")}}
     )
     assert not changed["passed"]
@@ -126,9 +131,9 @@ def test_the_command_gets_platform_and_device_numbers(monkeypatch):
 
 
 def test_a_load_without_a_device_does_not_run_clinfo(monkeypatch):
-    monkeypatch.setattr(opencl_devices, "read_clinfo", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(opencl_device_lookup, "read_clinfo", lambda: pytest.fail("asked"))
     load = {"command": ["tool"], "target": {"drives": []}}
-    assert opencl_devices.fill_in_device_numbers(load) == (load, [])
+    assert opencl_device_lookup.fill_in_device_numbers(load) == (load, [])
 
 
 def test_gpus_come_first_and_their_slots_give_the_node():

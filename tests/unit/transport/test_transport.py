@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.transport import LOCAL, SSH, Transport
 from chaosity.transport.runner_command import (
+    LOCAL,
+    SSH,
+    Transport,
     connection_error_cause,
     control_socket_folder,
     ssh_command_with_password,

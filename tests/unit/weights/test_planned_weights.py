@@ -8,10 +8,10 @@ import pytest
 import yaml
 from path_measurements import alone, table, together
 
-from chaosity.campaign.campaign_run import Campaign
+from chaosity.campaign.hosts_and_plans_of_run import Campaign
+from chaosity.checked_yaml_files import read_config
 from chaosity.design import host_plan as planning
 from chaosity.store import write_table
-from chaosity.yaml_files import read_config
 
 WEIGHTED = {"canonical", "canonical_contended", "bwap"}
 EXPERIMENT = {

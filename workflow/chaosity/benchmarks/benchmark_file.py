@@ -12,10 +12,10 @@ from typing import Any, cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateError
 
+from chaosity.checked_yaml_files import BENCHMARKS, load_benchmark
 from chaosity.errors import UserError
-from chaosity.records import Level, Load, PointStoppingRule
+from chaosity.records.point_types import Level, Load, PointStoppingRule
 from chaosity.yaml_document_types import BenchmarkDocument, Config, KernelEntry
-from chaosity.yaml_files import BENCHMARKS, load_benchmark
 
 ENVIRONMENT = Environment(
     loader=FileSystemLoader(BENCHMARKS.parent),

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+from chaosity.checked_yaml_files import COUNTERS, load_named_yaml, suggest_allowed, yaml_file_names
 from chaosity.errors import UserError
-from chaosity.records import CounterEvent, CounterRequest
+from chaosity.records.point_types import CounterEvent, CounterRequest
 from chaosity.topology import HostFacts
 from chaosity.yaml_document_types import CounterEventsDocument, EventCode
-from chaosity.yaml_files import COUNTERS, load_named_yaml, suggest_allowed, yaml_file_names
 
 
 @cache

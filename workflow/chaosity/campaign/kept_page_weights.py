@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.place.page_shares import largest_share_deviation
-from chaosity.records import utc_now, write_if_changed
+from chaosity.place.page_share_arithmetic import largest_share_deviation
+from chaosity.records.atomic_writes_and_record_files import utc_now, write_if_changed
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import click
 
 from chaosity.cli.option_types import DWP_HELP, EXISTING_FOLDER, FILE, FOLDER
 from chaosity.errors import UserError
-from chaosity.records import write_atomically
+from chaosity.records.atomic_writes_and_record_files import write_atomically
 
 if TYPE_CHECKING:
     from chaosity.export import MeasuredHost, WeightsExport

@@ -1,7 +1,7 @@
 """Types, help texts and parsers that options of several commands share.
 
-The paths repeat two of `chaosity.yaml_files`, whose import (jsonschema, yaml) would double the time
-of ``--help``.
+The paths repeat two of `chaosity.checked_yaml_files`, whose import (jsonschema, yaml) would double
+the time of ``--help``.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from chaosity.cli.option_types import parse_workers
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.__main__ import argument_parser, request_from_arguments
-from chaosity.place.page_shares import format_shares
+from chaosity.place.page_share_arithmetic import format_shares
 from chaosity.place.placement_policies import CONTENDED
-from chaosity.place.placement_session import run_placed
+from chaosity.place.run_placed_program import run_placed
 
 if TYPE_CHECKING:
     from chaosity.store import NodeMatrix

@@ -14,7 +14,7 @@ from chaosity.cli.option_types import CONFIG_FILE
 
 if TYPE_CHECKING:
     from chaosity.design import HostPlan
-    from chaosity.records import Point
+    from chaosity.records.point_types import Point
 
 
 @click.command("plan")
@@ -47,9 +47,9 @@ def plan_command(
     """Show what would be measured on a host, and for how long. Nothing is measured."""
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.campaign.kept_page_weights import MeasuredWeights
+    from chaosity.checked_yaml_files import read_config
     from chaosity.design import PlannedHost, plan_host
     from chaosity.topology import configuration_name, discover_topology
-    from chaosity.yaml_files import read_config
 
     config = read_config(config_file)
     topology = discover_topology(source)

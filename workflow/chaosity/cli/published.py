@@ -35,11 +35,11 @@ def published_command(file: Path, form: str, host: str, unit: str | None, output
     figure in a sentence. If loads were measured alone and co-running, prints the slowdowns.
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
+    from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment, yaml_file_names
     from chaosity.figures.draw_and_write_figures import draw_figures
     from chaosity.store import read_published, write_table
     from chaosity.store.measurements import Measurements
     from chaosity.topology import Topology
-    from chaosity.yaml_files import EXPERIMENTS, load_experiment, yaml_file_names
 
     table = read_published(file, form, host, unit)
     output.mkdir(parents=True, exist_ok=True)

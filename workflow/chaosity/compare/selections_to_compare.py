@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.errors import UserError
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store import COLUMNS, HISTORY_COLUMNS
@@ -19,7 +20,6 @@ from chaosity.store.profile_database import (
     is_duckdb_file,
     read_profile_table,
 )
-from chaosity.yaml_files import suggest_allowed
 
 _HISTORY = "history.parquet"
 _MAX_SUGGESTED = 40

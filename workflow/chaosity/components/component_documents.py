@@ -14,7 +14,7 @@ from typing import Literal, TypedDict
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.place_names import PlaceName, node_name, package_name
-from chaosity.records import DriveFacts
+from chaosity.records.point_types import DriveFacts
 from chaosity.topology import (
     Drive,
     Gpu,

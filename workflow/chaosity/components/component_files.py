@@ -14,7 +14,7 @@ from chaosity.components.component_documents import (
     Components,
 )
 from chaosity.components.component_history import record_component_state
-from chaosity.records import write_atomically
+from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.topology import HostFacts
 
 # The file with the fingerprints of the last discovery's documents.

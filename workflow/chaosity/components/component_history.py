@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from chaosity.records import format_utc, utc_now, write_atomically
+from chaosity.records.atomic_writes_and_record_files import format_utc, utc_now, write_atomically
 
 HISTORY_FOLDER = ".history"
 

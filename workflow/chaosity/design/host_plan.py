@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from chaosity.benchmarks import open_benchmarks
+from chaosity.checked_yaml_files import load_experiment, suggest_allowed
 from chaosity.components import drive_component_name
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import DriveRef
@@ -22,10 +23,10 @@ from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError
 from chaosity.place_names import PlaceName
-from chaosity.records import ExpandedPoint, Point, PointStoppingRule, write_if_changed
+from chaosity.records.atomic_writes_and_record_files import write_if_changed
+from chaosity.records.point_types import ExpandedPoint, Point, PointStoppingRule
 from chaosity.topology import Topology
 from chaosity.yaml_document_types import Config, HostVariables
-from chaosity.yaml_files import load_experiment, suggest_allowed
 
 # Size of the file that takes the place of a drive on a host without NVMe drives.
 DEFAULT_FILE_BYTES = 1024 * 1024 * 1024

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
+from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Endpoint, Initiator
 from chaosity.design.plan_notes_and_samples import (
@@ -19,7 +20,6 @@ from chaosity.design.plan_notes_and_samples import (
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, parse_place_name
 from chaosity.yaml_document_types import InitiatorSelector
-from chaosity.yaml_files import suggest_allowed
 
 S = TypeVar("S")
 # Initiator and target of each load before this one, by its role.

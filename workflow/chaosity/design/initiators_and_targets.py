@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import cast
 
 from chaosity.cpusets import CpuSet, format_cpu_list
-from chaosity.records import DriveFacts, LoadInitiator
+from chaosity.records.point_types import DriveFacts, LoadInitiator
 from chaosity.topology import OpenclDevice
 
 

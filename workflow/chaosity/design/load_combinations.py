@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from chaosity.benchmarks import Benchmark
+from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
@@ -22,7 +23,6 @@ from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
 from chaosity.errors import UserError
 from chaosity.yaml_document_types import Config, LoadDesign
-from chaosity.yaml_files import suggest_allowed
 
 PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
 

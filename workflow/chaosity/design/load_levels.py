@@ -13,16 +13,16 @@ from itertools import product
 from typing import TypeVar
 
 from chaosity.benchmarks import Benchmark
+from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Initiator
 from chaosity.design.plan_notes_and_samples import PlanNotes, add_node_names
 from chaosity.design.point_loads import ChosenLoad
 from chaosity.errors import UserError
-from chaosity.records import Level
+from chaosity.records.point_types import Level
 from chaosity.topology import Topology
 from chaosity.units import format_binary_bytes
 from chaosity.yaml_document_types import Config, LoadDesign, WorkingSet, WorkingSetRange
-from chaosity.yaml_files import suggest_allowed
 
 T = TypeVar("T")
 # Sizes are whole KiB, which are multiples of every cache line.

@@ -14,12 +14,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.initiator_selectors import as_list
 from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ALONE, ONLY
 from chaosity.design.point_names import format_level
 from chaosity.errors import UserError
-from chaosity.records import DerivedMetric, ExpandedPoint, Level, Load
+from chaosity.records.point_types import DerivedMetric, ExpandedPoint, Level, Load
 from chaosity.yaml_document_types import (
     ExperimentDocument,
     FactorSpec,
@@ -27,7 +28,6 @@ from chaosity.yaml_document_types import (
     RelativeMetric,
     TargetSelector,
 )
-from chaosity.yaml_files import suggest_allowed
 
 # Columns of the tidy table that `to` may name, and the sides of the load that they describe.
 _COLUMN_SIDES = {

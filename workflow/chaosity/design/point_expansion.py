@@ -25,7 +25,13 @@ from chaosity.design.point_names import make_point_name
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, package_name
-from chaosity.records import ExpandedPoint, Load, LoadTarget, NodeRelation, PointStoppingRule
+from chaosity.records.point_types import (
+    ExpandedPoint,
+    Load,
+    LoadTarget,
+    NodeRelation,
+    PointStoppingRule,
+)
 from chaosity.topology import OpenclDevice
 from chaosity.yaml_document_types import Config, ExperimentDocument
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
 from chaosity.design.point_names import LoadName, format_level
-from chaosity.records import Level
+from chaosity.records.point_types import Level
 from chaosity.yaml_document_types import FactorSpec
 
 # In a reference such as `only.target`: the single load of a point, whatever its role.

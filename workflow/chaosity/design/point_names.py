@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from chaosity.records import Level
+from chaosity.records.point_types import Level
 from chaosity.units import format_exact_bytes
 
 # Characters of a part: no separator, and nothing that is special in a shell or file system.

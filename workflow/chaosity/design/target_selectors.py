@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
+from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
@@ -20,10 +21,9 @@ from chaosity.design.initiator_selectors import (
 from chaosity.design.initiators_and_targets import Initiator, Target
 from chaosity.design.plan_notes_and_samples import AT_MOST_SETS, pick_evenly_spread
 from chaosity.errors import UserError
-from chaosity.place.page_shares import apportion_whole
+from chaosity.place.page_share_arithmetic import apportion_whole
 from chaosity.place.placement_policies import POLICIES, UNIFORM
 from chaosity.yaml_document_types import DriveSelector, OpenclSelector, TargetSelector
-from chaosity.yaml_files import suggest_allowed
 
 # Returns the measured share of each node, for the name of the weights (CANONICAL or CONTENDED) and
 # the workers' nodes; None if they were not measured.

@@ -32,7 +32,7 @@ from chaosity.figures.value_and_curve_tables import (
     metric_of_quantity,
 )
 from chaosity.figures.value_axis_limits import ValueLimits, round_value_limits
-from chaosity.records import write_atomically
+from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.statistics import UNMEASURED
 from chaosity.store.measurements import Measurements
 from chaosity.topology import Topology

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
+from chaosity.checked_yaml_files import validate_document
 from chaosity.errors import UserError
-from chaosity.yaml_files import validate_document
 
 # A value in `where`; None selects rows without a value.
 Level = str | float | bool | None

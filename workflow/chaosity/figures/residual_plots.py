@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from chaosity.figures import figure_style as style
 from chaosity.figures.svg_hover_texts import add_hover_texts
-from chaosity.records import write_atomically
+from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.statistics.anova import Analysis
 from chaosity.units import choose_scale
 

@@ -18,10 +18,10 @@ from typing import Any, cast
 from jinja2 import StrictUndefined, TemplateError, UndefinedError
 from jinja2.sandbox import SandboxedEnvironment
 
+from chaosity.checked_yaml_files import ROOT, suggest_allowed, validate_document
 from chaosity.errors import UserError
 from chaosity.topology import LIVE
 from chaosity.yaml_document_types import HostVariables
-from chaosity.yaml_files import ROOT, suggest_allowed, validate_document
 
 # Prefix of the workflow's own variables; all others belong to the roles and to Ansible.
 PREFIX = "chaosity_"

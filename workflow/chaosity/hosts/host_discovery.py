@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import TypedDict
 
 from chaosity.benchmarks import open_benchmarks
+from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.components import make_component_documents, write_components
 from chaosity.design import PlannedHost
 from chaosity.errors import UserError
 from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
-from chaosity.records import Needs, write_bytes_atomically, write_if_changed
+from chaosity.records.atomic_writes_and_record_files import write_bytes_atomically, write_if_changed
+from chaosity.records.point_types import Needs
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.runner.describe_host import FACTS_MEMBER
-from chaosity.slurm import list_slurm_nodes, slurm_node_name, srun_command
+from chaosity.slurm.slurm_commands import list_slurm_nodes, slurm_node_name, srun_command
 from chaosity.topology import (
     LIVE,
     configuration_name,
@@ -33,16 +35,18 @@ from chaosity.topology import (
     read_topology,
     topology_to_json,
 )
-from chaosity.transport import LOCAL, SLURM, SSH, Transport
 from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
+    LOCAL,
+    SLURM,
+    SSH,
+    Transport,
     connection_error_cause,
     ssh_command_with_password,
     ssh_transport,
 )
 from chaosity.transport.skipped_hosts import read_skipped_host, readmit_host, skip_host
 from chaosity.yaml_document_types import Config
-from chaosity.yaml_files import suggest_allowed
 
 DESCRIPTION_FILE = "description.tar.gz"
 # lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.

@@ -12,7 +12,7 @@ import contextlib
 import enum
 import os
 
-from chaosity.runner.tool_output import parse_event_line
+from chaosity.runner.parse_tool_output import parse_event_line
 
 _CHUNK = 1 << 16
 STANDARD_INPUT = 0

@@ -18,7 +18,7 @@ from types import FrameType
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
 from chaosity.place.barrier_proxy import STANDARD_INPUT, BarrierPhase, BarrierProxy
-from chaosity.runner.tool_output import parse_event_line
+from chaosity.runner.parse_tool_output import parse_event_line
 
 # Signals that are passed on. SIGKILL cannot be passed on; the kernel then kills the program too.
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from chaosity.place.page_shares import largest_share_deviation
+from chaosity.place.page_share_arithmetic import largest_share_deviation
 
 # BWAP's own step: a tenth of the way.
 STEP = 0.1

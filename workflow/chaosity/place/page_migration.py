@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.place import numa_system_calls
-from chaosity.place.page_shares import apportion_whole, attainable_amounts
+from chaosity.place.page_share_arithmetic import apportion_whole, attainable_amounts
 from chaosity.runner.observed_placement import MemoryMapping, parse_numa_maps, process_tree
 
 # 256 pages: fewer cannot have shares with a precision of half a per cent. Stacks and data of

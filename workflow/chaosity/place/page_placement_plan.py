@@ -14,15 +14,15 @@ from pathlib import Path
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
-from chaosity.place.page_shares import (
+from chaosity.place.page_share_arithmetic import (
     SUM_TOLERANCE,
     integer_weights,
     largest_share_deviation,
     uniform_shares,
 )
 from chaosity.place.placement_policies import AUTONUMA, POLICIES, UNIFORM
-from chaosity.runner.kernel_settings import NUMA_BALANCING, ROOT, WEIGHTS, read_setting
 from chaosity.runner.observed_placement import read_cpus_by_node
+from chaosity.runner.temporary_kernel_settings import NUMA_BALANCING, ROOT, WEIGHTS, read_setting
 
 # Methods that enforce shares; KERNEL_DECIDES where there are no shares.
 KERNEL_DECIDES, INTERLEAVE = "kernel", "interleave"
@@ -74,7 +74,7 @@ class PlacementPlan:
         mode: the kernel's memory policy for the program.
         nodes: the nodes of that policy.
         cpus: processing units on which the program runs.
-        settings: the kernel's settings, see `runner.kernel_settings`.
+        settings: the kernel's settings, see `runner.temporary_kernel_settings`.
         search: whether to search for the best data-to-worker proximity.
         settle: whether the placement settles before the program's ready line is passed on.
         moves: whether misplaced pages are moved.

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from chaosity.errors import UserError
 from chaosity.place.dwp_search_and_autonuma import MeasuredRate, TimeUpError
-from chaosity.runner import event_counters, load_samples
-from chaosity.runner.tool_output import parse_event_line
+from chaosity.runner import event_counters, progress_samples_and_rates
+from chaosity.runner.parse_tool_output import parse_event_line
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
 # Keys of a sample that are not the amount.
@@ -40,10 +40,10 @@ class RateSource(Protocol):
     """A source of the program's progress.
 
     Attributes:
-        series: the samples so far, see `runner.load_samples`.
+        series: the samples so far, see `runner.progress_samples_and_rates`.
     """
 
-    series: load_samples.Series
+    series: progress_samples_and_rates.Series
 
     def read_line(self, text: str, now: float) -> None:
         """Handle a line of the program's output, received at `now` on the monotonic clock."""
@@ -61,7 +61,7 @@ class SampleSource:
 
     def __init__(self, key: str | None = None) -> None:
         self.key = key
-        self.series: load_samples.Series = []
+        self.series: progress_samples_and_rates.Series = []
 
     def read_line(self, text: str, now: float) -> None:
         """Handle a line; samples have their own times."""
@@ -100,7 +100,7 @@ class LineSource:
             self.pattern = re.compile(pattern)
         except re.error as error:
             raise UserError(f"{pattern!r} is not a regular expression: {error}", "--rate") from None
-        self.series: load_samples.Series = []
+        self.series: progress_samples_and_rates.Series = []
         self.last: float | None = None
 
     def read_line(self, text: str, now: float) -> None:
@@ -122,7 +122,7 @@ class InstructionSource:
     """
 
     def __init__(self, pid: int) -> None:
-        self.series: load_samples.Series = []
+        self.series: progress_samples_and_rates.Series = []
         self.handle = event_counters.open_event_for_process(event_counters.INSTRUCTIONS, pid)
         self.last, self.count = time.monotonic(), 0
 
@@ -214,11 +214,11 @@ class RateMeter:
             passed = now - began
             inside = [sample for sample in self.source.series if sample[0] >= began]
             if passed >= SHORTEST and inside:
-                begin, end = load_samples.common_time_span([inside])
-                width = load_samples.relative_half_width([inside], begin, end)
+                begin, end = progress_samples_and_rates.common_time_span([inside])
+                width = progress_samples_and_rates.relative_half_width([inside], begin, end)
                 if width is not None and (width <= PRECISION or passed >= LONGEST):
                     self.has_measured = True
-                    value = load_samples.rate_in_window([inside], begin, end)
+                    value = progress_samples_and_rates.rate_in_window([inside], begin, end)
                     return MeasuredRate(value, width, passed)
             if now >= self.until and self.has_measured:
                 raise TimeUpError

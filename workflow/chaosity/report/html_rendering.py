@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from chaosity.checked_yaml_files import ROOT
 from chaosity.report.report_data import ReportData
-from chaosity.yaml_files import ROOT
 
 TEMPLATES = ROOT / "templates" / "report"
 

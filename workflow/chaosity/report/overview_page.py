@@ -11,7 +11,7 @@ from typing import Any
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.records import write_atomically
+from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.equal_host_comparison import EqualHostGroup, HostResults, compare_equal_hosts
 from chaosity.report.html_rendering import render_page
 from chaosity.report.report_summary import FINDING

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from chaosity import records
-from chaosity.records import Check, Load, Record
+from chaosity.records.atomic_writes_and_record_files import load_record
+from chaosity.records.point_types import Load
+from chaosity.records.record_types_and_verdict import VALID, Check, Record
 from chaosity.units import format_count
 
 
@@ -56,7 +57,7 @@ def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
     summaries = []
     for path in sorted(paths):
         try:
-            summaries.append(_summarise_record(records.load_record(path)))
+            summaries.append(_summarise_record(load_record(path)))
         except (ValueError, KeyError):
             continue
     return summaries
@@ -104,7 +105,7 @@ def tool_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
     messages = Counter(
         item
         for summary in summaries
-        if summary.status == records.VALID
+        if summary.status == VALID
         for item in summary.tool_notes.items()
     )
     for (key, message), number in messages.items():

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.anomalies import Findings
+from chaosity.checked_yaml_files import CONFIG, load_experiment, read_yaml
 from chaosity.components import read_component_histories, read_components, system_component_facts
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import draw_figures
-from chaosity.records import write_atomically
+from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.html_rendering import render_report
 from chaosity.report.record_summaries import read_record_summaries
 from chaosity.report.report_builder import build_report_data
@@ -26,7 +27,6 @@ from chaosity.store import (
     read_table,
 )
 from chaosity.topology import Topology, read_topology
-from chaosity.yaml_files import CONFIG, load_experiment, read_yaml
 
 
 def _read_plan(path: Path) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypedDict
 
-from chaosity.records import Needs
+from chaosity.records.point_types import Needs
 
 # Debian's hwloc-nox and RHEL's hwloc have only the first; a graphical build has both.
 LSTOPO_PROGRAMS = ("lstopo-no-graphics", "lstopo")

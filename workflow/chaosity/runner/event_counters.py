@@ -22,8 +22,9 @@ from collections.abc import Collection, Iterable, Mapping
 from fcntl import ioctl
 from typing import cast
 
-from chaosity.records import CounterEvent, CounterRequest, CounterResult, EventCount
-from chaosity.runner.tool_output import ExtractionError
+from chaosity.records.point_types import CounterEvent, CounterRequest
+from chaosity.records.record_types_and_verdict import CounterResult, EventCount
+from chaosity.runner.parse_tool_output import ExtractionError
 
 # Number of the system call by architecture (the kernel's system call tables); Python has no
 # function for it.

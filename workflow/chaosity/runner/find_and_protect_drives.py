@@ -14,7 +14,8 @@ import stat
 import subprocess
 from pathlib import Path
 
-from chaosity.records import Check, DriveFacts, Load, make_verdict_line
+from chaosity.records.point_types import DriveFacts, Load
+from chaosity.records.record_types_and_verdict import Check, make_verdict_line
 from chaosity.runner.host_state import read_file_if_present
 
 SYS_BLOCK = Path("/sys/block")

@@ -7,7 +7,7 @@ import platform
 import time
 from pathlib import Path
 
-from chaosity.records import HostState
+from chaosity.records.record_types_and_verdict import HostState
 
 # Files whose content can change a measured value, by the key of the record.
 FACT_FILES = {

@@ -11,18 +11,17 @@ import time
 from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.records import (
-    Load,
+from chaosity.records.point_types import Load, Needs
+from chaosity.records.record_types_and_verdict import (
     LoadRecord,
-    Needs,
     ObservedPlacement,
     ProgramFacts,
     ThreadPlacement,
 )
 from chaosity.runner import observed_placement
 from chaosity.runner.event_counters import LoadCounters
-from chaosity.runner.load_samples import Series, samples_from_events
-from chaosity.runner.tool_output import ExtractionError, parse_json_lines
+from chaosity.runner.parse_tool_output import ExtractionError, parse_json_lines
+from chaosity.runner.progress_samples_and_rates import Series, samples_from_events
 
 # Interval between two looks at the threads of a load without a barrier; a look costs microseconds.
 THREADS_LOOK_SECONDS = 0.1

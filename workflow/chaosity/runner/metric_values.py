@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chaosity.records import LoadRecord, MetricSource, UnfinishedRecord
-from chaosity.runner import event_counters, load_samples
-from chaosity.runner.tool_output import ExtractionError, extract_number
+from chaosity.records.point_types import MetricSource
+from chaosity.records.record_types_and_verdict import LoadRecord, UnfinishedRecord
+from chaosity.runner import event_counters, progress_samples_and_rates
+from chaosity.runner.parse_tool_output import ExtractionError, extract_number
 
 # A metric's value: a number, or one number for each node of the target.
 Value = float | dict[str, float]
@@ -27,10 +28,12 @@ def _clock_offset(record: UnfinishedRecord) -> float:
     return record["environment_before"]["realtime_minus_monotonic_seconds"]
 
 
-def progress_by_load(record: UnfinishedRecord) -> dict[str, list[load_samples.Series]]:
+def progress_by_load(
+    record: UnfinishedRecord,
+) -> dict[str, list[progress_samples_and_rates.Series]]:
     """Return the progress of each load that reports it, by the load's name."""
     return {
-        load["name"]: load_samples.progress_series(
+        load["name"]: progress_samples_and_rates.progress_series(
             load["progress"], load["outputs"], _clock_offset(record)
         )
         for load in record["loads"]
@@ -39,14 +42,14 @@ def progress_by_load(record: UnfinishedRecord) -> dict[str, list[load_samples.Se
 
 
 def common_window(
-    record: UnfinishedRecord, series: Mapping[str, list[load_samples.Series]]
+    record: UnfinishedRecord, series: Mapping[str, list[progress_samples_and_rates.Series]]
 ) -> tuple[float, float] | None:
     """Begin and end of the time in which all loads ran; None when no load reports progress.
 
     Raises:
         ExtractionError: a load without progress ran outside the progress of another load.
     """
-    spans = {name: load_samples.common_time_span(own) for name, own in series.items()}
+    spans = {name: progress_samples_and_rates.common_time_span(own) for name, own in series.items()}
     if not spans:
         return None
     begin, end = max(b for b, _ in spans.values()), min(e for _, e in spans.values())
@@ -109,7 +112,7 @@ def is_optional_metric(source: MetricSource) -> bool:
 def _value(
     load: LoadRecord,
     metric: str,
-    series: list[load_samples.Series] | None,
+    series: list[progress_samples_and_rates.Series] | None,
     window: tuple[float, float] | None,
 ) -> Value:
     """Return the value of a metric; `series` is the load's progress, `window` that of all loads."""
@@ -117,20 +120,20 @@ def _value(
     if "counter" in source:
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
     if series is not None and load["progress"]:
-        begin, end = window or load_samples.common_time_span(series)
+        begin, end = window or progress_samples_and_rates.common_time_span(series)
         if "by_node" in source:
             nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
             output = load["outputs"]["stdout"]
-            return load_samples.node_rates(
+            return progress_samples_and_rates.node_rates(
                 load["progress"], source, output, begin, end, nodes, threads
             )
         if "quantile" in source:
             output = load["outputs"]["stdout"]
-            return load_samples.sample_quantile_in_window(
+            return progress_samples_and_rates.sample_quantile_in_window(
                 load["progress"], source, output, begin, end
             )
         if source.get("progress") or (window and _is_progress_rate(load, metric)):
-            return load_samples.rate_in_window(series, begin, end)
+            return progress_samples_and_rates.rate_in_window(series, begin, end)
     return extract_number(source, load["outputs"])
 
 

@@ -15,25 +15,22 @@ from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.records import (
-    SCHEMA_VERSION,
+from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, utc_now
+from chaosity.records.point_types import LoadPlacement, Point, PointStoppingRule
+from chaosity.records.record_types_and_verdict import (
     Check,
-    LoadPlacement,
-    Point,
-    PointStoppingRule,
     Record,
     UnfinishedRecord,
     make_verdict,
     make_verdict_line,
-    utc_now,
 )
 from chaosity.runner import (
     find_and_protect_drives,
     host_state,
-    kernel_settings,
-    load_samples,
     observed_placement,
-    opencl_devices,
+    opencl_device_lookup,
+    progress_samples_and_rates,
+    temporary_kernel_settings,
 )
 from chaosity.runner.load_process import LoadError, LoadProcess
 from chaosity.runner.record_checks import check_record
@@ -70,7 +67,7 @@ def hold_host_lock() -> Iterator[int]:
     Raises:
         PointError: another measurement did not end in time.
     """
-    handle = kernel_settings.open_lock_file(HOST_LOCK)
+    handle = temporary_kernel_settings.open_lock_file(HOST_LOCK)
     try:
         limit = time.monotonic() + LOCK_SECONDS
         while True:
@@ -159,7 +156,7 @@ def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[
     Raises:
         PointError: a precondition does not hold.
         find_and_protect_drives.DriveError: a drive cannot be used.
-        opencl_devices.OpenclError: an OpenCL device cannot be used.
+        opencl_device_lookup.OpenclError: an OpenCL device cannot be used.
     """
     checks = [
         _check_processing_units(point),
@@ -171,7 +168,7 @@ def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[
         own_folder = folder / spec["name"]
         own_folder.mkdir()
         checks += find_and_protect_drives.link_drives(spec, own_folder)
-        spec, device_checks = opencl_devices.fill_in_device_numbers(spec)
+        spec, device_checks = opencl_device_lookup.fill_in_device_numbers(spec)
         checks += device_checks
         loads.append(LoadProcess(spec, own_folder))
     return loads, checks
@@ -239,8 +236,8 @@ def are_rates_precise(loads: list[LoadProcess], wanted: float) -> bool:
     series = [list(load.samples) for load in loads]
     if not all(series):
         return False
-    begin, end = load_samples.common_time_span(series)
-    widths = [load_samples.relative_half_width([own], begin, end) for own in series]
+    begin, end = progress_samples_and_rates.common_time_span(series)
+    widths = [progress_samples_and_rates.relative_half_width([own], begin, end) for own in series]
     return all(width is not None and width <= wanted for width in widths)
 
 
@@ -322,14 +319,14 @@ def measure_point(point: Point, replicate: int) -> Record:
     folder = Path(tempfile.mkdtemp(prefix="chaosity-"))
     try:
         with hold_host_lock() as lock:
-            kernel_settings.restore_leftover_settings()
+            temporary_kernel_settings.restore_leftover_kernel_settings()
             measurement["environment_before"] = host_state.read_host_state()
             checks = _run_loads(point, folder, measurement, lock)
     except (
         PointError,
         LoadError,
         find_and_protect_drives.DriveError,
-        opencl_devices.OpenclError,
+        opencl_device_lookup.OpenclError,
         UserError,
     ) as error:
         checks.append(make_verdict_line("measured", False, str(error)))

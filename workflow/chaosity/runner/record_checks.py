@@ -7,10 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.records import Check, LoadRecord, UnfinishedRecord, make_verdict_line
-from chaosity.runner import event_counters, load_samples, metric_values
+from chaosity.records.record_types_and_verdict import (
+    Check,
+    LoadRecord,
+    UnfinishedRecord,
+    make_verdict_line,
+)
+from chaosity.runner import event_counters, metric_values, progress_samples_and_rates
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, share_deviations
-from chaosity.runner.tool_output import ExtractionError, extract_values
+from chaosity.runner.parse_tool_output import ExtractionError, extract_values
 
 # Share of a load's private pages that must lie on the requested nodes. The rest is stacks and
 # library data: some MiB, while working sets have hundreds.
@@ -192,8 +197,8 @@ def _check_precision(record: UnfinishedRecord) -> list[Check]:
     series = metric_values.progress_by_load(record)
     window = metric_values.common_window(record, series)
     for name, own in series.items():
-        begin, end = window or load_samples.common_time_span(own)
-        width = load_samples.relative_half_width(own, begin, end)
+        begin, end = window or progress_samples_and_rates.common_time_span(own)
+        width = progress_samples_and_rates.relative_half_width(own, begin, end)
         detail = "too few samples" if width is None else f"±{100 * width:.2f} % in the run"
         passed = None if width is None else width <= wanted
         checks.append(make_verdict_line(f"{name}: precision", passed, detail, decisive=False))

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.records import FAILED, VALID
+from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE, GroupedSample
 from chaosity.store.measurements import CELL, Table, as_measurements
 from chaosity.store.tidy_table import MISSING

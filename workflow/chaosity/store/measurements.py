@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.core.groupby import DataFrameGroupBy
 
-from chaosity.records import VALID
+from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.node_matrix import NodeMatrix
 from chaosity.store.tidy_table import COLUMNS, read_table
 

@@ -19,6 +19,13 @@ from typing import Any
 
 import pandas as pd
 
+from chaosity.checked_yaml_files import (
+    BENCHMARKS,
+    EXPERIMENTS,
+    PUBLISHED,
+    read_yaml,
+    yaml_file_names,
+)
 from chaosity.place_names import parse_place_name
 from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,
@@ -27,7 +34,6 @@ from chaosity.store.profile_database import (
     ProfileTables,
 )
 from chaosity.store.tidy_table import Row, rows_to_table
-from chaosity.yaml_files import BENCHMARKS, EXPERIMENTS, PUBLISHED, read_yaml, yaml_file_names
 
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
 _CONFIGURATION = re.compile(

@@ -23,7 +23,8 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.records import VALID, write_bytes_atomically
+from chaosity.records.atomic_writes_and_record_files import write_bytes_atomically
+from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import (
     IMPORTED,

@@ -13,7 +13,7 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.records import VALID
+from chaosity.records.record_types_and_verdict import VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,

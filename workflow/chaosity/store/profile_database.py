@@ -16,7 +16,7 @@ import duckdb
 import pandas as pd
 
 from chaosity.errors import UserError
-from chaosity.records import utc_now
+from chaosity.records.atomic_writes_and_record_files import utc_now
 from chaosity.store.tidy_table import COLUMNS, Row, duckdb_column_type
 
 SCHEMA_VERSION = 1

@@ -18,11 +18,11 @@ import pandas as pd
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
+from chaosity.checked_yaml_files import PUBLISHED, load_named_yaml
 from chaosity.errors import UserError
-from chaosity.records import VALID
+from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.node_matrix import read_matrix
 from chaosity.store.tidy_table import COLUMNS, Row, rows_to_table
-from chaosity.yaml_files import PUBLISHED, load_named_yaml
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")

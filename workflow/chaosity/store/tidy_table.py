@@ -18,18 +18,11 @@ import pandas as pd
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place_names import node_name
-from chaosity.records import (
-    FAILED,
-    VALID,
-    Load,
-    LoadRecord,
-    LoadReference,
-    Point,
-    Record,
-    load_record,
-)
+from chaosity.records.atomic_writes_and_record_files import load_record
+from chaosity.records.point_types import Load, LoadReference, Point
+from chaosity.records.record_types_and_verdict import FAILED, VALID, LoadRecord, Record
 from chaosity.runner.metric_values import Reading, metric_readings
-from chaosity.runner.tool_output import ExtractionError
+from chaosity.runner.parse_tool_output import ExtractionError
 
 # Columns and their types; docs/design.md, section 6, explains them.
 COLUMNS = {

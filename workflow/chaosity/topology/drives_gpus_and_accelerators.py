@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from chaosity.place_names import PlaceName
-from chaosity.runner.opencl_devices import parse_clinfo, parse_whole_number
+from chaosity.runner.opencl_device_lookup import parse_clinfo, parse_whole_number
 from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
 from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsReader

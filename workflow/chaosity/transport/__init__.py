@@ -4,7 +4,3 @@
 in ``results/<host>/host.json``. This room uses the standard library alone, since one of its
 programs starts for every measurement.
 """
-
-from chaosity.transport.runner_command import LOCAL, SLURM, SSH, Transport
-
-__all__ = ["LOCAL", "SLURM", "SSH", "Transport"]

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaosity.records import utc_now, write_atomically
+from chaosity.records.atomic_writes_and_record_files import utc_now, write_atomically
 
 SKIPPED_HOST_FILE = "left_out.json"
 

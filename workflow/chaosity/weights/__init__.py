@@ -1,6 +1,6 @@
 """Interleave weights from measured bandwidth, and the expected bandwidth of a placement."""
 
-from chaosity.place.page_shares import shift_shares_to_workers, uniform_shares
+from chaosity.place.page_share_arithmetic import shift_shares_to_workers, uniform_shares
 from chaosity.weights.canonical_weights import (
     PATH_BANDWIDTH,
     WeightsComparison,

@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.place.page_shares import integer_weights, shift_shares_to_workers, uniform_shares
+from chaosity.place.page_share_arithmetic import (
+    integer_weights,
+    shift_shares_to_workers,
+    uniform_shares,
+)
 from chaosity.place_names import node_name
 from chaosity.store.node_matrix import NodeMatrix
 from chaosity.weights.canonical_weights import canonical_weights
@@ -65,7 +69,7 @@ class KernelWeights:
 
 
 def kernel_weights(shares: Mapping[int, float]) -> KernelWeights:
-    """The kernel's weights for shares by node, see `place.page_shares.integer_weights`.
+    """The kernel's weights for shares by node, see `place.page_share_arithmetic.integer_weights`.
 
     Raises:
         UserError: a share is below 0, or none is above 0.

@@ -14,16 +14,18 @@ from typing import Any
 import yaml
 
 from chaosity.campaign.kept_page_weights import MeasuredWeights
+from chaosity.checked_yaml_files import check_config
 from chaosity.design import plan_host, replicate_numbers
 from chaosity.errors import UserError
 from chaosity.hosts import InventoryHost, read_discovered_host, read_inventory
-from chaosity.records import VALID, Point, load_record, utc_now, write_atomically
+from chaosity.records.atomic_writes_and_record_files import load_record, utc_now, write_atomically
+from chaosity.records.point_types import Point
+from chaosity.records.record_types_and_verdict import VALID
 from chaosity.topology import LIVE
-from chaosity.transport import LOCAL
-from chaosity.yaml_files import check_config
+from chaosity.transport.runner_command import LOCAL
 
 
-class FirmwareModes:
+class ConfigurationCampaign:
     """Which hosts are measured in which configurations, and how many records each lacks.
 
     Args:
@@ -65,7 +67,7 @@ class FirmwareModes:
         """Return the file that exists if all of a configuration has been measured."""
         return str(self.configuration_folder(host, configuration) / "measured.txt")
 
-    def earlier_finished_files(self, host: str, configuration: str) -> list[str]:
+    def previous_finished_file(self, host: str, configuration: str) -> list[str]:
         """Return the same file of the configuration before this one; empty for the first."""
         index = self.names.index(configuration)
         return [self.finished_file(host, self.names[index - 1])] if index else []

@@ -15,25 +15,29 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaosity.campaign.campaign_run import Campaign, MeasurementWildcards, resource_name
-from chaosity.records import RUN_BEGAN, load_record, utc_now
-from chaosity.slurm import (
-    JobBatch,
-    QueueWatch,
-    ReplicateToMeasure,
+from chaosity.campaign.hosts_and_plans_of_run import Campaign, MeasurementWildcards, resource_name
+from chaosity.records.atomic_writes_and_record_files import RUN_BEGAN, load_record, utc_now
+from chaosity.slurm.job_watch_and_queue_cost import (
+    SlurmJobWatch,
     check_finished_jobs_stay_visible,
+    queue_cost_text,
+)
+from chaosity.slurm.measurement_batches import (
+    Key,
+    MeasurementBatch,
+    ReplicateToMeasure,
     cut_into_batches,
+)
+from chaosity.slurm.slurm_commands import (
     job_resources,
     list_slurm_nodes,
-    queue_cost_text,
     remove_hint_variables,
     run_slurm_command,
     slurm_node_name,
 )
-from chaosity.slurm.job_batches import Key
 from chaosity.transport.skipped_hosts import skip_host
 
-# Common name of all groups of measurements in Snakemake, see `SlurmRun.set_up_snakemake`.
+# Common name of all groups of measurements in Snakemake, see `CampaignSlurmJobs.set_up_snakemake`.
 BATCH = "batch"
 # Number of measurements in one group; Snakemake needs a number.
 UNLIMITED = 10**9
@@ -53,7 +57,7 @@ def _measurement_key(wildcards: Any) -> Key:
     return tuple(str(value) for value in wildcards)
 
 
-class SlurmRun:
+class CampaignSlurmJobs:
     """The Slurm jobs of a campaign.
 
     Args:
@@ -68,9 +72,9 @@ class SlurmRun:
         self.campaign, self.workflow = campaign, workflow
         self.slurm = campaign.config["slurm"]
         self.is_main = bool(workflow.is_main_process)
-        self._batches: dict[Key, JobBatch] = {}
+        self._batches: dict[Key, MeasurementBatch] = {}
         self._resources: dict[str, dict[str, str | int]] = {}
-        self.watch: QueueWatch | None = None
+        self.watch: SlurmJobWatch | None = None
         # All batches go into the queue at once, so that their waiting times overlap. The exclusive
         # node, and this resource within the job, keep the measurements of a host apart.
         workflow.resourcescope(**{resource_name(name): "local" for name in campaign.hosts})
@@ -155,15 +159,15 @@ class SlurmRun:
             "runtime": lambda wildcards, attempt: self._minutes(wildcards, attempt),
         }
 
-    def start_queue_watch(self) -> None:
+    def start_job_watch(self) -> None:
         """Start to watch, once it is known that this is not a dry run."""
         os.environ[RUN_BEGAN] = utc_now()
-        self.watch = QueueWatch(
+        self.watch = SlurmJobWatch(
             {self.slurm_node(host): host for host in self.campaign.hosts}, JOB_PREFIX
         )
         self.watch.start()
 
-    def stop_queue_watch(self) -> None:
+    def stop_job_watch(self) -> None:
         """Stop to watch, and print what the queue cost."""
         if self.watch is None:
             return

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
-from chaosity.records import Check, DeviceFacts, Load, make_verdict_line
+from chaosity.records.point_types import DeviceFacts, Load
+from chaosity.records.record_types_and_verdict import Check, make_verdict_line
 from chaosity.runner.describe_host import read_clinfo
 
 # `[PREFIX/*]  CL_PLATFORM_NAME  value` and `[PREFIX/0]  CL_DEVICE_NAME  value`. Two platforms may

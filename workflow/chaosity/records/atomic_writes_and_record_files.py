@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from chaosity.records.point_types import Point
-from chaosity.records.record_types import Record
+from chaosity.records.record_types_and_verdict import Record
 
 SCHEMA_VERSION = 1
 # Environment variable: when the run began, in the form of `utc_now`; unset outside a run.
@@ -118,7 +118,7 @@ def check_record_version(document: Any, source: str) -> Record:
     return cast(Record, document)
 
 
-def attempt_of_this_run(point: Point, replicate: int, path: Path) -> Path | None:
+def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path | None:
     """Return the newest record of a point and replicate that was measured since the run began.
 
     Several measurements share one Slurm job. When the job is cancelled, runs out of time or loses

@@ -7,7 +7,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.slurm.job_batches import JobBatch, ReplicateToMeasure, cut_into_batches
+from chaosity.slurm.measurement_batches import (
+    MeasurementBatch,
+    ReplicateToMeasure,
+    cut_into_batches,
+)
 
 
 def measurements(host, seconds):
@@ -40,6 +44,6 @@ def test_crumbs_join_the_job_before():
 
 
 def test_the_time_limit_grows_with_each_try():
-    batch = JobBatch("a", 1, tuple(measurements("a", [30.0] * 20)))
+    batch = MeasurementBatch("a", 1, tuple(measurements("a", [30.0] * 20)))
     assert batch.time_limit_minutes(factor=2, slack=5) == 25
     assert batch.time_limit_minutes(factor=2, slack=5, attempt=2) == 50

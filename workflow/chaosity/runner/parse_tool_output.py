@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from chaosity.records import OutputName, OutputSource
+from chaosity.records.point_types import OutputName, OutputSource
 
 
 class ExtractionError(ValueError):

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from chaosity.records import MetricSource, ProgressSource
-from chaosity.runner.tool_output import ExtractionError, output_texts, parse_json_lines
+from chaosity.records.point_types import MetricSource, ProgressSource
+from chaosity.runner.parse_tool_output import ExtractionError, output_texts, parse_json_lines
 
 Sample = tuple[float, float, float]
 Series = list[Sample]

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from chaosity.campaign.kept_page_weights import MeasuredWeights
+from chaosity.checked_yaml_files import check_config
 from chaosity.design import HostPlan, PlannedHost, plan_host, replicate_numbers
 from chaosity.errors import UserError
 from chaosity.hosts import discover_hosts, read_discovered_hosts
-from chaosity.records import Point
+from chaosity.records.point_types import Point
 from chaosity.topology import LIVE
-from chaosity.yaml_files import check_config
 
 T = TypeVar("T")
 

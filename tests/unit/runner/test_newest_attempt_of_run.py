@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.records import (
+from chaosity.records.atomic_writes_and_record_files import (
     RUN_BEGAN,
     SCHEMA_VERSION,
-    attempt_of_this_run,
     link_current_record,
+    newest_attempt_file_of_run,
     save_record,
 )
 
@@ -37,7 +37,7 @@ def test_an_attempt_of_this_run_is_reused(tmp_path):
     path = tmp_path / "rep1.json"
     save_record(record(LATER), path)
     path.unlink()  # as Snakemake does with the outputs of a job that was cut short
-    attempt = attempt_of_this_run({"definition": "d"}, 1, path)
+    attempt = newest_attempt_file_of_run({"definition": "d"}, 1, path)
     link_current_record(attempt, path)
     assert path.samefile(attempt)
 
@@ -50,7 +50,7 @@ def test_an_attempt_of_this_run_is_reused(tmp_path):
 def test_other_attempts_are_not_reused(tmp_path, other):
     path = tmp_path / "rep1.json"
     save_record(other, tmp_path / f"rep{other['replicate']}.json")
-    assert attempt_of_this_run({"definition": "d"}, 1, path) is None
+    assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
 
 
 def test_an_incomplete_record_is_not_reused(tmp_path):
@@ -58,11 +58,11 @@ def test_an_incomplete_record_is_not_reused(tmp_path):
     save_record(record(LATER), path)
     [attempt] = (tmp_path / "attempts").iterdir()
     attempt.write_text(attempt.read_text()[:40])
-    assert attempt_of_this_run({"definition": "d"}, 1, path) is None
+    assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
 
 
 def test_outside_a_run_no_attempt_is_reused(tmp_path, monkeypatch):
     monkeypatch.delenv(RUN_BEGAN)
     path = tmp_path / "rep1.json"
     save_record(record(LATER), path)
-    assert attempt_of_this_run({"definition": "d"}, 1, path) is None
+    assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None

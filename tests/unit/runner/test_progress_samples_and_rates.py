@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.runner import load_samples
-from chaosity.runner.tool_output import ExtractionError
+from chaosity.runner import progress_samples_and_rates
+from chaosity.runner.parse_tool_output import ExtractionError
 
 FIO_LOG = {
     "in": "rate_bw.*.log",
@@ -23,33 +23,37 @@ FIO_LOG = {
 
 def test_rows_of_fio_become_bytes_on_the_monotonic_clock():
     log = "1795232350900, 1000, 0, 0, 0\n1795232351000, 2000, 0, 0, 0\n"
-    [series] = load_samples.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 1795232350.0)
+    [series] = progress_samples_and_rates.progress_series(
+        FIO_LOG, {"rate_bw.1.log": log}, 1795232350.0
+    )
     assert series[0] == pytest.approx((0.8, 0.9, 102400.0), rel=1e-6)
     assert series[1] == pytest.approx((0.9, 1.0, 204800.0), rel=1e-6)
 
 
 def test_one_series_per_drive():
     outputs = {"rate_bw.1.log": "1000, 10, 0", "rate_bw.2.log": "1000, 30, 0", "stdout": ""}
-    series = load_samples.progress_series({**FIO_LOG, "clock": "monotonic"}, outputs, 0.0)
-    assert load_samples.rate_in_window(series, 0.9, 1.0) == pytest.approx(40 * 1024)
+    series = progress_samples_and_rates.progress_series(
+        {**FIO_LOG, "clock": "monotonic"}, outputs, 0.0
+    )
+    assert progress_samples_and_rates.rate_in_window(series, 0.9, 1.0) == pytest.approx(40 * 1024)
 
 
 @pytest.mark.parametrize("log", ["", "1000", "x, y", "1000, fast"])
 def test_a_log_with_another_form_is_an_error(log):
     with pytest.raises(ExtractionError):
-        load_samples.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 0.0)
+        progress_samples_and_rates.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 0.0)
 
 
 def test_only_the_common_window_counts():
     # 10 units a second while alone, 4 while the other runs: from 2 to 3.
     series = [[(0.0, 1.0, 10.0), (1.0, 2.0, 10.0), (2.0, 3.0, 4.0), (3.0, 4.0, 10.0)]]
-    assert load_samples.rate_in_window(series, 2.0, 3.0) == pytest.approx(4.0)
-    assert load_samples.rate_in_window(series, 1.5, 2.5) == pytest.approx(7.0)
+    assert progress_samples_and_rates.rate_in_window(series, 2.0, 3.0) == pytest.approx(4.0)
+    assert progress_samples_and_rates.rate_in_window(series, 1.5, 2.5) == pytest.approx(7.0)
 
 
 def test_no_common_time_is_an_error():
     with pytest.raises(ExtractionError, match="did not run at the same time"):
-        load_samples.rate_in_window([[(0.0, 1.0, 1.0)]], 2.0, 2.0)
+        progress_samples_and_rates.rate_in_window([[(0.0, 1.0, 1.0)]], 2.0, 2.0)
 
 
 @given(
@@ -61,19 +65,21 @@ def test_a_steady_rate_does_not_depend_on_the_samples(lengths, steady):
     for length in lengths:
         samples.append((now, now + length, steady * length))
         now += length
-    assert load_samples.rate_in_window([samples], 0.0, now) == pytest.approx(steady)
-    assert load_samples.rate_in_window([samples], now / 4, now / 2) == pytest.approx(steady)
+    assert progress_samples_and_rates.rate_in_window([samples], 0.0, now) == pytest.approx(steady)
+    assert progress_samples_and_rates.rate_in_window([samples], now / 4, now / 2) == pytest.approx(
+        steady
+    )
 
 
 def test_precision_is_unknown_with_few_samples():
     samples = [(float(i), i + 1.0, 1.0) for i in range(19)]
-    assert load_samples.relative_half_width([samples], 0.0, 19.0) is None
+    assert progress_samples_and_rates.relative_half_width([samples], 0.0, 19.0) is None
 
 
 def test_precision_of_alternating_batches():
     # Batches of two samples: means 9 and 11 in turn, so standard deviation 1.054 over ten.
     samples = [(float(i), i + 1.0, 9.0 if (i // 2) % 2 else 11.0) for i in range(20)]
-    width = load_samples.relative_half_width([samples], 0.0, 20.0)
+    width = progress_samples_and_rates.relative_half_width([samples], 0.0, 20.0)
     assert width == pytest.approx(2.262 * 1.0541 / 10**0.5 / 10, rel=1e-3)
 
 
@@ -88,7 +94,7 @@ def sample(begin, end, **blocks):
 def test_a_quantile_counts_all_samples_within_the_window():
     text = sample(0, 10, _1=100) + sample(10, 20, _2=2, _3=1) + sample(20, 30, _3=2, _4_5=1)
     found = [
-        load_samples.sample_quantile_in_window(
+        progress_samples_and_rates.sample_quantile_in_window(
             SAMPLES, {"key": "blocks", "quantile": q}, text, 10e-9, 30e-9
         )
         for q in (0, 0.5, 0.99, 1)
@@ -98,7 +104,7 @@ def test_a_quantile_counts_all_samples_within_the_window():
 
 def test_a_window_without_a_whole_sample_has_no_quantile():
     with pytest.raises(ExtractionError, match="common window"):
-        load_samples.sample_quantile_in_window(
+        progress_samples_and_rates.sample_quantile_in_window(
             SAMPLES, {"key": "blocks", "quantile": 0.5}, sample(0, 10, _1=1), 1e-9, 1
         )
 
@@ -107,7 +113,7 @@ def test_a_window_without_a_whole_sample_has_no_quantile():
 def test_a_quantile_is_between_the_extremes(values, share):
     counts = json.dumps({repr(value): values.count(value) for value in values})
     text = f'{{"event":"sample","begin_ns":1,"end_ns":2,"blocks":{counts}}}'
-    found = load_samples.sample_quantile_in_window(
+    found = progress_samples_and_rates.sample_quantile_in_window(
         SAMPLES, {"key": "blocks", "quantile": share}, text, 0, 1
     )
     assert found in values

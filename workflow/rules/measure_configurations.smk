@@ -1,20 +1,20 @@
 # Measures each host in all configurations of the config: set the firmware, measure, next.
 from pathlib import Path
 
-from chaosity.campaign.campaign_run import checked_or_exit, use_own_programs
-from chaosity.campaign.firmware_modes import FirmwareModes
+from chaosity.campaign.hosts_and_plans_of_run import checked_or_exit, use_own_programs
+from chaosity.campaign.configuration_campaign import ConfigurationCampaign
 
 use_own_programs(ROOT)
-FIRMWARE_MODES = checked_or_exit(lambda: FirmwareModes(config))
+CONFIGURATIONS = checked_or_exit(lambda: ConfigurationCampaign(config))
 RESULTS = config["results"]
 
 if workflow.is_main_process and not LINTING:
-    FIRMWARE_MODES.write_configuration_files()
+    CONFIGURATIONS.write_configuration_files()
 
 
 wildcard_constraints:
-    host="|".join(map(re.escape, FIRMWARE_MODES.host_names)),
-    configuration="|".join(map(re.escape, FIRMWARE_MODES.names)),
+    host="|".join(map(re.escape, CONFIGURATIONS.host_names)),
+    configuration="|".join(map(re.escape, CONFIGURATIONS.names)),
 
 
 rule measure_configuration:
@@ -22,7 +22,7 @@ rule measure_configuration:
         wanted=f"{RESULTS}/{{host}}/{{configuration}}/wanted.json",
         # In the order of the config. A change of an earlier configuration asks for no new boot.
         before=lambda wildcards: ancient(
-            FIRMWARE_MODES.earlier_finished_files(wildcards.host, wildcards.configuration)
+            CONFIGURATIONS.previous_finished_file(wildcards.host, wildcards.configuration)
         ),
     output:
         touch(f"{RESULTS}/{{host}}/{{configuration}}/measured.txt"),
@@ -46,7 +46,7 @@ rule measure_configuration:
 rule compare_configurations:
     input:
         lambda wildcards: [
-            FIRMWARE_MODES.finished_file(wildcards.host, name) for name in FIRMWARE_MODES.names
+            CONFIGURATIONS.finished_file(wildcards.host, name) for name in CONFIGURATIONS.names
         ],
     output:
         touch(f"{RESULTS}/{{host}}/compared.txt"),

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from chaosity.errors import UserError
-from chaosity.records import write_atomically
+from chaosity.records.atomic_writes_and_record_files import write_atomically
 
 NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
@@ -75,7 +75,10 @@ def _restore_settings(root: Path) -> None:
     except FileNotFoundError:
         return
     except ValueError:
-        left = {"boot_id": None, "former": {}}  # a foreign file: `hold_settings` writes whole files
+        left = {
+            "boot_id": None,
+            "former": {},
+        }  # a foreign file: `hold_kernel_settings` writes whole files
     if left["boot_id"] == read_setting(root, BOOT_ID):
         for name, value in sorted(left["former"].items(), key=lambda item: _is_last(item[0])):
             if read_setting(root, name) != value:
@@ -87,7 +90,7 @@ def _is_last(name: str) -> bool:
     return Path(name).name in _AUTO
 
 
-def restore_leftover_settings(root: Path = ROOT) -> None:
+def restore_leftover_kernel_settings(root: Path = ROOT) -> None:
     """Restore the settings of a run that was killed together with its guardian.
 
     Raises:
@@ -116,7 +119,7 @@ def _try_to_restore(root: Path) -> None:
         ) from None
 
 
-class HeldSettings:
+class HeldKernelSettings:
     """Settings with the values that a run wants, until it ends.
 
     Args:
@@ -157,16 +160,16 @@ class HeldSettings:
 
 
 @contextlib.contextmanager
-def hold_settings(
+def hold_kernel_settings(
     wanted: Mapping[str, str], root: Path = ROOT, varied: Collection[str] = ()
-) -> Iterator[HeldSettings]:
+) -> Iterator[HeldKernelSettings]:
     """Give settings the wanted values while the block runs.
 
     Runs that change no setting may run at the same time; a run that changes one runs alone.
 
     Args:
         wanted: value by name below `root`.
-        root: see `HeldSettings`.
+        root: see `HeldKernelSettings`.
         varied: names among them that get other values while the block runs.
 
     Raises:
@@ -187,7 +190,7 @@ def hold_settings(
         if not different:
             if not _try_lock(lock, fcntl.LOCK_SH):
                 raise _held_error(wanted)
-            yield HeldSettings(root, {}, None)
+            yield HeldKernelSettings(root, {}, None)
             return
         for name, value in different.items():
             if not os.access(root / name, os.W_OK):
@@ -229,7 +232,7 @@ def _held_error(wanted: Mapping[str, str]) -> UserError:
 @contextlib.contextmanager
 def _guarded(
     root: Path, different: SettingValues, wanted: Mapping[str, str]
-) -> Iterator[HeldSettings]:
+) -> Iterator[HeldKernelSettings]:
     """Change settings, with a guardian that restores them after a kill."""
     names = [*wanted]
     if any(name.startswith(WEIGHTS) for name in different):
@@ -245,7 +248,7 @@ def _guarded(
         _run_guardian(root, reading)
     os.close(reading)
     try:
-        held = HeldSettings(root, former, writing)
+        held = HeldKernelSettings(root, former, writing)
         held.change(different)
         yield held
     finally:

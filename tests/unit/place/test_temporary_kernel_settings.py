@@ -13,7 +13,7 @@ import pytest
 from kernel_files import WEIGHTS, Kernel
 
 from chaosity.errors import UserError
-from chaosity.runner import kernel_settings
+from chaosity.runner import temporary_kernel_settings
 from waiting import wait_until
 
 SLEEP = ("--", "sleep", "60")
@@ -49,7 +49,7 @@ def guardian(pid: int) -> int:
 
 def test_settings_are_restored_after_a_normal_end(kernel):
     done = kernel.run(
-        "--", "sh", "-c", f"cat {kernel.root / kernel_settings.NUMA_BALANCING}; exit 5"
+        "--", "sh", "-c", f"cat {kernel.root / temporary_kernel_settings.NUMA_BALANCING}; exit 5"
     )
     assert (done.returncode, done.stdout.strip()) == (5, "0")
     assert (kernel.balancing, kernel.left) == ("1", False)
@@ -99,20 +99,20 @@ def test_the_next_run_restores_settings_after_both_were_killed(kernel):
 
 def test_the_runner_restores_settings_before_it_measures(kernel):
     both_killed(kernel)
-    kernel_settings.restore_leftover_settings(kernel.root)
+    temporary_kernel_settings.restore_leftover_kernel_settings(kernel.root)
     assert (kernel.balancing, kernel.left) == ("1", False)
 
 
 def test_settings_from_before_a_boot_are_not_restored(kernel):
     both_killed(kernel)
-    kernel.set(kernel_settings.BOOT_ID, "another boot")
-    kernel_settings.restore_leftover_settings(kernel.root)
+    kernel.set(temporary_kernel_settings.BOOT_ID, "another boot")
+    temporary_kernel_settings.restore_leftover_kernel_settings(kernel.root)
     assert (kernel.balancing, kernel.left) == ("0", False)
 
 
 def test_settings_of_a_running_program_are_not_leftovers(kernel):
     run = changed(kernel)
-    kernel_settings.restore_leftover_settings(kernel.root)
+    temporary_kernel_settings.restore_leftover_kernel_settings(kernel.root)
     assert (kernel.balancing, kernel.left) == ("0", True)
     run.terminate()
     run.wait(10)
@@ -130,7 +130,7 @@ def test_a_second_run_is_refused(kernel):
 
 
 def test_two_runs_without_changes_run_at_the_same_time(kernel):
-    kernel.set(kernel_settings.NUMA_BALANCING, "0")
+    kernel.set(temporary_kernel_settings.NUMA_BALANCING, "0")
     run = kernel.start(*SLEEP)
     wait_until(lambda: sleeping(run.pid))
     done = kernel.run("--", "sh", "-c", "exit 6")
@@ -142,14 +142,19 @@ def test_two_runs_without_changes_run_at_the_same_time(kernel):
 
 def test_weights_are_set_and_the_automatic_mode_is_restored_last(kernel):
     wanted = {f"{WEIGHTS}0": "3"}
-    with kernel_settings.hold_settings(wanted, kernel.root) as held:
+    with temporary_kernel_settings.hold_kernel_settings(wanted, kernel.root) as held:
         assert kernel.get(f"{WEIGHTS}0") == "3"
-        kernel.set(f"{kernel_settings.WEIGHTS}/auto", "false")  # as the kernel does by itself
+        kernel.set(
+            f"{temporary_kernel_settings.WEIGHTS}/auto", "false"
+        )  # as the kernel does by itself
         held.change({f"{WEIGHTS}0": "5"})
         assert held.report()[f"{WEIGHTS}0"] == {"was": "7", "is": "5"}
-        document = json.loads((kernel.root / kernel_settings.FORMER_VALUES).read_text())
-        assert list(document["former"]) == [f"{WEIGHTS}0", f"{kernel_settings.WEIGHTS}/auto"]
-    assert (kernel.get(f"{WEIGHTS}0"), kernel.get(f"{kernel_settings.WEIGHTS}/auto")) == (
+        document = json.loads((kernel.root / temporary_kernel_settings.FORMER_VALUES).read_text())
+        assert list(document["former"]) == [
+            f"{WEIGHTS}0",
+            f"{temporary_kernel_settings.WEIGHTS}/auto",
+        ]
+    assert (kernel.get(f"{WEIGHTS}0"), kernel.get(f"{temporary_kernel_settings.WEIGHTS}/auto")) == (
         "7",
         "true",
     )
@@ -157,7 +162,7 @@ def test_weights_are_set_and_the_automatic_mode_is_restored_last(kernel):
 
 def test_weights_varied_by_a_search_are_guarded_from_the_start(kernel):
     wanted = {f"{WEIGHTS}0": "7"}
-    with kernel_settings.hold_settings(wanted, kernel.root, [*wanted]) as held:
+    with temporary_kernel_settings.hold_kernel_settings(wanted, kernel.root, [*wanted]) as held:
         held.change({f"{WEIGHTS}0": "9"})
         assert kernel.left
     assert kernel.get(f"{WEIGHTS}0") == "7"
@@ -166,7 +171,7 @@ def test_weights_varied_by_a_search_are_guarded_from_the_start(kernel):
 def test_a_kernel_without_the_setting_is_named(kernel):
     with (
         pytest.raises(UserError, match="this kernel lacks the setting"),
-        kernel_settings.hold_settings({f"{WEIGHTS}9": "3"}, kernel.root),
+        temporary_kernel_settings.hold_kernel_settings({f"{WEIGHTS}9": "3"}, kernel.root),
     ):
         pytest.fail("it held")
 

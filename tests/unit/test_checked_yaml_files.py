@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from chaosity import yaml_files as module
+from chaosity import checked_yaml_files as module
+from chaosity.checked_yaml_files import check_config, load_benchmark, read_config, yaml_file_names
 from chaosity.errors import UserError
-from chaosity.yaml_files import check_config, load_benchmark, read_config, yaml_file_names
 
 
 @pytest.fixture

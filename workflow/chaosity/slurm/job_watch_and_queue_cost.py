@@ -159,7 +159,7 @@ def _print_message(text: str) -> None:
     print(f"chaosity: {text}", file=sys.stderr, flush=True)
 
 
-class QueueWatch:
+class SlurmJobWatch:
     """The watch over one run.
 
     Args:

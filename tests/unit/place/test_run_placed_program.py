@@ -290,7 +290,7 @@ def test_the_zipapp_runs_chaosity_place(tmp_path):
     archive = tmp_path / "chaosity-run.pyz"
     archive.write_bytes(zipapp_bytes())
     assert (
-        "chaosity/place/placement_session.py"
+        "chaosity/place/run_placed_program.py"
         in zipfile.ZipFile(io.BytesIO(zipapp_bytes())).namelist()
     )
     done = subprocess.run(
@@ -323,8 +323,8 @@ def test_a_matrix_with_shares_or_a_missing_matrix_is_refused(tmp_path):
 # Each look takes 0.2 s of a processor, as on a machine with much memory: the next comes after 10 s.
 DEAR_LOOKS = """
 import sys, time
-from chaosity.place import __main__, page_migration, placement_session
-placement_session.LONGEST_LOOK_SECONDS = 0.1
+from chaosity.place import __main__, page_migration, run_placed_program
+run_placed_program.LONGEST_LOOK_SECONDS = 0.1
 cheap = page_migration.find_memory_areas
 def dear(*given):
     until = time.thread_time() + 0.2

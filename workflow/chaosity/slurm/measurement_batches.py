@@ -28,7 +28,7 @@ class ReplicateToMeasure:
 
 
 @dataclass(frozen=True)
-class JobBatch:
+class MeasurementBatch:
     """Measurements that run in one job, one after the other in their random order."""
 
     host: str
@@ -57,7 +57,9 @@ class JobBatch:
         return math.ceil(attempt * (self.seconds * factor / 60.0 + slack))
 
 
-def cut_into_batches(measurements: Iterable[ReplicateToMeasure], minutes: float) -> list[JobBatch]:
+def cut_into_batches(
+    measurements: Iterable[ReplicateToMeasure], minutes: float
+) -> list[MeasurementBatch]:
     """Cut each host's measurements, in their random order, into jobs of about this length.
 
     A job ends with the measurement that reaches the length. The last job of a host may be shorter.
@@ -76,5 +78,8 @@ def cut_into_batches(measurements: Iterable[ReplicateToMeasure], minutes: float)
         if len(parts) > 1 and sum(one.seconds for one in parts[-1]) < 6.0 * minutes:
             remainder = parts.pop()
             parts[-1] += remainder
-        found += [JobBatch(host, number, tuple(part)) for number, part in enumerate(parts, start=1)]
+        found += [
+            MeasurementBatch(host, number, tuple(part))
+            for number, part in enumerate(parts, start=1)
+        ]
     return found

@@ -15,15 +15,14 @@ import sys
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
-from chaosity.records import (
-    VALID,
-    Point,
-    Record,
-    attempt_of_this_run,
+from chaosity.records.atomic_writes_and_record_files import (
     check_record_version,
     link_current_record,
+    newest_attempt_file_of_run,
     save_record,
 )
+from chaosity.records.point_types import Point
+from chaosity.records.record_types_and_verdict import VALID, Record
 from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point
 from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
@@ -45,7 +44,7 @@ class HostLostError(Exception):
     """The host cannot be reached or has changed; the text gives the reason."""
 
 
-class HostDocument(TypedDict):
+class DiscoveredHostDocument(TypedDict):
     """``results/<host>/host.json``, which discovery writes."""
 
     host: str
@@ -127,7 +126,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
     return check_record_version(document, "the answer")
 
 
-def _check_same_boot(record: Record, host: HostDocument) -> None:
+def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
     """Check that the host has not booted since its discovery.
 
     Raises:
@@ -143,13 +142,13 @@ def _measure_and_save() -> int:
     """Measure a point and save the record; returns the exit status."""
     arguments = parse_arguments()
     folder, name = arguments.host.parent, arguments.point.stem
-    host: HostDocument = json.loads(arguments.host.read_text(encoding="utf-8"))
+    host: DiscoveredHostDocument = json.loads(arguments.host.read_text(encoding="utf-8"))
     if skipped := read_skipped_host(folder):
         print(f"chaosity: host {host['host']} is skipped: {skipped.reason}", file=sys.stderr)
         return HOST_LOST
     try:
         point: Point = json.loads(arguments.point.read_text(encoding="utf-8"))
-        if attempt := attempt_of_this_run(point, arguments.replicate, arguments.record):
+        if attempt := newest_attempt_file_of_run(point, arguments.replicate, arguments.record):
             print(f"chaosity: {name}: reused {attempt.name}", file=sys.stderr)
             link_current_record(attempt, arguments.record)
             return 0

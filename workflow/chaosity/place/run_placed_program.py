@@ -16,15 +16,19 @@ from chaosity.place.barrier_proxy import BarrierPhase, BarrierProxy
 from chaosity.place.child_program import ChildProgram, check_program_exists
 from chaosity.place.dwp_search_and_autonuma import AutonumaSettling, DwpSearch
 from chaosity.place.page_placement_plan import PlacementPlan, PlacementRequest
-from chaosity.place.page_shares import (
+from chaosity.place.page_share_arithmetic import (
     format_shares,
     largest_share_deviation,
     shift_shares_to_workers,
 )
-from chaosity.records import write_atomically
-from chaosity.runner.kernel_settings import WEIGHTS, HeldSettings, hold_settings
+from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
 from chaosity.runner.point_measurement import READY_SECONDS
+from chaosity.runner.temporary_kernel_settings import (
+    WEIGHTS,
+    HeldKernelSettings,
+    hold_kernel_settings,
+)
 
 # Pages are moved above this deviation, so that memory touched a little later does not exceed the
 # tolerance.
@@ -102,7 +106,9 @@ class PlacementSession:
         held: the kernel's settings.
     """
 
-    def __init__(self, request: PlacementRequest, plan: PlacementPlan, held: HeldSettings) -> None:
+    def __init__(
+        self, request: PlacementRequest, plan: PlacementPlan, held: HeldKernelSettings
+    ) -> None:
         self.request, self.plan, self.held = request, plan, held
         by_line = plan.search and request.rate.startswith(program_rate.LINES)
         proxy = BarrierProxy() if plan.settle else None
@@ -389,5 +395,5 @@ def run_placed(request: PlacementRequest) -> int:
     os.sched_setaffinity(0, plan.cpus)
     # During a search the weights follow the pages, for memory that is touched later.
     varied = [name for name in plan.settings if plan.search and name.startswith(WEIGHTS)]
-    with hold_settings(plan.settings, request.root, varied) as held:
+    with hold_kernel_settings(plan.settings, request.root, varied) as held:
         return PlacementSession(request, plan, held).run()
