@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from itertools import combinations
 
-from chaosity.benchmarks import open_benchmarks
+from chaosity.benchmarks.benchmark_templates import open_benchmarks
 from chaosity.checked_yaml_files import read_config
 from chaosity.design.host_plan import random_orders
 from chaosity.design.host_resources import HostResources
@@ -18,7 +18,7 @@ from chaosity.design.point_expansion import PointExpansion
 from chaosity.runner import metric_values
 from chaosity.runner.point_measurement import measure_point
 from chaosity.statistics import Estimate
-from chaosity.topology import discover_topology
+from chaosity.topology.topology_discovery import discover_topology
 
 REPEATS = 3
 SIZES = 5  # for each of two cores: ten points

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaosity.figures import draw_and_write_figures, figure_marks_and_axes
 from chaosity.store.measurements import Measurements
-from chaosity.topology import topology_from_json
+from chaosity.topology.topology_json import topology_from_json
 
 
 def draw(experiments, tidy, topology, folder):

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.checked_yaml_files import EXPERIMENTS, read_config, yaml_file_names
-from chaosity.components import SYSTEM, make_component_documents
-from chaosity.design import PlannedHost, plan_host
+from chaosity.components.make_component_documents import SYSTEM, make_component_documents
+from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.place_names import (
     PlaceName,
     node_name,
@@ -21,7 +21,10 @@ from chaosity.place_names import (
     path_name,
     pu_name,
 )
-from chaosity.topology import CoreKind, OpenclDevice, configuration_name, discover_topology
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.device_types import OpenclDevice
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import CoreKind
 
 MACHINES = Path(__file__).resolve().parents[1] / "data" / "topologies"
 INDEX = st.integers(0, 999_999)

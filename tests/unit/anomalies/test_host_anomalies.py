@@ -12,7 +12,9 @@ import synthetic_latency
 
 from chaosity.anomalies import KINDS, HostParts, analyse_host, host_parts
 from chaosity.store import COLUMNS
-from chaosity.topology import Topology, discover_topology, topology_from_json, topology_to_json
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_json import topology_from_json, topology_to_json
+from chaosity.topology.topology_model import Topology
 
 SLOW = "drive-0000-11-00-0"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 
-from chaosity.components import read_component_histories, write_components
-from chaosity.components.component_history import HISTORY_FOLDER
+from chaosity.components.component_files import write_components
+from chaosity.components.component_history import HISTORY_FOLDER, read_component_histories
 
 OLD, NEW = {"serial": "A"}, {"serial": "B"}
 

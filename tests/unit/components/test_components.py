@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.components import (
+from chaosity.components.component_files import write_components
+from chaosity.components.make_component_documents import (
     drive_component_name,
     make_component_documents,
     make_system_document,
-    write_components,
 )
-from chaosity.topology import Drive, Topology, discover_topology
+from chaosity.topology.device_types import Drive
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import Topology
 
 
 @pytest.fixture(scope="module")

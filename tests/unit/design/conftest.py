@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from chaosity.checked_yaml_files import read_config
-from chaosity.design import PlannedHost
-from chaosity.topology import configuration_name, discover_topology
+from chaosity.design.host_plan import PlannedHost
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
 

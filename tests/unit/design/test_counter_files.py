@@ -7,10 +7,14 @@ import itertools
 import pytest
 
 from chaosity import checked_yaml_files as module
-from chaosity.benchmarks import benchmark_file, counter_events_of
-from chaosity.benchmarks.counter_events import encode_x86_event, read_counter_files
+from chaosity.benchmarks import benchmark_templates
+from chaosity.benchmarks.counter_events import (
+    counter_events_of,
+    encode_x86_event,
+    read_counter_files,
+)
 from chaosity.checked_yaml_files import read_config, yaml_file_names
-from chaosity.design import plan_host
+from chaosity.design.host_plan import plan_host
 from chaosity.errors import UserError
 
 # The three indicators of document 004.
@@ -103,7 +107,7 @@ def bandwidth(monkeypatch):
         metrics = {**document["metrics"], "remote_count": {"counter": REMOTE}}
         return {**document, "counters": [LOCAL, REMOTE], "metrics": metrics}
 
-    monkeypatch.setattr(benchmark_file, "load_benchmark", counting)
+    monkeypatch.setattr(benchmark_templates, "load_benchmark", counting)
     return {**config, "experiments": ["bandwidth_scaling"]}
 
 

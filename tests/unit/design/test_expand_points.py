@@ -12,18 +12,19 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.benchmarks import open_benchmarks
+from chaosity.benchmarks.benchmark_templates import open_benchmarks
 from chaosity.campaign.hosts_and_plans_of_run import Campaign
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.cpusets import parse_cpu_list
-from chaosity.design import PlannedHost, parse_point_name, plan_host, replicate_numbers
 from chaosity.design import host_plan as plan_module
-from chaosity.design.host_plan import random_orders
+from chaosity.design.host_plan import PlannedHost, plan_host, random_orders, replicate_numbers
 from chaosity.design.host_resources import HostResources
 from chaosity.design.plan_notes_and_samples import pick_evenly_spread
 from chaosity.design.point_expansion import PointExpansion
+from chaosity.design.point_names import parse_point_name
 from chaosity.errors import UserError
-from chaosity.topology import configuration_name, discover_topology
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology
 
 
 def with_orders(points, replicates, seed):
@@ -93,7 +94,7 @@ def test_working_sets_exceed_the_caches_in_reach(config, paper_host):
 
 def test_a_point_touches_its_components_alone(config, paper_host):
     plan = plan_host(paper_host, config, ["storage_bandwidth"])
-    drive = next(d for d in paper_host.drives(Path("results")) if d.node == 3)
+    drive = next(d for d in paper_host.drives_to_measure(Path("results")) if d.node == 3)
     touching = [p for p in plan.points if drive.component in p["components"]]
     # alone, in the prefixes of node 3, all of node 3, each set of nodes with node 3, and all
     assert 0 < len(touching) < len(plan.points)
@@ -242,7 +243,9 @@ def _initiator_sets(packages, nodes, cores, pus):
 
 def expansion(host, config):
     return PointExpansion(
-        HostResources(host.topology, host.drives(Path("r"))), open_benchmarks(config), config
+        HostResources(host.topology, host.drives_to_measure(Path("r"))),
+        open_benchmarks(config),
+        config,
     )
 
 
@@ -329,6 +332,6 @@ def test_a_few_sets_of_nodes_reach_from_a_pair_to_all(config, paper_host):
 
 
 def test_a_drive_of_node_0_says_so(paper_host, tmp_path):
-    drives = [drive.facts for drive in paper_host.drives(tmp_path)]
+    drives = [drive.point_entry for drive in paper_host.drives_to_measure(tmp_path)]
     assert [drive["node"] for drive in drives].count(0) == 3
     assert all(drive["node"] is not None for drive in drives)

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.benchmarks import open_benchmarks
+from chaosity.benchmarks.benchmark_templates import open_benchmarks
 from chaosity.checked_yaml_files import check_config
 from chaosity.cpusets import parse_cpu_list
-from chaosity.design import PlannedHost, plan_host
+from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources, thread_counts
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.point_names import format_level
 from chaosity.errors import UserError
-from chaosity.topology import discover_topology
+from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import HugePagePool
 
 MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"

@@ -10,17 +10,19 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chaosity.benchmarks import Benchmark, open_benchmarks
+from chaosity.benchmarks.benchmark_templates import Benchmark, open_benchmarks
 from chaosity.checked_yaml_files import EXPERIMENTS, yaml_file_names
 from chaosity.cpusets import parse_cpu_list
-from chaosity.design import PlannedHost, parse_point_name
+from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.design.plan_notes_and_samples import sets_of_every_size
 from chaosity.design.point_expansion import PointExpansion
+from chaosity.design.point_names import parse_point_name
 from chaosity.design.target_selectors import page_placement_target, whole_page_shares
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import POLICIES
-from chaosity.topology import configuration_name, discover_topology
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology
 
 ALL = list(POLICIES)
 
@@ -197,7 +199,7 @@ def test_the_variables_of_templates(config, paper_host):
     assert context["target"]["shares_text"] == "0:0.5,2:0.5"
     assert context["initiator"]["nodes"] == "0,2"
     plain = expansion.template_variables(
-        ChosenLoad(workers, host.memory_target([0]), "triad"), benchmark, rule
+        ChosenLoad(workers, host.target_of_nodes([0]), "triad"), benchmark, rule
     )
     assert (plain["target"]["policy"], plain["target"]["shares_text"]) == (None, "")
 
@@ -286,7 +288,7 @@ def test_a_buffer_on_each_node_leaves_room_for_those_of_all_loads(config, paper_
     memory = min(host.memory_bytes(node) for node in range(8))
     for together in (1, 2, 8):
         size = expansion._bytes_per_node(
-            host.worker_initiator([0]), host.memory_target(range(8)), together
+            host.worker_initiator([0]), host.target_of_nodes(range(8)), together
         )
         assert size == pytest.approx(memory / 2 / together, abs=2 * 1024**2)
 

@@ -10,19 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.benchmarks import open_benchmarks
+from chaosity.benchmarks.benchmark_templates import open_benchmarks
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.design.host_resources import HostResources
-from chaosity.design.initiators_and_targets import DriveRef
+from chaosity.design.initiators_and_targets import PlannedDrive
 from chaosity.design.point_expansion import PointExpansion
-from chaosity.topology import discover_topology
+from chaosity.topology.topology_discovery import discover_topology
 
 NAME = "streaming_compute"
 
 
 @pytest.fixture(scope="module")
 def elements(paper_host, tmp_path_factory):
-    return HostResources(paper_host.topology, paper_host.drives(tmp_path_factory.mktemp("results")))
+    return HostResources(
+        paper_host.topology, paper_host.drives_to_measure(tmp_path_factory.mktemp("results"))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +145,7 @@ def test_how_chunks_are_read_is_varied_for_the_own_drives(points):
 def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
     topology = discover_topology("live")
     one = replace(topology, nodes=topology.nodes[:1])
-    host = HostResources(one, (DriveRef("file0", None, file="/x", size_bytes=2**30),))
+    host = HostResources(one, (PlannedDrive("file0", None, file="/x", size_bytes=2**30),))
     expansion = PointExpansion(host, open_benchmarks(config), config)
     found = expansion.expand_experiment(load_experiment(NAME))
     assert all("buffers-other" not in point["point"] for point in found)
@@ -154,7 +156,7 @@ def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
 
 @given(st.sets(st.integers(0, 7), min_size=1), st.sets(st.integers(0, 7), min_size=1))
 def test_packages_of_two_sides_are_the_same_other_or_both(elements, a, b):
-    own, there = elements.memory_target(a), elements.memory_target(b)
+    own, there = elements.target_of_nodes(a), elements.target_of_nodes(b)
     packages = [{node // 4 for node in nodes} for nodes in (a, b)]
     said = elements.package_relation(own, there)
     assert (said == "same_package") == (packages[1] <= packages[0])

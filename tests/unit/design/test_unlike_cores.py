@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.benchmarks import open_benchmarks
+from chaosity.benchmarks.benchmark_templates import open_benchmarks
 from chaosity.checked_yaml_files import read_config
 from chaosity.cli.plan import plan_command
-from chaosity.design import PlannedHost, plan_host
+from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.errors import UserError
-from chaosity.topology import CoreKind, OpenclDevice, discover_topology
+from chaosity.topology.device_types import OpenclDevice
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import CoreKind
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINES = ROOT / "tests" / "data" / "topologies"
@@ -92,7 +94,7 @@ def test_three_kinds_are_numbered(paper_host):
     pus = paper_host.topology.pus
     kinds = tuple(CoreKind(i, pus[i::3], efficiency=i) for i in range(3))
     elements = HostResources(replace(paper_host.topology, core_kinds=kinds), ())
-    assert [str(name) for name, _ in elements.groups_of_level("core_kind")] == [
+    assert [str(name) for name, _ in elements.cpu_groups_of_level("core_kind")] == [
         "kind0",
         "kind1",
         "kind2",

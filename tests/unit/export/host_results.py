@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 
 from chaosity.store import COLUMNS, write_table
-from chaosity.topology import discover_topology_with_xml, topology_to_json
+from chaosity.topology.topology_discovery import discover_topology_with_xml
+from chaosity.topology.topology_json import topology_to_json
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 Value = Callable[[int, int], float | None]

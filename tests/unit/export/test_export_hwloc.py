@@ -15,7 +15,7 @@ from lxml import etree
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.export import export_hwloc, read_measured_host
-from chaosity.topology import discover_topology
+from chaosity.topology.topology_discovery import discover_topology
 
 ROOT = Path(__file__).resolve().parents[3]
 EPYC = ROOT / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"

@@ -10,7 +10,7 @@ from chaosity.figures.axis_order_and_labels import (
     make_axis_value,
     sort_and_group_axis_values,
 )
-from chaosity.topology import topology_from_json
+from chaosity.topology.topology_json import topology_from_json
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,12 @@ import pandas as pd
 import pytest
 from table_figures import draw
 
-from chaosity.benchmarks import open_benchmarks
-from chaosity.benchmarks.benchmark_file import Benchmark
+from chaosity.benchmarks.benchmark_templates import Benchmark, open_benchmarks
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.host_resources import HostResources
-from chaosity.design.metric_references import add_metric_references
 from chaosity.design.point_expansion import PointExpansion
+from chaosity.design.ratio_reference_loads import add_reference_loads
 from chaosity.store import Measurements
 from chaosity.store.tidy_table import (
     COLUMNS,
@@ -23,8 +22,8 @@ from chaosity.store.tidy_table import (
     tidy_rows_of_derived_metrics,
     tidy_rows_of_outcome,
 )
-from chaosity.topology import discover_topology
-from chaosity.weights import bandwidth_under_contention
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.weights.canonical_weights import bandwidth_under_contention
 
 MACHINE = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 BY_NODE = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}
@@ -63,7 +62,7 @@ def measured(elements):
             lambda _, workers: {node: 2.0 if node in workers else 1.0 for node in range(8)},
         )
         document = load_experiment(name)
-        points = add_metric_references(
+        points = add_reference_loads(
             document, expansion.expand_experiment(document), expansion.plan_notes
         )
         assert expansion.notes == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.hosts import read_inventory
+from chaosity.hosts.ansible_inventory import read_inventory
 from chaosity.hosts.host_discovery import check_tool_versions, parse_version_number
 from chaosity.runner.describe_host import find_tool as tool_on_host
 

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from chaosity.components import ComponentState
+from chaosity.components.component_history import ComponentState
 from chaosity.report.component_change_effects import component_changes
 from chaosity.store import Measurements
 

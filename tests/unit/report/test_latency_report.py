@@ -18,7 +18,7 @@ from chaosity.report.html_rendering import render_report
 from chaosity.report.report_builder import build_report_data
 from chaosity.report.resource_table import resource_table
 from chaosity.store import Measurements
-from chaosity.topology import topology_from_json
+from chaosity.topology.topology_json import topology_from_json
 
 
 def machine():

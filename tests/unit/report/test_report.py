@@ -15,7 +15,8 @@ from chaosity.report.html_rendering import render_report
 from chaosity.report.inline_svg import inline_svg
 from chaosity.report.report_builder import build_report_data
 from chaosity.store import Measurements
-from chaosity.topology import Topology, topology_from_json
+from chaosity.topology.topology_json import topology_from_json
+from chaosity.topology.topology_model import Topology
 
 DRAWING = """<?xml version='1.0'?>
 <svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink' width='90px'

@@ -6,7 +6,7 @@ import synthetic
 from chaosity.report.machine_facts import host_state_groups, machine_facts, node_rows
 from chaosity.report.result_checks import SEVERITIES, check_results
 from chaosity.store import Measurements
-from chaosity.topology import topology_from_json
+from chaosity.topology.topology_json import topology_from_json
 
 
 def checks(system=None, topology=None, tidy=None, runs=()):

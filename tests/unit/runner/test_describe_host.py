@@ -12,12 +12,12 @@ import pytest
 
 from chaosity.runner import describe_host
 from chaosity.runner.build_zipapp import write_zipapp, zipapp_digest
-from chaosity.topology import (
+from chaosity.topology.topology_discovery import (
     discover_topology,
     discover_topology_with_xml,
     make_topology_xml,
-    topology_to_json,
 )
+from chaosity.topology.topology_json import topology_to_json
 
 pytestmark = pytest.mark.real
 NEEDS = [{"program": "fio", "version": ["fio", "--version"]}, {"program": "no-such-tool"}]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from chaosity.benchmarks import open_benchmarks
+from chaosity.benchmarks.benchmark_templates import open_benchmarks
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.statistics.anova_studies import find_studies

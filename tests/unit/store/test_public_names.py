@@ -10,12 +10,14 @@ import pandas as pd
 import pytest
 
 from chaosity.checked_yaml_files import EXPERIMENTS, read_config, yaml_file_names
-from chaosity.design import PlannedHost, plan_host
+from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.store import COLUMNS
 from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS, ProfileTables
 from chaosity.store.tidy_table import ReplicateOutcome, rows_to_table, tidy_rows_of_outcome
-from chaosity.topology import CoreKind, OpenclDevice, discover_topology
+from chaosity.topology.device_types import OpenclDevice
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import CoreKind
 
 SERVER = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 # A device's own words, of which some makers give each specimen its own.

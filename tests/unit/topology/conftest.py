@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.topology import Topology, discover_topology
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_model import Topology
 
 
 @pytest.fixture(scope="session")

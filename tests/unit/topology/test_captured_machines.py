@@ -8,7 +8,8 @@ import tarfile
 import pytest
 from captured import GIB, Capture, CapturedDrive, CapturedNode
 
-from chaosity.topology import configuration_name, discover_topology, make_topology_xml
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology, make_topology_xml
 from chaosity.topology.topology_sources import unpacked_tarball
 
 CPUINFO = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.topology import discover_topology
 from chaosity.topology.host_facts import bracketed_word, parse_dmidecode, relevant_kernel_parameters
 from chaosity.topology.sysfs_reader import SysfsReader, link_bytes_per_second
+from chaosity.topology.topology_discovery import discover_topology
 
 DMIDECODE = """\
 Memory Device

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.topology import configuration_name, discover_topology, make_topology_xml
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology, make_topology_xml
 
 pytestmark = pytest.mark.real
 

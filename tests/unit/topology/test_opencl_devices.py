@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.components import make_component_documents
+from chaosity.components.make_component_documents import make_component_documents
 from chaosity.runner import opencl_device_lookup
 from chaosity.runner.opencl_device_lookup import OpenclError, find_opencl_device, parse_clinfo
-from chaosity.topology import discover_topology, topology_from_json, topology_to_json
 from chaosity.topology.drives_gpus_and_accelerators import list_opencl_devices as topology_devices
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_json import topology_from_json, topology_to_json
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies" / "xml"

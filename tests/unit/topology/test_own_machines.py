@@ -8,12 +8,9 @@ from collections import Counter
 import pytest
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.topology import (
-    configuration_name,
-    discover_topology,
-    make_topology_xml,
-    topology_to_json,
-)
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology, make_topology_xml
+from chaosity.topology.topology_json import topology_to_json
 
 
 @pytest.fixture

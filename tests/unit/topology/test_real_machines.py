@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.topology import Topology, configuration_name, discover_topology, topology_to_json
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_json import topology_to_json
+from chaosity.topology.topology_model import Topology
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "topologies"
 FACTS = json.loads((SHARED / "facts.json").read_text()) if SHARED.is_dir() else {}

@@ -7,17 +7,9 @@ import json
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.topology import (
-    CoreKind,
-    Gpu,
-    L3Domain,
-    Node,
-    PartCounts,
-    Topology,
-    read_topology,
-    topology_from_json,
-    topology_to_json,
-)
+from chaosity.topology.device_types import Gpu
+from chaosity.topology.topology_json import read_topology, topology_from_json, topology_to_json
+from chaosity.topology.topology_model import CoreKind, L3Domain, Node, PartCounts, Topology
 
 
 def node(index: int, package: int | None, cpus: tuple[int, ...] = (), **facts: object) -> Node:

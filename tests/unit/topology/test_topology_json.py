@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.topology import discover_topology, topology_from_json, topology_to_json
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_json import topology_from_json, topology_to_json
 
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.cli.topology import restriction_sentences, short_cpu_list, topology_command
-from chaosity.topology import discover_topology, topology_to_json
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_json import topology_to_json
 
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.topology import discover_topology, run_lstopo
+from chaosity.topology import run_lstopo
+from chaosity.topology.topology_discovery import discover_topology
 
 V3 = '<?xml version="1.0"?>\n<topology version="3.0"><object type="Machine"/></topology>\n'
 

@@ -6,7 +6,7 @@ import pandas as pd
 
 from chaosity.store import COLUMNS, Measurements
 from chaosity.store.node_matrix import BANDWIDTH
-from chaosity.weights import PATH_BANDWIDTH
+from chaosity.weights.canonical_weights import PATH_BANDWIDTH
 
 NODES = range(8)
 

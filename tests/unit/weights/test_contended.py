@@ -16,15 +16,15 @@ from chaosity.cli.place import canonical_shares, placement_argument_parser
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import CONTENDED
 from chaosity.store import write_table
-from chaosity.topology import discover_topology, topology_to_json
-from chaosity.weights import (
+from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_json import topology_to_json
+from chaosity.weights.canonical_weights import (
     PATH_BANDWIDTH,
     bandwidth_under_contention,
     canonical_weights,
-    compare_weights,
-    rank_correlation,
-    rank_placements,
+    compare_alone_and_contended_weights,
 )
+from chaosity.weights.placement_bandwidth_model import rank_correlation, rank_placements
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_shares_are_the_same_when_none_moved_by_more_than_allowed(shares, step):
 def test_both_weights_are_compared():
     found = measurements(alone(), together([0], lambda i, t: 30e9 if t == 0 else 10e9))
     own = bandwidth_under_contention(found, [0])
-    compared = compare_weights(_alone_matrix(), own, [0])
+    compared = compare_alone_and_contended_weights(_alone_matrix(), own, [0])
     node, difference = compared.largest_difference
     assert node == 0
     assert difference == pytest.approx(40 / 110 - 30 / 100)

@@ -75,7 +75,7 @@ def test_the_second_run_adds_what_the_first_one_measured(campaign):
     # A job elsewhere reads what was kept, and knows the same points.
     (folder / "measurements.parquet").unlink()
     elsewhere = campaign(discover=False)
-    assert elsewhere.plans["milan"].digest == second.plans["milan"].digest
+    assert elsewhere.plans["milan"].points_fingerprint == second.plans["milan"].points_fingerprint
 
 
 def test_a_matrix_that_was_measured_again_asks_for_no_placement(campaign):
@@ -84,7 +84,7 @@ def test_a_matrix_that_was_measured_again_asks_for_no_placement(campaign):
     for value in (10e9, 10.3e9, 2e9):  # of every worker from node 7
         rows = [{**one, "value": value} if one["target"] == "node7" else one for one in alone()]
         write_table(table(rows), folder / "measurements.parquet")
-        digests.append(campaign().plans["milan"].digest)
+        digests.append(campaign().plans["milan"].points_fingerprint)
     assert digests[0] == digests[1] != digests[2]
 
 

@@ -14,17 +14,15 @@ from hypothesis import strategies as st
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
+from chaosity.place.page_share_arithmetic import shift_shares_to_workers, uniform_shares
 from chaosity.store import NodeMatrix, read_matrix, read_published
-from chaosity.weights import (
-    advise_interleave_weights,
-    canonical_weights,
-    expected_and_measured,
+from chaosity.weights.canonical_weights import canonical_weights
+from chaosity.weights.interleave_weight_advice import advise_interleave_weights, kernel_weights
+from chaosity.weights.placement_bandwidth_model import (
+    expected_and_measured_bandwidths,
     expected_bandwidth,
-    kernel_weights,
     rank_correlation,
     rank_placements,
-    shift_shares_to_workers,
-    uniform_shares,
 )
 
 BANDWIDTH = "bandwidth_bytes_per_second"
@@ -320,7 +318,7 @@ def expected_and_measured_where(
     rows = read_published(PLACEMENTS, "stream_placement", "penguin")
     with PLACEMENTS.open() as file:
         keep = [wanted(row) for row in csv.DictReader(file)]
-    found = expected_and_measured(read_matrix(PENGUIN, "bandwidth"), rows[keep])
+    found = expected_and_measured_bandwidths(read_matrix(PENGUIN, "bandwidth"), rows[keep])
     return [expected for _, expected, _ in found], [measured for _, _, measured in found]
 
 

@@ -31,7 +31,7 @@ from chaosity.place_names import pu_name
 from chaosity.statistics import SLOW_INITIATOR_RATIO
 from chaosity.store import Measurements
 from chaosity.store.measurements import less_is_better
-from chaosity.topology import Topology
+from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, metric_words
 
 # Anomalies of one place by several kernels, metrics or experiments are merged into one, with at

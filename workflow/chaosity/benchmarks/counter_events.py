@@ -11,7 +11,7 @@ from functools import cache
 from chaosity.checked_yaml_files import COUNTERS, load_named_yaml, suggest_allowed, yaml_file_names
 from chaosity.errors import UserError
 from chaosity.records.point_types import CounterEvent, CounterRequest
-from chaosity.topology import HostFacts
+from chaosity.topology.host_fact_types import HostFacts
 from chaosity.yaml_document_types import CounterEventsDocument, EventCode
 
 

@@ -15,13 +15,14 @@ import yaml
 
 from chaosity.campaign.kept_page_weights import MeasuredWeights
 from chaosity.checked_yaml_files import check_config
-from chaosity.design import plan_host, replicate_numbers
+from chaosity.design.host_plan import plan_host, replicate_numbers
 from chaosity.errors import UserError
-from chaosity.hosts import InventoryHost, read_discovered_host, read_inventory
+from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
+from chaosity.hosts.host_discovery import read_discovered_host
 from chaosity.records.atomic_writes_and_record_files import load_record, utc_now, write_atomically
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.topology import LIVE
+from chaosity.topology.topology_sources import LIVE
 from chaosity.transport.runner_command import LOCAL
 
 

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from chaosity.campaign.kept_page_weights import MeasuredWeights
 from chaosity.checked_yaml_files import check_config
-from chaosity.design import HostPlan, PlannedHost, plan_host, replicate_numbers
+from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host, replicate_numbers
 from chaosity.errors import UserError
-from chaosity.hosts import discover_hosts, read_discovered_hosts
+from chaosity.hosts.host_discovery import discover_hosts, read_discovered_hosts
 from chaosity.records.point_types import Point
-from chaosity.topology import LIVE
+from chaosity.topology.topology_sources import LIVE
 
 T = TypeVar("T")
 

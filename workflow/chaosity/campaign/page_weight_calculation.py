@@ -14,7 +14,7 @@ from chaosity.export import MeasuredHost, read_measured_host, select_node_measur
 from chaosity.place.placement_policies import CONTENDED
 from chaosity.store import NodeMatrix
 from chaosity.store.node_matrix import BANDWIDTH
-from chaosity.weights import bandwidth_under_contention, canonical_weights
+from chaosity.weights.canonical_weights import bandwidth_under_contention, canonical_weights
 
 
 class WeightsFromResults:

@@ -109,9 +109,9 @@ def _analyse_results(path: Path) -> Findings:
         UserError: the folder has no measurements.parquet.
     """
     from chaosity.anomalies import analyse_host, host_parts
-    from chaosity.components import read_components
+    from chaosity.components.component_files import read_components
     from chaosity.store import Measurements
-    from chaosity.topology import read_topology
+    from chaosity.topology.topology_json import read_topology
 
     folder = path if path.is_dir() else path.parent
     table = folder / "measurements.parquet" if path.is_dir() else path

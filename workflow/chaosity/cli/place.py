@@ -57,7 +57,7 @@ def canonical_shares(given: argparse.Namespace) -> dict[int, float]:
         UserError: --shares is given too, or no weights can be computed.
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity.weights import canonical_weights
+    from chaosity.weights.canonical_weights import canonical_weights
 
     if given.shares is not None:
         raise UserError("--shares is given too", "--matrix", "remove one of the two options")
@@ -84,7 +84,7 @@ def _read_bandwidths(
     """
     from chaosity.export import read_measured_host, select_node_bandwidths
     from chaosity.store import read_matrix
-    from chaosity.weights import bandwidth_under_contention
+    from chaosity.weights.canonical_weights import bandwidth_under_contention
 
     if not path.exists():
         raise UserError(

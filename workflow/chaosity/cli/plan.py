@@ -13,7 +13,7 @@ import click
 from chaosity.cli.option_types import CONFIG_FILE
 
 if TYPE_CHECKING:
-    from chaosity.design import HostPlan
+    from chaosity.design.host_plan import HostPlan
     from chaosity.records.point_types import Point
 
 
@@ -48,8 +48,9 @@ def plan_command(
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.campaign.kept_page_weights import MeasuredWeights
     from chaosity.checked_yaml_files import read_config
-    from chaosity.design import PlannedHost, plan_host
-    from chaosity.topology import configuration_name, discover_topology
+    from chaosity.design.host_plan import PlannedHost, plan_host
+    from chaosity.topology.configuration_names import configuration_name
+    from chaosity.topology.topology_discovery import discover_topology
 
     config = read_config(config_file)
     topology = discover_topology(source)

@@ -39,7 +39,7 @@ def published_command(file: Path, form: str, host: str, unit: str | None, output
     from chaosity.figures.draw_and_write_figures import draw_figures
     from chaosity.store import read_published, write_table
     from chaosity.store.measurements import Measurements
-    from chaosity.topology import Topology
+    from chaosity.topology.topology_model import Topology
 
     table = read_published(file, form, host, unit)
     output.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,8 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.topology import Drive, Gpu, Node, OpenclDevice, SlitDistances, Topology
+    from chaosity.topology.device_types import Drive, Gpu, OpenclDevice
+    from chaosity.topology.topology_model import Node, SlitDistances, Topology
 
 # A wider matrix does not fit on 100 columns; the pairs at each distance are counted instead.
 _WIDEST_MATRIX = 16
@@ -35,7 +36,8 @@ def topology_command(source: str, as_json: bool) -> None:
     directory or tarball with a captured /sys (`hwloc-gather-topology NAME`).
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity.topology import discover_topology, topology_to_json
+    from chaosity.topology.topology_discovery import discover_topology
+    from chaosity.topology.topology_json import topology_to_json
 
     host_topology = discover_topology(source)
     if as_json:
@@ -72,7 +74,7 @@ def topology_summary(topology: Topology) -> Iterator[Table | Text]:
 
 def _machine(topology: Topology) -> Iterator[Text]:
     """A line each for the machine, its processors and its configuration."""
-    from chaosity.topology import configuration_name
+    from chaosity.topology.configuration_names import configuration_name
 
     host, firmware = topology.host, topology.host.get("firmware") or {}
     l3 = Counter(format_binary_bytes(domain.size_bytes) for domain in topology.l3_domains)

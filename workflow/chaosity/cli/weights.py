@@ -20,7 +20,9 @@ from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
     from chaosity.store import NodeMatrix
-    from chaosity.weights import PlacementAdvice, RankCorrelation, WeightsComparison
+    from chaosity.weights.canonical_weights import WeightsComparison
+    from chaosity.weights.interleave_weight_advice import PlacementAdvice
+    from chaosity.weights.placement_bandwidth_model import RankCorrelation
 
 _PLACEMENTS = {
     "weights": "with these weights",
@@ -75,12 +77,16 @@ def weights_command(
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.store import read_published
-    from chaosity.weights import advise_interleave_weights, compare_weights, rank_placements
+    from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
+    from chaosity.weights.interleave_weight_advice import advise_interleave_weights
+    from chaosity.weights.placement_bandwidth_model import rank_placements
 
     worker_nodes = parse_workers(workers)
     alone, contended = _read_matrices(file, unit, worker_nodes)
     advice = advise_interleave_weights(alone, worker_nodes, dwp)
-    comparison = compare_weights(alone, contended, worker_nodes) if contended else None
+    comparison = (
+        compare_alone_and_contended_weights(alone, contended, worker_nodes) if contended else None
+    )
     ranks = rank_placements(alone, read_published(against, form, "published")) if against else {}
     if as_json:
         document: dict[str, Any] = advice.to_json()
@@ -117,7 +123,7 @@ def _read_matrices(
     """
     from chaosity.export import read_measured_host, select_node_bandwidths
     from chaosity.store import read_matrix
-    from chaosity.weights import bandwidth_under_contention
+    from chaosity.weights.canonical_weights import bandwidth_under_contention
 
     if not _is_table(path):
         return read_matrix(path, "bandwidth", unit), None

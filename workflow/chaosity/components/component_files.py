@@ -8,14 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from chaosity.components.component_documents import (
-    SYSTEM,
-    ComponentDocument,
-    Components,
-)
 from chaosity.components.component_history import record_component_state
+from chaosity.components.make_component_documents import SYSTEM, ComponentDocument, Components
 from chaosity.records.atomic_writes_and_record_files import write_atomically
-from chaosity.topology import HostFacts
+from chaosity.topology.host_fact_types import HostFacts
 
 # The file with the fingerprints of the last discovery's documents.
 DISCOVERY_FINGERPRINTS = ".discovered.json"

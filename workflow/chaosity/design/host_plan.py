@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from chaosity.benchmarks import open_benchmarks
+from chaosity.benchmarks.benchmark_templates import open_benchmarks
 from chaosity.checked_yaml_files import load_experiment, suggest_allowed
-from chaosity.components import drive_component_name
+from chaosity.components.make_component_documents import drive_component_name
 from chaosity.design.host_resources import HostResources
-from chaosity.design.initiators_and_targets import DriveRef
-from chaosity.design.metric_references import add_metric_references
+from chaosity.design.initiators_and_targets import PlannedDrive
 from chaosity.design.plan_notes_and_samples import pick_evenly_spread
 from chaosity.design.point_expansion import PointExpansion
+from chaosity.design.ratio_reference_loads import add_reference_loads
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError
 from chaosity.place_names import PlaceName
 from chaosity.records.atomic_writes_and_record_files import write_if_changed
 from chaosity.records.point_types import ExpandedPoint, Point, PointStoppingRule
-from chaosity.topology import Topology
+from chaosity.topology.topology_model import Topology
 from chaosity.yaml_document_types import Config, HostVariables
 
 # Size of the file that takes the place of a drive on a host without NVMe drives.
@@ -65,11 +65,11 @@ class PlannedHost:
     variables: HostVariables = field(default_factory=HostVariables)
     local: bool = True
 
-    def drives(self, results: Path) -> tuple[DriveRef, ...]:
+    def drives_to_measure(self, results: Path) -> tuple[PlannedDrive, ...]:
         """Returns the drives to measure: NVMe drives and the inventory's drives, else a file."""
         destructive = set(self.variables.get("chaosity_destructive_drives", []))
         found = [
-            DriveRef(
+            PlannedDrive(
                 component=drive_component_name(drive),
                 node=drive.node,
                 pci=drive.pci,
@@ -84,10 +84,10 @@ class PlannedHost:
         for path in self.variables.get("chaosity_extra_drives", []):
             name = re.sub(r"[^A-Za-z0-9_]+", "-", Path(path).name)
             component = str(PlaceName("disk", address=name))
-            found.append(DriveRef(component, None, path=path, destructive=path in destructive))
+            found.append(PlannedDrive(component, None, path=path, destructive=path in destructive))
         return tuple(found) or self._files(results)
 
-    def _files(self, results: Path) -> tuple[DriveRef, ...]:
+    def _files(self, results: Path) -> tuple[PlannedDrive, ...]:
         """The files that take the place of drives: one, or as many as the inventory says."""
         given = self.variables.get("chaosity_storage_file", {})
         usual = results / self.name / "scratch" if self.local else SCRATCH
@@ -95,7 +95,7 @@ class PlannedHost:
         size = given.get("bytes", DEFAULT_FILE_BYTES)
         names = [str(PlaceName("file", (index,))) for index in range(given.get("count", 1))]
         return tuple(
-            DriveRef(name, None, file=str(folder / name), size_bytes=size) for name in names
+            PlannedDrive(name, None, file=str(folder / name), size_bytes=size) for name in names
         )
 
 
@@ -122,7 +122,7 @@ class HostPlan:
         )
 
     @property
-    def digest(self) -> str:
+    def points_fingerprint(self) -> str:
         """A fingerprint of all points, their order, and the references of their derived metrics.
 
         It is in plan.json, so the tidy table is made again if one of these changes.
@@ -163,10 +163,10 @@ class HostPlan:
         """
         # The report shows the config of this run, which may differ from the default config.
         config = {"seed": self.seed, "stopping": self.stopping}
-        content = {**self.summarize_plan(), "config": config, "digest": self.digest}
+        content = {**self.summarize_plan(), "config": config, "digest": self.points_fingerprint}
         write_if_changed(folder / "plan.json", json.dumps(content) + "\n")
         done = folder / "points" / "digest"
-        if not points or (done.exists() and done.read_text() == self.digest):
+        if not points or (done.exists() and done.read_text() == self.points_fingerprint):
             return
         shutil.rmtree(folder / "points", ignore_errors=True)
         for experiment in {point["experiment"] for point in self.points}:
@@ -174,7 +174,9 @@ class HostPlan:
         for point in self.points:
             path = folder / "points" / point["experiment"] / f"{point['point']}.json"
             path.write_text(json.dumps(point, indent=1) + "\n", encoding="utf-8")
-        done.write_text(self.digest)  # at the end, so that an incomplete folder is written again
+        done.write_text(
+            self.points_fingerprint
+        )  # at the end, so that an incomplete folder is written again
 
 
 def replicate_numbers(point: Point) -> range:
@@ -229,7 +231,7 @@ def plan_host(
         if name not in config["experiments"]:
             known = suggest_allowed(name, config["experiments"])
             raise UserError(f"{name!r} is not among the experiments", "config, sample", known)
-    resources = HostResources(host.topology, host.drives(Path(config["results"])))
+    resources = HostResources(host.topology, host.drives_to_measure(Path(config["results"])))
     expansion = PointExpansion(resources, open_benchmarks(config), config, weights)
     points: list[ExpandedPoint] = []
     replicates: list[int] = []
@@ -243,7 +245,7 @@ def plan_host(
         taken = pick_evenly_spread(found, config["sample"].get(name, len(found)))
         if len(taken) < len(found):
             notes.append(f"{name}: a sample of {len(taken)} of {len(found)} points, evenly spread")
-        points += add_metric_references(experiment, taken, expansion.plan_notes)
+        points += add_reference_loads(experiment, taken, expansion.plan_notes)
         often = max(config["replicates"], experiment.get("replicates", 1))
         replicates += [often] * len(taken)
     if not points:

@@ -8,12 +8,12 @@ from functools import cached_property
 from itertools import zip_longest
 
 from chaosity.cpusets import CpuSet
-from chaosity.design.initiators_and_targets import DriveRef, Endpoint, Initiator, Target
+from chaosity.design.initiators_and_targets import Endpoint, Initiator, PlannedDrive, Target
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
-from chaosity.topology import Core, CoreKind, OpenclDevice, Topology
-from chaosity.topology.topology_model import UNKNOWN
+from chaosity.topology.device_types import OpenclDevice
+from chaosity.topology.topology_model import UNKNOWN, Core, CoreKind, Topology
 
-DriveGroups = dict[int | None, tuple[DriveRef, ...]]
+DriveGroups = dict[int | None, tuple[PlannedDrive, ...]]
 # From near to far. Sets of nodes are compared by their farthest pair.
 _RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
 
@@ -23,12 +23,12 @@ class HostResources:
     """All initiators, memory nodes, drives and devices of a host, under the names in points."""
 
     topology: Topology
-    drives: tuple[DriveRef, ...]
+    drives: tuple[PlannedDrive, ...]
     _initiators: dict[tuple[str, bool], list[Initiator]] = field(default_factory=dict)
 
     # Initiators
 
-    def groups_of_level(self, level: str) -> list[tuple[PlaceName, CpuSet]]:
+    def cpu_groups_of_level(self, level: str) -> list[tuple[PlaceName, CpuSet]]:
         """Returns the name and processing units of every group of a level.
 
         Args:
@@ -50,7 +50,7 @@ class HostResources:
         return [(PlaceName("machine"), topology.pus)]
 
     def initiators_of_level(self, level: str, one_per_core: bool) -> list[Initiator]:
-        """Returns one initiator for each group of a level, see `groups_of_level`."""
+        """Returns one initiator for each group of a level, see `cpu_groups_of_level`."""
         key = (level, one_per_core)
         if key not in self._initiators:
             self._initiators[key] = [
@@ -59,7 +59,7 @@ class HostResources:
                     str(name),
                     self.one_pu_per_core(cpus) if one_per_core else cpus,
                 )
-                for name, cpus in self.groups_of_level(level)
+                for name, cpus in self.cpu_groups_of_level(level)
                 if cpus
             ]
         return self._initiators[key]
@@ -116,7 +116,7 @@ class HostResources:
 
     def first_pu_of_each_group(self, level: str) -> list[Initiator]:
         """Returns the first processing unit of each group of a level."""
-        firsts = dict.fromkeys(min(cpus) for _, cpus in self.groups_of_level(level) if cpus)
+        firsts = dict.fromkeys(min(cpus) for _, cpus in self.cpu_groups_of_level(level) if cpus)
         return [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
 
     def remaining_cores(self, initiator: Initiator, level: str) -> Initiator | None:
@@ -127,7 +127,7 @@ class HostResources:
             level: l3_domain, node, package or machine.
         """
         own = self._with_siblings(initiator)
-        groups = [(name, cpus) for name, cpus in self.groups_of_level(level) if own & set(cpus)]
+        groups = [(name, cpus) for name, cpus in self.cpu_groups_of_level(level) if own & set(cpus)]
         rest = set[int]().union(*(cpus for _, cpus in groups)) - own
         names = [name for name, _ in groups]
         return self._less(names, initiator, self.one_pu_per_core(rest)) if rest else None
@@ -141,7 +141,7 @@ class HostResources:
         """
         own = self._with_siblings(initiator)
         found = []
-        for name, cpus in self.groups_of_level(level):
+        for name, cpus in self.cpu_groups_of_level(level):
             used = self.one_pu_per_core(cpus) if one_per_core else cpus
             rest = tuple(cpu for cpu in used if cpu not in own)
             if rest == used:
@@ -168,7 +168,7 @@ class HostResources:
         each domain in turn. If both are the same cores, there is one initiator of kind `threads`.
         """
         found = []
-        for name, cpus in self.groups_of_level(level):
+        for name, cpus in self.cpu_groups_of_level(level):
             domains = self._split_by_l3(cpus)
             packed = [cpu for domain in domains for cpu in domain]
             spread = [cpu for turn in zip_longest(*domains) for cpu in turn if cpu is not None]
@@ -238,7 +238,7 @@ class HostResources:
         found = self.topology.find_node(node)
         return found.size_bytes if found else None
 
-    def memory_target(self, nodes: Iterable[int]) -> Target:
+    def target_of_nodes(self, nodes: Iterable[int]) -> Target:
         """Returns the memory of one or several nodes as a target."""
         listed = tuple(sorted(nodes))
         kind = "node" if len(listed) == 1 else "nodes"
@@ -268,7 +268,7 @@ class HostResources:
         own = self.local_memory_nodes(initiator)
         if where == "own":
             return own
-        others = [self.memory_target([node.os_index]) for node in self.topology.memory_nodes]
+        others = [self.target_of_nodes([node.os_index]) for node in self.topology.memory_nodes]
         others = [other for other in others if not set(other.nodes) & set(own)]
         order = (UNKNOWN, "same_package", "other_package")
         far = max(
@@ -332,7 +332,7 @@ class HostResources:
 
     def drives_by_node(self) -> DriveGroups:
         """Returns the drives by their nearest node; None holds the drives of an unknown node."""
-        groups: dict[int | None, list[DriveRef]] = {}
+        groups: dict[int | None, list[PlannedDrive]] = {}
         for drive in self.drives:
             groups.setdefault(drive.node, []).append(drive)
         ordered = sorted(groups, key=lambda node: (node is None, node))
@@ -340,7 +340,7 @@ class HostResources:
 
     def drives_by_package(self) -> DriveGroups:
         """Returns the drives by package, from its nodes in turn; None holds unknown packages."""
-        packages: dict[int | None, list[tuple[DriveRef, ...]]] = {}
+        packages: dict[int | None, list[tuple[PlannedDrive, ...]]] = {}
         for node, drives in self.drives_by_node().items():
             packages.setdefault(self._package_of(node), []).append(drives)
         return {
@@ -348,7 +348,7 @@ class HostResources:
             for package, nodes in packages.items()
         }
 
-    def drive_set_target(self, kind: str, drives: tuple[DriveRef, ...]) -> Target:
+    def drive_set_target(self, kind: str, drives: tuple[PlannedDrive, ...]) -> Target:
         """Returns drives as a target, named after their place.
 
         Args:

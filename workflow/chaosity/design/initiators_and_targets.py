@@ -8,7 +8,7 @@ from typing import cast
 
 from chaosity.cpusets import CpuSet, format_cpu_list
 from chaosity.records.point_types import DriveFacts, LoadInitiator
-from chaosity.topology import OpenclDevice
+from chaosity.topology.device_types import OpenclDevice
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Initiator:
         return format_cpu_list(self.cpus)
 
     @cached_property
-    def facts(self) -> LoadInitiator:
+    def point_entry(self) -> LoadInitiator:
         """Name, kind, nodes and units, as a point and the tidy table hold them."""
         return {
             "name": self.name,
@@ -38,7 +38,7 @@ class Initiator:
 
 
 @dataclass(frozen=True)
-class DriveRef:
+class PlannedDrive:
     """A drive in a point. Its component names the slot, since kernel names change between boots."""
 
     component: str
@@ -52,7 +52,7 @@ class DriveRef:
     destructive: bool = False
 
     @cached_property
-    def facts(self) -> DriveFacts:
+    def point_entry(self) -> DriveFacts:
         """The drive as a point holds it: `component`, `node`, and every other field that is set."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         # Compared by identity, since node 0 equals False.
@@ -72,7 +72,7 @@ class Target:
     name: str
     kind: str
     nodes: tuple[int, ...]
-    drives: tuple[DriveRef, ...] = ()
+    drives: tuple[PlannedDrive, ...] = ()
     is_drive_set: bool = False
     shares: tuple[tuple[int, float], ...] | None = None
     settles: bool = False
@@ -99,9 +99,9 @@ class Target:
         return {str(node): share for node, share in self.shares} if self.shares else None
 
     @cached_property
-    def drive_facts(self) -> list[DriveFacts]:
+    def drive_entries(self) -> list[DriveFacts]:
         """Its drives as a point holds them."""
-        return [drive.facts for drive in self.drives]
+        return [drive.point_entry for drive in self.drives]
 
     @property
     def link_bytes_per_second(self) -> int | None:

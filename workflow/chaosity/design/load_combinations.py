@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from chaosity.benchmarks import Benchmark
+from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.checked_yaml_files import suggest_allowed
+from chaosity.design.factor_levels import FactorLevels
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
@@ -17,7 +18,6 @@ from chaosity.design.initiator_selectors import (
     select_initiators,
 )
 from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
-from chaosity.design.load_levels import LoadLevels
 from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
@@ -40,13 +40,13 @@ class _Load:
     benchmark: Benchmark
     earlier: EarlierEndpoints
     kernels: Sequence[str | None]
-    levels: LoadLevels
+    levels: FactorLevels
     where: str
     label: str
 
     def variants(self, initiator: str, members: Sequence[ChosenLoad]) -> Iterator[LoadGroup]:
         """Returns a group of these members for every kernel and all levels."""
-        combinations = self.levels.combinations(self.spec, members)
+        combinations = self.levels.level_combinations(self.spec, members)
         for kernel, levels in product(self.kernels, combinations):
             chosen = tuple(replace(member, kernel=kernel, levels=levels) for member in members)
             yield LoadGroup(self.role, initiator, chosen)
@@ -74,7 +74,7 @@ class LoadCombinations:
         self.host, self.benchmarks, self.config = host, benchmarks, config
         self.notes, self.weights = notes, weights
 
-    def combinations(
+    def iterate_combinations(
         self,
         experiment: str,
         loads: Mapping[str, LoadDesign],
@@ -93,7 +93,7 @@ class LoadCombinations:
             return
         load = self._load(experiment, role, loads[role], chosen, f"{where}.loads.{role}")
         for group in self._groups(load):
-            yield from self.combinations(experiment, loads, where, {**chosen, role: group})
+            yield from self.iterate_combinations(experiment, loads, where, {**chosen, role: group})
 
     def _load(
         self, experiment: str, role: str, spec: LoadDesign, chosen: Combination, where: str
@@ -108,7 +108,9 @@ class LoadCombinations:
             benchmark,
             earlier={name: group.endpoints for name, group in chosen.items()},
             kernels=self.notes.limit_levels(kernels, at_most.get("kernel"), f"{label}: kernels"),
-            levels=LoadLevels(self.host, benchmark, self.config, at_most, self.notes, where, label),
+            levels=FactorLevels(
+                self.host, benchmark, self.config, at_most, self.notes, where, label
+            ),
             where=where,
             label=label,
         )

@@ -8,19 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
-from chaosity.benchmarks import Benchmark, counter_events_of
-from chaosity.components import gpu_component_name
+from chaosity.benchmarks.benchmark_templates import Benchmark
+from chaosity.benchmarks.counter_events import counter_events_of
+from chaosity.components.make_component_documents import gpu_component_name
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Initiator, Target
 from chaosity.design.load_combinations import LoadCombinations
 from chaosity.design.plan_notes_and_samples import PlanNotes
-from chaosity.design.point_loads import (
-    ChosenLoad,
-    Combination,
-    LoadGroup,
-    factor_level_of_point,
-)
+from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup, factor_level_of_point
 from chaosity.design.point_names import make_point_name
 from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError
@@ -32,7 +28,7 @@ from chaosity.records.point_types import (
     NodeRelation,
     PointStoppingRule,
 )
-from chaosity.topology import OpenclDevice
+from chaosity.topology.device_types import OpenclDevice
 from chaosity.yaml_document_types import Config, ExperimentDocument
 
 # First touch of new pages, which the kernel clears: measured at 3 to 8 GB/s with one thread.
@@ -85,7 +81,7 @@ class PointExpansion:
         found: dict[str, ExpandedPoint] = {}
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
-            for chosen in self._combinations.combinations(name, spec["loads"], where):
+            for chosen in self._combinations.iterate_combinations(name, spec["loads"], where):
                 point = self._point(experiment, design, chosen)
                 found.setdefault(point["point"], point)
         return list(found.values())
@@ -110,7 +106,9 @@ class PointExpansion:
         memory = sum(load["memory_bytes"] for load in loads)
         body = {
             "experiment": experiment["experiment"],
-            "point": make_point_name([group.name(self.host) for group in chosen.values()]),
+            "point": make_point_name(
+                [group.make_load_name(self.host) for group in chosen.values()]
+            ),
             "loads": loads,
             "stopping": stopping,
             "timeout_seconds": stopping["max_seconds"] + seconds + TIMEOUT_SECONDS,
@@ -123,7 +121,7 @@ class PointExpansion:
         # Notes do not affect the measurement, so another note asks for no new measurement.
         defining = [{key: v for key, v in load.items() if key != "notes"} for load in loads]
         estimate = seconds + SETUP_SECONDS + memory / SETUP_BYTES_PER_SECOND
-        definition = digest({**body, "loads": defining})
+        definition = json_fingerprint({**body, "loads": defining})
         return cast(
             ExpandedPoint, {**body, "definition": definition, "estimated_seconds": estimate}
         )
@@ -143,7 +141,7 @@ class PointExpansion:
             **benchmark.make_load(group.make_member_name(chosen), context, levels),
             "role": group.role,
             "levels": {**responder, **levels},
-            "initiator": initiator.facts,
+            "initiator": initiator.point_entry,
             "target": self._target_facts(benchmark, initiator, target),
             "placement": {
                 **document["placement"],
@@ -154,7 +152,7 @@ class PointExpansion:
         }
         if counters := document.get("counters"):
             facts = self.host.topology.host
-            load["counters"] = counter_events_of(counters, facts, benchmark.where)
+            load["counters"] = counter_events_of(counters, facts, benchmark.file_path)
         settling = SETTLING_SECONDS if target.settles else 0.0
         return cast(Load, load), benchmark.expected_seconds(rule, context) + settling
 
@@ -166,7 +164,7 @@ class PointExpansion:
             "name": target.name,
             "kind": target.kind,
             "nodes": list(target.nodes),
-            "drives": target.drive_facts,
+            "drives": target.drive_entries,
             "relation": self.host.endpoint_relation(initiator, target),
             "distance": self.host.largest_slit_distance(initiator, target)
             if target.is_memory
@@ -176,7 +174,7 @@ class PointExpansion:
         if target.device:
             facts["device"] = asdict(target.device)
         if any("by_node" in source for source in benchmark.document["metrics"].values()):
-            nodes = {str(node): self.host.memory_target([node]) for node in target.nodes}
+            nodes = {str(node): self.host.target_of_nodes([node]) for node in target.nodes}
             facts["by_node"] = {
                 node: NodeRelation(
                     relation=self.host.endpoint_relation(initiator, memory),
@@ -219,7 +217,7 @@ class PointExpansion:
             "target": {
                 "name": target.name,
                 "nodes": format_cpu_list(target.nodes),
-                "drives": target.drive_facts,
+                "drives": target.drive_entries,
                 "node_count": len(target.nodes),
                 "count": len(target.drives),
                 "page_nodes": format_cpu_list(self._page_nodes(chosen, benchmark)),
@@ -367,7 +365,7 @@ def _combine_stopping_rules(rules: Sequence[PointStoppingRule]) -> PointStopping
     }
 
 
-def digest(content: object) -> str:
+def json_fingerprint(content: object) -> str:
     """Returns a short fingerprint of JSON values."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -60,12 +60,12 @@ class LoadGroup:
         together = len(self.members) > 1
         return f"{self.role}-{load.initiator.name}" if together else self.role
 
-    def name(self, host: HostResources) -> LoadName:
+    def make_load_name(self, host: HostResources) -> LoadName:
         """Returns the group's part of the point's name."""
         first = self.members[0]
         target = first.target
         if len({member.target.nodes for member in self.members}) > 1:
-            target = host.memory_target(
+            target = host.target_of_nodes(
                 {node for member in self.members for node in member.target.nodes}
             )
         responder = [("responder", first.responder.name)] if first.responder else []

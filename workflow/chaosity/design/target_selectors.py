@@ -61,14 +61,14 @@ def select_targets(
         if "each" in selector:
             found += _each_memory_node(initiator, host, nearest=selector.get("nearest", False))
         elif "all" in selector:
-            found.append(host.memory_target(node.os_index for node in host.topology.memory_nodes))
+            found.append(host.target_of_nodes(node.os_index for node in host.topology.memory_nodes))
         elif "policies" in selector:
             found += _placements(selector["policies"], initiator, host, weights, where)
         elif "none" in selector:
             found.append(LOAD_LEFT_OUT)
         elif "local_to" in selector:
             near = find_referred_initiator(selector["local_to"], earlier, where)
-            found.append(host.memory_target(host.local_memory_nodes(near)))
+            found.append(host.target_of_nodes(host.local_memory_nodes(near)))
         elif "same_as" in selector:
             target = find_referred_endpoint(selector["same_as"], earlier, where)
             if not isinstance(target, Target):
@@ -96,14 +96,14 @@ def _each_memory_node(initiator: Initiator, host: HostResources, *, nearest: boo
         nodes = [
             node for node in nodes if set(initiator.nodes) & set(host.nearest_initiator_nodes(node))
         ]
-    return [host.memory_target([node]) for node in nodes]
+    return [host.target_of_nodes([node]) for node in nodes]
 
 
 def _named_memory(name: str, host: HostResources, where: str) -> Target:
     """The memory node of a name such as ``node3``."""
     known = {
         target.name: target
-        for target in (host.memory_target([n.os_index]) for n in host.topology.memory_nodes)
+        for target in (host.target_of_nodes([n.os_index]) for n in host.topology.memory_nodes)
     }
     if name not in known:
         raise UserError(

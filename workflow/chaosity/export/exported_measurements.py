@@ -15,7 +15,8 @@ from chaosity.statistics import summarise
 from chaosity.store import Measurements
 from chaosity.store.measurements import WORKING_SET, SliceKey
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY, NodeMatrix
-from chaosity.topology import Topology, read_topology
+from chaosity.topology.topology_json import read_topology
+from chaosity.topology.topology_model import Topology
 
 # How the categories of memory benchmarks begin. Core-to-core transfers have a latency and a node
 # too.

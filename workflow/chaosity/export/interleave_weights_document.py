@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chaosity.errors import UserError
 from chaosity.export.exported_measurements import MeasuredHost, select_node_bandwidths
 from chaosity.place_names import node_name, package_name
-from chaosity.weights import PlacementAdvice, advise_interleave_weights
+from chaosity.weights.interleave_weight_advice import PlacementAdvice, advise_interleave_weights
 
 SCHEMA_VERSION = 1
 

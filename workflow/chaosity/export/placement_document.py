@@ -17,7 +17,7 @@ from chaosity.export.exported_measurements import (
 from chaosity.statistics import Estimate, corun_slowdown, summarise
 from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels
 from chaosity.store.node_matrix import BANDWIDTH, LATENCY
-from chaosity.topology import Topology
+from chaosity.topology.topology_model import Topology
 
 SCHEMA_VERSION = 1
 _CELL = (*POINT, *LOAD)

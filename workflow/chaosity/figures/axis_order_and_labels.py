@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from chaosity.place_names import PlaceName, parse_place_name
-from chaosity.topology import Topology
+from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
 
 # In the order in which they follow each other on an axis: small to large, near to far.

@@ -35,7 +35,7 @@ from chaosity.figures.value_axis_limits import ValueLimits, round_value_limits
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.statistics import UNMEASURED
 from chaosity.store.measurements import Measurements
-from chaosity.topology import Topology
+from chaosity.topology.topology_model import Topology
 
 MANIFEST = "figures.json"
 _PNG_DOTS_PER_INCH = 200

@@ -22,7 +22,7 @@ from chaosity.figures.figure_spec import FigureSpec, Role
 from chaosity.figures.measured_bounds import MeasuredBound, read_measured_bounds
 from chaosity.statistics import summarise
 from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
-from chaosity.topology import Topology
+from chaosity.topology.topology_model import Topology
 
 ALONE = "alone"  # level of a factor that relates two loads, for a load without the other
 _Function = Literal["median", "min", "max"]

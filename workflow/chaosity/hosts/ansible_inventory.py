@@ -20,7 +20,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from chaosity.checked_yaml_files import ROOT, suggest_allowed, validate_document
 from chaosity.errors import UserError
-from chaosity.topology import LIVE
+from chaosity.topology.topology_sources import LIVE
 from chaosity.yaml_document_types import HostVariables
 
 # Prefix of the workflow's own variables; all others belong to the roles and to Ansible.

@@ -17,10 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypedDict
 
-from chaosity.benchmarks import open_benchmarks
+from chaosity.benchmarks.benchmark_templates import open_benchmarks
 from chaosity.checked_yaml_files import suggest_allowed
-from chaosity.components import make_component_documents, write_components
-from chaosity.design import PlannedHost
+from chaosity.components.component_files import write_components
+from chaosity.components.make_component_documents import make_component_documents
+from chaosity.design.host_plan import PlannedHost
 from chaosity.errors import UserError
 from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
 from chaosity.records.atomic_writes_and_record_files import write_bytes_atomically, write_if_changed
@@ -28,13 +29,10 @@ from chaosity.records.point_types import Needs
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.runner.describe_host import FACTS_MEMBER
 from chaosity.slurm.slurm_commands import list_slurm_nodes, slurm_node_name, srun_command
-from chaosity.topology import (
-    LIVE,
-    configuration_name,
-    discover_topology_with_xml,
-    read_topology,
-    topology_to_json,
-)
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology_with_xml
+from chaosity.topology.topology_json import read_topology, topology_to_json
+from chaosity.topology.topology_sources import LIVE
 from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
     LOCAL,
@@ -233,7 +231,7 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     write_if_changed(folder / "topology.xml", xml)
     document = topology_to_json(topology)
     write_if_changed(folder / "topology.json", json.dumps(document, indent=1) + "\n")
-    drives = {drive.component: drive.facts for drive in planned.drives(results)}
+    drives = {drive.component: drive.point_entry for drive in planned.drives_to_measure(results)}
     write_components(folder / "components", make_component_documents(topology, tools, drives))
     known = {"host": host.name, "configuration": configuration, "source": source, **live_facts}
     write_if_changed(results / host.name / "host.json", json.dumps(known, indent=1) + "\n")

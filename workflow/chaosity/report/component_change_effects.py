@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.components import ComponentState
+from chaosity.components.component_history import ComponentState
 from chaosity.report.machine_facts import Fact, component_value_text, key_as_words
 from chaosity.statistics import Estimate, Ratio, change_text, compare_neighbouring_periods
 from chaosity.store.measurements import LOAD, POINT, Measurements

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.compare.comparison_text import BETTER, WORSE
-from chaosity.components import read_components, system_component_facts
+from chaosity.components.component_files import read_components, system_component_facts
 from chaosity.errors import UserError
 from chaosity.report.configuration_comparison import first_valid_configuration
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
-from chaosity.topology import read_topology
+from chaosity.topology.topology_json import read_topology
 from chaosity.units import format_count
 
 # Required for a comparison. Tables of earlier versions can lack other columns.

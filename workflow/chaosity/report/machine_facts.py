@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.topology import Drive, HostFacts, OpenclDevice, Topology
+from chaosity.topology.device_types import Drive, OpenclDevice
+from chaosity.topology.host_fact_types import HostFacts
+from chaosity.topology.topology_model import Topology
 from chaosity.units import (
     format_binary_bytes,
     format_count,

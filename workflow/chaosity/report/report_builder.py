@@ -11,7 +11,8 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.anomalies import Findings, analyse_host, host_parts
-from chaosity.components import Components, ComponentState
+from chaosity.components.component_history import ComponentState
+from chaosity.components.make_component_documents import Components
 from chaosity.figures.draw_and_write_figures import read_drawn_figures
 from chaosity.report.component_change_effects import component_changes
 from chaosity.report.configuration_comparison import compare_configurations
@@ -42,7 +43,8 @@ from chaosity.report.shown_findings import (
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.store import SkippedHost
 from chaosity.store.measurements import POINT, Measurements
-from chaosity.topology import HostFacts, Topology
+from chaosity.topology.host_fact_types import HostFacts
+from chaosity.topology.topology_model import Topology
 
 # Failed points on the page; measurements.parquet has all.
 _MOST_FAILED = 200

@@ -10,7 +10,8 @@ import pandas as pd
 
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.report.record_summaries import RecordSummary
-from chaosity.topology import HostFacts, Topology
+from chaosity.topology.host_fact_types import HostFacts
+from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, format_percent, group_thousands
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"

@@ -9,7 +9,8 @@ from typing import Any
 
 from chaosity.anomalies import Findings
 from chaosity.checked_yaml_files import CONFIG, load_experiment, read_yaml
-from chaosity.components import read_component_histories, read_components, system_component_facts
+from chaosity.components.component_files import read_components, system_component_facts
+from chaosity.components.component_history import read_component_histories
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.records.atomic_writes_and_record_files import write_atomically
@@ -26,7 +27,8 @@ from chaosity.store import (
     read_skipped_host,
     read_table,
 )
-from chaosity.topology import Topology, read_topology
+from chaosity.topology.topology_json import read_topology
+from chaosity.topology.topology_model import Topology
 
 
 def _read_plan(path: Path) -> Mapping[str, Any]:

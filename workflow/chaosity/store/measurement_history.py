@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from chaosity.components import ComponentState, read_component_histories
+from chaosity.components.component_history import ComponentState, read_component_histories
 from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID

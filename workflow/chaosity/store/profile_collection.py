@@ -26,7 +26,8 @@ from chaosity.store.profile_database import (
     remove_profiles,
 )
 from chaosity.store.tidy_table import Row, read_table, rows_to_table
-from chaosity.topology import Topology, topology_from_json
+from chaosity.topology.topology_json import topology_from_json
+from chaosity.topology.topology_model import Topology
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def _common_columns_of_each_load(
 def tidy_rows_of_derived_metrics(
     point: Point, replicate: int, outcomes: Mapping[tuple[str, str], list[ReplicateOutcome]]
 ) -> Iterator[Row]:
-    """A row for each derived metric of each load of a replicate, see `design.metric_references`.
+    """Yield a row for each derived metric of a replicate, see `design.ratio_reference_loads`.
 
     Value and reference are of the same replicate, so they lie within one block of the random order.
 

@@ -178,7 +178,7 @@ def _disk_name(name: str) -> str | None:
 
 
 def _pci_function(device: HwlocObject) -> HwlocObject | None:
-    return device if device.type == "PCIDev" else device.ancestor("PCIDev")
+    return device if device.type == "PCIDev" else device.nearest_ancestor("PCIDev")
 
 
 def _pci_address(device: HwlocObject) -> str | None:

@@ -1,6 +1,6 @@
 """hwloc's XML (format 2) as a tree of Python objects, with sets instead of hexadecimal masks.
 
-Nothing is interpreted here; `cores_and_caches`, `numa_nodes` and
+Nothing is interpreted here; `packages_cores_and_caches`, `numa_nodes` and
 `drives_gpus_and_accelerators` do that.
 """
 
@@ -84,7 +84,7 @@ class HwlocObject:
             yield item
             item = item.parent
 
-    def ancestor(self, type_name: str) -> HwlocObject | None:
+    def nearest_ancestor(self, type_name: str) -> HwlocObject | None:
         """Returns the nearest ancestor of a type."""
         return next((item for item in self.ancestors() if item.type == type_name), None)
 

@@ -133,7 +133,7 @@ def _is_target(node: NodeEvidence, tree: HwlocTree) -> bool:
 
 
 def _memory_side_cache(item: HwlocObject | None) -> int | None:
-    cache = item.ancestor("MemCache") if item else None
+    cache = item.nearest_ancestor("MemCache") if item else None
     return cache.attribute_number("cache_size") if cache else None
 
 

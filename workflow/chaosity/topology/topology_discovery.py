@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from lxml import etree
 
 from chaosity.errors import UserError
-from chaosity.topology.cores_and_caches import CoreAndCacheMaker
 from chaosity.topology.drives_gpus_and_accelerators import DeviceMaker, list_opencl_devices
 from chaosity.topology.host_facts import read_host_facts
 from chaosity.topology.hwloc_xml import HwlocTree
 from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
+from chaosity.topology.packages_cores_and_caches import CoreAndCacheMaker
 from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
 from chaosity.topology.topology_model import Cache, HugePagePool, SlitDistances, Topology
 from chaosity.topology.topology_sources import LIVE, TopologySource, open_topology_source

@@ -108,7 +108,7 @@ class WeightsComparison:
         }
 
 
-def compare_weights(
+def compare_alone_and_contended_weights(
     alone: NodeMatrix, contended: NodeMatrix, workers: Sequence[int]
 ) -> WeightsComparison:
     """The canonical weights from both matrices.

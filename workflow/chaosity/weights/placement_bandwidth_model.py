@@ -161,7 +161,7 @@ def _spearman(expected: ArrayLike, measured: ArrayLike) -> float:
     return float(ranks.statistic)
 
 
-def expected_and_measured(
+def expected_and_measured_bandwidths(
     matrix: NodeMatrix, placements: pd.DataFrame
 ) -> list[tuple[bool, float, float]]:
     """For each placement: whether it is interleaved, its expected and its measured bandwidth.
@@ -193,9 +193,9 @@ def rank_placements(matrix: NodeMatrix, placements: pd.DataFrame) -> dict[str, R
     are also ranked alone.
 
     Raises:
-        UserError: as `expected_and_measured`.
+        UserError: as `expected_and_measured_bandwidths`.
     """
-    found = expected_and_measured(matrix, placements)
+    found = expected_and_measured_bandwidths(matrix, placements)
     interleaved = [entry for entry in found if entry[0]]
     return {
         name: rank_correlation(

@@ -92,7 +92,7 @@ class Benchmark:
         return self.document.get("platform", "linux")
 
     @property
-    def where(self) -> str:
+    def file_path(self) -> str:
         """The file, for error messages."""
         return f"templates/benchmarks/{self.name}.yaml"
 
@@ -108,7 +108,7 @@ class Benchmark:
             for text in texts:
                 if len(texts) > 1:
                     self.fill_texts([text], context)  # raises the error for this text alone
-            raise UserError(f"{texts[0]!r} cannot be filled in: {error}", self.where) from error
+            raise UserError(f"{texts[0]!r} cannot be filled in: {error}", self.file_path) from error
 
     def filled_number(self, text: str, filled: str) -> float | None:
         """Returns a filled-in text as a number; None for an empty text or ``None``.
@@ -121,7 +121,7 @@ class Benchmark:
         try:
             return float(filled)
         except ValueError:
-            raise UserError(f"{text!r} gives {filled!r}, not a number", self.where) from None
+            raise UserError(f"{text!r} gives {filled!r}, not a number", self.file_path) from None
 
     @cached_property
     def _parts(self) -> tuple[list[str], Fill]:

@@ -15,16 +15,10 @@ from typing import Literal, TypedDict
 from chaosity.cpusets import format_cpu_list
 from chaosity.place_names import PlaceName, node_name, package_name
 from chaosity.records.point_types import DriveFacts
-from chaosity.topology import (
-    Drive,
-    Gpu,
-    HostFacts,
-    Node,
-    OpenclDevice,
-    Package,
-    Topology,
-    configuration_name,
-)
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.device_types import Drive, Gpu, OpenclDevice
+from chaosity.topology.host_fact_types import HostFacts
+from chaosity.topology.topology_model import Node, Package, Topology
 
 SYSTEM = "system"
 # Firmware reserves a few pages more or fewer from boot to boot; no memory module is that small.

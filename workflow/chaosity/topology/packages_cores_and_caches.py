@@ -143,7 +143,7 @@ class CoreAndCacheMaker:
 
 
 def _package(item: HwlocObject) -> int | None:
-    package = item.ancestor("Package")
+    package = item.nearest_ancestor("Package")
     return package.os_index if package else None
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from chaosity import checked_yaml_files as config_module
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.design import host_plan as plan_module
-from chaosity.design import plan_host
-from chaosity.design.metric_references import add_metric_references
+from chaosity.design.host_plan import plan_host
 from chaosity.design.plan_notes_and_samples import PlanNotes
+from chaosity.design.ratio_reference_loads import add_reference_loads
 from chaosity.errors import UserError
 
 BANDWIDTH = "bandwidth_bytes_per_second"
@@ -132,7 +132,7 @@ def test_a_relation_of_the_only_load_by_package_frees_both_its_sides(planned):
 def test_a_changed_reference_changes_the_plan_and_no_point(planned):
     _, one = planned("bandwidth_scaling", "memory", {"threads": 1}, same=["target"])
     _, other = planned("bandwidth_scaling", "memory", {"threads": 2}, same=["target"])
-    assert one.digest != other.digest
+    assert one.points_fingerprint != other.points_fingerprint
     assert [p["definition"] for p in one.points] == [p["definition"] for p in other.points]
 
 
@@ -198,7 +198,7 @@ def study_point(program, runtime, cores):
 
 def references(points, to):
     entry = {"name": "speedup", "load": "work", "metric": "runs_per_second", "to": to}
-    found = add_metric_references({**DOCUMENT, "relative": [entry]}, points, PlanNotes())
+    found = add_reference_loads({**DOCUMENT, "relative": [entry]}, points, PlanNotes())
     return {
         point["point"]: one["to"]["point"] if "to" in one else None
         for point in found
@@ -263,7 +263,7 @@ def test_a_factor_that_names_a_side_frees_that_side_alone():
                 "factors": {"policy": policy},
             }
         )
-    for point in add_metric_references(document, points, PlanNotes()):
+    for point in add_reference_loads(document, points, PlanNotes()):
         [one] = point["relative"]
         cores = point["point"].rpartition("-")[2]
         assert one["to"]["point"] == f"uniform_workers-{cores}"

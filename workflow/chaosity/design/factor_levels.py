@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import TypeVar
 
-from chaosity.benchmarks import Benchmark
+from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Initiator
@@ -20,7 +20,7 @@ from chaosity.design.plan_notes_and_samples import PlanNotes, add_node_names
 from chaosity.design.point_loads import ChosenLoad
 from chaosity.errors import UserError
 from chaosity.records.point_types import Level
-from chaosity.topology import Topology
+from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
 from chaosity.yaml_document_types import Config, LoadDesign, WorkingSet, WorkingSetRange
 
@@ -35,7 +35,7 @@ HUGE_PAGES = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
 Levels = tuple[tuple[str, Level], ...]
 
 
-class LoadLevels:
+class FactorLevels:
     """The levels of one load of an experiment's file.
 
     Args:
@@ -61,7 +61,7 @@ class LoadLevels:
         self.host, self.benchmark, self.config = host, benchmark, config
         self.at_most, self.notes, self.where, self.label = at_most, notes, where, label
 
-    def combinations(self, spec: LoadDesign, members: Sequence[ChosenLoad]) -> list[Levels]:
+    def level_combinations(self, spec: LoadDesign, members: Sequence[ChosenLoad]) -> list[Levels]:
         """Returns every combination of levels, for loads that run together or for a single load.
 
         Raises:

@@ -49,7 +49,7 @@ _BASELINE = "baseline of "
 LoadInPoint = tuple[ExpandedPoint, Load]
 
 
-def add_metric_references(
+def add_reference_loads(
     experiment: ExperimentDocument, points: Sequence[ExpandedPoint], notes: PlanNotes
 ) -> list[ExpandedPoint]:
     """Returns the points with the references of their derived metrics under the key `relative`.
