@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from chaosity.records.record_types_and_verdict import Record
-from chaosity.store import read_table
+from chaosity.store.tidy_table_parquet import read_parquet_table
 from workflow_folder import Workflow
 
 INVENTORY = "inventories/lab"
@@ -92,7 +92,7 @@ class Pipeline(Workflow):
 
     def value(self, record: Record) -> float:
         point = record["point"]
-        table = read_table(self.path(f"{point['host']}/*/measurements.parquet"))
+        table = read_parquet_table(self.path(f"{point['host']}/*/measurements.parquet"))
         rows = table[(table.point == point["point"]) & (table.experiment == point["experiment"])]
         return float(rows[rows.replicate == record["replicate"]].value.iloc[0])
 

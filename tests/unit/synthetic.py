@@ -18,7 +18,7 @@ import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.report.record_summaries import RecordSummary
-from chaosity.store.tidy_table import COLUMNS
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 BANDWIDTH = "bandwidth_bytes_per_second"
 KERNELS = ("copy", "scale", "add", "triad", "read", "copy_nt", "scale_nt", "add_nt", "triad_nt")

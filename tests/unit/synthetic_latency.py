@@ -16,7 +16,7 @@ import synthetic
 from synthetic import GB, Machine
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.store.tidy_table import COLUMNS
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 LATENCY = "latency_ns"
 TRAFFIC = "traffic_bytes_per_second"

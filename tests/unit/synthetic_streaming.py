@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import synthetic
 
-from chaosity.store.tidy_table import COLUMNS
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 THROUGHPUT = "processing_throughput_bytes_per_second"
 GB = 1e9

@@ -10,7 +10,7 @@ from chaosity.result_folders import (
     skipped_hosts,
     summary_files,
 )
-from chaosity.store import read_skipped_host
+from chaosity.transport.skipped_hosts import read_skipped_host
 
 
 def touch(path):

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from chaosity.store import HISTORY_COLUMNS, read_table, write_table
+from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
+from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from workflow_folder import Workflow
 
 pytestmark = pytest.mark.real
@@ -35,7 +36,7 @@ def repaired(root, tmp_path_factory):
 def test_the_report_shows_before_and_after(repaired):
     html = repaired.path("localhost/*/report.html").read_text()
     assert "file0 was replaced" in html
-    table = read_table(repaired.path("localhost/*/history.parquet"), HISTORY_COLUMNS)
+    table = read_parquet_table(repaired.path("localhost/*/history.parquet"), HISTORY_COLUMNS)
     eras = table.groupby("point")["era"].agg(set).to_dict()
     # file1 alone was not touched; of file0 and both together there are values from both times
     assert eras == {"storage=node0+file0": {1, 2}, "storage=node0+unknowndrives": {1, 2}}
@@ -49,8 +50,8 @@ def test_another_configuration_asks_for_a_report_and_for_no_measurement(repaired
     other = own.parent.parent / "other"
     assert "<h2>Comparison of configurations</h2>" not in (own.parent / "report.html").read_text()
     other.mkdir()
-    table = read_table(own)
-    write_table(table.assign(configuration="other"), other / own.name)
+    table = read_parquet_table(own)
+    write_parquet_table(table.assign(configuration="other"), other / own.name)
     shutil.copy(own.parent / "plan.json", other)
     assert set(repaired.counts()) - {"all", "total"} == {"report"}
     repaired.run()

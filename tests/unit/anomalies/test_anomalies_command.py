@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.store import write_table
+from chaosity.store.tidy_table_parquet import write_parquet_table
 
 HEAD = "cpu_node,mem_0,mem_1,mem_2,mem_3"
 ROWS = [
@@ -131,7 +131,7 @@ def test_a_results_folder_is_read_with_its_components(tmp_path):
     machine = synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, slow={slow: 0.2})
     folder = tmp_path / "h" / "nps4"
     (folder / "components").mkdir(parents=True)
-    write_table(machine.tidy(), folder / "measurements.parquet")
+    write_parquet_table(machine.tidy(), folder / "measurements.parquet")
     for name, document in machine.components().items():
         (folder / "components" / f"{name}.json").write_text(json.dumps(document))
     (folder / "topology.json").write_text(json.dumps(machine.topology()))

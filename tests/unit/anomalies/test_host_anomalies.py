@@ -11,7 +11,7 @@ import synthetic
 import synthetic_latency
 
 from chaosity.anomalies import KINDS, HostParts, analyse_host, host_parts
-from chaosity.store import COLUMNS
+from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_from_json, topology_to_json
 from chaosity.topology.topology_model import Topology

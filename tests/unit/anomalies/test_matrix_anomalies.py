@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import faulty
 from chaosity.anomalies import KINDS, analyse_matrix
-from chaosity.store import NodeMatrix, read_matrix
+from chaosity.store.node_matrix_csv import NodeMatrix, read_matrix_csv
 from faulty import BANDWIDTH, LATENCY, measure
 
 REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]
@@ -313,6 +313,6 @@ def test_the_loss_grows_with_the_fault(seed, loss, more):
 def test_a_remote_cell_above_local_is_not_the_reference_of_its_group(tmp_path):
     path = tmp_path / "odd.csv"
     path.write_text("node,0,1\n0,100,120\n1,40,100\n")
-    found = analyse_matrix(read_matrix(path, "bandwidth"))
+    found = analyse_matrix(read_matrix_csv(path, "bandwidth"))
     assert [one.kind for one in found.anomalies] == ["remote_better_than_local"]
     assert (found.anomalies[0].initiator, found.anomalies[0].target) == (0, 1)

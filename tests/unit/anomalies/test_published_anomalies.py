@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from chaosity.anomalies import analyse_host, analyse_matrix
-from chaosity.store import read_matrix, read_published
+from chaosity.store.node_matrix_csv import read_matrix_csv
+from chaosity.store.published_csv_tables import read_published_csv
 
 PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "published"
 pytestmark = pytest.mark.skipif(not PUBLISHED.exists(), reason="../shared is not here")
@@ -33,7 +34,7 @@ MATRICES = {
 
 
 def matrix(name):
-    return read_matrix(
+    return read_matrix_csv(
         PUBLISHED / f"{name}.csv", "latency" if name.endswith("_ns") else "bandwidth"
     )
 
@@ -68,7 +69,7 @@ def test_the_structural_pattern_of_a_broadwell_is_noted():
 
 def sweep():
     path = PUBLISHED / "numa_bench_epyc7a53_latency_sweep_ns.csv"
-    return analyse_host(read_published(path, "numa_bench", "x"))
+    return analyse_host(read_published_csv(path, "numa_bench", "x"))
 
 
 def test_half_of_the_cores_of_an_epyc_show_contention():
@@ -98,7 +99,7 @@ def test_the_epyc_has_no_anomaly_when_each_core_runs_alone():
 
 def test_a_drive_that_its_own_node_reads_slower_is_reported():
     path = PUBLISHED / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
-    (one,) = analyse_host(read_published(path, "fio_numa", "x")).anomalies
+    (one,) = analyse_host(read_published_csv(path, "fio_numa", "x")).anomalies
     assert (one.kind, one.initiator) == ("remote_better_than_local", "node0")
     assert one.loss_percent == pytest.approx(100 * (1 - 93 / 189), abs=0.1)
     assert one.confidence <= 0.95
@@ -106,5 +107,5 @@ def test_a_drive_that_its_own_node_reads_slower_is_reported():
 
 def test_published_cores_of_different_kinds_are_not_compared():
     path = PUBLISHED / "chaosity_table1_m1pro_GBps.csv"
-    found = analyse_host(read_published(path, "table_1", "x"))
+    found = analyse_host(read_published_csv(path, "table_1", "x"))
     assert found.anomalies == ()

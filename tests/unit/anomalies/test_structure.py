@@ -7,7 +7,7 @@ import pytest
 
 import faulty
 from chaosity.anomalies import analyse_matrix
-from chaosity.store import NodeMatrix
+from chaosity.store.node_matrix_csv import NodeMatrix
 from faulty import BANDWIDTH, LATENCY
 
 PACKAGES = ("local", "same package", "other package")

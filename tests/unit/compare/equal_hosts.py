@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from chaosity.store import COLUMNS
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 GB = 1e9
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from chaosity.cli import chaosity
 from chaosity.compare import compare_selections
 from chaosity.errors import UserError
-from chaosity.store import HISTORY_COLUMNS, write_table
+from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
+from chaosity.store.tidy_table_parquet import write_parquet_table
 
 
 def nps4(**keys):
@@ -211,7 +212,7 @@ def results(tmp_path):
     for name, seed, factor in (("a", 1, {"node1": 0.8}), ("b", 2, {}), ("c", 3, {})):
         folder = tmp_path / name / "nps4"
         folder.mkdir(parents=True)
-        write_table(host(name, seed, factor=factor), folder / "measurements.parquet")
+        write_parquet_table(host(name, seed, factor=factor), folder / "measurements.parquet")
     return tmp_path
 
 
@@ -259,7 +260,7 @@ def test_periods_before_and_after_a_repair_can_be_selected(tmp_path):
         for one, factor in ((1, {"node2": 0.7}), (2, {}))
     ]
     path = tmp_path / "history.parquet"
-    write_table(pd.concat(eras), path, HISTORY_COLUMNS)
+    write_parquet_table(pd.concat(eras), path, HISTORY_COLUMNS)
     done = run(f"{path}#era=2", f"{path}#era=1", "--json")
     found = json.loads(done.output)
     assert (found["left"], found["right"]) == ("a nps4, era 2", "a nps4, era 1")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.store import COLUMNS, write_table
+from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from chaosity.topology.topology_discovery import discover_topology_with_xml
 from chaosity.topology.topology_json import topology_to_json
 
@@ -68,7 +68,7 @@ def folder_of(xml: Path, tidy: pd.DataFrame, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "topology.xml").write_text(text)
     (folder / "topology.json").write_text(json.dumps(topology_to_json(topology)))
-    write_table(tidy, folder / "measurements.parquet")
+    write_parquet_table(tidy, folder / "measurements.parquet")
     return folder
 
 

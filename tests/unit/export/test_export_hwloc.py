@@ -14,7 +14,8 @@ from lxml import etree
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.export import export_hwloc, read_measured_host
+from chaosity.export.host_measurements_for_export import read_measured_host
+from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
 from chaosity.topology.topology_discovery import discover_topology
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -149,7 +150,7 @@ def test_firmwares_claims_do_not_compete_with_measurements(tmp_path):
     xml = claimed(two, tmp_path / "hmat.xml", ("0x1", 1, "99999999"), ("0xc", 0, "77"))
     assert best(xml, "bandwidth", 0, "--local-memory-flags", "4") == 1
     only_node_0 = rows(lambda i, j: 30e9, [0], [0], BANDWIDTH)
-    found = export_hwloc(read_measured_host(folder_of(xml, table(only_node_0), tmp_path / "r")))
+    found = export_hwloc_xml(read_measured_host(folder_of(xml, table(only_node_0), tmp_path / "r")))
     (tmp_path / "out.xml").write_text(found.xml)
     assert best(tmp_path / "out.xml", "bandwidth", 0, "--local-memory-flags", "4") == 0
     # Nothing was measured from node 1, so what firmware claims of it stays.
@@ -163,7 +164,7 @@ def test_missing_values_are_noted(tmp_path):
     def value(initiator: int, target: int) -> float | None:
         return None if (initiator, target) == (0, 5) else 30e9
 
-    found = export_hwloc(read_measured_host(measured(EPYC, tmp_path / "r", value)))
+    found = export_hwloc_xml(read_measured_host(measured(EPYC, tmp_path / "r", value)))
     assert found.values == 63
     said = "\n".join(found.notes)
     assert "63 values written, medians of triad of memory_bandwidth, tool." in said
@@ -173,7 +174,7 @@ def test_missing_values_are_noted(tmp_path):
 
 def test_a_node_that_hwloc_does_not_show_is_left_out(tmp_path):
     folder = folder_of(EPYC, table(rows(lambda i, j: 1e9, [0], [0, 42], BANDWIDTH)), tmp_path / "r")
-    found = export_hwloc(read_measured_host(folder))
+    found = export_hwloc_xml(read_measured_host(folder))
     assert found.values == 1
     assert "0 to 42 (hwloc shows no node 42)" in "\n".join(found.notes)
 

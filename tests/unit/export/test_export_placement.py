@@ -15,14 +15,20 @@ from host_results import BANDWIDTH, LATENCY, folder_of, measured
 from chaosity.checked_yaml_files import schema_validator, validate_document
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.export import placement_document, read_measured_host, select_node_measurements
-from chaosity.store import COLUMNS
+from chaosity.export.host_measurements_for_export import (
+    read_measured_host,
+    select_node_measurements,
+)
+from chaosity.export.scheduler_placement_document import build_placement_document
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 
 
 def document(tidy: pd.DataFrame, folder: Path) -> dict:
-    return placement_document(read_measured_host(folder_of(EPYC, tidy.astype(COLUMNS), folder)))
+    return build_placement_document(
+        read_measured_host(folder_of(EPYC, tidy.astype(COLUMNS), folder))
+    )
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,13 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.ratio_reference_loads import add_reference_loads
-from chaosity.store import Measurements
-from chaosity.store.tidy_table import (
-    COLUMNS,
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_from_records import (
     ReplicateOutcome,
     tidy_rows_of_derived_metrics,
     tidy_rows_of_outcome,
 )
+from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.weights.canonical_weights import bandwidth_under_contention
 

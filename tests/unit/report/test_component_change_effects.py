@@ -9,7 +9,7 @@ import pytest
 
 from chaosity.components.component_history import ComponentState
 from chaosity.report.component_change_effects import component_changes
-from chaosity.store import Measurements
+from chaosity.store.measurements import Measurements
 
 A, B, C = (f"2026-11-0{day}T08:00:00.000Z" for day in (1, 2, 3))
 DRIVE = {

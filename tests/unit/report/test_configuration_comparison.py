@@ -10,7 +10,8 @@ from lxml import etree
 
 from chaosity.report.configuration_comparison import compare_configurations, compared_ratio_text
 from chaosity.report.resource_table import resource_table
-from chaosity.store import COLUMNS, Measurements
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 
 def nps4(**keys):

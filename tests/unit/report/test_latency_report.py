@@ -17,7 +17,7 @@ from chaosity.report.configuration_comparison import compare_configurations
 from chaosity.report.html_rendering import render_report
 from chaosity.report.report_builder import build_report_data
 from chaosity.report.resource_table import resource_table
-from chaosity.store import Measurements
+from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 
 

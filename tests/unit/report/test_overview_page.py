@@ -17,7 +17,9 @@ from chaosity.report.equal_host_comparison import HostResults, compare_equal_hos
 from chaosity.report.overview_page import write_overview
 from chaosity.report.report_summary import summarise_report
 from chaosity.report.write_report_files import has_outdated_skip_note
-from chaosity.store import Measurements, SkippedHost, write_table
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_parquet import write_parquet_table
+from chaosity.transport.skipped_hosts import SkippedHost
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +174,7 @@ def hosts(results, said, number, slow=None):
         tidy = machine_rows(name, seed=seed, configuration="default")
         if name == slow:
             tidy.loc[tidy["load"] == "memory", "value"] *= 0.6
-        write_table(tidy, folder / "measurements.parquet")
+        write_parquet_table(tidy, folder / "measurements.parquet")
         (folder / "summary.json").write_text(said.replace("NAME", name))
         (folder / "report.html").write_text("")
         document = {"component": "system", "cpu_model": EPYC}
@@ -241,7 +243,7 @@ def test_a_host_without_a_usable_table_is_named_and_not_compared(tmp_path, said)
     tables = {name: tmp_path / name / "default/measurements.parquet" for name in "bcdef"}
     tables["b"].unlink()
     tables["c"].write_text("no Parquet")
-    write_table(machine_rows("d").assign(status="missing"), tables["d"])
+    write_parquet_table(machine_rows("d").assign(status="missing"), tables["d"])
     write_columns(machine_rows("e").drop(columns="replicate"), tables["e"])
     write_columns(machine_rows("f").drop(columns=["levels", "factors", "relation"]), tables["f"])
     [group] = overview(tmp_path)[0].groups
@@ -259,7 +261,9 @@ def test_hosts_without_common_cells_are_reported(tmp_path, said):
     hosts(tmp_path, said, 2)
     for name, load in (("a", "memory"), ("b", "storage")):
         tidy = machine_rows(name)
-        write_table(tidy[tidy["load"] == load], tmp_path / name / "default/measurements.parquet")
+        write_parquet_table(
+            tidy[tidy["load"] == load], tmp_path / name / "default/measurements.parquet"
+        )
     [group] = overview(tmp_path)[0].groups
     assert group.statements[0].text.startswith("2 hosts could not be compared: no comparable cell")
 

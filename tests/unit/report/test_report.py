@@ -14,7 +14,7 @@ from chaosity.errors import UserError
 from chaosity.report.html_rendering import render_report
 from chaosity.report.inline_svg import inline_svg
 from chaosity.report.report_builder import build_report_data
-from chaosity.store import Measurements
+from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 from chaosity.topology.topology_model import Topology
 

@@ -13,7 +13,7 @@ from table_figures import draw
 from test_report import FIGURES, machine, write
 
 from chaosity.records.record_types_and_verdict import make_verdict_line
-from chaosity.store import read_table, write_table
+from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 
 COUNT, RATIO = "misses_remote_memory_count", "advantage"
 REASON = "this machine has no such counter (ENOENT)"
@@ -158,8 +158,8 @@ def test_a_figure_can_omit_references(tmp_path):
     tidy = with_metric(machine().tidy(), RATIO, ratios)
     own = tidy["metric"] == RATIO
     tidy.loc[own, "reference"] = tidy.loc[own, "target"] == "node0"
-    write_table(tidy, tmp_path / "table.parquet")
-    tidy = read_table(tmp_path / "table.parquet")
+    write_parquet_table(tidy, tmp_path / "table.parquet")
+    tidy = read_parquet_table(tmp_path / "table.parquet")
     both = [
         {**one, "name": f"{one['name']}{number}", "where": where}
         for number, where in enumerate([WHERE, {**WHERE, "reference": False}])

@@ -15,7 +15,7 @@ from table_figures import draw
 from chaosity.report.html_rendering import render_report
 from chaosity.report.report_builder import build_report_data
 from chaosity.report.variance_analysis_section import analysis_sections
-from chaosity.store import Measurements
+from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 
 EXPERIMENTS = [

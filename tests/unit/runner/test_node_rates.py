@@ -13,7 +13,7 @@ from chaosity.records.record_types_and_verdict import VALID
 from chaosity.runner import metric_values, progress_samples_and_rates, record_checks
 from chaosity.runner.parse_tool_output import ExtractionError
 from chaosity.runner.point_measurement import measure_point
-from chaosity.store.tidy_table import ReplicateOutcome, tidy_rows_of_outcome
+from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
 
 SPEC = {
     "event": "sample",

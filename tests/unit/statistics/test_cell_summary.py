@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.statistics import mark_outliers, summarise
-from chaosity.store.tidy_table import COLUMNS
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 
 def table(values, status="valid", **columns):

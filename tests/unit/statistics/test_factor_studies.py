@@ -11,7 +11,7 @@ from scipy import stats
 
 from chaosity.statistics.anova import analyse
 from chaosity.statistics.anova_studies import find_studies
-from chaosity.store import COLUMNS
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 
 def machine(**keys):

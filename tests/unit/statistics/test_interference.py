@@ -13,7 +13,7 @@ from chaosity.statistics import (
     less_is_better,
     summarise,
 )
-from chaosity.store import Measurements
+from chaosity.store.measurements import Measurements
 
 SWEEP = (
     Path(__file__).resolve().parents[4]

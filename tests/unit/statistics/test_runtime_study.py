@@ -12,7 +12,8 @@ from chaosity.benchmarks.benchmark_templates import open_benchmarks
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.statistics.anova_studies import find_studies
-from chaosity.store import COLUMNS, Measurements
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 REPLICATES = 6
 # How much faster than on one core, by program; the runtime's part is small beside these.

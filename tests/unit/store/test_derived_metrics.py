@@ -14,7 +14,8 @@ from chaosity.anomalies import analyse_host
 from chaosity.compare import compare_selections
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.statistics import UNMEASURED, find_studies, summarise
-from chaosity.store import build_tidy_table, read_table, write_table
+from chaosity.store.tidy_table_from_records import build_tidy_table
+from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from chaosity.units import format_quantity, metric_words
 
 RATE, SHARE, SPEEDUP = "runs_per_second", "local_ratio", "speedup"
@@ -185,8 +186,8 @@ def test_a_ratio_has_no_unit():
 
 
 def test_a_written_table_is_read_back(table, tmp_path):
-    write_table(table, tmp_path / "table.parquet")
-    pd.testing.assert_frame_equal(read_table(tmp_path / "table.parquet"), table)
+    write_parquet_table(table, tmp_path / "table.parquet")
+    pd.testing.assert_frame_equal(read_parquet_table(tmp_path / "table.parquet"), table)
 
 
 def test_an_optional_metric_without_a_value_is_neither_failed_nor_zero(tmp_path):

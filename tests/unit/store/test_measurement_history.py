@@ -9,7 +9,11 @@ import pytest
 
 from chaosity.records.atomic_writes_and_record_files import save_record
 from chaosity.records.record_types_and_verdict import make_verdict, make_verdict_line
-from chaosity.store import HISTORY_COLUMNS, build_history, read_table, write_table
+from chaosity.store.measurements_before_component_changes import (
+    HISTORY_COLUMNS,
+    build_measurement_history,
+)
+from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 
 NAME = "storage=node0+drive0"
 DAYS = [f"2026-01-0{day}T00:00:00.000Z" for day in range(1, 10)]
@@ -92,7 +96,9 @@ class Results:
         save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
 
     def history(self):
-        return build_history(self.folder / "points", self.folder, self.folder / "components")
+        return build_measurement_history(
+            self.folder / "points", self.folder, self.folder / "components"
+        )
 
 
 @pytest.fixture
@@ -189,6 +195,6 @@ def test_a_table_written_as_parquet_is_read_back(results, tmp_path):
     results.attempt(DAYS[1], 1000.0)
     results.attempt(DAYS[5], 5000.0)
     written = results.history()
-    write_table(written, tmp_path / "history.parquet", HISTORY_COLUMNS)
-    read = read_table(tmp_path / "history.parquet", HISTORY_COLUMNS)
+    write_parquet_table(written, tmp_path / "history.parquet", HISTORY_COLUMNS)
+    read = read_parquet_table(tmp_path / "history.parquet", HISTORY_COLUMNS)
     pd.testing.assert_frame_equal(read, written)

@@ -6,8 +6,8 @@ import pytest
 import synthetic
 import synthetic_latency
 
-from chaosity.store import Measurements, write_table
-from chaosity.store.measurements import POINT, equals_or_in_list, parse_levels
+from chaosity.store.measurements import POINT, Measurements, equals_or_in_list, parse_levels_json
+from chaosity.store.tidy_table_parquet import write_parquet_table
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_preparing_twice_changes_nothing(small):
 
 def test_a_table_is_read_from_a_file(tmp_path):
     table = synthetic.small().tidy()
-    write_table(table, tmp_path / "measurements.parquet")
+    write_parquet_table(table, tmp_path / "measurements.parquet")
     read = Measurements.read(tmp_path / "measurements.parquet")
     pd.testing.assert_frame_equal(read.rows, Measurements.from_table(table).rows)
 
@@ -83,8 +83,8 @@ def test_only_positive_values_with_a_good_verdict_are_valid(small):
 def test_levels_are_parsed_once(latency):
     sizes = latency.level("bytes")
     assert sizes.dropna().map(lambda size: isinstance(size, int)).all() and sizes.notna().any()
-    assert parse_levels('{"bytes": 4}') is parse_levels('{"bytes": 4}')
-    assert parse_levels(None) == parse_levels("") == parse_levels(np.nan) == {}
+    assert parse_levels_json('{"bytes": 4}') is parse_levels_json('{"bytes": 4}')
+    assert parse_levels_json(None) == parse_levels_json("") == parse_levels_json(np.nan) == {}
     without = Measurements.from_table(latency.rows.drop(columns=["levels", "load_parameters"]))
     assert set(without.rows["load_parameters"]) == {"{}"}
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.errors import UserError
-from chaosity.store import read_distances, read_matrix
+from chaosity.store.node_matrix_csv import read_distances_csv, read_matrix_csv
 
 GOOD = "from,0,1\n0,40,10\n1,20,40\n"
 
@@ -38,7 +38,7 @@ def write(tmp_path):
     ],
 )
 def test_the_unit_of_bandwidths(write, name, cell, unit, bytes_per_second):
-    found = read_matrix(write(f"from,0\n0,{cell}\n", name), "bandwidth", unit)
+    found = read_matrix_csv(write(f"from,0\n0,{cell}\n", name), "bandwidth", unit)
     assert found.metric == "bandwidth_bytes_per_second"
     assert found.samples[0, 0] == pytest.approx((bytes_per_second,))
 
@@ -52,7 +52,7 @@ def test_the_unit_of_bandwidths(write, name, cell, unit, bytes_per_second):
     ],
 )
 def test_the_origin_of_the_unit_is_reported(write, name, unit, said):
-    assert read_matrix(write(GOOD, name), "bandwidth", unit).unit == said
+    assert read_matrix_csv(write(GOOD, name), "bandwidth", unit).unit == said
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_the_origin_of_the_unit_is_reported(write, name, unit, said):
     ],
 )
 def test_the_unit_of_latencies(write, name, unit, ns):
-    found = read_matrix(write("from,0\n0,90\n", name), "latency", unit)
+    found = read_matrix_csv(write("from,0\n0,90\n", name), "latency", unit)
     assert (found.metric, found.samples) == ("latency_ns", {(0, 0): pytest.approx((ns,))})
 
 
 def test_rows_that_repeat_an_initiator_are_replicates(write):
-    found = read_matrix(write("from,0,1\n0,40,10\n1,20,40\n0,41,11\n1,21,\n"), "bandwidth")
+    found = read_matrix_csv(write("from,0,1\n0,40,10\n1,20,40\n0,41,11\n1,21,\n"), "bandwidth")
     assert (found.initiators, found.targets) == ((0, 1), (0, 1))
     assert found.samples[0, 1] == pytest.approx((10e9, 11e9))
     assert found.samples[1, 1] == pytest.approx((40e9,))
@@ -78,7 +78,7 @@ def test_rows_that_repeat_an_initiator_are_replicates(write):
 
 
 def test_cells_may_be_missing(write):
-    found = read_matrix(write("from,0,1\n0,40,-\n1,,40\n"), "bandwidth")
+    found = read_matrix_csv(write("from,0,1\n0,40,-\n1,,40\n"), "bandwidth")
     assert set(found.samples) == {(0, 0), (1, 1)}
     assert found.median(0, 1) is None
 
@@ -97,7 +97,7 @@ def test_cells_may_be_missing(write):
     ids=["semicolons", "tabs", "byte order mark", "CR LF", "comments", "names", "quotes"],
 )
 def test_delimiters_comments_and_encodings_are_recognised(write, text):
-    found = read_matrix(write(text), "bandwidth")
+    found = read_matrix_csv(write(text), "bandwidth")
     assert (found.initiators, found.targets) == ((0, 1), (0, 1))
     assert found.samples[0, 1] == pytest.approx((10e9,))
     assert found.samples[1, 0] == pytest.approx((20e9,))
@@ -128,13 +128,13 @@ def test_delimiters_comments_and_encodings_are_recognised(write, text):
 )
 def test_errors_in_a_matrix_name_row_and_column(write, text, said):
     with pytest.raises(UserError) as error:
-        read_matrix(write(text), "bandwidth")
+        read_matrix_csv(write(text), "bandwidth")
     assert said in str(error.value)
 
 
 def test_a_unit_of_the_other_metric_is_refused(write):
     with pytest.raises(UserError, match="ns is not a unit of bandwidth"):
-        read_matrix(write(GOOD), "bandwidth", "ns")
+        read_matrix_csv(write(GOOD), "bandwidth", "ns")
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_a_unit_of_the_other_metric_is_refused(write):
 def test_a_file_of_the_other_metric_is_refused_by_its_name(write, name, metric, said):
     path = write(GOOD, name)
     with pytest.raises(UserError, match=said):
-        read_matrix(path, metric)
+        read_matrix_csv(path, metric)
     # Who says the unit knows better than the name.
     unit = "GB/s" if metric == "bandwidth" else "ns"
-    assert read_matrix(path, metric, unit).samples
+    assert read_matrix_csv(path, metric, unit).samples
 
 
 def test_distances_have_the_same_form(write):
-    found = read_distances(write("node,0,1\n0,10,32\n1,32,10\n"))
+    found = read_distances_csv(write("node,0,1\n0,10,32\n1,32,10\n"))
     assert found == {(0, 0): 10.0, (0, 1): 32.0, (1, 0): 32.0, (1, 1): 10.0}
 
 
@@ -169,7 +169,7 @@ def test_distances_have_the_same_form(write):
 )
 def test_errors_in_a_distance_table_name_row_and_column(write, text, said):
     with pytest.raises(UserError) as error:
-        read_distances(write(text))
+        read_distances_csv(write(text))
     assert said in str(error.value)
 
 
@@ -196,9 +196,9 @@ def test_a_written_matrix_is_read_back(tmp_path_factory, initiators, targets, ru
     path.write_text("\n".join(lines) + "\n")
     if not expected:
         with pytest.raises(UserError, match="has no number"):
-            read_matrix(path, "bandwidth")
+            read_matrix_csv(path, "bandwidth")
         return
-    found = read_matrix(path, "bandwidth")
+    found = read_matrix_csv(path, "bandwidth")
     assert (found.initiators, found.targets) == (tuple(initiators), tuple(targets))
     assert set(found.samples) == set(expected)
     for pair, values in expected.items():
@@ -208,4 +208,4 @@ def test_a_written_matrix_is_read_back(tmp_path_factory, initiators, targets, ru
 def test_empty_cells_lower_the_share_of_measured_cells(tmp_path):
     path = tmp_path / "some.csv"
     path.write_text("node,0,1\n0,100,-\n1,40,100\n")
-    assert read_matrix(path, "bandwidth").share_of_measured_cells == 0.75
+    assert read_matrix_csv(path, "bandwidth").share_of_measured_cells == 0.75

@@ -16,16 +16,17 @@ from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.store import COLUMNS, profile_bundles, read_table, write_table
-from chaosity.store.profile_anonymisation import public_topology
+from chaosity.store import profile_bundles
+from chaosity.store.add_profiles_to_database import add_profiles_to_database
+from chaosity.store.profile_anonymisation import topology_without_private_facts
 from chaosity.store.profile_bundles import import_bundle, publish_bundle, read_bundle
-from chaosity.store.profile_collection import collect_profiles
 from chaosity.store.profile_database import (
     TABLES,
     find_profiles,
     is_duckdb_file,
-    read_profile_table,
+    read_profile_measurements,
 )
+from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
 
 HOST = "db-prod-17.acme.example"
 SERIAL = "S6XPNX0T412345"
@@ -66,7 +67,7 @@ def machine(**keys):
 def write_results(folder, found, *, table=None, system=None, topology=None, components=None):
     place = folder / found.host / found.configuration
     (place / "components").mkdir(parents=True, exist_ok=True)
-    write_table(found.tidy() if table is None else table, place / "measurements.parquet")
+    write_parquet_table(found.tidy() if table is None else table, place / "measurements.parquet")
     documents = found.components() if components is None else components
     documents = {**documents, "system": system or synthetic.system(found)}
     for name, document in documents.items():
@@ -81,7 +82,7 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("profiles")
     for found in (machine(), machine(configuration="nps1", seed=6), machine(host="epyc2", seed=7)):
         write_results(folder / "results", found)
-    collect_profiles([folder / "results"], folder / "profiles.duckdb")
+    add_profiles_to_database([folder / "results"], folder / "profiles.duckdb")
     publish_bundle(folder / "profiles.duckdb", folder / "good.zip", host="epyc2")
     return folder
 
@@ -108,17 +109,17 @@ def rows_of(path):
 
 def test_every_host_and_configuration_is_collected(results, tmp_path):
     path = tmp_path / "all.duckdb"
-    done = collect_profiles([results], path)
-    assert done.added == ("epyc1 nps1", "epyc1 nps4", "epyc2 nps4")
+    done = add_profiles_to_database([results], path)
+    assert done["added"] == ["epyc1 nps1", "epyc1 nps4", "epyc2 nps4"]
     assert is_duckdb_file(path)
     [found] = find_profiles(path, host="epyc1", configuration="nps4")
     assert (found["packages"], found["nodes"], found["drives"]) == (2, 2, {"Corsair MP600 PRO": 3})
     assert found["cpu_model"].startswith("AMD EPYC 7413")
     assert found["memory_bytes"] == 2 * 32 * 2**30
-    table = read_profile_table(path, found["id"])
+    table = read_profile_measurements(path, found["id"])
     pd.testing.assert_frame_equal(
         table.sort_values(["point", "load", "replicate"], ignore_index=True),
-        read_table(results / "epyc1/nps4/measurements.parquet").sort_values(
+        read_parquet_table(results / "epyc1/nps4/measurements.parquet").sort_values(
             ["point", "load", "replicate"], ignore_index=True
         ),
     )
@@ -127,22 +128,22 @@ def test_every_host_and_configuration_is_collected(results, tmp_path):
 def test_profiles_hold_no_derived_metrics_and_no_missing_values(results, tmp_path):
     folder = shutil.copytree(results / "epyc1/nps4", tmp_path / "r/epyc1/nps4")
     path = folder / "measurements.parquet"
-    table = read_table(path)
+    table = read_parquet_table(path)
     some = table[table["status"] == "valid"].head(5)
     more = [some.assign(metric="speedup", reference=False), some.assign(value=pd.NA, metric="n")]
     whole = pd.concat([table, *more], ignore_index=True).astype(table.dtypes)
-    write_table(whole, path)
-    collect_profiles([tmp_path / "r"], tmp_path / "p.duckdb")
+    write_parquet_table(whole, path)
+    add_profiles_to_database([tmp_path / "r"], tmp_path / "p.duckdb")
     [found] = find_profiles(tmp_path / "p.duckdb")
-    kept = read_profile_table(tmp_path / "p.duckdb", found["id"])
+    kept = read_profile_measurements(tmp_path / "p.duckdb", found["id"])
     assert len(kept) == len(table)
     assert set(kept["metric"]) == set(table["metric"])
 
 
 def test_collecting_twice_changes_nothing(results, database):
     before = rows_of(database)
-    done = collect_profiles([results], database)
-    assert done.added == done.replaced == () and len(done.unchanged) == 3
+    done = add_profiles_to_database([results], database)
+    assert done["added"] == done["replaced"] == [] and len(done["unchanged"]) == 3
     for name, rows in rows_of(database).items():
         pd.testing.assert_frame_equal(rows, before[name])
 
@@ -150,23 +151,23 @@ def test_collecting_twice_changes_nothing(results, database):
 def test_a_newer_run_replaces_a_profile_and_an_older_run_does_not(results, database, tmp_path):
     newer = machine(seed=9, day="2026-12-01")
     write_results(tmp_path / "later", newer)
-    assert collect_profiles([tmp_path / "later"], database).replaced == ("epyc1 nps4",)
+    assert add_profiles_to_database([tmp_path / "later"], database)["replaced"] == ["epyc1 nps4"]
     assert len(find_profiles(database)) == 3
     [found] = find_profiles(database, host="epyc1", configuration="nps4")
     assert found["measured_to"].startswith("2026-12-01")
-    assert len(read_profile_table(database, found["id"])) == len(newer.tidy())
-    assert collect_profiles([results], database).older == ("epyc1 nps4",)
+    assert len(read_profile_measurements(database, found["id"])) == len(newer.tidy())
+    assert add_profiles_to_database([results], database)["older"] == ["epyc1 nps4"]
     [found] = find_profiles(database, host="epyc1", configuration="nps4")
     assert found["measured_to"].startswith("2026-12-01")
 
 
 def test_one_configuration_can_be_collected_and_an_empty_folder_is_an_error(results, tmp_path):
     own, all_of_host = results / "epyc1/nps4", results / "epyc1"
-    assert collect_profiles([own], tmp_path / "a.duckdb").added == ("epyc1 nps4",)
-    both = ("epyc1 nps1", "epyc1 nps4")
-    assert collect_profiles([all_of_host], tmp_path / "b.duckdb").added == both
+    assert add_profiles_to_database([own], tmp_path / "a.duckdb")["added"] == ["epyc1 nps4"]
+    both = ["epyc1 nps1", "epyc1 nps4"]
+    assert add_profiles_to_database([all_of_host], tmp_path / "b.duckdb")["added"] == both
     with pytest.raises(UserError, match=r"has no measurements.parquet"):
-        collect_profiles([results / "epyc1/nps4/components"], tmp_path / "c.duckdb")
+        add_profiles_to_database([results / "epyc1/nps4/components"], tmp_path / "c.duckdb")
 
 
 @pytest.mark.parametrize(
@@ -287,7 +288,7 @@ def everything_in(bundle, folder):
 def test_a_bundle_contains_no_name_serial_address_or_path(tmp_path):
     secret_host(tmp_path / "results")
     database, bundle = tmp_path / "p.duckdb", tmp_path / "b.zip"
-    collect_profiles([tmp_path / "results"], database)
+    add_profiles_to_database([tmp_path / "results"], database)
     manifest = publish_bundle(database, bundle)
     assert manifest["profiles"] == 1 and manifest["measurements"] > 150
     text = everything_in(bundle, tmp_path)
@@ -310,7 +311,7 @@ def test_a_bundle_contains_no_name_serial_address_or_path(tmp_path):
 def test_names_are_kept_on_request_but_reasons_and_paths_never(tmp_path):
     secret_host(tmp_path / "results")
     database, bundle = tmp_path / "p.duckdb", tmp_path / "b.zip"
-    collect_profiles([tmp_path / "results"], database)
+    add_profiles_to_database([tmp_path / "results"], database)
     publish_bundle(database, bundle, with_names=True, contact="someone")
     text = everything_in(bundle, tmp_path)
     for wanted in (HOST, SERIAL, "someone"):
@@ -324,8 +325,8 @@ def test_aliases_differ_between_bundles(database, tmp_path):
     for name in ("one.zip", "two.zip"):
         publish_bundle(database, tmp_path / name)
         parts, _, _ = read_bundle(tmp_path / name)
-        names.append(set(parts.profiles["host"]))
-        assert parts.profiles["host"].nunique() == 2  # one host in two configurations
+        names.append(set(parts["profiles"]["host"]))
+        assert parts["profiles"]["host"].nunique() == 2  # one host in two configurations
         assert all(host.startswith("host-") for host in names[-1])
     assert not names[0] & names[1]
 
@@ -337,7 +338,7 @@ def test_a_topology_keeps_only_listed_keys():
         "host": {"cpu_model": "Xeon", "name": "h", "smt": "\x1b[31mon"},
         "secret": "x",
     }
-    found = public_topology(topology)
+    found = topology_without_private_facts(topology)
     assert found["nodes"] == [{"os_index": 0, "cpus": "0-3"}]
     assert found["host"]["cpu_model"] == "Xeon" and found["host"]["smt"] is None
     assert "secret" not in found and "name" not in found["host"]
@@ -347,10 +348,12 @@ def test_an_imported_profile_has_the_same_values(database, tmp_path):
     bundle, theirs = tmp_path / "b.zip", tmp_path / "theirs.duckdb"
     publish_bundle(database, bundle, configuration="nps4")
     assert import_bundle(bundle, theirs) == 2
-    own = {one["id"]: read_profile_table(database, one["id"]) for one in find_profiles(database)}
+    own = {
+        one["id"]: read_profile_measurements(database, one["id"]) for one in find_profiles(database)
+    }
     for one in find_profiles(theirs, cpu="epyc"):
         assert one["origin"] == "imported" and json.loads(one["provenance"])["chaosity_version"]
-        table = read_profile_table(theirs, one["id"])
+        table = read_profile_measurements(theirs, one["id"])
         assert list(table.columns) == list(COLUMNS)
         same = [
             rows
@@ -407,7 +410,7 @@ def parquet(tmp_path, bundle, part, change):
     rows = change(parts.tables_by_name()[part].copy())
     path = tmp_path / "changed.parquet"
     columns = {name: kind for name, kind in TABLES[part].items() if name in rows}
-    write_table(rows, path, columns)
+    write_parquet_table(rows, path, columns)
     return {f"{part}.parquet": path.read_bytes()}
 
 

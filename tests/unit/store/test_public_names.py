@@ -11,10 +11,10 @@ import pytest
 
 from chaosity.checked_yaml_files import EXPERIMENTS, read_config, yaml_file_names
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.store import COLUMNS
 from chaosity.store.profile_anonymisation import anonymise_profiles
-from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS, ProfileTables
-from chaosity.store.tidy_table import ReplicateOutcome, rows_to_table, tidy_rows_of_outcome
+from chaosity.store.profile_database import COMPONENT_COLUMNS, PROFILE_COLUMNS
+from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
+from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
 from chaosity.topology.device_types import OpenclDevice
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import CoreKind
@@ -77,12 +77,12 @@ def published(topology, experiment):
         rows += tidy_rows_of_outcome(point, 1, ReplicateOutcome("valid", order=0, readings=read))
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
     profile = {"id": "p", "host": host.name, "configuration": "nps4"}
-    parts = ProfileTables(
-        rows_to_table([profile], PROFILE_COLUMNS),
-        rows_to_table([], COMPONENT_COLUMNS),
-        table.assign(profile="p").drop(columns="reference"),
-    )
-    return table, anonymise_profiles(parts, b"salt").measurements
+    parts = {
+        "profiles": rows_to_table([profile], PROFILE_COLUMNS),
+        "components": rows_to_table([], COMPONENT_COLUMNS),
+        "measurements": table.assign(profile="p").drop(columns="reference"),
+    }
+    return table, anonymise_profiles(parts, b"salt")["measurements"]
 
 
 def _value(load, source):
@@ -131,8 +131,12 @@ def test_names_that_only_resemble_places_are_replaced(server, name):
     )
     profile = rows_to_table([{"id": "p", "host": "h", "configuration": "nps4"}], PROFILE_COLUMNS)
     components = rows_to_table([], COMPONENT_COLUMNS)
-    parts = ProfileTables(profile, components, rows.drop(columns="reference"))
-    public = anonymise_profiles(parts, b"salt").measurements
+    parts = {
+        "profiles": profile,
+        "components": components,
+        "measurements": rows.drop(columns="reference"),
+    }
+    public = anonymise_profiles(parts, b"salt")["measurements"]
     assert set(public["initiator"]) == {"initiator_1"}
     assert set(public["target"]) == {"target_1"}
     assert set(public["factors"]) == {json.dumps({"policy": "other"})}

@@ -9,7 +9,8 @@ from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.store import COLUMNS, read_published
+from chaosity.store.published_csv_tables import read_published_csv
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 HEAD = "mode,rank,core,cpu_node,mem_node,size_MB,latency_ns\n"
 ROWS = [
@@ -28,7 +29,7 @@ def sweep(tmp_path):
 
 
 def test_a_row_becomes_a_row_of_the_tidy_table(sweep):
-    table = read_published(sweep, "numa_bench", "theirs")
+    table = read_published_csv(sweep, "numa_bench", "theirs")
     assert list(table.columns) == list(COLUMNS)
     assert len(table) == len(ROWS)
     last = table.iloc[-1]
@@ -49,13 +50,13 @@ def test_a_row_becomes_a_row_of_the_tidy_table(sweep):
 def test_a_value_that_is_not_a_measurement_is_reported_with_its_row(sweep, line, words):
     sweep.write_text(f"{HEAD}{ROWS[0]}\n{line}\n")
     with pytest.raises(UserError, match=words):
-        read_published(sweep, "numa_bench", "theirs")
+        read_published_csv(sweep, "numa_bench", "theirs")
 
 
 def test_a_missing_column_is_named(sweep):
     sweep.write_text("mode,core\nserial,1\n")
     with pytest.raises(UserError, match="'mem_node' is undefined"):
-        read_published(sweep, "numa_bench", "theirs")
+        read_published_csv(sweep, "numa_bench", "theirs")
 
 
 def test_the_figures_of_its_experiment_are_drawn(sweep, tmp_path):

@@ -9,8 +9,7 @@ from chaosity.cli import chaosity
 from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.errors import UserError
 from chaosity.statistics import corun_slowdown
-from chaosity.store import read_published
-from chaosity.store.published_csv_tables import parse_decimal_prefix
+from chaosity.store.published_csv_tables import parse_decimal_prefix, read_published_csv
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def test_cpu_and_gpu_slow_down_as_the_paper_reports(published, tmp_path):
     assert "8P+2E loses 56 % with 16GPU co-running" in output
     assert "16GPU loses 33 % with 8P co-running:" in output
     assert "16GPU loses 35 % with 8P+2E co-running" in output
-    costs = corun_slowdown(read_published(file, "table_1", "m1pro"))
+    costs = corun_slowdown(read_published_csv(file, "table_1", "m1pro"))
     kept = dict(zip(zip(costs["load"], costs["point"], strict=True), costs["median"], strict=True))
     assert kept[("gpu", "16GPU with 8P")] == pytest.approx(118.9 / 176.3)
     assert all(0.32 < 1 - share < 0.35 for (load, _), share in kept.items() if load == "gpu")
@@ -40,7 +39,7 @@ def test_cpu_and_gpu_slow_down_as_the_paper_reports(published, tmp_path):
 
 def test_a_drive_whose_own_node_is_slower(published, tmp_path):
     file = published / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
-    table = read_published(file, "fio_numa", "theirs").set_index("initiator")
+    table = read_published_csv(file, "fio_numa", "theirs").set_index("initiator")
     assert table.loc["node0", "value"] == 189e6 and table.loc["node1", "value"] == 93e6
     assert table.loc["node1", "relation"] == "same_node"
     assert table.loc["node0", "relation"] == "unknown"
@@ -58,7 +57,7 @@ def test_a_drive_whose_own_node_is_slower(published, tmp_path):
     ],
 )
 def test_a_matrix_becomes_rows_with_initiator_and_target(published, name, form, first):
-    table = read_published(published / name, form, "theirs")
+    table = read_published_csv(published / name, form, "theirs")
     nodes = table["initiator"].nunique()
     assert len(table) == nodes * nodes == table["point"].nunique()
     if first is not None:
@@ -69,7 +68,9 @@ def test_a_matrix_becomes_rows_with_initiator_and_target(published, name, form, 
 
 def test_published_machines_are_compared_with_each_other(published):
     ivy, haswell, skylake = (
-        read_published(published / f"mlc_vsc_{name}_idle_latency_ns.csv", "latency_matrix", name)
+        read_published_csv(
+            published / f"mlc_vsc_{name}_idle_latency_ns.csv", "latency_matrix", name
+        )
         for name in ("thinking_ivybridge", "thinking_haswell", "genius_skylake")
     )
     found = compare_selections(skylake, ivy)
@@ -81,7 +82,7 @@ def test_published_machines_are_compared_with_each_other(published):
 def test_repeated_rows_of_a_matrix_are_replicates(tmp_path):
     file = tmp_path / "twice_ns.csv"
     file.write_text("node,0,1\n0,80,130\n1,131,81\n0,82,-\n1,129,83\n")
-    table = read_published(file, "latency_matrix", "theirs")
+    table = read_published_csv(file, "latency_matrix", "theirs")
     assert len(table) == 7
     own = table[(table["initiator"] == "node0") & (table["target"] == "node0")]
     assert list(own["replicate"]) == [1, 2] and list(own["value"]) == [80.0, 82.0]
@@ -91,10 +92,10 @@ def test_repeated_rows_of_a_matrix_are_replicates(tmp_path):
 def test_a_unit_can_be_given_where_the_file_has_none(tmp_path):
     file = tmp_path / "matrix.csv"
     file.write_text("node,0,1\n0,30,10\n1,10,30\n")
-    table = read_published(file, "bandwidth_matrix", "theirs", "GiB/s")
+    table = read_published_csv(file, "bandwidth_matrix", "theirs", "GiB/s")
     assert table["value"].iloc[0] == 30 * 2**30
     with pytest.raises(UserError, match="has a unit of its own"):
-        read_published(file, "fio_numa", "theirs", "GiB/s")
+        read_published_csv(file, "fio_numa", "theirs", "GiB/s")
 
 
 @pytest.mark.parametrize(
@@ -117,4 +118,4 @@ def test_text_in_place_of_a_number_is_reported_with_its_row(tmp_path):
     file = tmp_path / "drives.csv"
     file.write_text("cpu_node,nvme_node,bandwidth_Bps_label\n0,1,189M\n1,1,fast\n")
     with pytest.raises(UserError, match="row 3: 'fast' is not a number"):
-        read_published(file, "fio_numa", "theirs")
+        read_published_csv(file, "fio_numa", "theirs")

@@ -9,7 +9,8 @@ import pytest
 
 from chaosity.checked_yaml_files import schema_validator
 from chaosity.errors import UserError
-from chaosity.store import COLUMNS, build_tidy_table, read_table, write_table
+from chaosity.store.tidy_table_from_records import build_tidy_table
+from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
 
 
 def load(name="memory", amount=1000.0):
@@ -131,22 +132,22 @@ def test_a_table_written_as_parquet_is_read_back(folder, tmp_path):
     put(folder, 2, record(2, "failed", "no"))
     written = build_tidy_table(folder / "points", folder)
     path = tmp_path / "table.parquet"
-    write_table(written, path)
-    pd.testing.assert_frame_equal(read_table(path), written)
+    write_parquet_table(written, path)
+    pd.testing.assert_frame_equal(read_parquet_table(path), written)
     assert list(written.columns) == list(COLUMNS)
 
 
 def test_an_empty_table_is_a_table(tmp_path):
     path = tmp_path / "table.parquet"
-    write_table(build_tidy_table(tmp_path, tmp_path), path)
-    assert len(read_table(path)) == 0
+    write_parquet_table(build_tidy_table(tmp_path, tmp_path), path)
+    assert len(read_parquet_table(path)) == 0
 
 
 def test_a_file_that_is_not_parquet_is_reported(tmp_path):
     path = tmp_path / "table.parquet"
     path.write_text("no")
     with pytest.raises(UserError, match="is not a measurements table"):
-        read_table(path)
+        read_parquet_table(path)
 
 
 def test_the_records_of_these_tests_fit_the_schema():
@@ -157,8 +158,8 @@ def test_a_table_of_an_earlier_version_is_read_with_null_columns(folder, tmp_pat
     put(folder, 1, record())
     path = tmp_path / "table.parquet"
     former = {name: kind for name, kind in COLUMNS.items() if name not in ("levels", "distance")}
-    write_table(build_tidy_table(folder / "points", folder)[list(former)], path, former)
-    found = read_table(path)
+    write_parquet_table(build_tidy_table(folder / "points", folder)[list(former)], path, former)
+    found = read_parquet_table(path)
     assert list(found.columns) == list(COLUMNS)
     assert found["levels"].isna().all()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from chaosity.store import COLUMNS, Measurements
-from chaosity.store.node_matrix import BANDWIDTH
+from chaosity.store.measurements import Measurements
+from chaosity.store.node_matrix_csv import BANDWIDTH
+from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.weights.canonical_weights import PATH_BANDWIDTH
 
 NODES = range(8)

@@ -15,7 +15,7 @@ from chaosity.cli import chaosity
 from chaosity.cli.place import canonical_shares, placement_argument_parser
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import CONTENDED
-from chaosity.store import write_table
+from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_to_json
 from chaosity.weights.canonical_weights import (
@@ -37,7 +37,7 @@ def folder(tmp_path, root):
 
 
 def measured(folder, *parts):
-    write_table(table(*parts), folder / "measurements.parquet")
+    write_parquet_table(table(*parts), folder / "measurements.parquet")
     return folder
 
 

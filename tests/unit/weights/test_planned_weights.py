@@ -11,7 +11,7 @@ from path_measurements import alone, table, together
 from chaosity.campaign.hosts_and_plans_of_run import Campaign
 from chaosity.checked_yaml_files import read_config
 from chaosity.design import host_plan as planning
-from chaosity.store import write_table
+from chaosity.store.tidy_table_parquet import write_parquet_table
 
 WEIGHTED = {"canonical", "canonical_contended", "bwap"}
 EXPERIMENT = {
@@ -68,7 +68,7 @@ def test_the_second_run_adds_what_the_first_one_measured(campaign):
     notes = json.loads((folder / "plan.json").read_text())["notes"]
     assert any("memory_bandwidth measures them in this run" in note for note in notes)
     assert any("run contended_paths first" in note for note in notes)
-    write_table(table(alone(), together([0, 1])), folder / "measurements.parquet")
+    write_parquet_table(table(alone(), together([0, 1])), folder / "measurements.parquet")
     second = campaign()
     assert set(shares(second)) == {"uniform_workers", *WEIGHTED}
     assert json.loads((folder / "plan.json").read_text())["notes"] == []
@@ -83,12 +83,12 @@ def test_a_matrix_that_was_measured_again_asks_for_no_placement(campaign):
     digests = []
     for value in (10e9, 10.3e9, 2e9):  # of every worker from node 7
         rows = [{**one, "value": value} if one["target"] == "node7" else one for one in alone()]
-        write_table(table(rows), folder / "measurements.parquet")
+        write_parquet_table(table(rows), folder / "measurements.parquet")
         digests.append(campaign().plans["milan"].points_fingerprint)
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_a_job_elsewhere_computes_nothing(campaign):
     folder = campaign().configuration_folder("milan")
-    write_table(table(alone()), folder / "measurements.parquet")
+    write_parquet_table(table(alone()), folder / "measurements.parquet")
     assert set(shares(campaign(discover=False))) == {"uniform_workers"}

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.place.page_share_arithmetic import shift_shares_to_workers, uniform_shares
-from chaosity.store import NodeMatrix, read_matrix, read_published
+from chaosity.store.node_matrix_csv import NodeMatrix, read_matrix_csv
+from chaosity.store.published_csv_tables import read_published_csv
 from chaosity.weights.canonical_weights import canonical_weights
 from chaosity.weights.interleave_weight_advice import advise_interleave_weights, kernel_weights
 from chaosity.weights.placement_bandwidth_model import (
@@ -315,10 +316,10 @@ def expected_and_measured_where(
     wanted: Callable[[dict[str, str]], bool],
 ) -> tuple[list[float], list[float]]:
     """Of some of the runs, by placement, the expected bandwidth and the median of the measured."""
-    rows = read_published(PLACEMENTS, "stream_placement", "penguin")
+    rows = read_published_csv(PLACEMENTS, "stream_placement", "penguin")
     with PLACEMENTS.open() as file:
         keep = [wanted(row) for row in csv.DictReader(file)]
-    found = expected_and_measured_bandwidths(read_matrix(PENGUIN, "bandwidth"), rows[keep])
+    found = expected_and_measured_bandwidths(read_matrix_csv(PENGUIN, "bandwidth"), rows[keep])
     return [expected for _, expected, _ in found], [measured for _, _, measured in found]
 
 
@@ -329,7 +330,8 @@ def on_a_workers_node(row: dict[str, str]) -> bool:
 @published
 def test_published_placements_rank_as_expected():
     found = rank_placements(
-        read_matrix(PENGUIN, "bandwidth"), read_published(PLACEMENTS, "stream_placement", "penguin")
+        read_matrix_csv(PENGUIN, "bandwidth"),
+        read_published_csv(PLACEMENTS, "stream_placement", "penguin"),
     )
     assert (found["all"].n, found["interleaved"].n) == (42, 18)
     assert found["all"].correlation == pytest.approx(0.85, abs=0.005)
@@ -376,7 +378,7 @@ def test_the_best_interleavings_are_among_those_expected_best(size):
 
 @published
 def test_the_weights_of_the_published_machine():
-    found = read_matrix(PENGUIN, "bandwidth")
+    found = read_matrix_csv(PENGUIN, "bandwidth")
     assert canonical_weights(found, [0, 1, 2, 3]) == pytest.approx(
         uniform_shares(range(4)), rel=0.01
     )

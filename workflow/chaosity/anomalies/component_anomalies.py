@@ -21,7 +21,7 @@ from chaosity.anomalies.departure_significance import Departure, Suspect
 from chaosity.anomalies.scored_cells import positions_of
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import node_name, path_name
-from chaosity.store import Measurements
+from chaosity.store.measurements import Measurements
 from chaosity.units import format_count, join_with_and
 
 _CHECK_DRIVE = (

@@ -29,8 +29,7 @@ from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
 from chaosity.anomalies.size_sweep_anomalies import CONCURRENT, find_sweep_anomalies, select_sweeps
 from chaosity.place_names import pu_name
 from chaosity.statistics import SLOW_INITIATOR_RATIO
-from chaosity.store import Measurements
-from chaosity.store.measurements import less_is_better
+from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, metric_words
 

@@ -28,7 +28,7 @@ from chaosity.anomalies.scored_cells import Position, ScoredCells, positions_of,
 from chaosity.anomalies.slit_mismatch import check_firmware_claims
 from chaosity.anomalies.structural_departures import is_repeated_by_symmetry
 from chaosity.place_names import node_name, path_name
-from chaosity.store import NodeMatrix
+from chaosity.store.node_matrix_csv import NodeMatrix
 from chaosity.units import join_with_and
 
 # Most cells that a note names.

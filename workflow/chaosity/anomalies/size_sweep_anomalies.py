@@ -22,7 +22,7 @@ from chaosity.anomalies.departure_significance import (
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
 from chaosity.statistics import Estimate, find_latency_divergence
-from chaosity.store import Measurements
+from chaosity.store.measurements import Measurements
 from chaosity.units import format_binary_bytes, join_with_and
 
 SERIAL, CONCURRENT = "serial", "concurrent"

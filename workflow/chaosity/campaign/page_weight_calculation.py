@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from chaosity.errors import UserError
-from chaosity.export import MeasuredHost, read_measured_host, select_node_measurements
+from chaosity.export.host_measurements_for_export import (
+    MeasuredHost,
+    read_measured_host,
+    select_node_measurements,
+)
 from chaosity.place.placement_policies import CONTENDED
-from chaosity.store import NodeMatrix
-from chaosity.store.node_matrix import BANDWIDTH
+from chaosity.store.node_matrix_csv import BANDWIDTH, NodeMatrix
 from chaosity.weights.canonical_weights import bandwidth_under_contention, canonical_weights
 
 

@@ -12,14 +12,14 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chaosity.cli.option_types import EXISTING_FILE, EXISTING_PATH, UNIT_HELP
+from chaosity.cli.options_and_output import EXISTING_FILE, EXISTING_PATH, UNIT_HELP
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
     from chaosity.anomalies import Findings, PackageNodes
-    from chaosity.store import NodeMatrix
+    from chaosity.store.node_matrix_csv import NodeMatrix
 
 # Cells of a group that the terminal lists; all are in the JSON.
 _MOST_CELLS = 12
@@ -68,7 +68,7 @@ def anomalies_command(
     """  # noqa: D301 (click's mark for lines that are not to be filled)
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.anomalies import analyse_matrix
-    from chaosity.store import read_matrix
+    from chaosity.store.node_matrix_csv import read_matrix_csv
 
     if file.is_dir() or file.suffix == ".parquet":
         matrix_options = {
@@ -88,7 +88,7 @@ def anomalies_command(
                 str(file),
                 "add --metric bandwidth or --metric latency",
             )
-        matrix = read_matrix(file, metric, unit)
+        matrix = read_matrix_csv(file, metric, unit)
         findings = analyse_matrix(
             matrix,
             None if packages is None else _parse_packages(packages, matrix),
@@ -110,7 +110,7 @@ def _analyse_results(path: Path) -> Findings:
     """
     from chaosity.anomalies import analyse_host, host_parts
     from chaosity.components.component_files import read_components
-    from chaosity.store import Measurements
+    from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_json import read_topology
 
     folder = path if path.is_dir() else path.parent
@@ -160,9 +160,9 @@ def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int],
     Raises:
         UserError: the SLIT lacks a measured pair of nodes.
     """
-    from chaosity.store import read_distances
+    from chaosity.store.node_matrix_csv import read_distances_csv
 
-    distances = read_distances(path)
+    distances = read_distances_csv(path)
     for initiator, target in matrix.samples:
         if (initiator, target) not in distances:
             raise UserError(

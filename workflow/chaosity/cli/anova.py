@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from chaosity.cli.option_types import EXISTING_FILE, FOLDER
+from chaosity.cli.options_and_output import EXISTING_FILE, FOLDER
 from chaosity.errors import UserError
 
 if TYPE_CHECKING:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.option_types import DWP_HELP, EXISTING_FOLDER, FILE, FOLDER
+from chaosity.cli.options_and_output import DWP_HELP, EXISTING_FOLDER, FILE, FOLDER
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 
 if TYPE_CHECKING:
-    from chaosity.export import MeasuredHost, WeightsExport
+    from chaosity.export.host_measurements_for_export import MeasuredHost
+    from chaosity.export.interleave_weights_document import WeightsExport
 
 _RESULTS = click.argument("folder", type=EXISTING_FOLDER, metavar="RESULTS")
 _OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standard output.")
@@ -44,11 +45,12 @@ def hwloc_command(folder: Path, output: Path | None) -> None:
     hwloc-calc considers only local nodes; to consider all nodes, add `--local-memory-flags 4`.
     """  # noqa: D301 (click's mark for lines that are not to be filled)
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity.export import export_hwloc, read_measured_host
+    from chaosity.export.host_measurements_for_export import read_measured_host
+    from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
 
     if output is not None and output.resolve() == (folder / "topology.xml").resolve():
         raise UserError("discovery wrote this file", str(output), "name another file")
-    exported = export_hwloc(read_measured_host(folder))
+    exported = export_hwloc_xml(read_measured_host(folder))
     _print_or_write(exported.xml, output, exported.notes)
 
 
@@ -62,7 +64,8 @@ def weights_command(folder: Path, output: Path | None, dwp: float, as_json: bool
 
     Weights are shares, whole numbers for the kernel, and commands with numactl.
     """
-    from chaosity.export import interleave_weights_of_host, read_measured_host
+    from chaosity.export.host_measurements_for_export import read_measured_host
+    from chaosity.export.interleave_weights_document import interleave_weights_of_host
 
     exported = interleave_weights_of_host(read_measured_host(folder), dwp)
     text = _json(exported.to_json()) if as_json else "\n".join(_weights_lines(exported)) + "\n"
@@ -81,9 +84,10 @@ def json_command(folder: Path, output: Path | None) -> None:
 
     workflow/schemas/placement.schema.yaml describes the keys.
     """
-    from chaosity.export import placement_document, read_measured_host
+    from chaosity.export.host_measurements_for_export import read_measured_host
+    from chaosity.export.scheduler_placement_document import build_placement_document
 
-    _print_or_write(_json(placement_document(read_measured_host(folder))), output, ())
+    _print_or_write(_json(build_placement_document(read_measured_host(folder))), output, ())
 
 
 @export_command.command(name="all")
@@ -96,25 +100,23 @@ def json_command(folder: Path, output: Path | None) -> None:
 )
 def all_command(folder: Path, output: Path) -> None:
     """Write all exports to a folder; notes.txt lists missing exports with the reason."""
-    from chaosity.export import (
-        export_hwloc,
-        interleave_weights_of_host,
-        placement_document,
-        read_measured_host,
-    )
+    from chaosity.export.host_measurements_for_export import read_measured_host
+    from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
+    from chaosity.export.interleave_weights_document import interleave_weights_of_host
+    from chaosity.export.scheduler_placement_document import build_placement_document
 
     output.mkdir(parents=True, exist_ok=True)
     notes: list[str] = []
 
     def topology_xml(host: MeasuredHost) -> str:
-        exported = export_hwloc(host)
+        exported = export_hwloc_xml(host)
         notes.extend(exported.notes)
         return exported.xml
 
     exports: dict[str, Callable[[MeasuredHost], str]] = {
         "topology.xml": topology_xml,
         "weights.json": lambda host: _json(interleave_weights_of_host(host, 0.0).to_json()),
-        "placement.json": lambda host: _json(placement_document(host)),
+        "placement.json": lambda host: _json(build_placement_document(host)),
     }
     read_once = cache(read_measured_host)  # an error is raised again for each export
     for name, make in exports.items():

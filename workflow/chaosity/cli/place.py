@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.option_types import parse_workers
+from chaosity.cli.options_and_output import parse_workers
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.__main__ import argument_parser, request_from_arguments
@@ -18,7 +18,7 @@ from chaosity.place.placement_policies import CONTENDED
 from chaosity.place.run_placed_program import run_placed
 
 if TYPE_CHECKING:
-    from chaosity.store import NodeMatrix
+    from chaosity.store.node_matrix_csv import NodeMatrix
 
 
 @click.command(
@@ -82,8 +82,11 @@ def _read_bandwidths(
     Raises:
         UserError: the path does not exist or holds no such bandwidths.
     """
-    from chaosity.export import read_measured_host, select_node_bandwidths
-    from chaosity.store import read_matrix
+    from chaosity.export.host_measurements_for_export import (
+        read_measured_host,
+        select_node_bandwidths,
+    )
+    from chaosity.store.node_matrix_csv import read_matrix_csv
     from chaosity.weights.canonical_weights import bandwidth_under_contention
 
     if not path.exists():
@@ -91,7 +94,7 @@ def _read_bandwidths(
             "does not exist", str(path), "name a CSV file or results/HOST/CONFIGURATION"
         )
     if not path.is_dir():
-        return read_matrix(path, "bandwidth", unit)
+        return read_matrix_csv(path, "bandwidth", unit)
     host = read_measured_host(path)
     if not contended:
         return select_node_bandwidths(host).matrix

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.option_types import CONFIG_FILE
+from chaosity.cli.options_and_output import CONFIG_FILE
 
 if TYPE_CHECKING:
     from chaosity.design.host_plan import HostPlan

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from chaosity.cli.option_types import EXISTING_FILE, EXISTING_FOLDER, FILE
+from chaosity.cli.options_and_output import EXISTING_FILE, EXISTING_FOLDER, FILE
 from chaosity.errors import UserError
 from chaosity.units import format_binary_bytes, format_count, format_quantity
 
@@ -57,17 +57,18 @@ def collect_command(results: tuple[Path, ...], database: Path) -> None:
     nothing.
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity.store.profile_collection import collect_profiles
+    from chaosity.store.add_profiles_to_database import add_profiles_to_database
 
-    collected = collect_profiles(results, database)
-    for text, names in (
-        ("new", collected.added),
-        ("replaced by a newer run", collected.replaced),
-        ("unchanged", collected.unchanged),
-        ("skipped, since the database has a newer run", collected.older),
-    ):
-        if names:
-            click.echo(f"{text}: {', '.join(names)}")
+    collected = add_profiles_to_database(results, database)
+    texts = {
+        "added": "new",
+        "replaced": "replaced by a newer run",
+        "unchanged": "unchanged",
+        "older": "skipped, since the database has a newer run",
+    }
+    for action, hosts in collected.items():
+        if hosts:
+            click.echo(f"{texts[action]}: {', '.join(hosts)}")
     click.echo(_size_text(database))
 
 
@@ -126,7 +127,7 @@ def query_command(database: Path, as_json: bool, **filters: str | None) -> None:
 
     To compare a profile, select it by its id: chaosity compare profiles.duckdb#id=ID ...
     """
-    from chaosity.store.node_matrix import BANDWIDTH
+    from chaosity.store.node_matrix_csv import BANDWIDTH
     from chaosity.store.profile_database import IMPORTED, find_profiles
 
     profiles = find_profiles(database, **filters)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.option_types import EXISTING_FILE, FOLDER, FORMS, UNIT_HELP
+from chaosity.cli.options_and_output import EXISTING_FILE, FOLDER, FORMS, UNIT_HELP
 from chaosity.units import format_count, format_percent, format_quantity
 
 if TYPE_CHECKING:
@@ -37,13 +37,14 @@ def published_command(file: Path, form: str, host: str, unit: str | None, output
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment, yaml_file_names
     from chaosity.figures.draw_and_write_figures import draw_figures
-    from chaosity.store import read_published, write_table
     from chaosity.store.measurements import Measurements
+    from chaosity.store.published_csv_tables import read_published_csv
+    from chaosity.store.tidy_table_parquet import write_parquet_table
     from chaosity.topology.topology_model import Topology
 
-    table = read_published(file, form, host, unit)
+    table = read_published_csv(file, form, host, unit)
     output.mkdir(parents=True, exist_ok=True)
-    write_table(table, output / "measurements.parquet")
+    write_parquet_table(table, output / "measurements.parquet")
     click.echo(f"{output / 'measurements.parquet'}: {format_count(len(table), 'row')}")
     name = table["experiment"].iloc[0]
     experiments = [load_experiment(name)] if name in yaml_file_names(EXPERIMENTS) else []

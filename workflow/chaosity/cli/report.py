@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from chaosity.cli.option_types import CONFIG_FILE, EXISTING_FILE, FOLDER
+from chaosity.cli.options_and_output import CONFIG_FILE, EXISTING_FILE, FOLDER
 
 
 @click.command("report")

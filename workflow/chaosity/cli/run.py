@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from chaosity.cli.option_types import EXISTING_FILE
+from chaosity.cli.options_and_output import EXISTING_FILE
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import save_record
 from chaosity.runner.point_measurement import measure_point as run_point

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.option_types import EXISTING_FILE
+from chaosity.cli.options_and_output import EXISTING_FILE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,14 +30,19 @@ if TYPE_CHECKING:
 def tidy_command(plan: Path, output: Path, history: Path | None) -> None:
     """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity import store
+    from chaosity.store.measurements_before_component_changes import (
+        HISTORY_COLUMNS,
+        build_measurement_history,
+    )
+    from chaosity.store.tidy_table_from_records import build_tidy_table
+    from chaosity.store.tidy_table_parquet import COLUMNS
 
     folder = plan.parent
-    table = store.build_tidy_table(folder / "points", folder)
-    _write(table, output, store.COLUMNS)
+    table = build_tidy_table(folder / "points", folder)
+    _write(table, output, COLUMNS)
     if history is not None:
-        earlier = store.build_history(folder / "points", folder, folder / "components")
-        _write(earlier, history, store.HISTORY_COLUMNS)
+        earlier = build_measurement_history(folder / "points", folder, folder / "components")
+        _write(earlier, history, HISTORY_COLUMNS)
     counts = table.drop_duplicates(["experiment", "point", "replicate"])["status"].value_counts()
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     click.echo(f"{len(table)} rows of {listed} measurements in {output}", err=True)
@@ -45,9 +50,9 @@ def tidy_command(plan: Path, output: Path, history: Path | None) -> None:
 
 def _write(table: pd.DataFrame, path: Path, columns: Mapping[str, str]) -> None:
     """Write a table as CSV if the file's name ends in .csv, otherwise as Parquet."""
-    from chaosity.store import write_table
+    from chaosity.store.tidy_table_parquet import write_parquet_table
 
     if path.suffix == ".csv":
         table.to_csv(path, index=False)
     else:
-        write_table(table, path, columns)
+        write_parquet_table(table, path, columns)

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaosity.cli.option_types import DWP_HELP, EXISTING_FILE, FORMS, UNIT_HELP, parse_workers
+from chaosity.cli.options_and_output import DWP_HELP, EXISTING_FILE, FORMS, UNIT_HELP, parse_workers
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import CANONICAL, CONTENDED
 from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.store import NodeMatrix
+    from chaosity.store.node_matrix_csv import NodeMatrix
     from chaosity.weights.canonical_weights import WeightsComparison
     from chaosity.weights.interleave_weight_advice import PlacementAdvice
     from chaosity.weights.placement_bandwidth_model import RankCorrelation
@@ -76,7 +76,7 @@ def weights_command(
     IPDPS 2020): a share for each node, the whole number that the Linux kernel takes, and commands.
     """
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
-    from chaosity.store import read_published
+    from chaosity.store.published_csv_tables import read_published_csv
     from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights
     from chaosity.weights.placement_bandwidth_model import rank_placements
@@ -87,7 +87,9 @@ def weights_command(
     comparison = (
         compare_alone_and_contended_weights(alone, contended, worker_nodes) if contended else None
     )
-    ranks = rank_placements(alone, read_published(against, form, "published")) if against else {}
+    ranks = (
+        rank_placements(alone, read_published_csv(against, form, "published")) if against else {}
+    )
     if as_json:
         document: dict[str, Any] = advice.to_json()
         if _is_table(file):
@@ -121,12 +123,15 @@ def _read_matrices(
     Raises:
         UserError: the file holds no bandwidths, or a unit is given for a tidy table.
     """
-    from chaosity.export import read_measured_host, select_node_bandwidths
-    from chaosity.store import read_matrix
+    from chaosity.export.host_measurements_for_export import (
+        read_measured_host,
+        select_node_bandwidths,
+    )
+    from chaosity.store.node_matrix_csv import read_matrix_csv
     from chaosity.weights.canonical_weights import bandwidth_under_contention
 
     if not _is_table(path):
-        return read_matrix(path, "bandwidth", unit), None
+        return read_matrix_csv(path, "bandwidth", unit), None
     if unit:
         raise UserError("a tidy table has units of its own", "--unit", "remove the option")
     host = read_measured_host(path.parent)
@@ -162,7 +167,7 @@ def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
 
 def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
     """Weights from each path alone and from all workers at once, and their largest difference."""
-    from chaosity.store.node_matrix import BANDWIDTH
+    from chaosity.store.node_matrix_csv import BANDWIDTH
 
     yield Text("\nMeasured in two ways", style="bold")
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.store.measurements import WORKING_SET, parse_levels
+from chaosity.store.measurements import WORKING_SET, parse_levels_json
 from chaosity.units import format_binary_bytes, format_count, format_percent, metric_words
 
 # Verdicts on a cell.
@@ -97,7 +97,7 @@ def class_text(description: Mapping[str, Any]) -> str:
 def load_text(description: Mapping[str, Any], corunning: str) -> str:
     """Kernel, levels and co-running loads of a cell: "triad, 64 MiB, pages thp"."""
     parts = [description.get("kernel")]
-    for name, level in parse_levels(description["load_parameters"]).items():
+    for name, level in parse_levels_json(description["load_parameters"]).items():
         is_size = name == WORKING_SET
         parts.append(format_binary_bytes(float(level)) if is_size else f"{name} {level}")
     parts.append(f"co-running with {corunning}" if corunning else None)

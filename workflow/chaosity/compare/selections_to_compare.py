@@ -12,14 +12,15 @@ import pandas as pd
 from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.errors import UserError
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.store import COLUMNS, HISTORY_COLUMNS
 from chaosity.store.measurements import Measurements
+from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
 from chaosity.store.profile_database import (
     QUERIES,
     find_profiles,
     is_duckdb_file,
-    read_profile_table,
+    read_profile_measurements,
 )
+from chaosity.store.tidy_table_parquet import COLUMNS
 
 _HISTORY = "history.parquet"
 _MAX_SUGGESTED = 40
@@ -101,7 +102,7 @@ def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]
         raise UserError(f"has no profile with {listed}" if listed else "has no profile", str(path))
     found = []
     for profile in profiles:
-        table = Measurements.from_table(read_profile_table(path, profile["id"]))
+        table = Measurements.from_table(read_profile_measurements(path, profile["id"]))
         measurements = _filter(table, rest, str(path))
         found.append(Selection(_name(measurements, rest), measurements, rest))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaosity.errors import UserError
-from chaosity.export.exported_measurements import MeasuredHost, select_node_bandwidths
+from chaosity.export.host_measurements_for_export import MeasuredHost, select_node_bandwidths
 from chaosity.place_names import node_name, package_name
 from chaosity.weights.interleave_weight_advice import PlacementAdvice, advise_interleave_weights
 

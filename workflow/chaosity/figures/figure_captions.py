@@ -17,7 +17,7 @@ from chaosity.statistics import (
     Estimate,
     cells_differ_significantly,
     group_ratio_in_replicate_blocks,
-    is_performance,
+    is_performance_metric,
     less_is_better,
 )
 from chaosity.units import (
@@ -136,7 +136,7 @@ def _range_statement(
         return f"no difference detected between {marks} (n = {valid['n'].max()}): {between}"
     if low == high:
         return f"{scale.text(low)} in all {marks}"
-    judged = is_performance(data.spec.metric)  # a count is neither good nor bad
+    judged = is_performance_metric(data.spec.metric)  # a count is neither good nor bad
     first, last = ("best", "Worst") if judged else ("highest", "Lowest")
     ratio = worst["median"] / best["median"]
     change = f"{format_percent(abs(ratio - 1.0))} {'more' if less else 'less'}"

@@ -8,7 +8,7 @@ import pandas as pd
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.figures.figure_spec import FigureSpec
-from chaosity.store.measurements import LOAD, POINT, Measurements, parse_levels
+from chaosity.store.measurements import LOAD, POINT, Measurements, parse_levels_json
 
 _BLOCK = [*POINT, "replicate"]
 # Columns that are summed over several loads with the same name.
@@ -119,7 +119,7 @@ def parse_node_list(text: object) -> tuple[int, ...]:
 
 def _factor_names(rows: Measurements) -> set[str]:
     """Return the names of all factors of the rows."""
-    return {name for text in rows.rows["factors"].unique() for name in parse_levels(text)}
+    return {name for text in rows.rows["factors"].unique() for name in parse_levels_json(text)}
 
 
 def _join_values(values: pd.Series, *, summed: bool) -> object:

@@ -77,7 +77,7 @@ def component_changes(
     """The newest changes, the newest first, and the number of omitted older changes.
 
     Args:
-        history: values by period, as `store.build_history` makes them.
+        history: values by period, as `store.build_measurement_history` makes them.
         histories: the states of each component.
     """
     # `compare` is not used here: which periods are compared differs from cell to cell.

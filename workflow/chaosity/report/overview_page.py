@@ -17,7 +17,7 @@ from chaosity.report.html_rendering import render_page
 from chaosity.report.report_summary import FINDING
 from chaosity.report.result_checks import OK, PROBLEM, SEVERITIES
 from chaosity.result_folders import skipped_hosts
-from chaosity.store import SkippedHost, read_skipped_host
+from chaosity.transport.skipped_hosts import SkippedHost, read_skipped_host
 
 _SEVERITIES = (FINDING, *SEVERITIES)
 

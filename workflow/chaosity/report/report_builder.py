@@ -41,10 +41,10 @@ from chaosity.report.shown_findings import (
     shown_findings,
 )
 from chaosity.report.variance_analysis_section import analysis_sections
-from chaosity.store import SkippedHost
 from chaosity.store.measurements import POINT, Measurements
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_model import Topology
+from chaosity.transport.skipped_hosts import SkippedHost
 
 # Failed points on the page; measurements.parquet has all.
 _MOST_FAILED = 200
@@ -93,7 +93,7 @@ def build_report_data(
         findings: None to analyse the measurements.
         components: documents of the components by name; without them, drives are not compared.
         others: measurements of the host's other configurations, by the paths of their tables.
-        history: values from before and after changes, see `store.build_history`.
+        history: values from before and after changes, see `store.build_measurement_history`.
         histories: states of the components, see `components.read_component_histories`.
         skipped: when and why the last run skipped the host.
 

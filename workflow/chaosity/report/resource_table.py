@@ -17,7 +17,7 @@ from chaosity.store.measurements import (
     Measurements,
     equals_or_in_list,
     less_is_better,
-    parse_levels,
+    parse_levels_json,
 )
 from chaosity.units import (
     choose_scale,
@@ -216,7 +216,7 @@ def _requests(measurements: Measurements) -> pd.Series:
     """The levels of each row's load as JSON, without the responder, which is a place."""
 
     def request(text: str) -> str:
-        return json.dumps({k: v for k, v in parse_levels(text).items() if k != "responder"})
+        return json.dumps({k: v for k, v in parse_levels_json(text).items() if k != "responder"})
 
     texts = measurements.rows["load_parameters"]
     return texts.map({text: request(text) for text in texts.unique()})
@@ -274,7 +274,7 @@ def _estimate(cell: pd.Series) -> Estimate:
 def measured_place(cell: pd.Series) -> MeasuredPlace:
     """Value, interval and place of a cell."""
     where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']}"
-    if responder := parse_levels(cell.get("factors")).get("responder"):
+    if responder := parse_levels_json(cell.get("factors")).get("responder"):
         where = f"{cell['initiator']} \N{LEFT RIGHT ARROW} {responder}, line on {cell['target']}"
     scale = choose_scale(cell["metric"], [cell["median"]])
     interval = _estimate(cell).interval_text(scale.number)

@@ -19,16 +19,16 @@ from chaosity.report.record_summaries import read_record_summaries
 from chaosity.report.report_builder import build_report_data
 from chaosity.report.report_summary import summarise_report, terminal_text
 from chaosity.result_folders import other_configuration_tables
-from chaosity.store import (
+from chaosity.store.measurements import Measurements
+from chaosity.store.measurements_before_component_changes import (
     HISTORY_COLUMNS,
-    Measurements,
-    build_history,
-    build_tidy_table,
-    read_skipped_host,
-    read_table,
+    build_measurement_history,
 )
+from chaosity.store.tidy_table_from_records import build_tidy_table
+from chaosity.store.tidy_table_parquet import read_parquet_table
 from chaosity.topology.topology_json import read_topology
 from chaosity.topology.topology_model import Topology
+from chaosity.transport.skipped_hosts import read_skipped_host
 
 
 def _read_plan(path: Path) -> Mapping[str, Any]:
@@ -92,16 +92,16 @@ def write_report(
     planned = _read_plan(plan)
     experiments = [load_experiment(name) for name in planned["experiments"]]
     measurements = Measurements.from_table(
-        read_table(table) if table else build_tidy_table(folder / "points", folder)
+        read_parquet_table(table) if table else build_tidy_table(folder / "points", folder)
     )
     components = read_components(folder / "components")
     topology = read_topology(folder / "topology.json") or Topology()
     figures = output.parent / "figures"
     draw_figures(experiments, measurements, topology, figures)
     earlier = (
-        read_table(former, HISTORY_COLUMNS)
+        read_parquet_table(former, HISTORY_COLUMNS)
         if former
-        else build_history(folder / "points", folder, folder / "components")
+        else build_measurement_history(folder / "points", folder, folder / "components")
     )
     report = build_report_data(
         measurements,

@@ -31,7 +31,7 @@ from chaosity.store.measurements import (
     CELL,
     LOAD,
     POINT,
-    is_performance,
+    is_performance_metric,
     less_is_better,
 )
 
@@ -59,7 +59,7 @@ __all__ = [
     "find_latency_divergence",
     "find_studies",
     "group_ratio_in_replicate_blocks",
-    "is_performance",
+    "is_performance_metric",
     "latency_curve_quantities",
     "less_is_better",
     "mark_outliers",

@@ -23,7 +23,7 @@ import pandas as pd
 from chaosity.errors import UserError
 from chaosity.statistics.anova import Analysis, analyse
 from chaosity.statistics.effects_and_contrasts import Contrast
-from chaosity.store.measurements import POINT, Measurements, Table, parse_levels
+from chaosity.store.measurements import POINT, Measurements, Table, parse_levels_json
 
 RESPONSE, BLOCK = "value", "replicate"
 LOCAL, REMOTE = "local", "remote"
@@ -162,7 +162,7 @@ def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[Par
 
 def _expanded(texts: pd.Series, prefix: str) -> dict[str, pd.Series]:
     """A column for each key of JSON texts; a key that a row lacks has the level "none"."""
-    levels = texts.map({text: parse_levels(text) for text in texts.dropna().unique()})
+    levels = texts.map({text: parse_levels_json(text) for text in texts.dropna().unique()})
     held = [parsed if isinstance(parsed, Mapping) else {} for parsed in levels]
     keys = dict.fromkeys(key for parsed in held for key in parsed)
     return {

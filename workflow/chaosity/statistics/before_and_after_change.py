@@ -14,7 +14,7 @@ _ESTIMATE = ("median", "low", "high", "n")
 
 
 def compare_neighbouring_periods(history: Table) -> pd.DataFrame:
-    """Each cell of each point in neighbouring periods, see `store.measurement_history`.
+    """Return each cell of each point in neighbouring periods, see `build_measurement_history`.
 
     Returns:
         One row for each cell and change of its components, the newest change last: the cell's

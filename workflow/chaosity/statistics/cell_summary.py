@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE, GroupedSample
 from chaosity.store.measurements import CELL, Table, as_measurements
-from chaosity.store.tidy_table import MISSING
+from chaosity.store.tidy_table_from_records import MISSING
 
 # Tukey's fences (Exploratory Data Analysis, 1977) stand 1.5 interquartile ranges outside the
 # quartiles. Quartiles of fewer than five values are these values themselves, so nothing stands

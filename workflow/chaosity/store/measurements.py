@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from pandas.core.groupby import DataFrameGroupBy
 
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.store.node_matrix import NodeMatrix
-from chaosity.store.tidy_table import COLUMNS, read_table
+from chaosity.store.node_matrix_csv import NodeMatrix
+from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table
 
 # A point of one host in one configuration.
 POINT = ("host", "configuration", "experiment", "point")
@@ -47,7 +47,7 @@ def less_is_better(metric: str) -> bool:
     return metric.endswith(("_ns", "_seconds"))
 
 
-def is_performance(metric: str) -> bool:
+def is_performance_metric(metric: str) -> bool:
     """Whether a metric measures the performance of hardware: a rate or a time.
 
     Counts and shares are neither good nor bad by themselves. A ratio to another row of the table
@@ -61,7 +61,7 @@ def _parsed(text: str) -> Mapping[str, Any]:
     return dict(json.loads(text))
 
 
-def parse_levels(text: object) -> Mapping[str, Any]:
+def parse_levels_json(text: object) -> Mapping[str, Any]:
     """The mapping in a cell of the columns `factors` and `levels`; empty for a missing text."""
     return _parsed(text) if isinstance(text, str) and text else {}
 
@@ -115,7 +115,7 @@ class Measurements:
         Raises:
             UserError: the file is not a measurements table.
         """
-        return cls.from_table(read_table(path, columns))
+        return cls.from_table(read_parquet_table(path, columns))
 
     @classmethod
     def concatenated(cls, parts: Iterable[Measurements]) -> Measurements:
@@ -151,7 +151,7 @@ class Measurements:
 
     def performance_rows(self) -> Measurements:
         """Rows whose metric measures performance: rates and times."""
-        return self.select(self.rows["metric"].map(is_performance).astype(bool))
+        return self.select(self.rows["metric"].map(is_performance_metric).astype(bool))
 
     def single_load_rows(self) -> Measurements:
         """Rows of points with a single load."""
@@ -185,7 +185,7 @@ class Measurements:
         return self._levels_in("load_parameters")
 
     def _levels_in(self, column: str) -> pd.Series:
-        found = [parse_levels(text) for text in self.rows[column]]
+        found = [parse_levels_json(text) for text in self.rows[column]]
         return pd.Series(found, self.rows.index, dtype=object)
 
     def factor(self, name: str) -> pd.Series:
@@ -294,7 +294,7 @@ class Measurements:
     @property
     def working_set_bytes(self) -> float:
         """The working set of the first row's load in bytes, 0 when it is not a level."""
-        return float(parse_levels(self.rows["load_parameters"].iloc[0]).get(WORKING_SET) or 0)
+        return float(parse_levels_json(self.rows["load_parameters"].iloc[0]).get(WORKING_SET) or 0)
 
     @property
     def median_for_ranking(self) -> float:

@@ -1,4 +1,4 @@
-"""Makes profiles anonymous by lists of what may be published, never of what may not.
+"""Makes profiles anonymous: only listed kinds of facts are published.
 
 Hosts get random names, drives and GPUs get numbers. A text is published only when this project
 ships it (an experiment, a benchmark, a label), or when it is the name of a place that exists in any
@@ -33,7 +33,7 @@ from chaosity.store.profile_database import (
     PROFILE_COLUMNS,
     ProfileTables,
 )
-from chaosity.store.tidy_table import Row, rows_to_table
+from chaosity.store.tidy_table_parquet import Row, rows_to_table
 
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
 _CONFIGURATION = re.compile(
@@ -52,38 +52,35 @@ _KINDS = {
     *("all", "first_of_package", "all_of_package", "none", "file", "opencl", "policy"),
 }
 _STATUS = {"valid", "failed", "missing"}
-_NODE = (
-    *("os_index", "package", "cpus", "usable_cpus", "memory_bytes", "present_bytes", "kind"),
-    *("tier", "initiator", "target", "memory_side_cache_bytes"),
-)
+# Facts of a topology that describe how the machine is built.
+_TOPOLOGY = ("packages", "cores", "pus", "cache_line_bytes", "restricted", "configuration")
 _HOST = (
     *("cpu_model", "cpu_vendor", "cpu_family", "cpu_model_number", "cpu_stepping"),
     *("architecture", "smt", "hypervisor"),
 )
-_TOPOLOGY = ("packages", "cores", "pus", "cache_line_bytes", "restricted", "configuration")
 _CACHE = ("level", "kind", "size_bytes", "pus", "cpus", "index")
+_PARTS = {
+    "nodes": (
+        *("os_index", "package", "cpus", "usable_cpus", "memory_bytes", "present_bytes", "kind"),
+        *("tier", "initiator", "target", "memory_side_cache_bytes"),
+    ),
+    "caches": _CACHE,
+    "l3_domains": (*_CACHE, "nodes"),
+}
+# Returns the public text for a text, or None.
+_Rule = Callable[[str], str | None]
 
 
-class _Aliases:
-    """Gives new names to old names: equal names get equal aliases, and there is no way back.
-
-    Args:
-        prefix: of the new names, which are numbered in the order of their first use.
-    """
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._known: dict[str, str] = {}
-
-    def __call__(self, name: str) -> str:
-        """The new name."""
-        return self._known.setdefault(name, f"{self._prefix}{len(self._known) + 1}")
+def _aliases(prefix: str) -> Callable[[str], str]:
+    """A function that returns equal new names for equal names, numbered by first use."""
+    known: dict[str, str] = {}
+    return lambda name: known.setdefault(name, f"{prefix}{len(known) + 1}")
 
 
 def anonymise_profiles(
     tables: ProfileTables, salt: bytes, *, with_names: bool = False
 ) -> ProfileTables:
-    """Profiles without anything that identifies a site.
+    """Return profiles without anything that identifies a site.
 
     Args:
         tables: rows of some profiles.
@@ -97,23 +94,25 @@ def anonymise_profiles(
     profiles: list[Row] = []
     components: list[Row] = []
     measurements: list[pd.DataFrame] = []
-    for _, profile in tables.profiles.sort_values("id").iterrows():
+    for _, profile in tables["profiles"].sort_values("id").iterrows():
         identity = alias(profile["id"], 16)
         host = profile["host"] if with_names else f"host-{alias(profile['host'], 8)}"
-        own = tables.components[tables.components["profile"] == profile["id"]]
-        rows = tables.measurements[tables.measurements["profile"] == profile["id"]]
+        own, rows = (
+            tables[name][tables[name]["profile"] == profile["id"]]
+            for name in ("components", "measurements")
+        )
         devices = _device_aliases(own, rows, with_names)
         profiles.append({**_public_profile(profile, with_names), "id": identity, "host": host})
-        for _, component in own.iterrows():
-            row = _public_component(component, devices, with_names)
-            components.append({**row, "profile": identity})
-        public = _public_measurements(rows, devices)
-        measurements.append(public.assign(profile=identity, host=host))
-    return ProfileTables(
-        profiles=rows_to_table(profiles, PROFILE_COLUMNS),
-        components=rows_to_table(components, COMPONENT_COLUMNS),
-        measurements=pd.concat(measurements)[list(MEASUREMENT_COLUMNS)].astype(MEASUREMENT_COLUMNS),
-    )
+        components += [
+            {**_public_component(component, devices, with_names), "profile": identity}
+            for _, component in own.iterrows()
+        ]
+        measurements.append(_public_measurements(rows, devices).assign(profile=identity, host=host))
+    return {
+        "profiles": rows_to_table(profiles, PROFILE_COLUMNS),
+        "components": rows_to_table(components, COMPONENT_COLUMNS),
+        "measurements": pd.concat(measurements)[[*MEASUREMENT_COLUMNS]].astype(MEASUREMENT_COLUMNS),
+    }
 
 
 def _device_aliases(
@@ -141,13 +140,13 @@ def _text_of_form(value: object, form: re.Pattern[str]) -> str | None:
     return value if isinstance(value, str) and form.fullmatch(value) else None
 
 
+def _day(time: object) -> str | None:
+    """The day of a time; the time of day is private."""
+    return _text_of_form(str(time)[:10], _DAY)
+
+
 def _public_profile(profile: pd.Series, with_names: bool) -> Row:
-    kernel = _KERNEL.match(str(profile["kernel"])) if pd.notna(profile["kernel"]) else None
-    days = {
-        key: str(profile[key])[:10]
-        for key in ("measured_from", "measured_to")
-        if pd.notna(profile[key])
-    }
+    kernel = _KERNEL.match(str(profile["kernel"]))
     products = ("cpu_model", "memory", "firmware", "chaosity_version")
     numbers = ("packages", "cores", "pus", "nodes", "memory_bytes")
     form = re.compile(r".{1,100}") if with_names else _CONFIGURATION
@@ -157,30 +156,27 @@ def _public_profile(profile: pd.Series, with_names: bool) -> Row:
         "configuration": _text_of_form(profile["configuration"], form) or "another",
         **{name: _text_of_form(profile[name], _PRODUCT) for name in products},
         **{name: profile[name] for name in numbers},
-        **{name: _text_of_form(day, _DAY) for name, day in days.items()},
+        **{name: _day(profile[name]) for name in ("measured_from", "measured_to")},
         "kernel": kernel[0] if kernel else None,
-        "topology": json.dumps(public_topology(topology), sort_keys=True),
+        "topology": json.dumps(topology_without_private_facts(topology), sort_keys=True),
         "provenance": None,
         "fingerprint": None,
     }
 
 
-def public_topology(topology: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a topology's JSON that describe how the machine is built, and nothing else."""
-    host = topology.get("host") or {}
-    found: dict[str, Any] = {name: _value(topology.get(name)) for name in _TOPOLOGY}
-    found["host"] = {name: _value(host.get(name)) for name in _HOST}
-    found["nodes"] = _items(topology, "nodes", _NODE)
-    found["caches"] = _items(topology, "caches", _CACHE)
-    found["l3_domains"] = _items(topology, "l3_domains", (*_CACHE, "nodes"))
+def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a topology's JSON that describe how the machine is built."""
+    found = _facts(topology, _TOPOLOGY) | {"host": _facts(topology.get("host") or {}, _HOST)}
+    for name, keys in _PARTS.items():
+        items = topology.get(name) or []
+        found[name] = [_facts(item, [key for key in keys if key in item]) for item in items]
     if isinstance(distances := topology.get("distances"), Mapping):
-        found["distances"] = {name: _value(distances.get(name)) for name in ("nodes", "matrix")}
+        found["distances"] = _facts(distances, ("nodes", "matrix"))
     return found
 
 
-def _items(topology: Mapping[str, Any], name: str, keys: Iterable[str]) -> list[dict[str, Any]]:
-    listed = topology.get(name) or []
-    return [{key: _value(item[key]) for key in keys if key in item} for item in listed]
+def _facts(document: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    return {key: _value(document.get(key)) for key in keys}
 
 
 def _value(value: Any) -> Any:
@@ -205,62 +201,46 @@ def _public_component(component: pd.Series, devices: Mapping[str, str], with_nam
 
 def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.DataFrame:
     """The tidy table, column by column."""
-    own = {kind: _Aliases(f"own_{kind}_") for kind in ("experiment", "benchmark", "load", "kernel")}
-    places = {"initiator": _Aliases("initiator_"), "target": _Aliases("target_")}
     shipped = _shipped()
 
-    def place(kind: str) -> Callable[[str], str]:
-        return lambda name: _known(name, devices, shipped["word"]) or places[kind](name)
+    def place(column: str) -> _Rule:
+        alias = _aliases(f"{column}_")
+        return lambda name: _known(name, devices, shipped["word"]) or alias(name)
 
-    def known(kind: str) -> Callable[[str], str]:
-        return lambda name: name if name in shipped[kind] else own[kind](name)
+    def known(column: str) -> _Rule:
+        alias = _aliases(f"own_{column}_")
+        return lambda name: name if name in shipped[column] else alias(name)
 
-    def one_of(allowed: Iterable[str], other: str | None) -> Callable[[str], str | None]:
+    def in_set(allowed: Container[str], other: str) -> _Rule:
         return lambda text: text if text in allowed else other
 
-    def form(pattern: re.Pattern[str]) -> Callable[[str], str | None]:
-        return lambda text: _text_of_form(text, pattern)
-
-    rules: dict[str, Callable[[str], str | None]] = {
+    rules: dict[str, _Rule] = {
         "configuration": lambda text: _text_of_form(text, _CONFIGURATION) or "another",
-        "experiment": known("experiment"),
-        "status": one_of(_STATUS, "missing"),
-        "load": known("load"),
-        "benchmark": known("benchmark"),
-        "category": one_of(shipped["category"], "other"),
-        "kernel": known("kernel"),
-        "initiator": place("initiator"),
-        "initiator_kind": one_of(_KINDS, "other"),
-        "initiator_nodes": form(_NUMBERS),
-        "target": place("target"),
-        "target_kind": one_of(_KINDS, "other"),
-        "target_nodes": form(_NUMBERS),
-        "relation": one_of(_RELATIONS, "unknown"),
-        "seen_nodes": form(_NUMBERS),
+        **{name: known(name) for name in ("experiment", "load", "benchmark", "kernel")},
+        "status": in_set(_STATUS, "missing"),
+        "category": in_set(shipped["category"], "other"),
+        **{name: place(name) for name in ("initiator", "target")},
+        **dict.fromkeys(("initiator_kind", "target_kind"), in_set(_KINDS, "other")),
+        **dict.fromkeys(
+            ("initiator_nodes", "target_nodes", "seen_nodes"),
+            lambda text: _text_of_form(text, _NUMBERS),
+        ),
+        "relation": in_set(_RELATIONS, "unknown"),
         "label": lambda text: _label(text, shipped["label"]),
-        "factors": lambda text: _levels(text, devices, shipped["word"]),
-        "levels": lambda text: _levels(text, devices, shipped["word"]),
-        "measured_at": lambda text: _text_of_form(text[:10], _DAY),
+        **dict.fromkeys(
+            ("factors", "levels"), lambda text: _levels(text, devices, shipped["word"])
+        ),
+        "measured_at": _day,
     }
     rows = rows[rows["metric"].isin(shipped["metric"])]
-    columns: dict[str, Any] = {
-        name: rows[name]
-        for name in (
-            "replicate",
-            "order",
-            "threads",
-            "drives",
-            "file_backed",
-            "distance",
-            "metric",
-            "value",
-        )
-    }
+    found = rows[
+        ["replicate", "order", "threads", "drives", "file_backed", "distance", "metric", "value"]
+    ].assign(reason=None)
     for name, rule in rules.items():
-        texts = list(rows[name].dropna().unique())
-        columns[name] = rows[name].map({text: rule(text) for text in texts})
-    found = pd.DataFrame(columns, index=rows.index).assign(reason=None)
-    return found.assign(point=_points(rows, found))
+        found[name] = rows[name].map({text: rule(text) for text in rows[name].dropna().unique()})
+    # The points of an experiment get numbers, since the loads describe them.
+    numbers = rows.groupby(["experiment", "point"], sort=True).ngroup() + 1
+    return found.assign(point=found["experiment"].astype(str) + "_" + numbers.astype(str))
 
 
 def _label(text: str, allowed: Iterable[str]) -> str | None:
@@ -289,18 +269,13 @@ def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str
     return json.dumps(found, sort_keys=True)
 
 
-def _points(rows: pd.DataFrame, public: pd.DataFrame) -> pd.Series:
-    """A numbered name for each point of an experiment; the loads describe the point."""
-    numbers = rows.groupby(["experiment", "point"], sort=True).ngroup()
-    return public["experiment"].astype(str) + "_" + (numbers + 1).astype(str)
-
-
 @cache
 def _shipped() -> dict[str, frozenset[str]]:
     """All names that the project ships, by their kind."""
-    benchmarks = [read_yaml(BENCHMARKS / f"{name}.yaml") for name in yaml_file_names(BENCHMARKS)]
-    experiments = [read_yaml(EXPERIMENTS / f"{name}.yaml") for name in yaml_file_names(EXPERIMENTS)]
-    forms = [read_yaml(PUBLISHED / f"{name}.yaml") for name in yaml_file_names(PUBLISHED)]
+    benchmarks, experiments, forms = (
+        [read_yaml(folder / f"{name}.yaml") for name in yaml_file_names(folder)]
+        for folder in (BENCHMARKS, EXPERIMENTS, PUBLISHED)
+    )
     columns = [form.get("columns", {}) for form in forms]
     designs = [design for document in experiments for design in document["designs"].values()]
     loads = [load for design in designs for load in design["loads"].items()]

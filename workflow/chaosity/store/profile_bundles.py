@@ -8,6 +8,7 @@ parts by name, size and hash, columns and types, texts and values.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import secrets
@@ -23,7 +24,7 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import write_bytes_atomically
+from chaosity.records.atomic_writes_and_record_files import utc_now, write_bytes_atomically
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import (
@@ -34,11 +35,11 @@ from chaosity.store.profile_database import (
     ProfileTables,
     find_profiles,
     insert_profiles,
+    newer_schema_error,
     open_database,
     read_profiles,
-    utc_date_today,
 )
-from chaosity.store.tidy_table import duckdb_column_type, write_table
+from chaosity.store.tidy_table_parquet import duckdb_column_types, write_parquet_table
 
 BUNDLE_KIND = "chaosity profiles"
 MANIFEST = "manifest.json"
@@ -86,40 +87,37 @@ def publish_bundle(
         raise UserError("has no local profile that matches", str(database))
     chosen = read_profiles(database, [profile["id"] for profile in found])
     tables = anonymise_profiles(chosen, secrets.token_bytes(32), with_names=with_names)
-    files = {
-        f"{name}.parquet": _parquet(table, name) for name, table in tables.tables_by_name().items()
-    }
+    files = {f"{name}.parquet": _parquet_content(table, name) for name, table in tables.items()}
     manifest = {
         "bundle": BUNDLE_KIND,
         "schema_version": SCHEMA_VERSION,
         "provenance": {
             "chaosity_version": __version__,
-            "published_on": utc_date_today(),
+            "published_on": utc_now()[:10],  # the time of day is private
             "with_names": with_names,
             "contact": contact,
             "licence": licence,
         },
-        "profiles": len(tables.profiles),
-        "measurements": len(tables.measurements),
+        "profiles": len(tables["profiles"]),
+        "measurements": len(tables["measurements"]),
         "parts": {
             name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
             for name, content in files.items()
         },
     }
-    with tempfile.SpooledTemporaryFile() as stream:
-        with zipfile.ZipFile(stream, "w") as archive:
-            text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
-            for name, content in {MANIFEST: text.encode(), **files}.items():
-                archive.writestr(zipfile.ZipInfo(name, _ZIP_TIME), content)
-        stream.seek(0)
-        write_bytes_atomically(bundle, stream.read())
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
+        for name, content in {MANIFEST: text.encode(), **files}.items():
+            archive.writestr(zipfile.ZipInfo(name, _ZIP_TIME), content)
+    write_bytes_atomically(bundle, stream.getvalue())
     return manifest
 
 
-def _parquet(rows: pd.DataFrame, name: str) -> bytes:
+def _parquet_content(rows: pd.DataFrame, name: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.parquet"
-        write_table(rows, path, TABLES[name])
+        write_parquet_table(rows, path, TABLES[name])
         return path.read_bytes()
 
 
@@ -135,15 +133,14 @@ def import_bundle(bundle: Path, database: Path) -> int:
     tables, manifest, digest = read_bundle(bundle)
     identities = {
         identity: hashlib.sha256(f"{digest}{identity}".encode()).hexdigest()[:12]
-        for identity in tables.profiles["id"]
+        for identity in tables["profiles"]["id"]
     }
     provenance = json.dumps({"bundle": digest, **manifest["provenance"]}, sort_keys=True)
-    ids = tables.profiles["id"].map(identities)
-    renamed = ProfileTables(
-        profiles=tables.profiles.assign(id=ids, origin=IMPORTED, provenance=provenance),
-        components=_with_new_ids(tables.components, identities),
-        measurements=_with_new_ids(tables.measurements, identities),
-    )
+    renamed = {
+        name: rows.assign(**{key: rows[key].map(identities)})
+        for (name, rows), key in zip(tables.items(), ("id", "profile", "profile"), strict=True)
+    }
+    renamed["profiles"] = renamed["profiles"].assign(origin=IMPORTED, provenance=provenance)
     with open_database(database, write=True) as connection:
         [(known,)] = connection.execute(
             "SELECT count(*) FROM profiles WHERE list_contains(?, id)", [[*identities.values()]]
@@ -153,12 +150,8 @@ def import_bundle(bundle: Path, database: Path) -> int:
     return 0 if known else len(identities)
 
 
-def _with_new_ids(rows: pd.DataFrame, identities: Mapping[str, str]) -> pd.DataFrame:
-    return rows.assign(profile=rows["profile"].map(identities))
-
-
 def read_bundle(path: Path) -> tuple[ProfileTables, dict[str, Any], str]:
-    """The checked rows of a bundle, its manifest, and its SHA-256.
+    """Return the checked rows of a bundle, its manifest, and its SHA-256.
 
     Raises:
         UserError: as `import_bundle`.
@@ -173,10 +166,9 @@ def read_bundle(path: Path) -> tuple[ProfileTables, dict[str, Any], str]:
             }
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise UserError(f"is not a bundle of profiles: {error}", where) from error
-    rows = {
+    tables = {
         name: _rows(files[f"{name}.parquet"], name, f"{where}, {name}.parquet") for name in TABLES
     }
-    tables = ProfileTables(**rows)
     _check_tables(tables, where)
     return tables, manifest, hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -196,11 +188,7 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> dict[str, Any]:
     if kind != BUNDLE_KIND:
         raise UserError(f"is a bundle of {kind!r}, not of {BUNDLE_KIND!r}", where)
     if version > SCHEMA_VERSION:
-        raise UserError(
-            f"was written by a newer chaosity (schema {version}; supported: {SCHEMA_VERSION})",
-            where,
-            "install that version",
-        )
+        raise newer_schema_error(version, where)
     if version < 1 or sorted(names) != sorted(expected) or {*parts, MANIFEST} != expected:
         unexpected = sorted(set(names) ^ expected) or sorted(names)
         raise UserError(f"does not have the parts of a bundle: {unexpected[0]!r}", where)
@@ -231,7 +219,7 @@ def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
 
 def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
     """A part as a table, with the columns and types of a profile."""
-    wanted = {column: duckdb_column_type(kind) for column, kind in TABLES[name].items()}
+    wanted = duckdb_column_types(TABLES[name])
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         path = Path(folder) / "part.parquet"
         path.write_bytes(content)
@@ -247,19 +235,18 @@ def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
             table: pd.DataFrame = relation.df()[list(wanted)].astype(TABLES[name])
             return table
         except duckdb.Error as error:
-            raise UserError(
-                f"is not a Parquet file: {str(error).splitlines()[0]}", where
-            ) from error
+            reason = f"is not a Parquet file: {str(error).splitlines()[0]}"
+            raise UserError(reason, where) from error
 
 
 def _check_tables(tables: ProfileTables, where: str) -> None:
     """Raise where rows do not belong together or have impossible values."""
-    for name, rows in tables.tables_by_name().items():
+    for name, rows in tables.items():
         for column in rows.columns:
             if rows[column].dtype == "string":
                 longest = _TOPOLOGY_TEXT if column == "topology" else _LONGEST_TEXT
                 _check_texts(rows[column].dropna(), f"{where}, {name}.parquet, {column}", longest)
-    profiles, place = tables.profiles, f"{where}, profiles.parquet"
+    profiles, place = tables["profiles"], f"{where}, profiles.parquet"
     identities = set(profiles["id"])
     if len(identities) != len(profiles):
         raise UserError("two profiles have the same id", place)
@@ -268,19 +255,17 @@ def _check_tables(tables: ProfileTables, where: str) -> None:
     if profiles[["host", "configuration"]].isna().any(axis=None):
         raise UserError("a profile has no host or configuration", place)
     for name in ("components", "measurements"):
-        unknown = set(tables.tables_by_name()[name]["profile"].dropna()) - identities
-        if unknown:
-            raise UserError(
-                f"has rows with the unknown profile {min(unknown)!r}", f"{where}, {name}.parquet"
-            )
-    place = f"{where}, measurements.parquet"
-    _check_values(tables.measurements, place)
+        place = f"{where}, {name}.parquet"
+        if unknown := set(tables[name]["profile"].dropna()) - identities:
+            raise UserError(f"has rows with the unknown profile {min(unknown)!r}", place)
+    measurements = tables["measurements"]
+    _check_values(measurements, place)
     owner = ["profile", "host", "configuration"]
     owned = set(map(tuple, profiles[["id", "host", "configuration"]].to_numpy()))
-    if not set(map(tuple, tables.measurements[owner].drop_duplicates().to_numpy())) <= owned:
+    if not set(map(tuple, measurements[owner].drop_duplicates().to_numpy())) <= owned:
         raise UserError("has rows of another host than their profile", place)
     for column in ("factors", "levels"):
-        _check_json(tables.measurements[column], f"{place}, {column}")
+        _check_json(measurements[column], f"{place}, {column}")
     _check_json(profiles["topology"], f"{where}, profiles.parquet, topology")
 
 

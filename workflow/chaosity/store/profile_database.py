@@ -7,52 +7,37 @@ are bound as parameters; no text of a table or a person becomes part of a statem
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import utc_now
-from chaosity.store.tidy_table import COLUMNS, Row, duckdb_column_type
+from chaosity.store.tidy_table_parquet import (
+    COLUMNS,
+    Row,
+    column_types,
+    duckdb_column_types,
+    nulls_for_missing,
+    typed_columns_sql,
+)
 
 SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"
-PROFILE_COLUMNS = {
-    "id": "string",
-    "origin": "string",
-    "host": "string",
-    "configuration": "string",
-    "cpu_model": "string",
-    "packages": "Int64",
-    "cores": "Int64",
-    "pus": "Int64",
-    "nodes": "Int64",
-    "memory_bytes": "Int64",
-    "memory": "string",
-    "kernel": "string",
-    "firmware": "string",
-    "measured_from": "string",
-    "measured_to": "string",
-    "chaosity_version": "string",
-    "topology": "string",
-    "provenance": "string",
-    "fingerprint": "string",
-}
-COMPONENT_COLUMNS = {
-    "profile": "string",
-    "component": "string",
-    "kind": "string",
-    "model": "string",
-    "firmware": "string",
-    "node": "Int64",
-    "size_bytes": "Int64",
-    "link_bytes_per_second": "Float64",
-    "serial": "string",
-}
+PROFILE_COLUMNS = column_types(
+    ("string", "id origin host configuration cpu_model"),
+    ("Int64", "packages cores pus nodes memory_bytes"),
+    ("string", "memory kernel firmware measured_from measured_to"),
+    ("string", "chaosity_version topology provenance fingerprint"),
+)
+COMPONENT_COLUMNS = column_types(
+    ("string", "profile component kind model firmware"),
+    ("Int64", "node size_bytes"),
+    ("Float64", "link_bytes_per_second"),
+    ("string", "serial"),
+)
 # The columns of the tidy table without derived metrics: a profile holds measured values.
 MEASUREMENT_COLUMNS = {
     "profile": "string",
@@ -74,23 +59,12 @@ QUERIES = {
     "origin": "p.origin = ?",
 }
 _MAGIC = b"DUCK"  # from byte 8 of every database file, after a checksum
-
-
-@dataclass(frozen=True)
-class ProfileTables:
-    """Rows of the three tables: of one profile, or of all profiles in a bundle."""
-
-    profiles: pd.DataFrame
-    components: pd.DataFrame
-    measurements: pd.DataFrame
-
-    def tables_by_name(self) -> dict[str, pd.DataFrame]:
-        """The tables by their names in the database."""
-        return {name: getattr(self, name) for name in TABLES}
+# The rows of one or several profiles, by the name of the table in `TABLES`.
+ProfileTables = Mapping[str, pd.DataFrame]
 
 
 def is_duckdb_file(path: Path) -> bool:
-    """Whether a file is a DuckDB database."""
+    """Return whether a file is a DuckDB database."""
     if not path.is_file():
         return False
     with path.open("rb") as stream:
@@ -99,7 +73,7 @@ def is_duckdb_file(path: Path) -> bool:
 
 @contextmanager
 def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The open database; changes are committed together at the end, or not at all.
+    """Yield the open database; changes are committed together at the end, or not at all.
 
     Args:
         path: of the file.
@@ -108,25 +82,24 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
     Raises:
         UserError: the file is missing, in use, not a profile database, or of a newer chaosity.
     """
-    there = path.exists()
-    if there and not is_duckdb_file(path):
+    exists = path.exists()
+    if exists and not is_duckdb_file(path):
         raise UserError("is not a DuckDB database", str(path))
-    if not there and not write:
+    if not exists and not write:
         raise UserError("does not exist", str(path), "chaosity profile collect creates it")
     try:
         connection = duckdb.connect(str(path), read_only=not write)
     except duckdb.Error as error:
-        remedy = "another program may have it open"
-        first = str(error).splitlines()[0]
-        raise UserError(f"cannot be opened: {first}", str(path), remedy) from error
+        reason = f"cannot be opened: {str(error).splitlines()[0]}"
+        raise UserError(reason, str(path), "close other programs that use it") from error
     with connection:
-        if there:
+        if exists:
             _check_version(connection, path)
         if not write:
             yield connection
             return
         connection.begin()
-        if not there:
+        if not exists:
             _create(connection)
         yield connection
         connection.commit()
@@ -136,9 +109,8 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE about (schema_version BIGINT NOT NULL)")
     connection.execute("INSERT INTO about VALUES (?)", [SCHEMA_VERSION])
     for name, columns in TABLES.items():
-        listed = ", ".join(
-            f'"{column}" {duckdb_column_type(kind)}' for column, kind in columns.items()
-        )
+        types = duckdb_column_types(columns).items()
+        listed = ", ".join(f'"{column}" {kind}' for column, kind in types)
         connection.execute(f"CREATE TABLE {name} ({listed})")
 
 
@@ -148,35 +120,36 @@ def _check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     except (duckdb.Error, ValueError) as error:
         raise UserError("is a database, but not a profile database", str(path)) from error
     if version > SCHEMA_VERSION:
-        raise UserError(
-            f"was written by a newer chaosity (schema {version}; supported: {SCHEMA_VERSION})",
-            str(path),
-            "install that version",
-        )
+        raise newer_schema_error(version, str(path))
+
+
+def newer_schema_error(version: int, where: str) -> UserError:
+    """Return the error for a file whose schema is newer than `SCHEMA_VERSION`."""
+    problem = f"was written by a newer chaosity (schema {version}; supported: {SCHEMA_VERSION})"
+    return UserError(problem, where, "install a newer version")
 
 
 def insert_profiles(connection: duckdb.DuckDBPyConnection, tables: ProfileTables) -> None:
     """Add rows to the tables."""
     for name, columns in TABLES.items():
-        rows = tables.tables_by_name()[name]
-        connection.register("new_rows", rows.astype(object).where(rows.notna(), None))
-        casts = ", ".join(
-            f'CAST("{key}" AS {duckdb_column_type(kind)})' for key, kind in columns.items()
-        )
-        connection.execute(f"INSERT INTO {name} SELECT {casts} FROM new_rows")
+        connection.register("new_rows", nulls_for_missing(tables[name]))
+        connection.execute(f"INSERT INTO {name} SELECT {typed_columns_sql(columns)} FROM new_rows")
         connection.unregister("new_rows")
 
 
-def remove_profiles(connection: duckdb.DuckDBPyConnection, profiles: Iterable[str]) -> None:
-    """Remove profiles from all tables."""
-    for identity in profiles:
-        connection.execute("DELETE FROM profiles WHERE id = ?", [identity])
-        connection.execute("DELETE FROM components WHERE profile = ?", [identity])
-        connection.execute("DELETE FROM measurements WHERE profile = ?", [identity])
+def remove_profile(connection: duckdb.DuckDBPyConnection, profile: str) -> None:
+    """Remove a profile from all tables."""
+    for name in TABLES:
+        connection.execute(f"DELETE FROM {name} WHERE {_key(name)} = ?", [profile])
+
+
+def _key(table: str) -> str:
+    """The column with the profile's id."""
+    return "id" if table == "profiles" else "profile"
 
 
 def find_profiles(database: Path, **query: str | None) -> list[Row]:
-    """The profiles that match a query, sorted by host and configuration.
+    """Return the profiles that match a query, sorted by host and configuration.
 
     Args:
         database: the file.
@@ -221,26 +194,20 @@ def _contents(connection: duckdb.DuckDBPyConnection, profile: str) -> Row:
     }
 
 
-def read_profile_table(database: Path, profile: str) -> pd.DataFrame:
-    """The tidy table of a profile."""
+def read_profile_measurements(database: Path, profile: str) -> pd.DataFrame:
+    """Return the measurements of a profile as a tidy table."""
     with open_database(database) as connection:
         rows = connection.execute("FROM measurements WHERE profile = ?", [profile]).df()
     return rows.reindex(columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def read_profiles(database: Path, profiles: Iterable[str]) -> ProfileTables:
-    """All rows of some profiles, with every column."""
+    """Return all rows of some profiles, with every column."""
     wanted = list(profiles)
     found = {}
     with open_database(database) as connection:
         for name, columns in TABLES.items():
-            key = "id" if name == "profiles" else "profile"
-            query = f"FROM {name} WHERE list_contains(?, {key})"
+            query = f"FROM {name} WHERE list_contains(?, {_key(name)})"
             rows = connection.execute(query, [wanted]).df()
             found[name] = rows[list(columns)].astype(columns)
-    return ProfileTables(**found)
-
-
-def utc_date_today() -> str:
-    """The day, UTC, without the time of day, which is private."""
-    return utc_now()[:10]
+    return found

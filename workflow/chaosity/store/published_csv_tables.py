@@ -21,8 +21,8 @@ from jinja2.sandbox import SandboxedEnvironment
 from chaosity.checked_yaml_files import PUBLISHED, load_named_yaml
 from chaosity.errors import UserError
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.store.node_matrix import read_matrix
-from chaosity.store.tidy_table import COLUMNS, Row, rows_to_table
+from chaosity.store.node_matrix_csv import read_matrix_csv
+from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
@@ -41,7 +41,7 @@ ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
 ENVIRONMENT.filters["prefixed"] = parse_decimal_prefix
 
 
-def read_published(path: Path, form: str, host: str, unit: str | None = None) -> pd.DataFrame:
+def read_published_csv(path: Path, form: str, host: str, unit: str | None = None) -> pd.DataFrame:
     """The tidy table of a published CSV file.
 
     Args:
@@ -75,7 +75,7 @@ def _lines(path: Path) -> Iterator[tuple[str, Row]]:
 
 def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row]]:
     """The cells of a matrix, replicate by replicate."""
-    for (initiator, target), values in read_matrix(path, metric, unit).samples.items():
+    for (initiator, target), values in read_matrix_csv(path, metric, unit).samples.items():
         for replicate, value in enumerate(values, start=1):
             cell = {"initiator": initiator, "target": target, "replicate": replicate}
             yield f"{path}, initiator {initiator}, target {target}", {**cell, "value": value}

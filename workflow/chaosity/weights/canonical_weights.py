@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from chaosity.place.placement_policies import CANONICAL, CONTENDED
 from chaosity.runner.observed_placement import share_deviations
-from chaosity.store import Measurements
-from chaosity.store.node_matrix import BANDWIDTH, NodeMatrix
+from chaosity.store.measurements import Measurements
+from chaosity.store.node_matrix_csv import BANDWIDTH, NodeMatrix
 from chaosity.weights.placement_bandwidth_model import expected_bandwidth, path_bandwidths
 
 # Metric of what each worker gets from each node while all of them read from all nodes.

@@ -18,7 +18,7 @@ from chaosity.place.page_share_arithmetic import (
     uniform_shares,
 )
 from chaosity.place_names import node_name
-from chaosity.store.node_matrix import NodeMatrix
+from chaosity.store.node_matrix_csv import NodeMatrix
 from chaosity.weights.canonical_weights import canonical_weights
 from chaosity.weights.placement_bandwidth_model import EXPECTED_NOTE, expected_bandwidth
 

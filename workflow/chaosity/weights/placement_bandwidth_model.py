@@ -26,7 +26,7 @@ from scipy import stats
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.store.node_matrix import BANDWIDTH, NodeMatrix
+from chaosity.store.node_matrix_csv import BANDWIDTH, NodeMatrix
 
 EXPECTED_NOTE = (
     "Expected bandwidths rank placements: the model assumes independent paths and fast cores, so "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +22,14 @@ from chaosity.store.profile_database import (
     ProfileTables,
     insert_profiles,
     open_database,
-    remove_profiles,
+    remove_profile,
 )
-from chaosity.store.tidy_table import Row, read_table, rows_to_table
+from chaosity.store.tidy_table_parquet import Row, read_parquet_table, rows_to_table
 from chaosity.topology.topology_json import topology_from_json
 from chaosity.topology.topology_model import Topology
 
 
-@dataclass(frozen=True)
-class CollectionResult:
-    """The result of `collect_profiles`: names of host and configuration, by what happened."""
-
-    added: tuple[str, ...]
-    replaced: tuple[str, ...]
-    unchanged: tuple[str, ...]
-    older: tuple[str, ...]
-
-
-def collect_profiles(results: Iterable[Path], database: Path) -> CollectionResult:
+def add_profiles_to_database(results: Iterable[Path], database: Path) -> dict[str, list[str]]:
     """Put every host and configuration in some folders into the database.
 
     A newer run of the same host and configuration replaces the profile. An older run changes
@@ -50,6 +39,10 @@ def collect_profiles(results: Iterable[Path], database: Path) -> CollectionResul
         results: folders of results, of a host, or of a configuration.
         database: the file; is created when missing.
 
+    Returns:
+        Hosts with their configurations, by what happened: `added`, `replaced`, `unchanged`, or
+        `older` than the run in the database.
+
     Raises:
         UserError: a folder has no measurements table, or a file is not such a table.
     """
@@ -58,7 +51,7 @@ def collect_profiles(results: Iterable[Path], database: Path) -> CollectionResul
     built = [tables for tables in map(_build_profile, paths) if tables is not None]
     with open_database(database, write=True) as connection:
         for tables in built:
-            profile = tables.profiles.iloc[0]
+            profile = tables["profiles"].iloc[0]
             known = connection.execute(
                 "SELECT fingerprint, measured_to FROM profiles WHERE id = ?", [profile["id"]]
             ).fetchone()
@@ -70,9 +63,9 @@ def collect_profiles(results: Iterable[Path], database: Path) -> CollectionResul
                 action = "older" if known[1] > profile["measured_to"] else "replaced"
             done[action].append(f"{profile['host']} {profile['configuration']}")
             if action in ("added", "replaced"):
-                remove_profiles(connection, [profile["id"]])
+                remove_profile(connection, profile["id"])
                 insert_profiles(connection, tables)
-    return CollectionResult(**{name: tuple(listed) for name, listed in done.items()})
+    return done
 
 
 def _measurement_files(folder: Path) -> list[Path]:
@@ -94,7 +87,7 @@ def _build_profile(path: Path) -> ProfileTables | None:
     Raises:
         UserError: the file is not such a table, or has several hosts or configurations.
     """
-    table = read_table(path)
+    table = read_parquet_table(path)
     # A profile holds measured values: no derived metric, and no optional metric without a value.
     unmeasured = (table["status"] == VALID) & table["value"].isna()
     table = table[table["reference"].isna() & ~unmeasured]
@@ -121,11 +114,11 @@ def _build_profile(path: Path) -> ProfileTables | None:
     content = [table.to_csv(index=False), json.dumps([profile, components], sort_keys=True)]
     fingerprint = hashlib.sha256("\0".join(content).encode()).hexdigest()
     profile |= {"id": identity, "fingerprint": fingerprint}
-    return ProfileTables(
-        profiles=rows_to_table([profile], PROFILE_COLUMNS),
-        components=rows_to_table(components, COMPONENT_COLUMNS),
-        measurements=table.assign(profile=identity)[list(MEASUREMENT_COLUMNS)],
-    )
+    return {
+        "profiles": rows_to_table([profile], PROFILE_COLUMNS),
+        "components": rows_to_table(components, COMPONENT_COLUMNS),
+        "measurements": table.assign(profile=identity)[list(MEASUREMENT_COLUMNS)],
+    }
 
 
 def _host_columns(document: Mapping[str, Any], system: Mapping[str, Any]) -> Row:

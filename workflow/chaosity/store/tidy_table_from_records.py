@@ -1,4 +1,4 @@
-"""Builds the tidy table from records, and writes and reads it as Parquet.
+"""Builds the tidy table from records.
 
 A planned point without a record has rows too, with status ``missing``. So the table distinguishes
 between a point that was not measured and a point that was never planned.
@@ -7,63 +7,25 @@ between a point that was not measured and a point that was never planned.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import duckdb
 import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.errors import UserError
 from chaosity.place_names import node_name
 from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.point_types import Load, LoadReference, Point
 from chaosity.records.record_types_and_verdict import FAILED, VALID, LoadRecord, Record
 from chaosity.runner.metric_values import Reading, metric_readings
 from chaosity.runner.parse_tool_output import ExtractionError
+from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 
-# Columns and their types; docs/design.md, section 6, explains them.
-COLUMNS = {
-    "host": "string",
-    "configuration": "string",
-    "experiment": "string",
-    "point": "string",
-    "replicate": "Int64",
-    "order": "Int64",
-    "measured_at": "string",
-    "status": "string",
-    "reason": "string",
-    "load": "string",
-    "benchmark": "string",
-    "category": "string",
-    "kernel": "string",
-    "initiator": "string",
-    "initiator_kind": "string",
-    "initiator_nodes": "string",
-    "threads": "Int64",
-    "target": "string",
-    "target_kind": "string",
-    "target_nodes": "string",
-    "drives": "Int64",
-    "file_backed": "boolean",
-    "relation": "string",
-    "distance": "Float64",
-    "seen_nodes": "string",
-    "metric": "string",
-    "value": "Float64",
-    "reference": "boolean",
-    "label": "string",
-    "factors": "string",
-    "levels": "string",
-}
 MISSING = "missing"
 # A node with a smaller share of a load's pages holds only stacks and data of libraries, see
 # MEMORY_SHARE of the runner's checks.
 STRAY_SHARE = 0.02
-# A row of the tidy table: values by the names of columns.
-Row = dict[str, Any]
 
 
 def read_points(folder: Path) -> Iterator[Point]:
@@ -297,53 +259,3 @@ def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
             rows += tidy_rows_of_outcome(point, replicate, outcome)
             rows += tidy_rows_of_derived_metrics(point, replicate, outcomes)
     return rows_to_table(rows, COLUMNS)
-
-
-def rows_to_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
-    """Rows as a table with these columns and types."""
-    return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))
-
-
-def write_table(table: pd.DataFrame, path: Path, columns: Mapping[str, str] = COLUMNS) -> None:
-    """Write a table as Parquet; the file is replaced as a whole.
-
-    Args:
-        table: has these columns.
-        path: of the file.
-        columns: name -> type.
-    """
-    part = path.with_name(f".{path.name}.part")
-    with duckdb.connect() as connection:
-        connection.register("tidy_table", table.astype(object).where(table.notna(), None))
-        casts = ", ".join(
-            f'CAST("{name}" AS {duckdb_column_type(kind)}) AS "{name}"'
-            for name, kind in columns.items()
-        )
-        relation = connection.sql(f"SELECT {casts} FROM tidy_table")
-        relation.write_parquet(str(part), compression="zstd")
-    part.replace(path)
-
-
-def duckdb_column_type(kind: str) -> str:
-    """DuckDB's name of a column type."""
-    return {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}[kind]
-
-
-def read_table(path: Path, columns: Mapping[str, str] = COLUMNS) -> pd.DataFrame:
-    """Read a tidy table from a Parquet file.
-
-    Args:
-        path: of the file.
-        columns: name -> type, as it was written.
-
-    Raises:
-        UserError: the file is not a Parquet file.
-    """
-    try:
-        with duckdb.connect() as connection:
-            table: pd.DataFrame = connection.read_parquet(str(path)).df()
-    except duckdb.Error as error:
-        raise UserError(f"is not a measurements table: {error}", str(path)) from error
-    # A table of an earlier version, such as another configuration's, may lack newer columns.
-    typed: pd.DataFrame = table.reindex(columns=list(columns)).astype(dict(columns))
-    return typed

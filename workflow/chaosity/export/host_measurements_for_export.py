@@ -12,9 +12,8 @@ from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.statistics import summarise
-from chaosity.store import Measurements
-from chaosity.store.measurements import WORKING_SET, SliceKey
-from chaosity.store.node_matrix import BANDWIDTH, LATENCY, NodeMatrix
+from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey
+from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix
 from chaosity.topology.topology_json import read_topology
 from chaosity.topology.topology_model import Topology
 

@@ -20,14 +20,12 @@ from chaosity.components.component_history import ComponentState, read_component
 from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.store.tidy_table import (
-    COLUMNS,
-    Row,
+from chaosity.store.tidy_table_from_records import (
     outcome_of_record,
     read_points,
-    rows_to_table,
     tidy_rows_of_outcome,
 )
+from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 
 # The columns of the tidy table, and: `era`, the period of the row's point, counted from the oldest
 # in the table; `components`, the start of each component's state in this period, as a JSON object;
@@ -50,7 +48,7 @@ class _Attempt:
     state: str
 
 
-def build_history(points: Path, results: Path, components: Path) -> pd.DataFrame:
+def build_measurement_history(points: Path, results: Path, components: Path) -> pd.DataFrame:
     """The last valid attempt of each replicate, in each period of each point with several periods.
 
     Args:

@@ -79,7 +79,7 @@ class NodeMatrix:
         return len(self.samples) / (len(self.initiators) * len(self.targets))
 
 
-def read_matrix(path: Path, metric: str, unit: str | None = None) -> NodeMatrix:
+def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMatrix:
     """Read a matrix of measurements from a CSV file.
 
     Args:
@@ -116,7 +116,7 @@ def read_matrix(path: Path, metric: str, unit: str | None = None) -> NodeMatrix:
     )
 
 
-def read_distances(path: Path) -> dict[Pair, float]:
+def read_distances_csv(path: Path) -> dict[Pair, float]:
     """Read a distance table, such as the firmware's SLIT, from a CSV file of the same form.
 
     Raises:

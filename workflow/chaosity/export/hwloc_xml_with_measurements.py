@@ -15,12 +15,12 @@ from lxml import etree
 
 from chaosity.cpusets import CpuSet, format_mask, parse_mask
 from chaosity.errors import UserError
-from chaosity.export.exported_measurements import (
+from chaosity.export.host_measurements_for_export import (
     MeasuredHost,
     NodeMeasurements,
     select_node_measurements,
 )
-from chaosity.store.node_matrix import BANDWIDTH, LATENCY
+from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.topology.run_lstopo import read_xml_of_description
 from chaosity.units import format_count
 
@@ -83,7 +83,7 @@ class _AttributeValues:
     kept: int = 0
 
 
-def export_hwloc(host: MeasuredHost) -> HwlocExport:
+def export_hwloc_xml(host: MeasuredHost) -> HwlocExport:
     """The host's topology with the measured attributes.
 
     Raises:

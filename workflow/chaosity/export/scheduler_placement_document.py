@@ -9,14 +9,14 @@ from typing import Any, TypedDict
 import pandas as pd
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.export.exported_measurements import (
+from chaosity.export.host_measurements_for_export import (
     MeasuredHost,
     select_node_measurements,
     text_or_none,
 )
 from chaosity.statistics import Estimate, corun_slowdown, summarise
-from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels
-from chaosity.store.node_matrix import BANDWIDTH, LATENCY
+from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json
+from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.topology.topology_model import Topology
 
 SCHEMA_VERSION = 1
@@ -59,7 +59,7 @@ class _Interference(TypedDict):
     ratio_to_alone: _EstimateJson
 
 
-def placement_document(host: MeasuredHost) -> dict[str, object]:
+def build_placement_document(host: MeasuredHost) -> dict[str, object]:
     """The document of `chaosity export json`, see ``workflow/schemas/placement.schema.yaml``.
 
     Units are in the keys. Each number has its n and its 95 % interval, null for n = 1.
@@ -179,7 +179,7 @@ def _interference(host: MeasuredHost) -> Iterator[_Interference]:
                 }
                 for _, other in others.iterrows()
             ],
-            "factors": parse_levels(cell["factors"]),
+            "factors": parse_levels_json(cell["factors"]),
             "ratio_to_alone": _estimate(cell),
         }
 

@@ -1,0 +1,102 @@
+"""The columns of the tidy table, and Parquet files with typed columns.
+
+Types are pandas' nullable types, so that a missing number or truth value stays missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from chaosity.errors import UserError
+
+# A row of the tidy table: values by the names of columns.
+Row = dict[str, Any]
+_DUCKDB_TYPES = {
+    "string": "VARCHAR",
+    "Int64": "BIGINT",
+    "boolean": "BOOLEAN",
+    "Float64": "DOUBLE",
+}
+
+
+def column_types(*groups: tuple[str, str]) -> dict[str, str]:
+    """Return the type of each column, in their order.
+
+    Args:
+        groups: a type, and the names of consecutive columns with this type.
+    """
+    return {name: kind for kind, names in groups for name in names.split()}
+
+
+# Columns and their types; docs/design.md, section 6, explains them.
+COLUMNS = column_types(
+    ("string", "host configuration experiment point"),
+    ("Int64", "replicate order"),
+    ("string", "measured_at status reason load benchmark category kernel"),
+    ("string", "initiator initiator_kind initiator_nodes"),
+    ("Int64", "threads"),
+    ("string", "target target_kind target_nodes"),
+    ("Int64", "drives"),
+    ("boolean", "file_backed"),
+    ("string", "relation"),
+    ("Float64", "distance"),
+    ("string", "seen_nodes metric"),
+    ("Float64", "value"),
+    ("boolean", "reference"),
+    ("string", "label factors levels"),
+)
+
+
+def rows_to_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pd.DataFrame:
+    """Return rows as a table with these columns and types."""
+    return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))
+
+
+def duckdb_column_types(columns: Mapping[str, str]) -> dict[str, str]:
+    """Return DuckDB's name of each column's type."""
+    return {name: _DUCKDB_TYPES[kind] for name, kind in columns.items()}
+
+
+def typed_columns_sql(columns: Mapping[str, str]) -> str:
+    """Return SQL that selects these columns, each converted to its type."""
+    types = duckdb_column_types(columns)
+    return ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in types.items())
+
+
+def nulls_for_missing(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table as Python objects with None for missing values, as DuckDB reads them."""
+    return table.astype(object).where(table.notna(), None)
+
+
+def write_parquet_table(
+    table: pd.DataFrame, path: Path, columns: Mapping[str, str] = COLUMNS
+) -> None:
+    """Write these columns of a table as Parquet; the file is replaced as a whole."""
+    part = path.with_name(f".{path.name}.part")
+    with duckdb.connect() as connection:
+        connection.register("tidy_table", nulls_for_missing(table))
+        relation = connection.sql(f"SELECT {typed_columns_sql(columns)} FROM tidy_table")
+        relation.write_parquet(str(part), compression="zstd")
+    part.replace(path)
+
+
+def read_parquet_table(path: Path, columns: Mapping[str, str] = COLUMNS) -> pd.DataFrame:
+    """Return the table in a Parquet file, with these columns and types.
+
+    A table of an earlier version can lack newer columns; they are then empty.
+
+    Raises:
+        UserError: the file is not a Parquet file.
+    """
+    try:
+        with duckdb.connect() as connection:
+            table: pd.DataFrame = connection.read_parquet(str(path)).df()
+    except duckdb.Error as error:
+        raise UserError(f"is not a measurements table: {error}", str(path)) from error
+    typed: pd.DataFrame = table.reindex(columns=list(columns)).astype(dict(columns))
+    return typed
