@@ -1,6 +1,10 @@
-"""Errors for users: one sentence with the problem, the place, and what would be right."""
+"""Errors for users, in one sentence: the problem, its place, and what would be right."""
 
 from __future__ import annotations
+
+
+class MeasurementError(Exception):
+    """A point cannot be measured; the text gives the reason for its record."""
 
 
 class UserError(Exception):

@@ -1,7 +1,7 @@
-"""Types of the YAML documents: the config, experiments, benchmarks and counters.
+"""Types of the YAML documents: the config, experiments, benchmarks, counters, host variables.
 
-The schemas in ``workflow/schemas`` say the same and are checked when a file is read; each key is
-explained there.
+Each file is checked against its schema in ``workflow/schemas`` when it is read. The schemas explain
+the keys.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import Any, NotRequired, TypedDict
 from chaosity.records.point_types import (
     Level,
     LoadStopRule,
+    MetricReading,
     Needs,
     OutputRule,
-    OutputSource,
+    PlacementRule,
     PointStoppingRule,
     ProgressSource,
-    SampleNodeKeys,
-    ToolRemarkSource,
 )
 
 # ---- workflow/config/config.yaml ----
@@ -76,30 +75,16 @@ class Config(TypedDict):
 
 
 class KernelEntry(TypedDict):
-    """What the tool calls a kernel, and how many arrays the kernel uses."""
+    """The tool's name of a kernel, and the number of arrays that the kernel uses."""
 
     name: str
     arrays: NotRequired[int]
 
 
-class MetricTemplate(OutputSource, total=False):
-    """A metric of a benchmark file; `at_most` is a template, see `records.MetricSource`."""
+class MetricTemplate(MetricReading, total=False):
+    """A metric of a benchmark file; its upper bound may be a template."""
 
-    progress: bool
-    quantile: float
-    by_node: SampleNodeKeys
-    counter: str
     at_most: str | float | None
-    may_be_zero: bool
-    optional: bool
-
-
-class PlacementTemplate(TypedDict):
-    """Where threads and pages of a benchmark must be, see `records.LoadPlacement`."""
-
-    memory: str
-    pinned: NotRequired[bool]
-    mapping: NotRequired[str]
 
 
 class BenchmarkDocument(TypedDict):
@@ -126,8 +111,8 @@ class BenchmarkDocument(TypedDict):
     metrics: dict[str, MetricTemplate]
     counters: NotRequired[list[str]]
     valid: list[OutputRule]
-    notes: NotRequired[list[ToolRemarkSource]]
-    placement: PlacementTemplate
+    notes: NotRequired[list[OutputRule]]
+    placement: PlacementRule
 
 
 # ---- workflow/experiments/*.yaml ----
@@ -161,18 +146,15 @@ class OpenclSelector(TypedDict, total=False):
     none: bool
 
 
-class DriveSelector(TypedDict, total=False):
+class DriveSelector(OpenclSelector, total=False):
     """Selects drives and drive sets as targets."""
 
-    each: str
     first_of: str
     all_of: str
     all_of_each_set_of: str
     all: bool
-    names: list[str]
     at_most_sets: int
     local: bool
-    none: bool
 
 
 class TargetSelector(TypedDict, total=False):
@@ -224,7 +206,7 @@ class Design(TypedDict):
 
 
 class FactorSpec(TypedDict, total=False):
-    """How a factor's level follows from a point: exactly one of these, and `by` for a relation."""
+    """The rule for a factor's level in a point: exactly one of these, and `by` for a relation."""
 
     design: bool
     relation: list[str]
@@ -300,7 +282,7 @@ class StorageFile(TypedDict):
 
 
 class HostVariables(TypedDict, total=False):
-    """The workflow's own variables of a host, see ``host.schema.yaml``."""
+    """The project's own variables of a host, see ``host.schema.yaml``."""
 
     chaosity_topology: str
     chaosity_destructive_drives: list[str]

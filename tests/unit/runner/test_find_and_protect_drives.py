@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from chaosity.errors import MeasurementError
 from chaosity.runner import find_and_protect_drives
 from loops import loop_device
 
@@ -69,7 +70,7 @@ def test_a_file_must_not_be_written_to(tmp_path):
 @pytest.mark.parametrize("destructive", [False, True])
 def test_writing_needs_the_inventory_and_a_blank_device(tmp_path, destructive):
     with loop_device(tmp_path / "image", filesystem=destructive) as device:
-        with pytest.raises(find_and_protect_drives.DriveError) as caught:
+        with pytest.raises(MeasurementError) as caught:
             find_and_protect_drives.link_drives(
                 load(device, writes=True, destructive=destructive), tmp_path
             )
@@ -84,13 +85,13 @@ def test_a_named_blank_device_may_be_written_to(tmp_path):
 
 
 def test_a_missing_device_is_an_error(tmp_path):
-    with pytest.raises(find_and_protect_drives.DriveError, match="does not exist"):
+    with pytest.raises(MeasurementError, match="does not exist"):
         find_and_protect_drives.link_drives(load(tmp_path / "none"), tmp_path)
 
 
 def test_an_nvme_slot_without_a_drive_is_an_error(tmp_path):
     spec = {"writes": False, "target": {"drives": [{"component": "d", "pci": "ffff:ff:1f.7"}]}}
-    with pytest.raises(find_and_protect_drives.DriveError, match="no NVMe drive at"):
+    with pytest.raises(MeasurementError, match="no NVMe drive at"):
         find_and_protect_drives.link_drives(spec, tmp_path)
 
 
@@ -117,12 +118,12 @@ def test_a_drive_is_found_by_its_slot(block):
 
 
 def test_a_replaced_drive_is_an_error(block):
-    with pytest.raises(find_and_protect_drives.DriveError, match="it was replaced after discovery"):
+    with pytest.raises(MeasurementError, match="it was replaced after discovery"):
         find_and_protect_drives.find_nvme_by_slot("0000:41:00.0", "NEW")
 
 
 def test_a_path_of_a_multipath_drive_is_skipped(block):
-    with pytest.raises(find_and_protect_drives.DriveError, match="no NVMe drive"):
+    with pytest.raises(MeasurementError, match="no NVMe drive"):
         find_and_protect_drives.find_nvme_by_slot("0000:42:00.0", None)
 
 
@@ -137,6 +138,6 @@ def test_a_replacement_file_has_random_content_and_is_kept(tmp_path):
 
 
 def test_a_disk_too_small_for_the_replacement_file(tmp_path):
-    with pytest.raises(find_and_protect_drives.DriveError, match="are needed"):
+    with pytest.raises(MeasurementError, match="are needed"):
         find_and_protect_drives.create_random_file(tmp_path / "file0", 2**60)
     assert list(tmp_path.iterdir()) == []

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaosity.errors import MeasurementError
 from chaosity.runner import load_process, record_checks
 from chaosity.runner.observed_placement import SHARE_TOLERANCE
-from chaosity.runner.point_measurement import PointError, check_free_memory, memory_shares_by_node
+from chaosity.runner.point_measurement import check_free_memory, memory_shares_by_node
 
 MIB = 2**20
 
@@ -77,7 +78,7 @@ def test_needed_memory_follows_the_shares(make_point):
     assert memory_shares_by_node(shares) == {0: 0.9, 3: 0.1}
     point = make_point(memory_bytes=1024)
     point["loads"][0]["placement"] |= {"shares": {"77": 1.0}}
-    with pytest.raises(PointError, match="node 77 has no memory"):
+    with pytest.raises(MeasurementError, match="node 77 has no memory"):
         check_free_memory(point)
 
 

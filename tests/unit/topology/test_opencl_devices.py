@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.components.make_component_documents import make_component_documents
+from chaosity.errors import MeasurementError
 from chaosity.runner import opencl_device_lookup
-from chaosity.runner.opencl_device_lookup import OpenclError, find_opencl_device, parse_clinfo
+from chaosity.runner.opencl_device_lookup import find_opencl_device, parse_clinfo
 from chaosity.topology.drives_gpus_and_accelerators import list_opencl_devices as topology_devices
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_from_json, topology_to_json
@@ -104,7 +105,7 @@ def test_a_device_is_found_again_under_its_new_numbers():
     ],
 )
 def test_a_missing_device_is_an_error_that_names_it(wanted, said, words):
-    with pytest.raises(OpenclError, match=r"missing since|cannot be looked up") as error:
+    with pytest.raises(MeasurementError, match=r"missing since|cannot be looked up") as error:
         find_opencl_device(wanted, said)
     assert words in str(error.value)
     assert repr(wanted["device"]) in str(error.value)

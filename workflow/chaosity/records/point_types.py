@@ -39,36 +39,44 @@ class DriveFacts(TypedDict):
     destructive: NotRequired[bool]
 
 
-class DeviceFacts(TypedDict):
-    """An OpenCL device of a target, see `topology.model.OpenclDevice`."""
+class OpenclDeviceFacts(TypedDict):
+    """The facts of an OpenCL device in clinfo's output.
 
-    name: str
+    `twin` counts the devices with equal names, from 0.
+    """
+
     platform: str
     device: str
-    type: str
     twin: int
+    type: str
     vendor: str | None
     driver: str | None
     compute_units: int | None
     memory_bytes: int | None
     pci: str | None
     uuid: str | None
+
+
+class DeviceFacts(OpenclDeviceFacts):
+    """An OpenCL device of a target: its name in this project, and its node."""
+
+    name: str
     node: int | None
 
 
 class NodeRelation(TypedDict):
-    """Where a node lies, seen from the initiator; `distance` is its SLIT entry."""
+    """The relation of the initiator to a node or target; `distance` is the SLIT entry."""
 
     relation: str
     distance: float | None
 
 
-class LoadTarget(TypedDict):
-    """What a load accesses: memory nodes, drives or a device.
+class LoadTarget(NodeRelation):
+    """The target of a load: memory nodes, drives or a device.
 
-    `shares` (of the pages, by node; None where the kernel decides) and `settles` (the pages move
-    while the load runs) exist for placements alone. `by_node` exists where a metric has a value
-    for each node.
+    Only placements have `shares` (of the pages, by node; None if the kernel decides) and `settles`
+    (whether the pages move while the load runs). `by_node` exists if a metric has a value for each
+    node.
     """
 
     name: str
@@ -76,23 +84,26 @@ class LoadTarget(TypedDict):
     nodes: list[int]
     drives: list[DriveFacts]
     device: NotRequired[DeviceFacts]
-    relation: str
-    distance: float | None
     shares: NotRequired[dict[str, float] | None]
     settles: NotRequired[bool]
     by_node: NotRequired[dict[str, NodeRelation]]
 
 
-class LoadPlacement(TypedDict):
-    """Where a load's threads and pages must be.
+class PlacementRule(TypedDict):
+    """The places of a benchmark's threads and pages.
 
-    `memory` says whose nodes hold the pages (target or initiator), `pinned` that each unit has one
-    thread of its own, `mapping` which key of the ready line holds the address of the memory.
+    The pages are on the nodes of `memory`: target or initiator. If `pinned`, each unit has a thread
+    of its own. `mapping` is the key of the ready line that holds the address of the memory.
     """
 
     memory: str
     pinned: NotRequired[bool]
     mapping: NotRequired[str]
+
+
+class LoadPlacement(PlacementRule):
+    """The required places of a load's threads and pages."""
+
     memory_nodes: list[int]
     cpus: str
     shares: NotRequired[dict[str, float] | None]
@@ -104,7 +115,7 @@ OutputName = TypedDict("OutputName", {"in": str}, total=False)
 
 
 class OutputSource(OutputName, total=False):
-    """Where a value is in a tool's output, see `runner.extract`."""
+    """The place of a value in a tool's output, see `runner.parse_tool_output`."""
 
     json: str
     event: str
@@ -114,31 +125,33 @@ class OutputSource(OutputName, total=False):
     scale: float
 
 
-class SampleNodeKeys(TypedDict):
-    """Keys of a sample that hold the amount and the time of each node."""
-
-    amount: str
-    time: str
-
-
-class MetricSource(OutputSource, total=False):
-    """Where a metric's value comes from, and what is allowed for it.
+class MetricReading(OutputSource, total=False):
+    """The source of a metric's value, and whether the value may be missing or 0.
 
     The value comes from the samples (`progress`, `quantile`, `by_node`), from a processor's
-    `counter`, or from the output. `at_most` is the bound that the hardware sets.
+    `counter`, or from the output. `by_node` has the keys `amount` and `time`: names of the keys of
+    a sample that hold each node's amount and time.
     """
 
     progress: bool
     quantile: float
-    by_node: SampleNodeKeys
+    by_node: dict[str, str]
     counter: str
-    at_most: float | None
     may_be_zero: bool
     optional: bool
 
 
+class MetricSource(MetricReading, total=False):
+    """The source of a metric's value, and the upper bound that the hardware sets."""
+
+    at_most: float | None
+
+
 class OutputRule(OutputSource, total=False):
-    """A condition on a tool's output: `equals`, `one_of`, `at_least` or `at_most`."""
+    """A condition on a tool's output: `equals`, `one_of`, `at_least` or `at_most`.
+
+    Without a condition, it is the source of a remark that the tool writes about its run.
+    """
 
     name: Required[str]
     equals: Level | float | bool
@@ -147,31 +160,18 @@ class OutputRule(OutputSource, total=False):
     at_most: str | float
 
 
-class ToolRemarkSource(OutputSource, total=False):
-    """Where a tool writes a remark about its run."""
-
-    name: Required[str]
-
-
-class ProgressRowColumns(TypedDict):
-    """Positions of the end time and of the rate in a row of a progress file."""
-
-    end: int
-    rate: int
-
-
 class ProgressSource(OutputName, total=False):
-    """How a tool reports its progress: events in JSON lines, or rows of a CSV file.
+    """A tool's report of its progress: events in JSON lines, or rows of a CSV file.
 
-    `begin`, `end` and `amount` are keys of an event. The scales turn the tool's units into seconds
-    and SI units per second.
+    `begin`, `end` and `amount` are keys of an event; `csv` has the positions of `end` (a time) and
+    `rate` in a row. The scales convert the tool's units into seconds and SI units per second.
     """
 
     event: str
     begin: str
     end: str
     amount: str
-    csv: ProgressRowColumns
+    csv: dict[str, int]
     interval_seconds: float
     time_scale: float
     rate_scale: float
@@ -189,7 +189,7 @@ class Needs(TypedDict):
 
 
 class LoadStopRule(TypedDict):
-    """Who ends a load (runner or self), by which signal, and which exit statuses are then good."""
+    """How a load ends: by the runner or by itself, by which signal, with which exit statuses."""
 
     by: str
     signal: str
@@ -197,7 +197,7 @@ class LoadStopRule(TypedDict):
 
 
 class CounterEvent(TypedDict):
-    """An event of the processor: its number for the kernel, and its sign in the sum."""
+    """An event of the processor: its number for the Linux kernel, and its sign in the sum."""
 
     event: NotRequired[str]
     config: int
@@ -206,7 +206,7 @@ class CounterEvent(TypedDict):
 
 
 class CounterRequest(TypedDict, total=False):
-    """The `events` of a counter and the `source` they are from, or the `reason` for none."""
+    """The `events` of a counter and their `source`, or the `reason` why it cannot count."""
 
     events: list[CounterEvent]
     source: str
@@ -216,8 +216,8 @@ class CounterRequest(TypedDict, total=False):
 class Load(TypedDict):
     """One benchmark, run by an initiator against a target, with its command filled in.
 
-    `name` is unique in the point; several loads may have one `role`. `memory_bytes` is what it
-    allocates on its nodes. `files` are written into its folder before it starts.
+    `name` is unique in the point; several loads may have the same `role`. The load allocates
+    `memory_bytes` on its nodes. `files` are written into its folder before it starts.
     """
 
     name: str
@@ -241,12 +241,12 @@ class Load(TypedDict):
     progress: ProgressSource | None
     metrics: dict[str, MetricSource]
     valid: list[OutputRule]
-    notes: NotRequired[list[ToolRemarkSource]]
+    notes: NotRequired[list[OutputRule]]
     counters: NotRequired[dict[str, CounterRequest]]
 
 
 class PointStoppingRule(TypedDict):
-    """When a point ends: `relative_precision` reached, but within these times."""
+    """The end of a point: as soon as `relative_precision` is reached, within these times."""
 
     relative_precision: float | None
     min_seconds: float
@@ -254,14 +254,14 @@ class PointStoppingRule(TypedDict):
 
 
 class LoadReference(TypedDict):
-    """A load of a point, by their names."""
+    """The names of a point and of one of its loads."""
 
     point: str
     load: str
 
 
 class DerivedMetric(TypedDict):
-    """A ratio of a load's `metric` to that of its reference `to`, or the `reason` for none."""
+    """A ratio of a load's `metric` to that of its reference `to`, or the `reason` why not."""
 
     name: str
     load: str
@@ -271,7 +271,7 @@ class DerivedMetric(TypedDict):
 
 
 class ExpandedPoint(TypedDict):
-    """A point as an experiment and a host define it, without its place in the plan.
+    """A point as an experiment and a host define it, without its position in the plan.
 
     `definition` is the fingerprint of everything that defines the measurement.
     """
@@ -289,7 +289,7 @@ class ExpandedPoint(TypedDict):
 
 
 class Point(ExpandedPoint):
-    """A planned point; `orders` is its place in the random order, one for each replicate."""
+    """A planned point; `orders` has its position in the random order for each replicate."""
 
     host: str
     configuration: str

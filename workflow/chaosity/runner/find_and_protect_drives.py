@@ -14,6 +14,7 @@ import stat
 import subprocess
 from pathlib import Path
 
+from chaosity.errors import MeasurementError
 from chaosity.records.point_types import DriveFacts, Load
 from chaosity.records.record_types_and_verdict import Check, make_verdict_line
 from chaosity.runner.host_state import read_file_if_present
@@ -24,15 +25,11 @@ SYS_BLOCK = Path("/sys/block")
 FILL_BLOCK_BYTES = 4 * 1024 * 1024
 
 
-class DriveError(Exception):
-    """A drive cannot be used for this point; the text names the drive and the reason."""
-
-
 def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
     """Return the device file of the NVMe namespace at a PCI address.
 
     Raises:
-        DriveError: there is no drive, or one with another serial number.
+        MeasurementError: there is no drive, or one with another serial number.
     """
     for block in sorted(SYS_BLOCK.glob("nvme*n*")):
         device = block / "device"
@@ -42,25 +39,25 @@ def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
             continue  # a path of a multipath drive, such as nvme0c0n1, has no device file
         found = read_file_if_present(device / "serial")
         if serial is not None and found != serial:
-            raise DriveError(
+            raise MeasurementError(
                 f"drive {pci} has serial {found}, not {serial}: it was replaced after discovery"
             )
         return Path("/dev") / block.name
-    raise DriveError(f"no NVMe drive at {pci}")
+    raise MeasurementError(f"no NVMe drive at {pci}")
 
 
 def _find_device(drive: DriveFacts) -> Path:
     """Return the device or file of a point's drive on this host.
 
     Raises:
-        DriveError: it is missing.
+        MeasurementError: it is missing.
     """
     if file := drive.get("file"):
         return Path(file)
     if device := drive.get("path"):
         path = Path(device)
         if not path.exists():
-            raise DriveError(f"{path} does not exist")
+            raise MeasurementError(f"{path} does not exist")
         return path.resolve()
     return find_nvme_by_slot(drive["pci"], drive.get("serial"))
 
@@ -128,7 +125,7 @@ def create_random_file(path: Path, size: int) -> None:
         size: in bytes.
 
     Raises:
-        DriveError: the disk is too small or the folder is not writable.
+        MeasurementError: the disk is too small or the folder is not writable.
     """
     if path.exists() and path.stat().st_size == size:
         return
@@ -137,7 +134,9 @@ def create_random_file(path: Path, size: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(path.parent).free
         if free < size * 1.1:  # a full file system is slow
-            raise DriveError(f"{path.parent} has {free} bytes free, {int(size * 1.1)} are needed")
+            raise MeasurementError(
+                f"{path.parent} has {free} bytes free, {int(size * 1.1)} are needed"
+            )
         block = os.urandom(FILL_BLOCK_BYTES)
         with part.open("wb") as stream:
             for _ in range(-(-size // FILL_BLOCK_BYTES)):
@@ -147,7 +146,7 @@ def create_random_file(path: Path, size: int) -> None:
             os.fsync(stream.fileno())
         part.replace(path)
     except OSError as error:
-        raise DriveError(f"{path} cannot be created: {error}") from error
+        raise MeasurementError(f"{path} cannot be created: {error}") from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
@@ -157,12 +156,12 @@ def _check_readable(device: Path) -> None:
     """Check that a device can be opened for reading.
 
     Raises:
-        DriveError: it cannot; in most cases the permission is missing.
+        MeasurementError: it cannot; in most cases the permission is missing.
     """
     try:
         os.close(os.open(device, os.O_RDONLY))
     except OSError as error:
-        raise DriveError(
+        raise MeasurementError(
             f"{device} cannot be read: {error.strerror}; run as root or join the group 'disk'"
         ) from error
 
@@ -174,7 +173,7 @@ def link_drives(load: Load, folder: Path) -> list[Check]:
         Checks for the record, one per drive.
 
     Raises:
-        DriveError: a drive is missing, unreadable, or must not be written to.
+        MeasurementError: a drive is missing, unreadable, or must not be written to.
     """
     checks = []
     links = folder / "drives"
@@ -188,7 +187,7 @@ def link_drives(load: Load, folder: Path) -> list[Check]:
             if not drive.get("destructive"):
                 reasons.insert(0, "chaosity_destructive_drives does not name it")
             if reasons:
-                raise DriveError(f"{device} must not be written to: {'; '.join(reasons)}")
+                raise MeasurementError(f"{device} must not be written to: {'; '.join(reasons)}")
         _check_readable(device)
         links.mkdir(exist_ok=True)
         (links / drive["component"]).symlink_to(device.resolve())

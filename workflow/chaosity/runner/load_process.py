@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
+from chaosity.errors import MeasurementError
 from chaosity.records.point_types import Load, Needs
 from chaosity.records.record_types_and_verdict import (
     LoadRecord,
@@ -32,10 +33,6 @@ PAGES_LOOK_SECONDS = 0.25
 GRACE_SECONDS = 20.0
 # A tool with more output than this has a fault and is killed.
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
-
-
-class LoadError(Exception):
-    """A load did not start or did not get ready; the text gives the reason."""
 
 
 class LoadProcess:
@@ -93,15 +90,17 @@ class LoadProcess:
         """Write its files and start its process, which inherits the host's lock.
 
         Raises:
-            LoadError: the program is not installed or cannot be run.
+            MeasurementError: the program is not installed or cannot be run.
         """
         for name, text in self.spec["files"].items():
             (self.folder / name).write_text(text)
         program, need = self.spec["command"][0], self.spec["needs"]
         if shutil.which(program) is None:
-            raise LoadError(f"{program} is not installed; run ansible-playbook provision.yml")
+            raise MeasurementError(
+                f"{program} is not installed; run ansible-playbook provision.yml"
+            )
         if shutil.which(need["program"]) is None:  # the command may begin with numactl
-            raise LoadError(f"{need['program']} is not installed; {need['install']}")
+            raise MeasurementError(f"{need['program']} is not installed; {need['install']}")
         self.stderr = (self.folder / ".stderr").open("w+b")
         self.version = _start_version_query(need)
         cpus = parse_cpu_list(self.spec["placement"]["cpus"])
@@ -120,7 +119,7 @@ class LoadProcess:
                 start_new_session=True,  # a stop signal reaches all processes that the tool starts
             )
         except OSError as error:
-            raise LoadError(f"{program} cannot be run: {error}") from error
+            raise MeasurementError(f"{program} cannot be run: {error}") from error
         self.began = time.monotonic()
         self.reader = threading.Thread(target=self._read_output, daemon=True)
         self.reader.start()
@@ -148,7 +147,7 @@ class LoadProcess:
         """Wait for the line which says that the load waits at the barrier.
 
         Raises:
-            LoadError: the load ended or took too long; the text holds its last message.
+            MeasurementError: the load ended or took too long; the text holds its last message.
         """
         limit = time.monotonic() + seconds
         while not self.ready.wait(0.002):
@@ -156,9 +155,9 @@ class LoadProcess:
                 self.reader.join(1)
                 if self.ready.is_set():
                     return
-                raise LoadError(f"ended before it was ready: {self._last_message()}")
+                raise MeasurementError(f"ended before it was ready: {self._last_message()}")
             if time.monotonic() > limit:
-                raise LoadError(f"was not ready after {seconds:g} s")
+                raise MeasurementError(f"was not ready after {seconds:g} s")
         self._observe_placement()
 
     def release_from_barrier(self) -> None:
@@ -169,7 +168,7 @@ class LoadProcess:
             self.process.stdin.write(b"go\n")
             self.process.stdin.flush()
         except OSError as error:
-            raise LoadError(f"ended at the barrier: {self._last_message()}") from error
+            raise MeasurementError(f"ended at the barrier: {self._last_message()}") from error
 
     def _observe_placement(self) -> None:
         """Read from the kernel where the load's threads and pages are."""

@@ -7,10 +7,11 @@ and the slot of its device, and the numbers are looked up just before the measur
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterator, Mapping
-from typing import TypedDict
 
-from chaosity.records.point_types import DeviceFacts, Load
+from chaosity.errors import MeasurementError
+from chaosity.records.point_types import DeviceFacts, Load, OpenclDeviceFacts
 from chaosity.records.record_types_and_verdict import Check, make_verdict_line
 from chaosity.runner.describe_host import read_clinfo
 
@@ -25,29 +26,15 @@ _PCI = re.compile(r"\b(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\
 PLATFORM_NUMBER, DEVICE_NUMBER = "OPENCL_PLATFORM_NUMBER", "OPENCL_DEVICE_NUMBER"
 
 
-class OpenclError(Exception):
-    """The OpenCL device of a load cannot be used; the text gives the reason."""
+class ClinfoDevice(OpenclDeviceFacts):
+    """An OpenCL device with its present numbers in clinfo's output."""
 
-
-class ClinfoDevice(TypedDict):
-    """An OpenCL device in clinfo's output; `twin` counts devices with equal names, from 0."""
-
-    platform: str
-    device: str
-    twin: int
-    type: str
-    vendor: str | None
-    driver: str | None
-    compute_units: int | None
-    memory_bytes: int | None
-    pci: str | None
-    uuid: str | None
     platform_number: int
     device_number: int
 
 
 def _parse_fields(output: str) -> Iterator[tuple[int, int, str, dict[str, str]]]:
-    """Platform number, device number, platform name and fields of each device."""
+    """Yield the platform number, device number, platform name and fields of each device."""
     platform, name = -1, ""
     number: int | None = None
     fields: dict[str, str] = {}
@@ -70,11 +57,7 @@ def _parse_fields(output: str) -> Iterator[tuple[int, int, str, dict[str, str]]]
 
 
 def parse_clinfo(output: str | None) -> list[ClinfoDevice]:
-    """Return all devices in the output of `clinfo --raw`, with their numbers.
-
-    Args:
-        output: None where clinfo is missing.
-    """
+    """Return all devices in the output of `clinfo --raw`; empty if clinfo is missing (None)."""
     devices: list[ClinfoDevice] = []
     for platform, number, name, fields in _parse_fields(output or ""):
         if "CL_DEVICE_NAME" not in fields or platform < 0:
@@ -113,20 +96,14 @@ def parse_whole_number(text: str | None) -> int | None:
 
 def _pci_address(fields: Mapping[str, str]) -> str | None:
     """Return the PCI address in the kernel's form, with the domain."""
-    matches = (_PCI.search(fields.get(key, "")) for key in _PCI_KEYS)
-    match = next(filter(None, matches), None)
-    if match is None:
-        return None
-    domain = int(match[1] or "0", 16)
-    return f"{domain:04x}:{match[2]}:{match[3]}.{match[4]}".lower()
+    match = _PCI.search(" ".join(fields.get(key, "") for key in _PCI_KEYS))
+    return match and f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower()
 
 
 def _format_uuid(text: str) -> str | None:
     """Return a UUID in the usual form; None for zeros or another text."""
     digits = re.sub(r"[^0-9a-f]", "", text.lower())
-    if len(digits) != 32 or not digits.strip("0"):
-        return None
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return str(uuid.UUID(digits)) if len(digits) == 32 and digits.strip("0") else None
 
 
 def find_opencl_device(wanted: DeviceFacts, output: str | None) -> ClinfoDevice:
@@ -134,47 +111,45 @@ def find_opencl_device(wanted: DeviceFacts, output: str | None) -> ClinfoDevice:
 
     Args:
         wanted: the load's `target.device`.
-        output: present output of `clinfo --raw`; None where clinfo is missing.
+        output: present output of `clinfo --raw`; None if clinfo is missing.
 
     Raises:
-        OpenclError: the device is missing, or another device is in its slot.
+        MeasurementError: the device is missing, or another device is in its slot.
     """
     name = f"{wanted['device']!r} of the platform {wanted['platform']!r}"
     if output is None:
-        raise OpenclError(f"{name} cannot be looked up: clinfo is not installed")
+        raise MeasurementError(f"{name} cannot be looked up: clinfo is not installed")
     devices = parse_clinfo(output)
-    names = wanted["platform"], wanted["device"]
-    matching = [device for device in devices if (device["platform"], device["device"]) == names]
-    if wanted.get("pci"):
-        matching = [device for device in matching if device["pci"] == wanted["pci"]]
-    else:
-        matching = [device for device in matching if device["twin"] == wanted.get("twin", 0)]
-    if not matching:
-        others = "; ".join(f"{d['device']!r} of {d['platform']!r}" for d in devices)
-        raise OpenclError(f"{name} is missing since discovery; present: {others or 'no device'}")
-    return matching[0]
+    for device in devices:
+        same_names = (device["platform"], device["device"]) == (
+            wanted["platform"],
+            wanted["device"],
+        )
+        pci = wanted.get("pci")
+        same_slot = device["pci"] == pci if pci else device["twin"] == wanted.get("twin", 0)
+        if same_names and same_slot:
+            return device
+    others = "; ".join(f"{d['device']!r} of {d['platform']!r}" for d in devices)
+    raise MeasurementError(f"{name} is missing since discovery; present: {others or 'no device'}")
 
 
 def fill_in_device_numbers(load: Load) -> tuple[Load, list[Check]]:
-    """Return a load with the numbers of its OpenCL device in its command.
+    """Return a load with its OpenCL device's numbers in its command, and checks for the record.
 
-    Returns:
-        The load and checks for the record; a load without a device is unchanged.
+    A load without a device is unchanged.
 
     Raises:
-        OpenclError: the device is missing.
+        MeasurementError: the device is missing.
     """
     wanted = load["target"].get("device")
     if wanted is None:
         return load, []
     device = find_opencl_device(wanted, read_clinfo())
-    numbers = {
-        PLATFORM_NUMBER: str(device["platform_number"]),
-        DEVICE_NUMBER: str(device["device_number"]),
-    }
+    platform, number = device["platform_number"], device["device_number"]
+    numbers = {PLATFORM_NUMBER: str(platform), DEVICE_NUMBER: str(number)}
     detail = (
-        f"platform {device['platform_number']} ({device['platform']}), device"
-        f" {device['device_number']} ({device['device']}), driver {device['driver']}"
+        f"platform {platform} ({device['platform']}), device {number} ({device['device']}),"
+        f" driver {device['driver']}"
     )
     same = device["driver"] == wanted.get("driver")
     command = [numbers.get(word, word) for word in load["command"]]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.errors import UserError
+from chaosity.errors import MeasurementError, UserError
 from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, utc_now
 from chaosity.records.point_types import LoadPlacement, Point, PointStoppingRule
 from chaosity.records.record_types_and_verdict import (
@@ -32,7 +32,7 @@ from chaosity.runner import (
     progress_samples_and_rates,
     temporary_kernel_settings,
 )
-from chaosity.runner.load_process import LoadError, LoadProcess
+from chaosity.runner.load_process import LoadProcess
 from chaosity.runner.record_checks import check_record
 
 # Two controllers may measure on one host; every user may create a lock file here.
@@ -52,10 +52,6 @@ HEAD_START_SECONDS = 1.0
 TAIL_SECONDS = 0.3
 
 
-class PointError(Exception):
-    """The point cannot be measured; the text gives the reason."""
-
-
 @contextlib.contextmanager
 def hold_host_lock() -> Iterator[int]:
     """Hold the host's lock, so that one measurement runs at a time.
@@ -65,7 +61,7 @@ def hold_host_lock() -> Iterator[int]:
         keeps other measurements away.
 
     Raises:
-        PointError: another measurement did not end in time.
+        MeasurementError: another measurement did not end in time.
     """
     handle = temporary_kernel_settings.open_lock_file(HOST_LOCK)
     try:
@@ -76,7 +72,9 @@ def hold_host_lock() -> Iterator[int]:
                 break
             except BlockingIOError:
                 if time.monotonic() > limit:
-                    raise PointError(f"another measurement held {HOST_LOCK} too long") from None
+                    raise MeasurementError(
+                        f"another measurement held {HOST_LOCK} too long"
+                    ) from None
                 time.sleep(0.05)
         yield handle
     finally:
@@ -87,7 +85,7 @@ def check_free_memory(point: Point) -> Check:
     """Check that the loads fit into the free memory of their nodes.
 
     Raises:
-        PointError: a node is missing or has too little free memory.
+        MeasurementError: a node is missing or has too little free memory.
     """
     free = host_state.free_memory_bytes()
     needed: dict[int, int] = {}
@@ -96,9 +94,9 @@ def check_free_memory(point: Point) -> Check:
             needed[node] = needed.get(node, 0) + int(load["memory_bytes"] * share)
     for node, size in needed.items():
         if node not in free:
-            raise PointError(f"node {node} has no memory on this host")
+            raise MeasurementError(f"node {node} has no memory on this host")
         if size > free[node]:
-            raise PointError(f"node {node} has {free[node]} bytes free, {size} are needed")
+            raise MeasurementError(f"node {node} has {free[node]} bytes free, {size} are needed")
     detail = ", ".join(f"node {n}: {s} of {free[n]} free bytes" for n, s in needed.items())
     return make_verdict_line("free memory", True, detail)
 
@@ -116,13 +114,13 @@ def _check_processing_units(point: Point) -> Check:
     """Check that this process may run on all units of the loads (a cgroup may forbid some).
 
     Raises:
-        PointError: a unit is forbidden or missing.
+        MeasurementError: a unit is forbidden or missing.
     """
     allowed = os.sched_getaffinity(0)
     for load in point["loads"]:
         missing = set(parse_cpu_list(load["placement"]["cpus"])) - allowed
         if missing:
-            raise PointError(f"this process may not run on PU {sorted(missing)}")
+            raise MeasurementError(f"this process may not run on PU {sorted(missing)}")
     return make_verdict_line("processing units", True, f"{len(allowed)} allowed")
 
 
@@ -133,7 +131,7 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
     host answers.
 
     Raises:
-        PointError: a unit is on another node now.
+        MeasurementError: a unit is on another node now.
     """
     cpus_by_node = observed_placement.read_cpus_by_node()
     node_of = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}
@@ -143,7 +141,7 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
             node = node_of.get(cpu)
             if node is not None and planned and node not in planned:
                 listed = ", ".join(map(str, planned))
-                raise PointError(
+                raise MeasurementError(
                     f"PU {cpu} is on node {node} now; at discovery it was on node {listed}"
                 )
     detail = f"{len(node_of)} PUs on their nodes"
@@ -154,9 +152,7 @@ def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[
     """Check the preconditions and make a working folder for each load.
 
     Raises:
-        PointError: a precondition does not hold.
-        find_and_protect_drives.DriveError: a drive cannot be used.
-        opencl_device_lookup.OpenclError: an OpenCL device cannot be used.
+        MeasurementError: a precondition does not hold, or a drive or device cannot be used.
     """
     checks = [
         _check_processing_units(point),
@@ -251,7 +247,7 @@ def _wait_for_end(
     a pass may take longer on a busy host.
 
     Raises:
-        PointError: nothing ended in time.
+        MeasurementError: nothing ended in time.
     """
     ends_by_itself = any(not load.is_stoppable for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
@@ -260,7 +256,7 @@ def _wait_for_end(
     while all(load.is_running() for load in loads):
         now = time.monotonic()
         if now - began > timeout:
-            raise PointError(f"not finished after {timeout:g} s")
+            raise MeasurementError(f"not finished after {timeout:g} s")
         for load in loads:
             load.observe_when_due()
         if not ends_by_itself:
@@ -322,13 +318,7 @@ def measure_point(point: Point, replicate: int) -> Record:
             temporary_kernel_settings.restore_leftover_kernel_settings()
             measurement["environment_before"] = host_state.read_host_state()
             checks = _run_loads(point, folder, measurement, lock)
-    except (
-        PointError,
-        LoadError,
-        find_and_protect_drives.DriveError,
-        opencl_device_lookup.OpenclError,
-        UserError,
-    ) as error:
+    except (MeasurementError, UserError) as error:
         checks.append(make_verdict_line("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run
         checks.append(make_verdict_line("measured", False, f"{type(error).__name__}: {error}"))
