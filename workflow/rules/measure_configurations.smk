@@ -9,7 +9,7 @@ CONFIGURATIONS = checked_or_exit(lambda: ConfigurationCampaign(config))
 RESULTS = config["results"]
 
 if workflow.is_main_process and not LINTING:
-    CONFIGURATIONS.write_configuration_files()
+    checked_or_exit(CONFIGURATIONS.write_configuration_files)
 
 
 wildcard_constraints:

@@ -29,7 +29,7 @@ def jobs():
 def test_only_the_runs_own_jobs_are_seen():
     found = jobs()
     assert sorted(found) == ["5", "6", "7"]
-    assert (found["7"].started, found["7"].ended, found["7"].is_finished) == (None, None, False)
+    assert (found["7"].started, found["7"].ended, found["7"].state) == (None, None, "PENDING")
     assert (found["6"].state, found["6"].ended) == ("CANCELLED", 1044.0)
 
 

@@ -75,6 +75,6 @@ def test_the_inventory_may_know_the_host_by_another_name():
 
 def test_a_describing_job_is_not_taken_for_one_that_measures():
     slurm = {"partition": None, "account": None, "wait_minutes": 1}
-    command = srun_command(parse_slurm_nodes(RECORDED)["nodea"], {"slurm": slurm})
+    command = srun_command(parse_slurm_nodes(RECORDED)["nodea"], slurm)
     [name] = [word for word in command if word.startswith("--job-name=")]
     assert not name.removeprefix("--job-name=").startswith(JOB_PREFIX)

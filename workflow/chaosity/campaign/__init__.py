@@ -1,1 +1,1 @@
-"""What one run of the workflow knows: hosts, plans, firmware modes, Slurm and measured weights."""
+"""Data of one run of the workflow: hosts, plans, configurations, Slurm jobs, measured weights."""

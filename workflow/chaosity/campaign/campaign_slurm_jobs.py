@@ -1,4 +1,4 @@
-"""What a run through Slurm knows in addition to its campaign: nodes, batches, the watch, the cost.
+"""The Slurm jobs of a workflow run: their nodes, batches, resources, watch and cost.
 
 Only ``workflow/rules/hosts_and_plans.smk`` uses it, and only for ``transport: slurm`` in the
 config. In each job Snakemake starts itself twice: to run a step, and to run the batch's
@@ -41,15 +41,10 @@ from chaosity.transport.skipped_hosts import skip_host
 BATCH = "batch"
 # Number of measurements in one group; Snakemake needs a number.
 UNLIMITED = 10**9
-# Prefix of the names of this project's jobs; profiles/cluster tells it to the plugin.
+# Prefix of the names of this project's jobs; profiles/cluster passes it to the plugin.
 JOB_PREFIX = "chaosity_"
-# Keys of `job_resources`.
+# Names of the Snakemake resources that `job_resources` may return.
 RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm_account")
-
-
-def _seconds_between(begin: str, end: str) -> float:
-    """Return the seconds from one time of a record to another (see `records.utc_now`)."""
-    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
 def _measurement_key(wildcards: Any) -> Key:
@@ -91,7 +86,7 @@ class CampaignSlurmJobs:
             self._resources = dict.fromkeys(campaign.hosts, own)
 
     def set_up_snakemake(self) -> None:
-        """Set what Snakemake (9.27) has no directive for, as soon as it has its settings.
+        """Change settings for which Snakemake (9.27) has no directive, once they exist.
 
         Files do not connect the measurements of a group. Snakemake puts unconnected jobs into one
         group only up to a number that is set for the name of the group. The names of batches are
@@ -144,12 +139,12 @@ class CampaignSlurmJobs:
         batch = self._batches.get(key)
         if batch is None or batch.measurements[0].key != key:
             return 0
-        factor, slack = self.slurm["time_factor"], self.slurm["slack_minutes"]
-        return batch.time_limit_minutes(factor, slack, attempt)
+        limits = self.slurm["time_factor"], self.slurm["slack_minutes"]
+        return batch.time_limit_minutes(*limits, attempt)
 
     @property
     def measurement_resources(self) -> dict[str, Callable[..., str | int | None]]:
-        """Return what a measurement requests from Slurm, as Snakemake's resources."""
+        """Return the Slurm resources of a measurement, in Snakemake's form."""
 
         def resource_of_host(name: str) -> Callable[[MeasurementWildcards], str | int | None]:
             return lambda wildcards: self._resources[wildcards.host].get(name)
@@ -160,25 +155,23 @@ class CampaignSlurmJobs:
         }
 
     def start_job_watch(self) -> None:
-        """Start to watch, once it is known that this is not a dry run."""
+        """Start to watch the jobs, once it is known that this is not a dry run."""
         os.environ[RUN_BEGAN] = utc_now()
-        self.watch = SlurmJobWatch(
-            {self.slurm_node(host): host for host in self.campaign.hosts}, JOB_PREFIX
-        )
+        hosts = {self.slurm_node(host): host for host in self.campaign.hosts}
+        self.watch = SlurmJobWatch(hosts, JOB_PREFIX)
         self.watch.start()
 
     def stop_job_watch(self) -> None:
-        """Stop to watch, and print what the queue cost."""
+        """Stop the watch, and print the time that the queue took."""
         if self.watch is None:
             return
         self.watch.stop()
         for host, reason in self.watch.given_up.items():  # for the report
             skip_host(self.campaign.results / host, host, reason)
-        text = queue_cost_text(self.watch.jobs.values(), self._measured())
-        if text:
+        if text := queue_cost_text(self.watch.jobs.values(), self._measured_by_node()):
             print(f"chaosity: {text}.", file=sys.stderr, flush=True)
 
-    def _measured(self) -> dict[str, tuple[int, float]]:
+    def _measured_by_node(self) -> dict[str, tuple[int, float]]:
         """Return the number of this run's records and their seconds, by node."""
         found = {}
         for host in self.campaign.hosts:
@@ -187,6 +180,9 @@ class CampaignSlurmJobs:
                 with contextlib.suppress(ValueError):
                     record = load_record(Path(path))
                     if record["began_at"] >= os.environ[RUN_BEGAN]:
-                        seconds.append(_seconds_between(record["began_at"], record["finished_at"]))
+                        begin, end = map(
+                            datetime.fromisoformat, (record["began_at"], record["finished_at"])
+                        )
+                        seconds.append((end - begin).total_seconds())
             found[self.slurm_node(host)] = (len(seconds), sum(seconds))
         return found

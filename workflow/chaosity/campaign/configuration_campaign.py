@@ -6,6 +6,7 @@ host came back. A host is not booted into a configuration whose records are comp
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +28,7 @@ from chaosity.transport.runner_command import LOCAL
 
 
 class ConfigurationCampaign:
-    """Which hosts are measured in which configurations, and how many records each lacks.
+    """The hosts that are measured in several configurations, and the records that are missing.
 
     Args:
         config: the merged config from Snakemake.
@@ -44,16 +45,9 @@ class ConfigurationCampaign:
         self._hosts = {host.name: host for host in found if host.topology_source == LIVE}
         for host in self._hosts.values():
             if host.connection == LOCAL:
-                raise UserError(
-                    "cannot be rebooted into other configurations, since the reboot ends this run",
-                    f"host {host.name}",
-                    "run this on another machine, or list only other hosts in the config (`hosts`)",
-                )
-        self._missing = {
-            (name, configuration): self._count_missing(host, configuration)
-            for name, host in self._hosts.items()
-            for configuration in self.names
-        }
+                what = "cannot be rebooted into other configurations: the reboot would end this run"
+                remedy = "run this on another machine, or list only other hosts in `hosts`"
+                raise UserError(what, f"host {host.name}", remedy)
 
     @property
     def host_names(self) -> list[str]:
@@ -65,16 +59,16 @@ class ConfigurationCampaign:
         return self.results / host / configuration
 
     def finished_file(self, host: str, configuration: str) -> str:
-        """Return the file that exists if all of a configuration has been measured."""
+        """Return the file that exists if all points of a configuration have been measured."""
         return str(self.configuration_folder(host, configuration) / "measured.txt")
 
     def previous_finished_file(self, host: str, configuration: str) -> list[str]:
-        """Return the same file of the configuration before this one; empty for the first."""
+        """Return the finished file of the configuration before this one; empty for the first."""
         index = self.names.index(configuration)
         return [self.finished_file(host, self.names[index - 1])] if index else []
 
     def _count_missing(self, host: InventoryHost, configuration: str) -> int | None:
-        """Number of missing or failed records; None if the host was never in this configuration."""
+        """Return the number of missing or failed records; None before the first discovery."""
         folder = self.configuration_folder(host.name, configuration)
         if not (folder / "topology.json").exists():
             return None
@@ -92,7 +86,8 @@ class ConfigurationCampaign:
         ``wanted.json`` gets a new time as long as records are missing, so that Snakemake measures
         the configuration. If no record is missing, ``measured.txt`` exists.
         """
-        for (host, configuration), missing in self._missing.items():
+        for host, configuration in itertools.product(self._hosts, self.names):
+            missing = self._count_missing(self._hosts[host], configuration)
             folder = self.configuration_folder(host, configuration)
             own = {
                 **self.config,

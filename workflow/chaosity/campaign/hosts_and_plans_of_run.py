@@ -1,6 +1,6 @@
-"""What a run of the workflow knows: hosts, their plans, and earlier measurements.
+"""Holds the hosts of a workflow run, their plans, and the paths of their records.
 
-Snakemake reads the workflow in the process that a person starts, and again in jobs that run
+Snakemake reads the workflow in the process that the user starts, and again in jobs that run
 elsewhere. Only the first process discovers hosts and takes locks; the others read its files.
 """
 
@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -59,11 +60,11 @@ def use_own_programs(root: Path) -> None:
     """
     own = [str(root / "build" / "kernels"), str(Path(sys.executable).parent)]
     given = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    os.environ["PATH"] = os.pathsep.join([*own, *(folder for folder in given if folder not in own)])
+    os.environ["PATH"] = os.pathsep.join(dict.fromkeys(own + given))
 
 
 class Campaign:
-    """Hosts, plans and records of one run.
+    """The hosts, plans and records of one run.
 
     Args:
         config: the merged config from Snakemake.
@@ -96,28 +97,23 @@ class Campaign:
                 print(f"chaosity: {error} This run skips the host.", file=sys.stderr)
         else:
             found = read_discovered_hosts(self.config) if with_hosts else []
-        # Only the discovering process calculates weights; the others use its file.
-        weights = {
-            host.name: MeasuredWeights(
-                self.results / host.name / host.configuration, recalculate=discover
-            )
-            for host in found
-        }
-        self.plans: dict[str, HostPlan] = {
-            host.name: plan_host(host, self.config, weights=weights[host.name]) for host in found
-        }
+        self.plans: dict[str, HostPlan] = {}
+        for host in found:
+            folder = self.results / host.name / host.configuration
+            # Only the discovering process calculates weights; the others use its file.
+            weights = MeasuredWeights(folder, recalculate=discover)
+            plan = self.plans[host.name] = plan_host(host, self.config, weights=weights)
+            if discover:
+                weights.write()
+                plan.write_plan(folder, points=False)
         self._points = {
             (plan.host.name, point["experiment"], point["point"]): point
             for plan in self.plans.values()
             for point in plan.points
         }
-        self._failures: dict[str, list[str]] = {}
+        self._failures: dict[str, Counter[str]] = {}  # by folder and replicate
         self._locks: list[int] = []
         Campaign.current = self
-        if discover:
-            for name, plan in self.plans.items():
-                weights[name].write()
-                plan.write_plan(self.configuration_folder(name), points=False)
 
     def lock_and_write_points(self) -> None:
         """Take the locks and write the points, once it is known that this is not a dry run.
@@ -127,11 +123,11 @@ class Campaign:
         """
         for name, host in self.hosts.items():
             if host.topology.kind != LIVE:
-                raise UserError(
-                    "its topology is a file, so it can be planned but not measured",
-                    f"host {name}",
-                    "use snakemake --dry-run, or list only other hosts in `hosts` of the config",
+                what = "its topology is a file, so it can be planned but not measured"
+                remedy = (
+                    "use snakemake --dry-run, or list only other hosts in `hosts` of the config"
                 )
+                raise UserError(what, f"host {name}", remedy)
         self._locks = [_lock_results(self.results / name) for name in self.plans]
         for name, plan in self.plans.items():
             plan.write_plan(self.configuration_folder(name), points=True)
@@ -157,13 +153,13 @@ class Campaign:
     @property
     def measurement_resources(self) -> dict[str, int | HostFunction]:
         """Return the Snakemake resources of a measurement: 1 unit of its host's resource."""
-        if len(self.hosts) == 1:  # a function costs time for each of ten thousand jobs
-            return {resource_name(next(iter(self.hosts))): 1}
+        if len(self.plans) == 1:  # a function costs time for each of ten thousand jobs
+            return {resource_name(name): 1 for name in self.plans}
 
         def used(name: str) -> HostFunction:
             return lambda wildcards: int(wildcards.host == name)
 
-        return {resource_name(name): used(name) for name in self.hosts}
+        return {resource_name(name): used(name) for name in self.plans}
 
     def allow_one_measurement_per_host(
         self, limits: Mapping[str, Any], register: Callable[[str, int], None]
@@ -184,11 +180,8 @@ class Campaign:
             if resource not in limits:
                 register(resource, 1)
             elif limits[resource].value != 1:
-                raise UserError(
-                    f"measurements of {name} could run at the same time",
-                    f"resources, {resource}",
-                    "remove it or set it to 1",
-                )
+                what = f"measurements of {name} could run at the same time"
+                raise UserError(what, f"resources, {resource}", "remove it or set it to 1")
 
     @property
     def measurement_threads(self) -> int | HostFunction:
@@ -198,7 +191,7 @@ class Campaign:
         return lambda wildcards: int(self.plans[wildcards.host].host.local)
 
     def planned_point(self, host: str, experiment: str, name: str) -> Point:
-        """Return a planned point; `name` is the point's name."""
+        """Return the planned point with this name."""
         return self._points[(host, experiment, name)]
 
     def configuration_folder(self, host: str) -> Path:
@@ -214,9 +207,9 @@ class Campaign:
         )
         if folder not in self._failures:
             names = os.listdir(folder) if os.path.isdir(folder) else []  # noqa: PTH112, PTH208
-            self._failures[folder] = [name for name in names if name.endswith(".failed.json")]
-        prefix = f"rep{wildcards.replicate}."
-        return sum(1 for name in self._failures[folder] if name.startswith(prefix))
+            failed = (name for name in names if name.endswith(".failed.json"))
+            self._failures[folder] = Counter(name.partition(".")[0] for name in failed)
+        return self._failures[folder][f"rep{wildcards.replicate}"]
 
     def record_paths(self, host: str) -> list[str]:
         """Return the paths of all records of a host's plan."""
@@ -229,13 +222,10 @@ class Campaign:
 
 
 def _lock_results(results: Path) -> int:
-    """Lock a host's results, so that no two runs write the same records.
+    """Lock a host's results, so that no two runs write the same records; returns the open file.
 
     The kernel frees the lock when the process ends, also after a crash. Snakemake's own lock stays
     after a crash, so profiles/default turns it off.
-
-    Raises:
-        UserError: another run is active.
     """
     results.mkdir(parents=True, exist_ok=True)
     handle = os.open(results / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -244,11 +234,8 @@ def _lock_results(results: Path) -> int:
     except BlockingIOError:
         pid = os.read(handle, 20).decode().strip()
         os.close(handle)
-        raise UserError(
-            f"another run (process {pid}) writes to this folder",
-            str(results),
-            "wait for it or stop it",
-        ) from None
+        what = f"another run (process {pid}) writes to this folder"
+        raise UserError(what, str(results), "wait for it or stop it") from None
     os.ftruncate(handle, 0)
     os.write(handle, str(os.getpid()).encode())
     return handle

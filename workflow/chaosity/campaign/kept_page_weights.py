@@ -1,7 +1,7 @@
-"""The weights that placements of pages are planned with: calculated from measurements, and kept.
+"""Calculates the page weights of planned placements from measurements, and keeps them in a file.
 
-They are kept in ``results/<host>/<configuration>/weights.json``. Weights are part of a point's
-definition, so weights that change with every new replicate would ask for all placements again.
+The file is ``results/<host>/<configuration>/weights.json``. Weights are part of a point's
+definition, so weights that change with every replicate would request all placements again.
 Therefore weights stay in use until the measurements clearly give others.
 """
 
@@ -26,7 +26,7 @@ FILE = "weights.json"
 
 
 class KeptWeights(TypedDict):
-    """The weights of a set of workers: share by node, where they are from, and since when."""
+    """The weights of a set of workers: share by node, their source, and the time of calculation."""
 
     shares: dict[str, float]
     source: str | None
@@ -40,8 +40,8 @@ class MeasuredWeights:
     share of each node, or None if they were not measured.
 
     Args:
-        folder: of the host and configuration.
-        recalculate: whether to look at the measurements; if not, the kept weights are used.
+        folder: folder of the host and configuration.
+        recalculate: whether to use the measurements; if not, only the kept weights are used.
 
     Raises:
         UserError: weights.json has other content.
@@ -66,17 +66,15 @@ class MeasuredWeights:
         if key in own:
             kept = {int(node): share for node, share in own[key]["shares"].items()}
         calculated = self._results.weights(name, workers) if self.recalculate else None
-        if calculated is None or (kept and shares_agree(kept, calculated[0])):
-            return kept
-        shares, source = calculated
-        text_shares = {str(node): share for node, share in shares.items()}
-        own[key] = {"shares": text_shares, "source": source, "since": utc_now()}
-        return shares
+        if calculated and not (kept and shares_agree(kept, calculated[0])):
+            kept, source = calculated
+            shares = {str(node): share for node, share in kept.items()}
+            own[key] = {"shares": shares, "source": source, "since": utc_now()}
+        return kept
 
     def write(self) -> None:
-        """Write all weights that were requested, if any."""
-        known = {name: sets for name, sets in sorted(self._kept.items()) if sets}
-        if known:
+        """Write all known weights to the file; without weights, write nothing."""
+        if known := {name: sets for name, sets in self._kept.items() if sets}:
             text = json.dumps({"weights": known}, indent=1, sort_keys=True)
             write_if_changed(self.path, text + "\n")
 
@@ -89,6 +87,6 @@ class MeasuredWeights:
 
 
 def shares_agree(kept: Mapping[int, float], calculated: Mapping[int, float]) -> bool:
-    """Return whether no share differs by more than pages can be placed precisely."""
+    """Return whether no share differs by more than the tolerance of the placement check."""
     same_nodes = set(kept) == set(calculated)
     return same_nodes and largest_share_deviation(kept, calculated) <= SHARE_TOLERANCE

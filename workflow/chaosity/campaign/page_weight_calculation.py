@@ -16,7 +16,7 @@ from chaosity.export.host_measurements_for_export import (
     select_node_measurements,
 )
 from chaosity.place.placement_policies import CONTENDED
-from chaosity.store.node_matrix_csv import BANDWIDTH, NodeMatrix
+from chaosity.store.node_matrix_csv import BANDWIDTH
 from chaosity.weights.canonical_weights import bandwidth_under_contention, canonical_weights
 
 
@@ -31,10 +31,8 @@ class WeightsFromResults:
         self._host: MeasuredHost | None = None
         with contextlib.suppress(UserError):  # nothing was measured yet
             self._host = read_measured_host(folder)
-        found = select_node_measurements(self._host, BANDWIDTH) if self._host else None
-        self._matrix = found.matrix if found else None
-        # The source has the kernel: triad if several kernels were measured in as many places.
-        self._source = found.text if found else None
+        # Its text has the kernel: triad if several kernels were measured in as many places.
+        self._alone = select_node_measurements(self._host, BANDWIDTH) if self._host else None
 
     def weights(
         self, name: str, workers: Sequence[int]
@@ -47,12 +45,11 @@ class WeightsFromResults:
         """
         if self._host is None:
             return None
-        matrix: NodeMatrix | None = self._matrix
-        source = self._source
-        if name == CONTENDED:
-            matrix = bandwidth_under_contention(self._host.measurements, workers)
-            source = None if matrix is None else matrix.source
         try:
-            return None if matrix is None else (canonical_weights(matrix, workers), source)
+            if name != CONTENDED:
+                alone = self._alone
+                return (canonical_weights(alone.matrix, workers), alone.text) if alone else None
+            matrix = bandwidth_under_contention(self._host.measurements, workers)
+            return (canonical_weights(matrix, workers), matrix.source) if matrix else None
         except UserError:  # a path of the workers was not measured
             return None

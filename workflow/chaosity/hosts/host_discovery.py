@@ -122,7 +122,7 @@ def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
         raise UserError(f"Slurm has no node {name!r}", where, remedy)
     if trouble := nodes[name].unusable_reason:
         raise UserError(trouble, where, "its points are left for later")
-    return Transport(SLURM, tuple(srun_command(nodes[name], config)), ("chaosity-run",))
+    return Transport(SLURM, tuple(srun_command(nodes[name], config["slurm"])), ("chaosity-run",))
 
 
 def _choose_transport(host: InventoryHost, config: Config) -> Transport:

@@ -1,9 +1,9 @@
-"""Watches a run's jobs and nodes in the queue, and says what the queue cost.
+"""Watches a run's jobs and nodes in Slurm's queue, and reports how much time the queue took.
 
-If a node is drained after the run began, a job for it stays in the queue until the node is resumed,
-perhaps for ever. Such jobs are cancelled by number. Snakemake retries them as often as the profile
-says, and then leaves their points to a later run. Every other early end of a job is reported in one
-line with its number and host.
+If a node is drained after the run began, a job for it waits until the node is resumed, perhaps for
+ever. Such jobs are cancelled by number. Snakemake retries them as often as the profile allows, and
+then leaves their points to a later run. Every other early end of a job is reported in one line with
+its number and host.
 
 Only ``squeue`` is used, so that it works with and without accounting. It lists finished jobs for
 ``MinJobAge`` seconds, and `check_finished_jobs_stay_visible` makes sure that this is long enough.
@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from chaosity.errors import UserError
@@ -25,29 +25,22 @@ from chaosity.slurm.slurm_commands import list_slurm_nodes, run_slurm_command, u
 # The fields of `SlurmJob` for squeue(1), and the job's name and folder; times are seconds since
 # 1970, see `run_slurm_command`.
 SQUEUE_FORMAT = "%i|%T|%n|%V|%S|%e|%r|%j|%Z"
-# The executor plugin looks at its jobs at least every 180 s. It would wait for ever for a job that
-# vanished in between.
+# The executor plugin looks at its jobs at least every 180 s. If a job vanishes in between, the
+# plugin waits for ever.
 OLDEST_LOOK_SECONDS = 200
 # Ends that Slurm or a person caused, so they say nothing about a measurement.
-CUT_SHORT = (
-    "BOOT_FAIL",
-    "CANCELLED",
-    "DEADLINE",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "TIMEOUT",
-)
-FINISHED = (*CUT_SHORT, "COMPLETED", "FAILED")
+CUT_SHORT = {"BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY"}
+CUT_SHORT |= {"PREEMPTED", "TIMEOUT"}
+FINISHED = CUT_SHORT | {"COMPLETED", "FAILED"}
 # Each look costs two short queries.
 LOOK_SECONDS = 15.0
-# A node must be unusable at so many looks in a row, since a node may answer late.
+# A node is given up after so many unusable looks in a row, since a node may answer late.
 LOOKS_IN_TROUBLE = 2
 
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job. Times are seconds since 1970, None if they are in the future."""
+    """A job in Slurm's queue. Times are seconds since 1970, None if they are in the future."""
 
     number: str
     state: str
@@ -55,12 +48,6 @@ class SlurmJob:
     submitted: float
     started: float | None
     ended: float | None
-    reason: str
-
-    @property
-    def is_finished(self) -> bool:
-        """Return whether it has ended, in any way."""
-        return self.state in FINISHED
 
 
 def parse_slurm_jobs(text: str, prefix: str, folder: str, since: float) -> dict[str, SlurmJob]:
@@ -77,33 +64,30 @@ def parse_slurm_jobs(text: str, prefix: str, folder: str, since: float) -> dict[
         fields = line.split("|", 8)
         if len(fields) < 9 or not fields[7].startswith(prefix) or fields[8] != folder:
             continue
+        number, state, node, *texts = fields[:6]
+        # A missing time is `N/A` or the like.
+        submitted, started, ended = (float(x) if x.isdigit() else None for x in texts)
         job = SlurmJob(
-            number=fields[0],
-            state=fields[1],
-            node=fields[2],
-            submitted=_seconds(fields[3]) or 0.0,
-            started=_seconds(fields[4]) if fields[1] != "PENDING" else None,
-            ended=_seconds(fields[5]) if fields[1] in FINISHED else None,
-            reason=fields[6],
+            number,
+            state,
+            node,
+            submitted=submitted or 0.0,
+            started=started if state != "PENDING" else None,
+            ended=ended if state in FINISHED else None,
         )
         if job.submitted >= since:
             found[job.number] = job
     return found
 
 
-def _seconds(text: str) -> float | None:
-    """Return a time; None for ``N/A`` and the like."""
-    return float(text) if text.isdigit() else None
-
-
 def check_finished_jobs_stay_visible(configuration: str) -> None:
-    """Make sure that a finished job stays visible until the executor plugin has looked at it.
+    """Check that Slurm lists a finished job until the executor plugin has looked at it.
 
     Args:
         configuration: output of ``scontrol show config``.
 
     Raises:
-        UserError: it may vanish before, and there is no accounting to ask instead.
+        UserError: a job may vanish before, and there is no accounting to query instead.
     """
     age = re.search(r"^MinJobAge\s*=\s*(\d+)", configuration, re.MULTILINE)
     storage = re.search(r"^AccountingStorageType\s*=\s*(\S+)", configuration, re.MULTILINE)
@@ -121,35 +105,37 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
 def queue_cost_text(
     jobs: Iterable[SlurmJob], measured: Mapping[str, tuple[int, float]]
 ) -> str | None:
-    """Return what the queue cost, in one sentence; None if no job has run.
+    """Return the time that the queue and the jobs took, in one sentence; None if no job has run.
 
     For each node, the time from the first submission to the last end has two parts: the run times
     of its jobs, and waiting. The run times consist of measuring and overhead (Snakemake in the job,
     the step, reading the last discovery).
 
     Args:
-        jobs: the run's jobs that have started, in any order.
+        jobs: the run's jobs, in any order.
         measured: number of measurements and their seconds by their records, by node.
     """
-    by_node: dict[str, list[tuple[float, float, float]]] = {}
-    for job in jobs:
-        if job.started is not None and job.ended is not None:
-            by_node.setdefault(job.node, []).append((job.submitted, job.started, job.ended))
-    total = waited = ran = 0.0
-    for times in by_node.values():
-        span = max(ended for _, _, ended in times) - min(submitted for submitted, _, _ in times)
-        running = sum(ended - started for _, started, ended in times)
-        total, waited, ran = total + span, waited + span - running, ran + running
+    times = [
+        (job.node, job.submitted, job.started, job.ended)
+        for job in jobs
+        if job.started is not None and job.ended is not None
+    ]
     points = sum(number for number, _ in measured.values())
-    measuring = sum(seconds for _, seconds in measured.values())
-    if not by_node or not points:
+    if not times or not points:
         return None
-    count = sum(map(len, by_node.values()))
+    nodes = {node for node, *_ in times}
+    total = sum(
+        max(end for node, _, _, end in times if node == own)
+        - min(begin for node, begin, _, _ in times if node == own)
+        for own in nodes
+    )
+    ran = sum(ended - started for _, _, started, ended in times)
+    measuring = sum(seconds for _, seconds in measured.values())
     return (
-        f"{points} measurements in {count} Slurm {'job' if count == 1 else 'jobs'} on"
-        f" {len(by_node)} {'node' if len(by_node) == 1 else 'nodes'}: {total:.0f} s from submission"
+        f"{points} measurements in {len(times)} Slurm {'job' if len(times) == 1 else 'jobs'} on"
+        f" {len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}: {total:.0f} s from submission"
         f" to end, summed over nodes, {measuring:.0f} s of it measuring. Per measurement,"
-        f" {waited / points:.2f} s of waiting in the queue and"
+        f" {(total - ran) / points:.2f} s of waiting in the queue and"
         f" {(ran - measuring) / points:.2f} s of start and end of the jobs"
     )
 
@@ -160,22 +146,22 @@ def _print_message(text: str) -> None:
 
 
 class SlurmJobWatch:
-    """The watch over one run.
+    """A thread that looks at a run's jobs and nodes until the run ends.
 
     Args:
         hosts: host by the name of its node.
         prefix: how the names of the run's jobs begin.
-        report: prints a line for the user.
+
+    Attributes:
+        jobs: the run's jobs by number.
+        given_up: hosts whose jobs were cancelled, with the reason.
     """
 
-    def __init__(
-        self, hosts: Mapping[str, str], prefix: str, report: Callable[[str], None] = _print_message
-    ) -> None:
-        self.hosts, self.prefix, self.report = dict(hosts), prefix, report
+    def __init__(self, hosts: Mapping[str, str], prefix: str) -> None:
+        self.hosts, self.prefix = hosts, prefix
         self.folder = os.getcwd()  # noqa: PTH109 - the same text that Snakemake gives to sbatch
         self.began = float(int(time.time()))  # Slurm counts whole seconds
         self.jobs: dict[str, SlurmJob] = {}
-        # Hosts whose jobs were cancelled, with the reason.
         self.given_up: dict[str, str] = {}
         self._reported: set[str] = set()
         self._looks_in_trouble: dict[str, int] = {}
@@ -183,11 +169,11 @@ class SlurmJobWatch:
         self._thread = threading.Thread(target=self._run, daemon=True, name="slurm-watch")
 
     def start(self) -> None:
-        """Start to look at jobs and nodes."""
+        """Start to look at jobs and nodes at intervals."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look a last time and stop."""
+        """Stop after a last look."""
         self._ended.set()
         self._thread.join()
         self._look()
@@ -197,7 +183,7 @@ class SlurmJobWatch:
             self._look()
 
     def _look(self) -> None:
-        """Look once; if Slurm does not answer, the next look follows as usual."""
+        """Look once at jobs and nodes; if Slurm does not answer, the next look follows as usual."""
         try:
             text = run_slurm_command(
                 "squeue", "--states=all", "--noheader", f"--format={SQUEUE_FORMAT}"
@@ -215,12 +201,12 @@ class SlurmJobWatch:
                 self._give_up(node, trouble[node])
 
     def _report_cut_short(self, job: SlurmJob) -> None:
-        """Report once that a job was cut short; it is no failure of its points."""
+        """Report once that a job was cut short; this is not a failure of its points."""
         if job.state not in CUT_SHORT or job.number in self._reported:
             return
         self._reported.add(job.number)
         ran = f"after {job.ended - job.started:.0f} s" if job.started and job.ended else "unstarted"
-        self.report(
+        _print_message(
             f"Slurm job {job.number} on host {self.hosts.get(job.node, job.node)} ended {ran} as"
             f" {job.state}; its finished measurements are kept"
         )
@@ -233,11 +219,11 @@ class SlurmJobWatch:
         if not waiting:
             return
         self.given_up[self.hosts[node]] = reason
-        self.report(
+        _print_message(
             f"host {self.hosts[node]}: {reason}; cancelling {', '.join(waiting)}, which would wait"
             " for it; a later run measures its points"
         )
         try:
             run_slurm_command("scancel", "--state=PENDING", *waiting)
         except UserError as error:
-            self.report(str(error))
+            _print_message(str(error))

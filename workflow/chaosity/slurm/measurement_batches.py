@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 # Snakemake's wildcards of a measurement, which identify it.
 Key = tuple[str, ...]
@@ -12,13 +13,13 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ReplicateToMeasure:
-    """One replicate of a point that has to be measured.
+    """A replicate of a point that has to be measured.
 
     Args:
         key: identifies the measurement.
-        host: where it runs.
-        order: its place in the host's random order.
-        seconds: how long it takes, by the plan.
+        host: the host that is measured.
+        order: position in the host's random order.
+        seconds: planned duration.
     """
 
     key: Key
@@ -42,7 +43,7 @@ class MeasurementBatch:
 
     @property
     def seconds(self) -> float:
-        """Return how long all its measurements take, by the plan."""
+        """Return the planned duration of all its measurements."""
         return sum(measurement.seconds for measurement in self.measurements)
 
     def time_limit_minutes(self, factor: float, slack: float, attempt: int = 1) -> int:
@@ -60,26 +61,20 @@ class MeasurementBatch:
 def cut_into_batches(
     measurements: Iterable[ReplicateToMeasure], minutes: float
 ) -> list[MeasurementBatch]:
-    """Cut each host's measurements, in their random order, into jobs of about this length.
+    """Return each host's measurements, in their random order, cut into jobs of about this length.
 
     A job ends with the measurement that reaches the length. The last job of a host may be shorter.
     If it is shorter than a tenth of the length, its measurements join the job before.
     """
-    by_host: dict[str, list[ReplicateToMeasure]] = {}
-    for measurement in sorted(measurements, key=lambda one: (one.host, one.order)):
-        by_host.setdefault(measurement.host, []).append(measurement)
-    found = []
-    for host, own in by_host.items():
+    batches = []
+    ordered = sorted(measurements, key=lambda measurement: (measurement.host, measurement.order))
+    for host, own in groupby(ordered, key=lambda measurement: measurement.host):
         parts: list[list[ReplicateToMeasure]] = [[]]
         for measurement in own:
             if sum(other.seconds for other in parts[-1]) >= 60.0 * minutes:
                 parts.append([])
             parts[-1].append(measurement)
-        if len(parts) > 1 and sum(one.seconds for one in parts[-1]) < 6.0 * minutes:
-            remainder = parts.pop()
-            parts[-1] += remainder
-        found += [
-            MeasurementBatch(host, number, tuple(part))
-            for number, part in enumerate(parts, start=1)
-        ]
-    return found
+        if len(parts) > 1 and sum(other.seconds for other in parts[-1]) < 6.0 * minutes:
+            parts[-2:] = [parts[-2] + parts[-1]]
+        batches += [MeasurementBatch(host, i, tuple(part)) for i, part in enumerate(parts, start=1)]
+    return batches

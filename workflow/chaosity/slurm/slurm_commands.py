@@ -1,4 +1,4 @@
-"""Calls Slurm's programs: which nodes there are, and what a job requests.
+"""Calls Slurm's programs: lists its nodes, and makes the requests of jobs.
 
 A measurement needs a whole node: all processors that Slurm manages there, all memory, and no other
 job. The requests are plain numbers of the node. ``--hint`` or ``--threads-per-core`` would take
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
 from chaosity.errors import UserError
-from chaosity.yaml_document_types import Config, SlurmConfig
+from chaosity.yaml_document_types import SlurmConfig
 
 # Slurm's programs answer at once, or try for minutes if slurmctld is down.
 ANSWER_SECONDS = 30
@@ -52,8 +51,8 @@ class SlurmNode:
         name: its name in Slurm.
         states: its state and flags, such as ``("IDLE", "DRAIN")``.
         reason: why it is drained or down, as an administrator or Slurm wrote it; may be empty.
-        processors: how many Slurm manages there, without those reserved for the system.
-        memory_mib: how much Slurm manages there; 0 if the site does not manage memory.
+        processors: number that Slurm manages, without those reserved for the system.
+        memory_mib: memory in MiB that Slurm manages; 0 if the site does not manage memory.
     """
 
     name: str
@@ -65,11 +64,9 @@ class SlurmNode:
     @property
     def unusable_reason(self) -> str | None:
         """Return why no job can start there, as a clause; None if a job can start."""
-        words = [UNUSABLE[state] for state in self.states if state in UNUSABLE]
-        if not words:
-            return None
-        states = " and ".join(dict.fromkeys(words))
-        return f"node {self.name} is {states}: reason {self.reason or 'not given'}"
+        words = dict.fromkeys(UNUSABLE[state] for state in self.states if state in UNUSABLE)
+        text = f"node {self.name} is {' and '.join(words)}: reason {self.reason or 'not given'}"
+        return text if words else None
 
 
 def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
@@ -113,12 +110,7 @@ def unusable_nodes(nodes: Iterable[SlurmNode]) -> dict[str, str]:
 
 
 def slurm_node_name(host: str, variables: Mapping[str, Any]) -> str:
-    """Return a host's name in Slurm.
-
-    Args:
-        host: its name in the inventory.
-        variables: its variables; ``chaosity_slurm_node`` if the names differ.
-    """
+    """Return a host's name in Slurm: ``chaosity_slurm_node`` of its variables, else its own."""
     return str(variables.get("chaosity_slurm_node", host))
 
 
@@ -126,16 +118,11 @@ def run_slurm_command(*command: str) -> str:
     """Return the output of one of Slurm's programs.
 
     Raises:
-        UserError: it is not installed, failed, or gave no answer in time.
+        UserError: the program is not installed, failed, or gave no answer in time.
     """
-    program = shutil.which(command[0])
-    if program is None:
-        raise UserError(
-            "is not installed", command[0], "submit from a machine that has Slurm's programs"
-        )
     try:
         answer = subprocess.run(
-            [program, *command[1:]],
+            command,
             capture_output=True,
             text=True,
             timeout=ANSWER_SECONDS,
@@ -143,6 +130,9 @@ def run_slurm_command(*command: str) -> str:
             # Times as seconds since 1970, whatever the site's format and time zone.
             env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
         )
+    except FileNotFoundError:
+        remedy = "submit from a machine that has Slurm's programs"
+        raise UserError("is not installed", command[0], remedy) from None
     except subprocess.TimeoutExpired:
         raise UserError(f"{command[0]} gave no answer in {ANSWER_SECONDS} s", "Slurm") from None
     if answer.returncode:
@@ -152,11 +142,7 @@ def run_slurm_command(*command: str) -> str:
 
 
 def list_slurm_nodes() -> dict[str, SlurmNode]:
-    """Return all nodes of Slurm, by name.
-
-    Raises:
-        UserError: Slurm does not answer.
-    """
+    """Return all nodes of Slurm by name; a `UserError` says that Slurm does not answer."""
     return parse_slurm_nodes(run_slurm_command("scontrol", "show", "node", "--oneliner"))
 
 
@@ -167,22 +153,16 @@ def remove_hint_variables(environment: MutableMapping[str, str]) -> None:
 
 
 def _whole_node_options(node: SlurmNode) -> list[str]:
-    """Options that give a job a node to itself, without its processors and memory."""
+    """Return the options for a whole node, without its processors and memory."""
     return [f"--nodelist={node.name}", "--exclusive"]
 
 
-def srun_command(node: SlurmNode, config: Config, minutes: int = DESCRIBE_MINUTES) -> list[str]:
-    """Return the command that runs a program on a node through the queue, as a job of its own.
+def srun_command(node: SlurmNode, slurm: SlurmConfig) -> list[str]:
+    """Return the command that runs the host's description on a node, as a job of its own.
 
     Standard input and output are the program's. If the node is busy, ``srun`` waits as long as the
-    config says, then fails with a message.
-
-    Args:
-        node: the node, as Slurm describes it.
-        config: the checked config, for `slurm`.
-        minutes: time limit of the job.
+    config allows, then fails with a message.
     """
-    slurm = config["slurm"]
     queue = {"partition": slurm["partition"], "account": slurm["account"]}
     return [
         "srun",
@@ -196,15 +176,16 @@ def srun_command(node: SlurmNode, config: Config, minutes: int = DESCRIBE_MINUTE
         *_whole_node_options(node),
         # Without binding, so that the program sees exactly what the job may use.
         "--cpu-bind=none",
-        f"--time={minutes}",
+        f"--time={DESCRIBE_MINUTES}",
         f"--immediate={60 * slurm['wait_minutes']}",
         *(f"--{name}={value}" for name, value in queue.items() if value),
     ]
 
 
 def job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
-    """What the executor plugin turns into options of ``sbatch``, and of ``srun`` inside the job.
+    """Return the resources of a measurement's job, which must get the whole node.
 
+    The executor plugin turns them into options of ``sbatch``, and of ``srun`` inside the job.
     Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).
     """
     found: dict[str, str | int | None] = {
