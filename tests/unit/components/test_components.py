@@ -15,7 +15,6 @@ from chaosity.components.component_files import write_components
 from chaosity.components.make_component_documents import (
     drive_component_name,
     make_component_documents,
-    make_system_document,
 )
 from chaosity.topology.device_types import Drive
 from chaosity.topology.topology_discovery import discover_topology
@@ -97,7 +96,7 @@ def test_the_hosts_name_is_not_part_of_the_system(epyc, tmp_path):
 
 
 def test_tools_are_part_of_the_system(epyc):
-    assert make_system_document(epyc, {"fio": "3.33"})["tools"] == {"fio": "3.33"}
+    assert make_component_documents(epyc, {"fio": "3.33"})["system"]["tools"] == {"fio": "3.33"}
     assert make_component_documents(epyc, tools={"fio": "3.33"})["system"]["tools"] == {
         "fio": "3.33"
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,26 +34,38 @@ class ComponentState:
     content: Mapping[str, object] | None
 
 
+def read_json_object(path: Path) -> dict[str, object] | None:
+    """Return the JSON object in a file; None if the file is missing or has anything else."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8", errors="replace")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
 def record_component_state(path: Path) -> None:
-    """Adds the content of a component file to the component's history, if it changed.
+    """Add the content of a component file to the component's history, if it changed.
 
     Args:
-        path: of the component file; a missing file is recorded as a missing component.
+        path: of the component file; a missing file is recorded as a missing component. Text that
+            is not a JSON object is recorded under the key `unreadable`.
     """
-    states = _read_states(_history_path(path))
-    content = _content(path)
+    history = path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
+    states, content, since = _read_states(history), read_json_object(path), utc_now()
+    if path.exists():
+        if content is None:
+            content = {"unreadable": path.read_text(encoding="utf-8", errors="replace")}
+        since = format_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
     if states[-1].content == content if states else content is None:
         return
-    since = utc_now() if content is None else _changed_at(path)
     if states and since <= states[-1].since:  # a copy with an old time stamp
         since = utc_now()
     states.append(ComponentState(since, content))
     lines = (json.dumps(asdict(state), sort_keys=True, ensure_ascii=False) for state in states)
-    write_atomically(_history_path(path), "".join(f"{line}\n" for line in lines))
+    write_atomically(history, "".join(f"{line}\n" for line in lines))
 
 
 def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]:
-    """Returns the states of each component by name, the oldest first.
+    """Return the states of each component by name, the oldest first.
 
     Every state has content. A component that was missing for a while and came back unchanged has
     a single state.
@@ -62,45 +75,18 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
     """
     histories: dict[str, list[ComponentState]] = {}
     for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):
-        states: list[ComponentState] = []
         for state in _read_states(path):
+            states = histories.setdefault(path.name.removesuffix(".jsonl"), [])
             if state.content is not None and (not states or states[-1].content != state.content):
                 states.append(state)
-        if states:
-            histories[path.name.removesuffix(".jsonl")] = states
-    return histories
+    return {name: states for name, states in histories.items() if states}
 
 
-def _history_path(path: Path) -> Path:
-    return path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
-
-
-def _content(path: Path) -> dict[str, object] | None:
-    """The content of a component file; text that is not a JSON object becomes `unreadable`."""
-    if not path.exists():
-        return None
-    text = path.read_text(encoding="utf-8", errors="replace")
-    try:
-        return dict(json.loads(text))
-    except (ValueError, TypeError):
-        return {"unreadable": text}
-
-
-def _changed_at(path: Path) -> str:
-    return format_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
-
-
-def _read_states(path: Path) -> list[ComponentState]:
-    """The states in a history file, without broken lines; empty when there is no file."""
+def _read_states(history: Path) -> list[ComponentState]:
+    """Return the states in a history file, without broken lines; empty when there is no file."""
     states = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    for line in lines:
-        try:
+    for line in history.read_text(encoding="utf-8").splitlines() if history.exists() else []:
+        with suppress(ValueError, KeyError, TypeError):
             entry = json.loads(line)
             states.append(ComponentState(entry["since"], entry["content"]))
-        except (ValueError, KeyError, TypeError):
-            continue
     return states
