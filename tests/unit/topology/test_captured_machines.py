@@ -9,7 +9,7 @@ import pytest
 from captured import GIB, Capture, CapturedDrive, CapturedNode
 
 from chaosity.topology.configuration_names import configuration_name
-from chaosity.topology.topology_discovery import discover_topology, make_topology_xml
+from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 from chaosity.topology.topology_sources import unpacked_tarball
 
 CPUINFO = (
@@ -71,7 +71,7 @@ def test_a_capture_and_its_xml_give_equal_initiators_and_targets(capture, expect
     found = discover_topology(str(root))
     assert flags(found) == expected
     xml = tmp_path / "topology.xml"
-    xml.write_text(make_topology_xml(str(root)))
+    xml.write_text(discover_topology_with_xml(str(root))[1])
     again = discover_topology(str(xml))
     assert flags(again) == expected
     assert [n.cpus for n in again.nodes] == [n.cpus for n in found.nodes]

@@ -9,7 +9,7 @@ import pytest
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.topology.configuration_names import configuration_name
-from chaosity.topology.topology_discovery import discover_topology, make_topology_xml
+from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 from chaosity.topology.topology_json import topology_to_json
 
 
@@ -180,6 +180,6 @@ def test_without_cores_each_processing_unit_is_a_core(synthetic):
 
 def test_the_written_xml_gives_the_same_topology(epyc, own, tmp_path):
     path = tmp_path / "again.xml"
-    path.write_text(make_topology_xml(str(own / "epyc-7413-2s-nps4-30drives.xml")))
+    path.write_text(discover_topology_with_xml(str(own / "epyc-7413-2s-nps4-30drives.xml"))[1])
     again = discover_topology(str(path))
     assert (again.nodes, again.cores, again.drives) == (epyc.nodes, epyc.cores, epyc.drives)

@@ -11,6 +11,7 @@ import pandas as pd
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.topology.host_fact_types import HostFacts
+from chaosity.topology.topology_json import part_to_json
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, format_percent, group_thousands
 
@@ -162,7 +163,7 @@ def _restrictions(topology: Topology) -> ResultCheck:
         return ResultCheck(name, OK, "all that are online can be used")
     listed = ", ".join(
         f"{key.replace('_', ' ')} {value}"
-        for key, value in topology.restrictions.to_json().items()
+        for key, value in part_to_json(topology.restrictions).items()
         if value
     )
     return ResultCheck(

@@ -7,7 +7,7 @@ the machine has only one node with processors.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from chaosity.place_names import PlaceName
@@ -15,6 +15,7 @@ from chaosity.runner.opencl_device_lookup import parse_clinfo, parse_whole_numbe
 from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
 from chaosity.topology.hwloc_xml import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.sysfs_reader import SysfsReader
+from chaosity.topology.topology_json import part_from_json
 from chaosity.topology.topology_model import Node
 
 _NVME_CLASS = "0108"
@@ -39,110 +40,95 @@ _INTEL_ENGINES = {
 }
 _ENGINES = {f"8086:{device}": kind for kind, ids in _INTEL_ENGINES.items() for device in ids}
 _ENGINE_CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
-# DeviceMaker with memory of their own come first, the processor last.
+# Devices with memory of their own come first, the processor last.
 _OPENCL_ORDER = ("gpu", "accelerator", "other", "cpu")
 _OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
 
 
 class DeviceMaker:
-    """Makes the model's devices of a tree; `sysfs` is None for an XML alone."""
+    """Makes the model's devices of a tree.
 
-    def __init__(self, tree: HwlocTree, nodes: tuple[Node, ...], sysfs: SysfsReader | None) -> None:
-        self._machine = tree.machine
+    Args:
+        tree: hwloc's objects.
+        nodes: all nodes of the host.
+        sysfs: the kernel's files; without any for an XML alone.
+    """
+
+    def __init__(self, tree: HwlocTree, nodes: tuple[Node, ...], sysfs: SysfsReader) -> None:
         self._sysfs = sysfs
+        self._functions = tree.machine.objects_of_type("PCIDev")
+        self._os_devices = tree.machine.objects_of_type("OSDev")
         self._known = {node.os_index for node in nodes}
         self._with_cpus = {node.os_index for node in nodes if node.shown_cpus}
 
-    def _pci_functions(self) -> list[HwlocObject]:
-        return self._machine.objects_of_type("PCIDev")
-
     def _node(self, device: HwlocObject) -> int | None:
-        """The nearest node of a device: the node with processors, if several are equally near."""
+        """Return the nearest node of a device; among equally near nodes one with processors."""
         place = next(item for item in device.ancestors() if item.type not in IO_TYPES)
         near = {*place.nodes, *place.complete_nodes} or self._known
         candidates = near & self._with_cpus or near
         if len(candidates) == 1:
             return next(iter(candidates))
         pci = _pci_address(device)
-        stated = self._sysfs.pci_function_node(pci) if self._sysfs and pci else None
+        stated = self._sysfs.pci_function_node(pci) if pci else None
         return stated if stated in self._known else None
 
     def make_drives(self) -> tuple[Drive, ...]:
-        """Returns NVMe namespaces by PCI address, and NVMe functions without a block device.
+        """Return NVMe namespaces by PCI address, and NVMe functions without a block device.
 
         Two paths to the same multipath disk count as a single drive.
         """
         drives: dict[str, Drive] = {}
         served: set[str | None] = set()
-        for device in self._machine.objects_of_type("OSDev"):
-            name = _disk_name(device.name or "")
-            if name:
+        for device in self._os_devices:
+            if match := _NVME_NAME.fullmatch(device.name or ""):
+                name = f"nvme{match['subsystem']}n{match['namespace']}"
                 served.add(_pci_address(device))
-                drives.setdefault(name, self._drive(name, device))
+                drives.setdefault(name, self._drive(device, name))
         bare = [
-            self._bare_drive(item)
-            for item in self._pci_functions()
+            self._drive(item)
+            for item in self._functions
             if _pci_class(item) == _NVME_CLASS and _pci_address(item) not in served
         ]
         order = sorted([*drives.values(), *bare], key=lambda d: (d.pci or "~", d.name or ""))
         return tuple(order)
 
-    def _drive(self, name: str, device: HwlocObject) -> Drive:
-        infos, pci = device.infos, _pci_address(device)
-        size = int(infos["Size"]) * 1024 if infos.get("Size", "").isdigit() else None  # in KiB
-        link, link_max = self._links(device, pci)
-        sysfs = self._sysfs
+    def _drive(self, device: HwlocObject, name: str | None = None) -> Drive:
+        """Return the drive of a block device, or of a PCI function without one (no `name`)."""
+        infos, pci, sysfs = device.infos, _pci_address(device), self._sysfs
+
+        def text(attribute: str, info: str) -> str | None:
+            found = sysfs.block_device_text(name, attribute) if name else None
+            return found or _clean(infos.get(info))
+
+        function = _pci_function(device)
+        gigabytes = float(function.attributes.get("pci_link_speed", 0)) if function else 0.0
+        negotiated = sysfs.pci_link_speed(pci, "current") if pci else None
         return Drive(
             name=name,
             pci=pci,
-            serial=(sysfs and sysfs.block_device_text(name, "serial"))
-            or _clean(infos.get("SerialNumber")),
-            model=(sysfs and sysfs.block_device_text(name, "model")) or _clean(infos.get("Model")),
-            firmware=(sysfs and sysfs.block_device_text(name, "firmware_rev"))
-            or _clean(infos.get("Revision")),
+            serial=text("serial", "SerialNumber"),
+            model=text("model", "Model") or _clean(infos.get("PCIDevice")),
+            firmware=text("firmware_rev", "Revision"),
             node=self._node(device),
-            size_bytes=(sysfs and sysfs.block_device_bytes(name)) or size,
-            link_bytes_per_second=link,
-            link_max_bytes_per_second=link_max,
+            size_bytes=(name and sysfs.block_device_bytes(name)) or _kib_in_bytes(infos, "Size"),
+            link_bytes_per_second=negotiated or round(gigabytes * 1e9) or None,
+            link_max_bytes_per_second=sysfs.pci_link_speed(pci, "max") if pci else None,
         )
-
-    def _bare_drive(self, function: HwlocObject) -> Drive:
-        pci = _pci_address(function)
-        link, link_max = self._links(function, pci)
-        return Drive(
-            name=None,
-            pci=pci,
-            model=_clean(function.infos.get("PCIDevice")),
-            node=self._node(function),
-            link_bytes_per_second=link,
-            link_max_bytes_per_second=link_max,
-        )
-
-    def _links(self, device: HwlocObject, pci: str | None) -> tuple[int | None, int | None]:
-        """The negotiated link and the fastest supported link, in bytes per second."""
-        function = _pci_function(device)
-        gigabytes = float(function.attributes.get("pci_link_speed", 0)) if function else 0.0
-        negotiated = round(gigabytes * 1e9) or None
-        if self._sysfs is None or pci is None:
-            return negotiated, None
-        current = self._sysfs.pci_link_speed(pci, "current")
-        return current or negotiated, self._sysfs.pci_link_speed(pci, "max")
 
     def make_gpus(self) -> tuple[Gpu, ...]:
-        """Returns a GPU for each PCI function, also when several libraries show it."""
-        gpus = (self._gpu(item) for item in self._pci_functions())
+        """Return a GPU for each PCI function, also when several libraries show it."""
+        gpus = map(self._gpu, self._functions)
         return tuple(sorted((gpu for gpu in gpus if gpu), key=lambda gpu: gpu.pci or ""))
 
     def _gpu(self, function: HwlocObject) -> Gpu | None:
         devices = [item for item in function.objects_of_type("OSDev") if _backend(item)]
         vendor, kind = _pci_id(function).partition(":")[0], _pci_class(function)
         graphics = kind.startswith("03") and vendor in _GPU_VENDORS
-        graphics |= (vendor, kind) == _AMD_INSTINCT
-        if not devices and not graphics:
+        if not devices and not graphics and (vendor, kind) != _AMD_INSTINCT:
             return None
         devices.sort(key=lambda item: (_BACKEND_ORDER.index(_backend(item)), item.name or ""))
         infos = {k: v for item in reversed(devices) for k, v in item.infos.items()}
-        backends = tuple(dict.fromkeys(_backend(item) for item in devices))
+        backends = tuple(dict.fromkeys(map(_backend, devices)))
         return Gpu(
             name=devices[0].name if devices else None,
             pci=_pci_address(function),
@@ -150,13 +136,15 @@ class DeviceMaker:
             node=self._node(function),
             model=_clean(infos.get("GPUModel") or function.infos.get("PCIDevice")),
             serial=infos.get("NVIDIAUUID") or infos.get("AMDUUID") or infos.get("LevelZeroUUID"),
-            memory_bytes=_gpu_memory(infos),
+            memory_bytes=_kib_in_bytes(
+                infos, "CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"
+            ),
             compute=bool(_COMPUTE_BACKENDS & set(backends)) or vendor in _GPU_VENDORS,
         )
 
     def make_accelerators(self) -> tuple[Accelerator, ...]:
-        """Returns DMA, compression and cryptography engines, and coprocessors other than GPUs."""
-        engines = [item for function in self._pci_functions() for item in self._engines(function)]
+        """Return DMA, compression and cryptography engines, and coprocessors other than GPUs."""
+        engines = [item for function in self._functions for item in self._engines(function)]
         return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
 
     def _engines(self, function: HwlocObject) -> Iterator[Accelerator]:
@@ -164,17 +152,16 @@ class DeviceMaker:
             return
         pci, node = _pci_address(function), self._node(function)
         kind = _ENGINES.get(_pci_id(function)) or _ENGINE_CLASSES.get(_pci_class(function))
-        devices = [item for item in function.objects_of_type("OSDev") if _is_engine(item)]
+        devices = [
+            item
+            for item in function.objects_of_type("OSDev")
+            if item.attributes.get("osdev_type") in (_OSDEV_DMA, _OSDEV_COPROCESSOR)
+        ]
         for item in devices:
             channel = "DMA" if item.attributes.get("osdev_type") == _OSDEV_DMA else item.subtype
             yield Accelerator(item.name or pci or "", kind or channel or "coprocessor", pci, node)
         if kind and not devices:
             yield Accelerator(pci or kind, kind, pci, node)
-
-
-def _disk_name(name: str) -> str | None:
-    match = _NVME_NAME.fullmatch(name)
-    return f"nvme{match['subsystem']}n{match['namespace']}" if match else None
 
 
 def _pci_function(device: HwlocObject) -> HwlocObject | None:
@@ -187,18 +174,18 @@ def _pci_address(device: HwlocObject) -> str | None:
 
 
 def _pci_class(function: HwlocObject) -> str:
-    """The class in four hexadecimal digits; `pci_type` is `0108 [144d:a900] [144d:ad06] 00`."""
+    """Return the class in four hexadecimal digits, from `0108 [144d:a900] [144d:ad06] 00`."""
     return function.attributes.get("pci_type", "").partition(" ")[0]
 
 
 def _pci_id(function: HwlocObject) -> str:
-    """Vendor and device, such as `144d:a900`."""
+    """Return vendor and device, such as `144d:a900`."""
     match = re.search(r"\[(\w+:\w+)\]", function.attributes.get("pci_type", ""))
     return match[1] if match else ""
 
 
 def _backend(device: HwlocObject) -> str:
-    """The library that shows a GPU; empty for any other device.
+    """Return the library that shows a GPU; an empty text for any other device.
 
     Devices of the kernel's DRM (card0, renderD128) have no subtype.
     """
@@ -207,16 +194,9 @@ def _backend(device: HwlocObject) -> str:
     return "DRM" if device.attributes.get("osdev_type") == _OSDEV_GPU else ""
 
 
-def _is_engine(device: HwlocObject) -> bool:
-    return device.attributes.get("osdev_type") in (_OSDEV_DMA, _OSDEV_COPROCESSOR)
-
-
-def _gpu_memory(infos: dict[str, str]) -> int | None:
-    """Bytes of GPU memory; hwloc's infos are in KiB."""
-    for name in ("CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"):
-        if infos.get(name, "").isdigit():
-            return int(infos[name]) * 1024
-    return None
+def _kib_in_bytes(infos: Mapping[str, str], *names: str) -> int | None:
+    """Return the first of hwloc's infos that is a whole number, from KiB to bytes."""
+    return next((int(infos[k]) * 1024 for k in names if infos.get(k, "").isdigit()), None)
 
 
 def _clean(text: str | None) -> str | None:
@@ -226,7 +206,7 @@ def _clean(text: str | None) -> str | None:
 def list_opencl_devices(
     clinfo_output: str | None, tree: HwlocTree, gpus: Iterable[Gpu], nodes: Iterable[Node]
 ) -> tuple[OpenclDevice, ...]:
-    """Returns all OpenCL devices, named `opencl0`, `opencl1`, ... in an order that stays the same.
+    """Return all OpenCL devices, named `opencl0`, `opencl1`, ... in an order that stays the same.
 
     A device without a PCI address has no known node, unless the machine has only one node with
     processors.
@@ -237,7 +217,11 @@ def list_opencl_devices(
         gpus: the GPUs of the host; an OpenCL device at the same PCI address has the GPU's node.
         nodes: all nodes.
     """
-    devices = _opencl_of_clinfo(clinfo_output) if clinfo_output else _opencl_of_tree(tree)
+    devices = (
+        [part_from_json(OpenclDevice, {**one, "name": ""}) for one in parse_clinfo(clinfo_output)]
+        if clinfo_output
+        else _opencl_of_tree(tree)
+    )
     node_of = {gpu.pci: gpu.node for gpu in gpus if gpu.pci}
     with_cpus = [node.os_index for node in nodes if node.shown_cpus]
     only = with_cpus[0] if len(with_cpus) == 1 else None
@@ -256,38 +240,20 @@ def list_opencl_devices(
     )
 
 
-def _opencl_of_clinfo(output: str) -> Iterator[OpenclDevice]:
-    for device in parse_clinfo(output):
-        yield OpenclDevice(
+def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:
+    """Return the OpenCL devices that hwloc shows; it leaves processors out."""
+    return [
+        OpenclDevice(
             name="",
-            platform=device["platform"],
-            device=device["device"],
-            type=device["type"],
-            twin=device["twin"],
-            vendor=device["vendor"],
-            driver=device["driver"],
-            compute_units=device["compute_units"],
-            memory_bytes=device["memory_bytes"],
-            pci=device["pci"],
-            uuid=device["uuid"],
-        )
-
-
-def _opencl_of_tree(tree: HwlocTree) -> Iterator[OpenclDevice]:
-    """The OpenCL devices that hwloc shows; it leaves processors out."""
-    for item in tree.machine.objects_of_type("OSDev"):
-        if item.subtype != "OpenCL":
-            continue
-        infos = item.infos
-        size = parse_whole_number(infos.get("OpenCLGlobalMemorySize"))  # in KiB
-        yield OpenclDevice(
-            name="",
-            platform=infos.get("OpenCLPlatformName", "unknown"),
-            device=infos.get("GPUModel", item.name or "unknown"),
-            type=_OPENCL_TYPES.get(infos.get("OpenCLDeviceType", ""), "other"),
-            twin=parse_whole_number(infos.get("OpenCLPlatformDeviceIndex")) or 0,
-            vendor=infos.get("GPUVendor"),
-            compute_units=parse_whole_number(infos.get("OpenCLComputeUnits")),
-            memory_bytes=None if size is None else size * 1024,
+            platform=item.infos.get("OpenCLPlatformName", "unknown"),
+            device=item.infos.get("GPUModel", item.name or "unknown"),
+            type=_OPENCL_TYPES.get(item.infos.get("OpenCLDeviceType", ""), "other"),
+            twin=parse_whole_number(item.infos.get("OpenCLPlatformDeviceIndex")) or 0,
+            vendor=item.infos.get("GPUVendor"),
+            compute_units=parse_whole_number(item.infos.get("OpenCLComputeUnits")),
+            memory_bytes=_kib_in_bytes(item.infos, "OpenCLGlobalMemorySize"),
             pci=_pci_address(item),
         )
+        for item in tree.machine.objects_of_type("OSDev")
+        if item.subtype == "OpenCL"
+    ]

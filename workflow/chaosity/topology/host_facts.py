@@ -50,9 +50,9 @@ _NO_VALUE = frozenset({"", "Unknown", "Not Specified", "None", "NO DIMM", "Not P
 
 
 def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
-    """Returns all facts on a host; from an XML file only the facts that hwloc wrote into it."""
+    """Return all facts on a host; from an XML file only the facts that hwloc wrote into it."""
     infos, sysfs = tree.machine.infos, source.sysfs
-    cpuinfo = sysfs.read_cpuinfo() if sysfs else {}
+    cpuinfo = sysfs.read_cpuinfo()
     facts: HostFacts = {
         "name": infos.get("HostName"),
         "firmware": _firmware(infos),
@@ -68,7 +68,7 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
         "kernel_version": infos.get("OSVersion"),
         "memory_modules": _memory_modules(tree, source),
     }
-    return {**facts, **_kernel_facts(sysfs, cpuinfo)} if sysfs else facts
+    return facts if source.kind == "xml" else {**facts, **_kernel_facts(sysfs, cpuinfo)}
 
 
 def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModule] | None:
@@ -99,7 +99,7 @@ def _info(item: HwlocObject, name: str) -> str | None:
 
 
 def parse_dmidecode(text: str) -> list[MemoryModule]:
-    """Returns the memory modules in the output of `dmidecode --type 17`, in its order."""
+    """Return the memory modules in the output of `dmidecode --type 17`, in its order."""
     modules: list[MemoryModule] = []
     for line in text.splitlines():
         if line.strip() == "Memory Device":
@@ -156,7 +156,7 @@ def _kernel_facts(sysfs: SysfsReader, cpuinfo: dict[str, str]) -> HostFacts:
 
 
 def relevant_kernel_parameters(command_line: str) -> list[str]:
-    """Returns the kernel parameters that can change a measured number, in their order.
+    """Return the kernel parameters that can change a measured number, in their order.
 
     Words after `--` are for the init program.
     """
@@ -220,6 +220,6 @@ def _memory_settings(sysfs: SysfsReader) -> dict[str, str | None]:
 
 
 def bracketed_word(text: str | None) -> str | None:
-    """Returns the word in brackets of a kernel's choice, or the whole text without brackets."""
+    """Return the word in brackets of a kernel's choice, or the whole text without brackets."""
     match = re.search(r"\[(.+?)\]", text or "")
     return match[1] if match else text

@@ -63,29 +63,29 @@ class HwlocObject:
         return self.attributes.get("subtype")
 
     def attribute_number(self, attribute: str) -> int | None:
-        """Returns an attribute that is a whole number, or None."""
+        """Return an attribute that is a whole number, or None."""
         text = self.attributes.get(attribute)
         return None if text is None else int(text)
 
     def walk_subtree(self) -> Iterator[HwlocObject]:
-        """Returns this object and all below it, in hwloc's order."""
+        """Return this object and all below it, in hwloc's order."""
         yield self
         for child in self.children:
             yield from child.walk_subtree()
 
     def objects_of_type(self, type_name: str) -> list[HwlocObject]:
-        """Returns all objects of a type at or below this one, in hwloc's order."""
+        """Return all objects of a type at or below this one, in hwloc's order."""
         return [item for item in self.walk_subtree() if item.type == type_name]
 
     def ancestors(self) -> Iterator[HwlocObject]:
-        """Returns the parent, its parent, and so on up to the machine."""
+        """Return the parent, its parent, and so on up to the machine."""
         item = self.parent
         while item is not None:
             yield item
             item = item.parent
 
     def nearest_ancestor(self, type_name: str) -> HwlocObject | None:
-        """Returns the nearest ancestor of a type."""
+        """Return the nearest ancestor of a type."""
         return next((item for item in self.ancestors() if item.type == type_name), None)
 
 
@@ -98,7 +98,7 @@ class HwlocCoreKind:
     infos: dict[str, str]
 
     def frequency_hertz(self, name: str) -> int | None:
-        """Returns a frequency in Hz from an info in MHz, or None."""
+        """Return a frequency in Hz from an info in MHz, or None."""
         text = self.infos.get(name)
         return int(text) * _MHZ if text and text.isdigit() else None
 
@@ -111,10 +111,10 @@ class HwlocTree:
         self._root = root
 
     @property
-    def page_bytes(self) -> int | None:
-        """The ordinary page size: the first that a node lists."""
+    def page_bytes(self) -> int:
+        """The ordinary page size: the first that a node lists, else 4 KiB."""
         page = self._root.find(".//page_type")
-        return None if page is None else int(page.attrib["size"])
+        return 4096 if page is None else int(page.attrib["size"])
 
     @property
     def allowed_cpus(self) -> CpuSet:
@@ -127,15 +127,14 @@ class HwlocTree:
         return parse_mask(self.machine.attributes["allowed_nodeset"])
 
     def slit_distances(self) -> SlitDistances | None:
-        """Returns the SLIT, or None. Files converted from hwloc 1 have a table without a name."""
+        """Return the SLIT, or None. Files converted from hwloc 1 have a table without a name."""
         tables = [
             item for item in self._root.iterfind("distances2") if item.get("type") == "NUMANode"
         ]
         tables.sort(key=lambda item: item.get("name") != "NUMALatency")
-        return self._distances(tables[0]) if tables else None
-
-    def _distances(self, table: etree._Element) -> SlitDistances:
-        indexes = _numbers(table, "indexes")
+        if not tables:
+            return None
+        table, indexes = tables[0], _numbers(tables[0], "indexes")
         if table.get("indexing") == "gp":
             nodes = self._nodes_by_gp_index()
             indexes = [nodes[index] for index in indexes]
@@ -151,7 +150,7 @@ class HwlocTree:
         }
 
     def memory_attributes(self) -> tuple[MemoryAttribute, ...]:
-        """Returns the HMAT's bandwidths and latencies, an item for each target and initiator."""
+        """Return the HMAT's bandwidths and latencies, an item for each target and initiator."""
         nodes = self._nodes_by_gp_index()
         attributes = []
         for table in self._root.iterfind("memattr"):
@@ -167,7 +166,7 @@ class HwlocTree:
         return tuple(attributes)
 
     def core_kinds(self) -> tuple[HwlocCoreKind, ...]:
-        """Returns the kinds of cores, least efficient first; empty where the source has none."""
+        """Return the kinds of cores, least efficient first; empty where the source has none."""
         return tuple(
             HwlocCoreKind(
                 parse_mask(item.get("cpuset", "0x0")),

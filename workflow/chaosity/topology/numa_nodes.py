@@ -29,7 +29,7 @@ _CLEARLY_FASTER = 1.5
 
 
 @dataclass
-class NodeEvidence:
+class _NodeEvidence:
     """The evidence on a node, from hwloc and /sys, before the model's `Node` is made from it.
 
     Attributes:
@@ -37,47 +37,52 @@ class NodeEvidence:
         near_cpus: hwloc's cpuset: the node's own processing units; for a node without any, those of
             the nearest neighbour.
         own_cpus: the processing units that the node owns.
+        allowed: whether the cgroup allows its memory.
     """
 
     os_index: int
     item: HwlocObject | None
     near_cpus: CpuSet
+    allowed: bool
     own_cpus: CpuSet = ()
     memory_bytes: int | None = None
     package: int | None = None
     has_cpus: bool = False
 
     @property
+    def is_target(self) -> bool:
+        """Whether its memory can be used: unknown sizes count as memory, hidden nodes do not."""
+        return self.item is not None and self.allowed and self.memory_bytes != 0
+
+    @property
     def is_special(self) -> bool:
         """Whether hwloc marks the memory as another kind than the processors' own."""
-        infos = self.item.infos if self.item else {}
-        subtype = self.item.subtype if self.item else None
-        return subtype in _SPECIAL_MEMORY or "DAXType" in infos
+        if self.item is None:
+            return False
+        return self.item.subtype in _SPECIAL_MEMORY or "DAXType" in self.item.infos
 
 
-def discover_nodes(
-    tree: HwlocTree, sysfs: SysfsReader | None, present_bytes: Mapping[int, int]
-) -> tuple[Node, ...]:
-    """Returns the model's nodes, with flags, kinds and tiers.
+def discover_nodes(tree: HwlocTree, sysfs: SysfsReader) -> tuple[Node, ...]:
+    """Return the model's nodes, with flags, kinds and tiers.
 
     Args:
         tree: hwloc's objects.
-        sysfs: the files of the kernel; None for an XML alone.
-        present_bytes: memory that the firmware gave to each node, where that is known.
+        sysfs: the kernel's files; without any for an XML alone.
     """
     evidence = _collect_evidence(tree, sysfs)
     usable = set(usable_cpus(tree))
-    targets = [node for node in evidence if _is_target(node, tree)]
+    present = sysfs.present_bytes(tree.page_bytes)
     kinds = _memory_kinds(evidence)
-    tiers = _memory_tiers(targets, kinds, tree, sysfs.memory_tiers() if sysfs else {})
+    targets = [node for node in evidence if node.is_target]
+    tiers = _memory_tiers(targets, kinds, tree, sysfs.memory_tiers())
     return tuple(
         Node(
             os_index=node.os_index,
             cpus=cpu_set(usable & set(node.own_cpus)),
             memory_bytes=node.memory_bytes,
-            present_bytes=present_bytes.get(node.os_index),
+            present_bytes=present.get(node.os_index),
             initiator=bool(usable & set(node.own_cpus)),
-            target=node in targets,
+            target=node.is_target,
             tier=tiers.get(node.os_index),
             kind=kinds[node.os_index],
             package=node.package,
@@ -90,14 +95,14 @@ def discover_nodes(
 
 
 def usable_cpus(tree: HwlocTree) -> CpuSet:
-    """Returns the processing units that are online and allowed."""
+    """Return the processing units that are online and allowed."""
     return cpu_set(set(tree.machine.cpus) & set(tree.allowed_cpus))
 
 
 def find_restrictions(
     tree: HwlocTree, nodes: Iterable[Node], online: CpuSet | None
 ) -> Restrictions:
-    """Returns the processing units and nodes that the machine has and this process cannot use.
+    """Return the processing units and nodes that the machine has and this process cannot use.
 
     hwloc's complete_cpuset keeps both offline and forbidden processing units; `online`, from /sys,
     separates them.
@@ -126,48 +131,38 @@ def _in_cgroup(tree: HwlocTree) -> bool:
     return tree.machine.infos.get("LinuxCgroup", "/") != "/"
 
 
-def _is_target(node: NodeEvidence, tree: HwlocTree) -> bool:
-    """Whether its memory can be used: an unknown size counts as memory, a hidden node as none."""
-    allowed = node.item is not None and node.os_index in tree.allowed_nodes
-    return allowed and node.memory_bytes != 0
-
-
 def _memory_side_cache(item: HwlocObject | None) -> int | None:
     cache = item.nearest_ancestor("MemCache") if item else None
     return cache.attribute_number("cache_size") if cache else None
 
 
-def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader | None) -> list[NodeEvidence]:
-    """All nodes in the XML or /sys, with their own processing units and memory."""
+def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence]:
+    """Return all nodes in the XML or /sys, with their own processing units and memory."""
     visible = {item.index: item for item in tree.machine.objects_of_type("NUMANode")}
-    kernel = {node.os_index: node for node in sysfs.read_nodes()} if sysfs else {}
+    kernel = {node.os_index: node for node in sysfs.read_nodes()}
     nodes = []
     for index in sorted({*visible, *kernel, *tree.machine.complete_nodes}):
         item = visible.get(index)
-        nodes.append(NodeEvidence(index, item, item.cpus if item else _cpus_near(tree, index)))
+        near = item.cpus if item else _cpus_near(tree, index)
+        nodes.append(_NodeEvidence(index, item, near, index in tree.allowed_nodes))
     _assign_owners(nodes, kernel, tree.machine.cpus)
     packages = tree.machine.objects_of_type("Package")
     for node in nodes:
         in_kernel = kernel.get(node.os_index)
         listed = (in_kernel.cpus if in_kernel else None) or ()
         node.memory_bytes = _memory_bytes(node, in_kernel, tree)
-        node.has_cpus = bool(node.own_cpus or listed or _lost_all_cpus(node))
+        # A node without processing units has a cpuset too: that of a usable neighbour. So a node
+        # whose cpuset is empty lost all of its own, which are offline or forbidden.
+        lost_all = node.item and not node.item.cpus and node.item.complete_cpus
+        node.has_cpus = bool(node.own_cpus or listed or lost_all)
         node.package = _package_of(node.os_index, packages)
-        if node.package is None and sysfs:  # hwloc hides a package that is wholly forbidden
+        if node.package is None:  # hwloc hides a package that is wholly forbidden
             node.package = sysfs.package_of_pus(listed)
     return nodes
 
 
-def _lost_all_cpus(node: NodeEvidence) -> bool:
-    """Whether all of a node's processing units are offline or forbidden, as an XML shows it.
-
-    A node without processing units has a cpuset too: that of a usable neighbour.
-    """
-    return node.item is not None and not node.item.cpus and bool(node.item.complete_cpus)
-
-
 def _cpus_near(tree: HwlocTree, index: int) -> CpuSet:
-    """Processing units near a node that hwloc hides.
+    """Return the processing units near a node that hwloc hides.
 
     hwloc removes such a node from their nodeset and keeps it in their complete_nodeset.
     """
@@ -177,9 +172,9 @@ def _cpus_near(tree: HwlocTree, index: int) -> CpuSet:
 
 
 def _assign_owners(
-    nodes: Sequence[NodeEvidence], kernel: Mapping[int, SysfsNode], shown: CpuSet
+    nodes: Sequence[_NodeEvidence], kernel: Mapping[int, SysfsNode], shown: CpuSet
 ) -> None:
-    """Sets `own_cpus` of each node, so that each processing unit has a single owner.
+    """Set `own_cpus` of each node, so that each processing unit has a single owner.
 
     In an XML several nodes may claim a processing unit, because a node without any has the cpuset
     of its neighbours. The owner is the claimant with the fewest processing units; among equals an
@@ -202,10 +197,10 @@ def _assign_owners(
         node.own_cpus = cpu_set(owned.get(node.os_index, ()))
 
 
-def _memory_bytes(node: NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree) -> int | None:
-    """Bytes of memory: 0 for a node without memory, None when the source does not show it."""
-    if node.item is not None and node.item.attribute_number("local_memory"):
-        return node.item.attribute_number("local_memory")
+def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree) -> int | None:
+    """Return the bytes of memory: 0 without memory, None when the source does not show it."""
+    if node.item and (size := node.item.attribute_number("local_memory")):
+        return size
     if kernel is not None:
         return kernel.memory_bytes
     if node.item is not None:
@@ -224,19 +219,18 @@ def _package_of(index: int, packages: Iterable[HwlocObject]) -> int | None:
     return holders[0] if len(holders) == 1 else None
 
 
-def _memory_kinds(nodes: Iterable[NodeEvidence]) -> dict[int, str]:
-    """Returns the kind of each node's memory: hwloc's kind, DRAM next to processors, else CPU-less.
+def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
+    """Return the kind of each node's memory: hwloc's kind, DRAM next to processors, else CPU-less.
 
     Memory without processors of its own is DRAM too when the processors near it have no other.
     """
-    nodes = list(nodes)
     provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
     every = {cpu for node in nodes for cpu in node.own_cpus}
     return {node.os_index: _kind(node, set(node.near_cpus) or every, provided) for node in nodes}
 
 
-def _kind(node: NodeEvidence, near: set[int], provided: set[int]) -> str:
-    """The kind of a node, `near` to processing units; `provided` are those with own memory."""
+def _kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
+    """Return the kind of a node near processing units; `provided` are those with own memory."""
     if node.memory_bytes == 0:
         return "none"
     if node.item is not None and node.is_special:
@@ -250,66 +244,42 @@ def _kind(node: NodeEvidence, near: set[int], provided: set[int]) -> str:
 
 
 def _memory_tiers(
-    targets: Sequence[NodeEvidence],
+    targets: Sequence[_NodeEvidence],
     kinds: Mapping[int, str],
     tree: HwlocTree,
     kernel_tiers: Mapping[int, int],
 ) -> dict[int, int]:
-    """Returns the tier of each target, counted from 0 without gaps."""
-    indexes = [node.os_index for node in targets]
-    hwloc_tiers = {
-        node.os_index: int(node.item.infos["MemoryTier"])
-        for node in targets
-        if node.item is not None and node.item.infos.get("MemoryTier", "").isdigit()
-    }
-    for tiers in (kernel_tiers, hwloc_tiers):
+    """Return the tier of each target, counted from 0 without gaps."""
+    keys = {node.os_index: _tier_key(node, kinds, tree, targets) for node in targets}
+    stated = {n.os_index: n.item.infos.get("MemoryTier", "") for n in targets if n.item}
+    hwloc_tiers = {index: int(tier) for index, tier in stated.items() if tier.isdigit()}
+    for tiers in (hwloc_tiers, kernel_tiers):  # the kernel's replace hwloc's
         # The kernel has a single tier when the firmware gave it no information.
-        if set(indexes) <= set(tiers) and len({tiers[index] for index in indexes}) > 1:
-            return _number_without_gaps({index: (tiers[index], 0) for index in indexes})
-    return _number_without_gaps(
-        {node.os_index: _tier_key(node, kinds, tree, targets) for node in targets}
-    )
-
-
-def _number_without_gaps(keys: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        if keys.keys() <= tiers.keys() and len({tiers[index] for index in keys}) > 1:
+            keys = {index: (tiers[index], 0) for index in keys}
     order = sorted(set(keys.values()))
     return {index: order.index(key) for index, key in keys.items()}
 
 
 def _tier_key(
-    node: NodeEvidence,
+    node: _NodeEvidence,
     kinds: Mapping[int, str],
     tree: HwlocTree,
-    targets: Iterable[NodeEvidence],
+    targets: Iterable[_NodeEvidence],
 ) -> tuple[int, int]:
-    """Sort key: the kind's rank, and for CPU-less memory its distance from processors."""
+    """Return a sort key: the kind's rank, and for CPU-less memory its distance from processors."""
     kind = kinds[node.os_index]
     if kind != CPU_LESS:
         return _RANKS.get(kind, _RANKS[CPU_LESS]), 0
-    bandwidth = _local_bandwidths(tree)
-    ordinary = [bandwidth[i] for i, k in kinds.items() if k == DRAM and i in bandwidth]
-    faster = _CLEARLY_FASTER * max(ordinary, default=float("inf"))
-    if bandwidth.get(node.os_index, 0) > faster:
-        return _RANKS["HBM"], 0
-    return _RANKS[CPU_LESS], _distance_to_processors(node, tree, targets)
-
-
-def _local_bandwidths(tree: HwlocTree) -> dict[int, float]:
-    """The highest bandwidth that the HMAT claims for each node."""
-    best: dict[int, float] = {}
+    bandwidths: dict[int, float] = {}  # the highest that the HMAT claims for each node
     for item in tree.memory_attributes():
         if item.name == "bandwidth_bytes_per_second":
-            best[item.target] = max(item.value, best.get(item.target, 0.0))
-    return best
-
-
-def _distance_to_processors(
-    node: NodeEvidence, tree: HwlocTree, targets: Iterable[NodeEvidence]
-) -> int:
+            bandwidths[item.target] = max(item.value, bandwidths.get(item.target, 0.0))
+    ordinary = [bandwidths[i] for i, k in kinds.items() if k == DRAM and i in bandwidths]
+    faster = _CLEARLY_FASTER * max(ordinary, default=float("inf"))
+    if bandwidths.get(node.os_index, 0) > faster:
+        return _RANKS["HBM"], 0
+    processors = [other.os_index for other in targets if other.own_cpus]
     table = tree.slit_distances()
-    if table is None:
-        return 0
-    steps = (
-        table.distance_between(other.os_index, node.os_index) for other in targets if other.own_cpus
-    )
-    return min((step for step in steps if step is not None), default=0)
+    steps = [table.distance_between(index, node.os_index) for index in processors] if table else []
+    return _RANKS[CPU_LESS], min((step for step in steps if step is not None), default=0)

@@ -6,7 +6,6 @@ reset, a file for root only). Every reader then returns None or an empty collect
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,27 +32,27 @@ class SysfsNode:
 
 
 class SysfsReader:
-    """The files of a kernel; `root` is `/` or the top of a capture."""
+    """The files of a kernel; `root` is `/` or the top of a capture, see also `NO_FILES`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def read_text(self, path: str) -> str | None:
-        """Returns a file's text without blanks around it, or None when the file cannot be read."""
+        """Return a file's text without blanks around it, or None when the file cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip("\0 \t\n")
         except OSError:
             return None
 
     def read_number(self, path: str) -> int | None:
-        """Returns a file's decimal number, or None."""
+        """Return a file's decimal number, or None."""
         try:
             return int(self.read_text(path) or "")
         except ValueError:
             return None
 
     def read_cpu_list(self, path: str) -> CpuSet | None:
-        """Returns a file's Linux list, or None; an empty file is the empty set."""
+        """Return a file's Linux list, or None; an empty file is the empty set."""
         text = self.read_text(path)
         try:
             return None if text is None else parse_cpu_list(text)
@@ -61,14 +60,14 @@ class SysfsReader:
             return None
 
     def list_directory(self, path: str) -> list[str]:
-        """Returns the names in a directory, sorted; empty when there is no such directory."""
+        """Return the names in a directory, sorted; empty when there is no such directory."""
         try:
             return sorted(item.name for item in (self.root / path).iterdir())
         except OSError:
             return []
 
     def read_nodes(self) -> tuple[SysfsNode, ...]:
-        """Returns all online nodes, by OS index: each has a directory.
+        """Return all online nodes, by OS index: each has a directory.
 
         `has_memory` cannot be used, because it keeps nodes that were hot-removed.
         """
@@ -82,13 +81,8 @@ class SysfsReader:
         if cpus is None and (mask := self.read_text(f"{base}/cpumap")) is not None:
             cpus = parse_mask(mask)
         distances = tuple(int(word) for word in (self.read_text(f"{base}/distance") or "").split())
-        return SysfsNode(
-            index,
-            cpus,
-            self._node_memory(base),
-            distances,
-            dict(self._huge_pages(f"{base}/hugepages")),
-        )
+        huge_pages = self._huge_pages(f"{base}/hugepages")
+        return SysfsNode(index, cpus, self._node_memory(base), distances, huge_pages)
 
     def _node_memory(self, base: str) -> int | None:
         for line in (self.read_text(f"{base}/meminfo") or "").splitlines():
@@ -97,20 +91,22 @@ class SysfsReader:
                 return int(words[3]) * _KIB
         return None
 
-    def _huge_pages(self, base: str) -> Iterator[tuple[int, int]]:
-        """Page size in bytes and pages reserved, for every size that has a pool."""
+    def _huge_pages(self, base: str) -> dict[int, int]:
+        """Return the pages reserved by page size in bytes, for every size that has a pool."""
+        pools = {}
         for name in self.list_directory(base):
             size_kib = name.removeprefix("hugepages-").removesuffix("kB")
             pages = self.read_number(f"{base}/{name}/nr_hugepages")
             if size_kib.isdigit() and pages is not None:
-                yield int(size_kib) * _KIB, pages
+                pools[int(size_kib) * _KIB] = pages
+        return pools
 
     def machine_huge_pages(self) -> dict[int, int]:
-        """Returns the pages reserved on the whole machine by page size in bytes."""
-        return dict(self._huge_pages("sys/kernel/mm/hugepages"))
+        """Return the pages reserved on the whole machine by page size in bytes."""
+        return self._huge_pages("sys/kernel/mm/hugepages")
 
     def present_bytes(self, page_bytes: int) -> dict[int, int]:
-        """Returns the bytes of memory that the firmware gave to each node, from `present` pages.
+        """Return the bytes of memory that the firmware gave to each node, from `present` pages.
 
         A node's MemTotal changes with a memory balloon and with the memory that the kernel
         reserved at boot; `present` does not.
@@ -126,33 +122,29 @@ class SysfsReader:
         return present
 
     def package_of_pus(self, cpus: CpuSet) -> int | None:
-        """Returns the package of these processing units; None for several packages or unknown."""
+        """Return the package of these processing units; None for several packages or unknown."""
         base = "sys/devices/system/cpu"
         ids = {self.read_number(f"{base}/cpu{cpu}/topology/physical_package_id") for cpu in cpus}
         return ids.pop() if len(ids) == 1 else None
 
     def online_cpus(self) -> CpuSet | None:
-        """Returns the processing units that are switched on."""
+        """Return the processing units that are switched on."""
         return self.read_cpu_list("sys/devices/system/cpu/online")
 
     def cache_line_bytes(self) -> int | None:
-        """Returns the cache line of the first processor: from /sys, else from /proc/cpuinfo."""
+        """Return the cache line of the first processor: from /sys, else from /proc/cpuinfo."""
         line = self.read_number("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")
-        return line or self.cpuinfo_number("clflush size")
+        text = self.read_cpuinfo().get("clflush size", "")
+        return line or (int(text) if text.isdigit() else None)
 
     def read_cpuinfo(self) -> dict[str, str]:
-        """Returns the first processor's entries of /proc/cpuinfo."""
+        """Return the first processor's entries of /proc/cpuinfo."""
         first = (self.read_text("proc/cpuinfo") or "").partition("\n\n")[0]
         pairs = (line.partition(":") for line in first.splitlines())
         return {key.strip(): value.strip() for key, _, value in pairs}
 
-    def cpuinfo_number(self, key: str) -> int | None:
-        """Returns a whole number of the first processor's /proc/cpuinfo."""
-        text = self.read_cpuinfo().get(key, "")
-        return int(text) if text.isdigit() else None
-
     def memory_tiers(self) -> dict[int, int]:
-        """Returns the kernel's memory tier of each node (Linux 6.1 and later); lower is faster."""
+        """Return the kernel's memory tier of each node (Linux 6.1 and later); lower is faster."""
         base, tiers = "sys/devices/virtual/memory_tiering", {}
         for name in self.list_directory(base):
             number = name.removeprefix("memory_tier")
@@ -162,12 +154,12 @@ class SysfsReader:
         return tiers
 
     def pci_function_node(self, pci: str) -> int | None:
-        """Returns the nearest node of a PCI function by its firmware; None for -1 (unknown)."""
+        """Return the nearest node of a PCI function by its firmware; None for -1 (unknown)."""
         node = self.read_number(f"sys/bus/pci/devices/{pci}/numa_node")
         return None if node is None or node < 0 else node
 
     def pci_link_speed(self, pci: str, which: str) -> int | None:
-        """Returns the bytes per second of a function's link after encoding.
+        """Return the bytes per second of a function's link after encoding.
 
         Args:
             pci: the function's address.
@@ -184,16 +176,20 @@ class SysfsReader:
         return link_bytes_per_second(rate, width)
 
     def block_device_bytes(self, name: str) -> int | None:
-        """Returns the size of a block device in bytes."""
+        """Return the size of a block device in bytes."""
         sectors = self.read_number(f"sys/class/block/{name}/size")
         return None if sectors is None else sectors * _SECTOR_BYTES
 
     def block_device_text(self, name: str, attribute: str) -> str | None:
-        """Returns an attribute of the device behind a block device: serial, model, firmware_rev."""
+        """Return an attribute of the device behind a block device: serial, model, firmware_rev."""
         return self.read_text(f"sys/class/block/{name}/device/{attribute}") or None
 
 
+# The neutral element for a topology without the kernel's files: every file is missing below it.
+NO_FILES = SysfsReader(Path("/dev/null"))
+
+
 def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:
-    """Returns the bytes per second of a PCIe link in one direction, without encoding overhead."""
+    """Return the bytes per second of a PCIe link in one direction, without encoding overhead."""
     share = _ENCODING.get(gigatransfers, _FLIT_ENCODING)
     return int(gigatransfers * 1e9 * share * lanes / 8)

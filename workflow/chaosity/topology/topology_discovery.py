@@ -16,11 +16,9 @@ from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
 from chaosity.topology.topology_model import Cache, HugePagePool, SlitDistances, Topology
 from chaosity.topology.topology_sources import LIVE, TopologySource, open_topology_source
 
-_PAGE_BYTES = 4096
-
 
 def discover_topology(source: str) -> Topology:
-    """Returns the topology of a host.
+    """Return the topology of a host.
 
     Args:
         source: `live`, or the path of an hwloc XML file, or of a directory or tarball with a
@@ -33,21 +31,11 @@ def discover_topology(source: str) -> Topology:
         return _build(opened)
 
 
-def make_topology_xml(source: str) -> str:
-    """Returns hwloc's XML (format 2) of a source, for lstopo and other programs.
-
-    Nodes of a live machine have the memory that the firmware gave them, so the file is the same
-    each time. The kernel's own total changes with a memory balloon.
-
-    Raises:
-        UserError: as `discover_topology` does.
-    """
-    with open_topology_source(source) as opened:
-        return _xml(opened)
-
-
 def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
-    """Returns the topology and hwloc's XML of a source, opening the source only once.
+    """Return the topology and hwloc's XML (format 2) of a source, for lstopo and other programs.
+
+    In the XML, nodes of a live machine have the memory that the firmware gave them, so the file is
+    the same each time. The kernel's own total changes with a memory balloon.
 
     Raises:
         UserError: as `discover_topology` does.
@@ -57,15 +45,15 @@ def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
 
 
 def _xml(source: TopologySource) -> str:
-    if source.sysfs and source.kind == LIVE:
+    if source.kind == LIVE:
         _state_present_memory(source.xml, source.sysfs)
     text = etree.tostring(source.xml.getroottree(), xml_declaration=True, encoding="UTF-8")
     return text.decode() + "\n"
 
 
 def _state_present_memory(xml: etree._Element, sysfs: SysfsReader) -> None:
-    """Replaces MemTotal by the present memory, in bytes and in ordinary pages."""
-    page_bytes = HwlocTree(xml).page_bytes or _PAGE_BYTES
+    """Replace MemTotal by the present memory, in bytes and in ordinary pages."""
+    page_bytes = HwlocTree(xml).page_bytes
     present = sysfs.present_bytes(page_bytes)
     for node in xml.iterfind(".//object[@type='NUMANode']"):
         size = present.get(int(node.attrib["os_index"]))
@@ -76,19 +64,16 @@ def _state_present_memory(xml: etree._Element, sysfs: SysfsReader) -> None:
 
 
 def _build(source: TopologySource) -> Topology:
-    sysfs = source.sysfs
-    tree = HwlocTree(source.xml)
-    kernel_nodes = sysfs.read_nodes() if sysfs else ()
+    sysfs, tree = source.sysfs, HwlocTree(source.xml)
     usable = usable_cpus(tree)
     if not usable:
         raise UserError("has no processing unit that may be used", source.name)
-    present = sysfs.present_bytes(tree.page_bytes or _PAGE_BYTES) if sysfs else {}
-    nodes = discover_nodes(tree, sysfs, present)
+    kernel_nodes = sysfs.read_nodes()
+    nodes = discover_nodes(tree, sysfs)
     structure = CoreAndCacheMaker(tree, usable, Topology(nodes=nodes).nodes_of_pus)
     devices = DeviceMaker(tree, nodes, sysfs)
     kinds, l3_domains = structure.make_core_kinds(), structure.make_l3_domains()
-    caches = structure.make_caches()
-    gpus = devices.make_gpus()
+    caches, gpus = structure.make_caches(), devices.make_gpus()
     return Topology(
         source=source.name,
         kind=source.kind,
@@ -108,14 +93,14 @@ def _build(source: TopologySource) -> Topology:
         cache_line_bytes=_cache_line(caches, sysfs),
         dies=structure.make_dies(),
         huge_page_pools=_huge_pages(kernel_nodes, sysfs),
-        restrictions=find_restrictions(tree, nodes, sysfs.online_cpus() if sysfs else None),
+        restrictions=find_restrictions(tree, nodes, sysfs.online_cpus()),
         counts=structure.count_parts(),
         host=read_host_facts(tree, source),
     )
 
 
 def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistances | None:
-    """The SLIT: from /sys, where nodes without memory have a row too, else from hwloc.
+    """Return the SLIT: from /sys, where nodes without memory have a row too, else from hwloc.
 
     A row has a column for each online node. In a capture without some nodes, the nodes of the
     columns are unknown.
@@ -126,26 +111,18 @@ def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistan
     return tree.slit_distances()
 
 
-def _cache_line(caches: tuple[Cache, ...], sysfs: SysfsReader | None) -> int | None:
-    """The line size of the innermost data cache whose line size is known."""
-    lines = [
-        cache.line_bytes for cache in caches if cache.line_bytes and cache.kind != "instruction"
-    ]
-    if lines:
-        return lines[0]
-    return sysfs.cache_line_bytes() if sysfs else None
+def _cache_line(caches: tuple[Cache, ...], sysfs: SysfsReader) -> int | None:
+    """Return the line size of the innermost data cache whose line size is known."""
+    lines = (cache.line_bytes for cache in caches if cache.kind != "instruction")
+    return next(filter(None, lines), None) or sysfs.cache_line_bytes()
 
 
-def _huge_pages(
-    kernel_nodes: Sequence[SysfsNode], sysfs: SysfsReader | None
-) -> tuple[HugePagePool, ...]:
-    """Reserved huge pages of each node; of the machine where the kernel has no NUMA."""
-    pools: list[tuple[int | None, dict[int, int]]]
-    pools = [(node.os_index, node.huge_pages) for node in kernel_nodes]
-    if sysfs and not any(sizes for _, sizes in pools):
-        pools = [(None, sysfs.machine_huge_pages())]
+def _huge_pages(kernel_nodes: Sequence[SysfsNode], sysfs: SysfsReader) -> tuple[HugePagePool, ...]:
+    """Return reserved huge pages of each node; of the machine where the kernel has no NUMA."""
+    pools: dict[int | None, dict[int, int]]
+    pools = {node.os_index: node.huge_pages for node in kernel_nodes if node.huge_pages}
     return tuple(
         HugePagePool(node, size, pages)
-        for node, sizes in pools
+        for node, sizes in (pools or {None: sysfs.machine_huge_pages()}).items()
         for size, pages in sorted(sizes.items())
     )

@@ -19,16 +19,30 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part", bound="DataclassInstance")
 Json = Mapping[str, Any]
+# Lists of parts that have the same name in the JSON and in the model.
+_LISTS = {
+    "drives": Drive,
+    "gpus": Gpu,
+    "opencl_devices": OpenclDevice,
+    "accelerators": Accelerator,
+    "core_kinds": model.CoreKind,
+    "l3_domains": model.L3Domain,
+    "dies": model.Die,
+    "caches": model.Cache,
+    "memory_attributes": model.MemoryAttribute,
+    "huge_page_pools": model.HugePagePool,
+}
+# Ends of the names of fields that are Linux lists such as `0-3,8` in the JSON.
+_SETS = ("cpus", "disallowed_nodes")
 
 
 def topology_to_json(topology: model.Topology) -> dict[str, object]:
-    """Returns all parts of a topology: first numbers, then lists.
+    """Return all parts of a topology: first numbers, then lists.
 
     Sets are Linux lists such as `0-3,8`, unknown values are null. `packages`, `cores` and `pus` are
     the numbers that the source shows, `usable` those that can be used. `hierarchy` lists the usable
     packages and cores.
     """
-    distances = topology.distances
     return {
         "source": topology.source,
         "kind": topology.kind,
@@ -41,67 +55,44 @@ def topology_to_json(topology: model.Topology) -> dict[str, object]:
             "cpus": format_cpu_list(topology.pus),
         },
         "nodes": [_node_to_json(node) for node in topology.nodes],
-        "drives": _to_json(topology.drives),
-        "gpus": _to_json(topology.gpus),
-        "opencl_devices": _to_json(topology.opencl_devices),
-        "accelerators": _to_json(topology.accelerators),
-        "core_kinds": _to_json(topology.core_kinds),
-        "distances": None
-        if distances is None
-        else {"nodes": list(distances.nodes), "matrix": [list(row) for row in distances.matrix]},
-        "l3_domains": _to_json(topology.l3_domains),
-        "dies": _to_json(topology.dies),
-        "caches": _to_json(topology.caches),
-        "memory_attributes": _to_json(topology.memory_attributes),
-        "huge_page_pools": _to_json(topology.huge_page_pools),
+        **{name: list(map(part_to_json, getattr(topology, name))) for name in _LISTS},
+        "distances": topology.distances and part_to_json(topology.distances),
         "cache_line_bytes": topology.cache_line_bytes,
         "restricted": topology.is_restricted,
-        "restrictions": topology.restrictions.to_json(),
+        "restrictions": part_to_json(topology.restrictions),
         "host": dict(topology.host),
         "hierarchy": {
-            "packages": _to_json(topology.packages),
-            "cores": _to_json(topology.cores),
+            "packages": list(map(part_to_json, topology.packages)),
+            "cores": list(map(part_to_json, topology.cores)),
         },
     }
 
 
 def topology_from_json(values: Json) -> model.Topology:
-    """Returns the topology that `topology_to_json` wrote, equal to the original.
+    """Return the topology that `topology_to_json` wrote, equal to the original.
 
     Parts that an older file lacks are unknown, fields that it has in excess are ignored.
     """
     hierarchy, distances = values.get("hierarchy", {}), values.get("distances")
+    lists: dict[str, Any] = {name: _parts(kind, values.get(name)) for name, kind in _LISTS.items()}
     return model.Topology(
         source=values.get("source", model.UNKNOWN),
         kind=values.get("kind", model.UNKNOWN),
         packages=_parts(model.Package, hierarchy.get("packages")),
-        l3_domains=_parts(model.L3Domain, values.get("l3_domains")),
         cores=_parts(model.Core, hierarchy.get("cores")),
         pus=parse_cpu_list(values.get("usable", {}).get("cpus", "")),
-        nodes=_parts(model.Node, map(_node_from_json, values.get("nodes", ()))),
-        drives=_parts(Drive, values.get("drives")),
-        gpus=_parts(Gpu, values.get("gpus")),
-        opencl_devices=_parts(OpenclDevice, values.get("opencl_devices")),
-        accelerators=_parts(Accelerator, values.get("accelerators")),
-        core_kinds=_parts(model.CoreKind, values.get("core_kinds")),
-        distances=model.SlitDistances(
-            tuple(distances["nodes"]), tuple(tuple(row) for row in distances["matrix"])
-        )
-        if distances
-        else None,
-        caches=_parts(model.Cache, values.get("caches")),
-        memory_attributes=_parts(model.MemoryAttribute, values.get("memory_attributes")),
+        nodes=tuple(map(_node_from_json, values.get("nodes", ()))),
+        distances=part_from_json(model.SlitDistances, distances) if distances else None,
         cache_line_bytes=values.get("cache_line_bytes"),
-        dies=_parts(model.Die, values.get("dies")),
-        huge_page_pools=_parts(model.HugePagePool, values.get("huge_page_pools")),
-        restrictions=_part(model.Restrictions, values.get("restrictions", {})),
-        counts=_part(model.PartCounts, values),
+        restrictions=part_from_json(model.Restrictions, values.get("restrictions", {})),
+        counts=part_from_json(model.PartCounts, values),
         host=values.get("host", {}),
+        **lists,
     )
 
 
 def read_topology(path: Path) -> model.Topology | None:
-    """Returns the topology in a file `topology.json`, or None when there is no such file.
+    """Return the topology in a file `topology.json`, or None when there is no such file.
 
     Raises:
         UserError: the file cannot be read or does not have a topology.
@@ -115,43 +106,41 @@ def read_topology(path: Path) -> model.Topology | None:
         raise UserError(f"is not a readable topology: {error}", str(path), remedy) from None
 
 
-def _to_json(parts: Iterable[DataclassInstance]) -> list[dict[str, object]]:
-    """Parts of a topology, with their sets of processing units as Linux lists."""
-    return [
-        {name: _value_to_json(name, value) for name, value in asdict(part).items()}
-        for part in parts
-    ]
+def part_to_json(part: DataclassInstance) -> dict[str, object]:
+    """Return the fields of a part of a topology by name, with sets as Linux lists."""
+    return {name: _value_to_json(value, name) for name, value in asdict(part).items()}
 
 
-def _value_to_json(name: str, value: object) -> object:
+def _value_to_json(value: object, name: str = "") -> object:
     if not isinstance(value, tuple):
         return value
-    return format_cpu_list(value) if name.endswith("cpus") else list(value)
+    return format_cpu_list(value) if name.endswith(_SETS) else list(map(_value_to_json, value))
 
 
 def _parts(kind: type[Part], stored: Iterable[Json] | None) -> tuple[Part, ...]:
-    return tuple(_part(kind, values) for values in stored or ())
+    return tuple(part_from_json(kind, part) for part in stored or ())
 
 
-def _part(kind: type[Part], stored: Json) -> Part:
-    """A part of a topology from its JSON; fields that the class does not have are ignored."""
-    known = {item.name for item in fields(kind)}
-    return kind(**{name: _stored_value(name, stored[name]) for name in stored if name in known})
+def part_from_json(kind: type[Part], stored: Json) -> Part:
+    """Return a part of a topology from JSON values; unknown fields are ignored."""
+    known = [field.name for field in fields(kind) if field.name in stored]
+    return kind(**{name: _value_from_json(stored[name], name) for name in known})
 
 
-def _stored_value(name: str, value: object) -> object:
-    if isinstance(value, str) and name.endswith(("cpus", "disallowed_nodes")):
+def _value_from_json(value: object, name: str = "") -> object:
+    if isinstance(value, str) and name.endswith(_SETS):
         return parse_cpu_list(value)
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_value_from_json, value)) if isinstance(value, list) else value
 
 
 def _node_to_json(node: model.Node) -> dict[str, object]:
-    """A node; in JSON `cpus` includes what a cgroup forbids, and `usable_cpus` does not."""
-    values = {**asdict(node), "cpus": format_cpu_list(node.shown_cpus)}
-    del values["shown_cpus"]
-    return {**values, "usable_cpus": format_cpu_list(node.cpus)}
+    """Return a node whose `cpus` include what a cgroup forbids; its `usable_cpus` do not."""
+    values = part_to_json(node)
+    usable, values["cpus"] = values["cpus"], values.pop("shown_cpus")
+    return {**values, "usable_cpus": usable}
 
 
-def _node_from_json(stored: Json) -> Json:
+def _node_from_json(stored: Json) -> model.Node:
     cpus = stored.get("cpus", "")
-    return {**stored, "cpus": stored.get("usable_cpus", cpus), "shown_cpus": cpus}
+    both = {"cpus": stored.get("usable_cpus", cpus), "shown_cpus": cpus}
+    return part_from_json(model.Node, {**stored, **both})

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from chaosity.cpusets import CpuSet, format_cpu_list
+from chaosity.cpusets import CpuSet
 from chaosity.topology.device_types import Accelerator, Drive, Gpu, OpenclDevice
 from chaosity.topology.host_fact_types import HostFacts
 
@@ -217,22 +217,6 @@ class Restrictions:
     disallowed_nodes: tuple[int, ...] = ()
     cgroup: str | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self.missing_cpus or self.disallowed_nodes)
-
-    def to_json(self) -> dict[str, str | None]:
-        """Returns each field by name, as JSON has it: sets as Linux lists, and the cgroup."""
-        sets = {
-            "missing_cpus": self.missing_cpus,
-            "offline_cpus": self.offline_cpus,
-            "disallowed_cpus": self.disallowed_cpus,
-            "disallowed_nodes": self.disallowed_nodes,
-        }
-        return {
-            **{name: format_cpu_list(value) for name, value in sets.items()},
-            "cgroup": self.cgroup,
-        }
-
 
 @dataclass(frozen=True)
 class Topology:
@@ -278,7 +262,7 @@ class Topology:
     @property
     def is_restricted(self) -> bool:
         """Whether the machine has processing units or memory that this process cannot use."""
-        return bool(self.restrictions)
+        return bool(self.restrictions.missing_cpus or self.restrictions.disallowed_nodes)
 
     @property
     def initiator_nodes(self) -> tuple[Node, ...]:

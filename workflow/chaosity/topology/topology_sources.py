@@ -23,7 +23,7 @@ from lxml import etree
 from chaosity.errors import UserError
 from chaosity.runner import describe_host
 from chaosity.topology import run_lstopo
-from chaosity.topology.sysfs_reader import SysfsReader
+from chaosity.topology.sysfs_reader import NO_FILES, SysfsReader
 
 LIVE = "live"
 
@@ -42,7 +42,7 @@ class TopologySource:
         name: of the file or directory, or "live".
         kind: live, xml or sysfs.
         xml: hwloc's XML, format 2.
-        sysfs: the /sys and /proc of the source; None for an XML file.
+        sysfs: the /sys and /proc of the source; without any file for an XML.
         architecture: of a live machine, such as x86_64.
         memory_modules: output of dmidecode on a live machine.
         opencl: output of clinfo on a live machine.
@@ -51,7 +51,7 @@ class TopologySource:
     name: str
     kind: str
     xml: etree._Element
-    sysfs: SysfsReader | None
+    sysfs: SysfsReader = NO_FILES
     architecture: str | None = None
     memory_modules: str | None = None
     opencl: str | None = None
@@ -79,7 +79,7 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
             facts = top / describe_host.FACTS_MEMBER
             yield _open_description(name, top) if facts.exists() else _open_capture(name, top)
     else:
-        yield TopologySource(name, "xml", run_lstopo.read_hwloc_xml(path), None)
+        yield TopologySource(name, "xml", run_lstopo.read_hwloc_xml(path))
 
 
 def _open_capture(name: str, root: Path) -> TopologySource:
