@@ -102,9 +102,7 @@ def test_samples_from_before_do_not_count():
 def test_too_few_reports_give_a_remedy(monkeypatch):
     monkeypatch.setattr(program_rate, "HOPELESS_SECONDS", 0.6)
     source = program_rate.SampleSource()
-    with pytest.raises(
-        program_rate.NoRateError, match=r"reported \d times in 1 s, .* --rate lines=REGEX"
-    ):
+    with pytest.raises(UserError, match=r"reported \d times in 1 s, .* --rate lines=REGEX"):
         program_rate.RateMeter(source, Steady(source, 0.2).pump)()
 
 

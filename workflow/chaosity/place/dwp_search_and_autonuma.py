@@ -1,4 +1,4 @@
-"""Two ways in which a placement settles while the program runs: a search, and AutoNUMA's moves.
+"""Settles a placement while the program runs: by a search, or by waiting for AutoNUMA's moves.
 
 The search follows BWAP's tuner (Gureya et al., IPDPS 2020). It begins with the given shares and
 moves pages towards the workers step by step, as long as the program gets faster. Rates scatter, so
@@ -8,6 +8,7 @@ best step are measured again in turns, so that a drift of the machine affects bo
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
@@ -37,17 +38,16 @@ LONGEST_SECONDS = 20.0
 
 
 class TimeUpError(Exception):
-    """There is no time for another measurement of the rate."""
+    """The time for measurements of the rate is over."""
 
 
 @dataclass(frozen=True)
 class MeasuredRate:
-    """The program's rate over a period.
+    """The program's rate over a period of `seconds`.
 
     Attributes:
         value: amount per second.
         relative_half_width: half of the 95 % interval, relative to the value.
-        seconds: length of the period.
     """
 
     value: float
@@ -80,17 +80,10 @@ class DwpStep:
 
 
 def _compare_steps(step: DwpStep, other: DwpStep, intervals: float = 1.0) -> int:
-    """1 if a step is clearly faster than the other, -1 if clearly slower, else 0.
-
-    Args:
-        step: a step.
-        other: the step to compare with.
-        intervals: how many intervals of the difference count as clear.
-    """
+    """Return 1 if a step is faster than the other by so many intervals, -1 if slower, else 0."""
     difference = step.median_rate - other.median_rate
-    if abs(difference) <= intervals * math.hypot(step.rate_half_width, other.rate_half_width):
-        return 0
-    return 1 if difference > 0 else -1
+    clear = intervals * math.hypot(step.rate_half_width, other.rate_half_width)
+    return (difference > clear) - (difference < -clear)
 
 
 class DwpSearch:
@@ -99,7 +92,6 @@ class DwpSearch:
     Args:
         rate: measures the program in its present placement; `TimeUpError` ends the search.
         move_to: moves the program's pages to a DWP.
-        step: difference between two tried DWPs.
 
     Attributes:
         now: the present DWP.
@@ -108,13 +100,8 @@ class DwpSearch:
         settled: whether the search came to its end.
     """
 
-    def __init__(
-        self,
-        rate: Callable[[], MeasuredRate],
-        move_to: Callable[[float], None],
-        step: float = STEP,
-    ) -> None:
-        self.rate, self.move_to, self.step = rate, move_to, step
+    def __init__(self, rate: Callable[[], MeasuredRate], move_to: Callable[[float], None]) -> None:
+        self.rate, self.move_to = rate, move_to
         self.now = 0.0
         self.best: DwpStep | None = None
         self.measured: list[tuple[float, MeasuredRate]] = []
@@ -122,25 +109,21 @@ class DwpSearch:
 
     def run(self) -> float:
         """Search, move the program to the best DWP found, and return that DWP."""
-        try:
+        with contextlib.suppress(TimeUpError):  # then the best step so far stays
             self._climb()
             self.settled = True
-        except TimeUpError:
-            pass  # keep the best step so far; a better one may exist
         self._go_to(self.best.dwp if self.best else 0.0)
         return self.now
 
     def _climb(self) -> None:
         best = self.best = self._measure(DwpStep(0.0))
         stale = 0
-        for number in range(1, round(1.0 / self.step) + 1):
-            tried = self._measure(DwpStep(min(1.0, round(number * self.step, 9))))
+        for number in range(1, round(1.0 / STEP) + 1):
+            tried = self._measure(DwpStep(min(1.0, round(number * STEP, 9))))
             order = self._compare(tried, best)
             if order > 0:
                 best = self.best = tried
-                stale = 0
-            else:
-                stale += 1
+            stale = 0 if order > 0 else stale + 1
             if order < 0 or stale == PATIENCE:
                 break
 

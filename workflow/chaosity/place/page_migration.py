@@ -7,8 +7,10 @@ file backs, such as libraries, stays where it is. So do mappings below `SMALLEST
 from __future__ import annotations
 
 import array
+import contextlib
 import heapq
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,18 +26,16 @@ SMALLEST_BYTES = 1 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Pages per call: the kernel works for some tens of milliseconds, then this process handles signals.
 _BATCH = 1 << 14
-_RESIDENT = ("VmRSS", "HugetlbPages")  # the first does not include the second
+# The first field does not include the second.
+_RESIDENT = re.compile(r"^(?:VmRSS|HugetlbPages):\s*(\d+)", re.MULTILINE)
 _HUGE_PAGE_SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 
 @dataclass(frozen=True)
 class MemoryArea:
-    """A mapping of a process whose pages count.
+    """A mapping of the process `pid` whose pages count, from address `begin` to before `end`.
 
     Attributes:
-        pid: the process.
-        begin: first address.
-        end: address after the last one.
         block_bytes: bytes that move together: a page of any size.
         page_bytes: bytes per address in a call: a huge page has one address, a transparent huge
             page has many.
@@ -54,13 +54,9 @@ class MemoryArea:
 
 @dataclass(frozen=True)
 class BlockGroup:
-    """Blocks of an area that have the same size.
+    """Blocks of an area that have the same size, with the address of each.
 
-    Attributes:
-        area: the area.
-        block_bytes: size of a block.
-        addresses: address of each block.
-        where: node of each block; below 0 where it is on no node.
+    `where` has the node of each block; below 0 if it is on no node.
     """
 
     area: MemoryArea
@@ -78,7 +74,7 @@ def find_memory_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
     """Return the areas of a process and all its descendants whose pages count.
 
     Args:
-        pid: the process.
+        pid: number of the process.
         mapping: address of the only mapping that counts; None: all that are large enough.
     """
     return [area for process in process_tree(pid) for area in _areas_of_process(process, mapping)]
@@ -120,11 +116,11 @@ def _transparent_huge_bytes(pid: int) -> dict[int, int]:
     """Return the bytes in transparent huge pages of each mapping that has some, by its begin."""
     huge_bytes, begin = {}, 0
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-        first = line.split(" ", 1)[0]
+        first, _, rest = line.partition(" ")
         if "-" in first:
             begin = int(first.split("-")[0], 16)
-        elif first == "AnonHugePages:" and line.split()[1] != "0":
-            huge_bytes[begin] = int(line.split()[1]) << 10
+        elif first == "AnonHugePages:" and (kib := int(rest.split()[0])):
+            huge_bytes[begin] = kib << 10
     return huge_bytes
 
 
@@ -140,24 +136,16 @@ def resident_bytes(pid: int) -> int:
 
     Much cheaper than `find_memory_areas`: the kernel maintains these counts.
     """
-    return sum(_resident_bytes(process) for process in process_tree(pid))
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0  # the process has just ended
-    fields = dict(line.split(":", 1) for line in lines)
-    return sum(int(fields.get(name, "0 kB").split()[0]) for name in _RESIDENT) << 10
+    kib = 0
+    for process in process_tree(pid):
+        with contextlib.suppress(OSError):  # the process has just ended
+            kib += sum(map(int, _RESIDENT.findall(Path(f"/proc/{process}/status").read_text())))
+    return kib << 10
 
 
 def total_bytes_by_node(areas: Sequence[MemoryArea]) -> dict[int, int]:
     """Return the bytes of all areas on each node."""
-    nodes: Counter[int] = Counter()
-    for area in areas:
-        nodes.update(area.bytes_by_node)
-    return dict(nodes)
+    return dict(sum((Counter(area.bytes_by_node) for area in areas), Counter()))
 
 
 def shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
@@ -200,25 +188,25 @@ def find_blocks(area: MemoryArea) -> list[BlockGroup]:
     size, page = area.block_bytes, area.page_bytes
     begin = min(-(-area.begin // size) * size, area.end)
     if not area.single_bytes:
-        whole = range(begin, area.end, size)
-        return [BlockGroup(area, size, whole, _read_nodes(area, whole))]
+        return [_locate_blocks(area, size, range(begin, area.end, size))]
     end = begin + (area.end - begin) // size * size
-    ends = [*range(area.begin, begin, page), *range(end, area.end, page)]
-    single = BlockGroup(area, page, ends, _read_nodes(area, ends))
+    single = _locate_blocks(
+        area, page, [*range(area.begin, begin, page), *range(end, area.end, page)]
+    )
     whole = range(begin, end, size)
     if page * single.blocks_on_node == area.single_bytes:
-        return [BlockGroup(area, size, whole, _read_nodes(area, whole)), single]
+        return [_locate_blocks(area, size, whole), single]
     return _separate_huge_pages(area, whole, single)
 
 
 def _separate_huge_pages(area: MemoryArea, whole: range, ends: BlockGroup) -> list[BlockGroup]:
     """Return the huge pages and the single pages of an area, by looking at every page.
 
-    Where the pages of a huge page's place are absent or on several nodes, they are single pages.
+    If the pages of a block are absent or on several nodes, they are single pages.
     """
     each = area.block_bytes // area.page_bytes
     pages = range(whole.start, whole.stop, area.page_bytes)
-    where = _read_nodes(area, pages)
+    where = _locate_blocks(area, area.page_bytes, pages).where
     huge_addresses, huge_nodes = [], array.array("i")
     single_addresses, single_nodes = list(ends.addresses), ends.where[:]
     for number, address in enumerate(whole):
@@ -235,13 +223,13 @@ def _separate_huge_pages(area: MemoryArea, whole: range, ends: BlockGroup) -> li
     ]
 
 
-def _read_nodes(area: MemoryArea, addresses: Sequence[int]) -> array.array[int]:
-    """Return the node of each page; below 0 where it is on no node."""
+def _locate_blocks(area: MemoryArea, size: int, addresses: Sequence[int]) -> BlockGroup:
+    """Return the blocks at these addresses, with their nodes."""
     where = array.array("i")
     for first in range(0, len(addresses), _BATCH):
         batch = array.array("Q", addresses[first : first + _BATCH])
         where.extend(numa_system_calls.move_pages(area.pid, batch, None))
-    return where
+    return BlockGroup(area, size, addresses, where)
 
 
 def _relocate(group: BlockGroup, plan: Sequence[tuple[int, int]]) -> None:

@@ -1,4 +1,4 @@
-"""Plans a placement: the shares of the nodes, and the kernel's means that enforce them.
+"""Plans a placement of pages: the share of each node, and the kernel's means that enforce it.
 
 A memory policy (`set_mempolicy(2)`) says where newly touched pages go. Where it cannot express the
 shares, pages are moved after they were touched (`move_pages(2)`).
@@ -75,8 +75,8 @@ class PlacementPlan:
         nodes: the nodes of that policy.
         cpus: processing units on which the program runs.
         settings: the kernel's settings, see `runner.temporary_kernel_settings`.
-        search: whether to search for the best data-to-worker proximity.
-        settle: whether the placement settles before the program's ready line is passed on.
+        search: see `PlacementRequest`.
+        settle: see `PlacementRequest`.
         moves: whether misplaced pages are moved.
     """
 
@@ -104,11 +104,8 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
     mode, method = numa_system_calls.DEFAULT, KERNEL_DECIDES
     nodes: tuple[int, ...] = ()
     if wanted is None and search:
-        raise UserError(
-            f"{request.policy} leaves pages to the kernel, so there is nothing to search",
-            "--search",
-            "choose a policy with shares, such as uniform_all",
-        )
+        what = f"{request.policy} leaves pages to the kernel, so there is nothing to search"
+        raise UserError(what, "--search", "choose a policy with shares, such as uniform_all")
     if wanted is not None:
         nodes = tuple(sorted(node for node, share in wanted.items() if share > 0.0))
         method = _choose_method(request, wanted, nodes)
@@ -137,11 +134,7 @@ def _read_memory_nodes(root: Path) -> set[int]:
 
 
 def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
-    """Return the processing units on which the program runs.
-
-    Raises:
-        UserError: a worker does not exist, or this process may use none of its units.
-    """
+    """Return the processing units on which the program runs, if this process may use them."""
     allowed = os.sched_getaffinity(0)
     by_node = read_cpus_by_node(request.root / "sys/devices/system/node") or {0: allowed}
     for worker in request.workers:
@@ -154,7 +147,7 @@ def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
             what = f"node {worker} cannot be a worker: {reason}"
             raise UserError(what, "--workers", "name nodes with cores")
     if request.cpus is None:
-        return frozenset(set().union(*(by_node[worker] for worker in request.workers)) & allowed)
+        return frozenset().union(*(by_node[worker] for worker in request.workers)) & allowed
     if missing := sorted(request.cpus - allowed):
         what = f"processing unit {missing[0]} does not exist or may not be used here"
         raise UserError(what, "--cpus")
@@ -162,14 +155,10 @@ def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
 
 
 def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int, float] | None:
-    """Return the share of the pages by node; None where the policy leaves pages to the kernel.
-
-    Args:
-        request: the request.
-        memory: nodes with memory.
+    """Return the share of the pages by node; None if the policy leaves pages to the kernel.
 
     Raises:
-        UserError: a node with a share has no memory, or shares are missing or not allowed.
+        UserError: a node with a share is not in `memory`, or shares are missing or not allowed.
     """
     name, policy, where = request.policy, POLICIES[request.policy], "--shares"
     if policy.shares is None:
@@ -198,7 +187,7 @@ def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int
 def _choose_method(
     request: PlacementRequest, wanted: Mapping[int, float], nodes: tuple[int, ...]
 ) -> str:
-    """Return the method that enforces the shares: the kernel's own where it is possible.
+    """Return the method that enforces the shares: the kernel's own method if it is possible.
 
     Raises:
         UserError: the kernel lacks the requested method.
@@ -206,19 +195,15 @@ def _choose_method(
     if not numa_system_calls.supports_policy(numa_system_calls.INTERLEAVE, nodes):
         what = "this kernel has no memory policies (CONFIG_NUMA)"
         raise UserError(what, f"policy {request.policy}")
-    if request.method == MOVE_PAGES:
-        return MOVE_PAGES
     used = [wanted[node] for node in nodes]
     if request.method == AUTO and max(used) - min(used) < _EQUAL:
         return INTERLEAVE
     obstacle = _weighted_interleave_obstacle(request.root, nodes)
-    if request.method == WEIGHTED_INTERLEAVE:
-        if obstacle:
-            where = f"--method {WEIGHTED_INTERLEAVE}"
-            raise UserError(obstacle, where, f"use --method {MOVE_PAGES}")
-        return WEIGHTED_INTERLEAVE
-    if obstacle:
-        return MOVE_PAGES
+    if request.method == WEIGHTED_INTERLEAVE and obstacle:
+        where = f"--method {WEIGHTED_INTERLEAVE}"
+        raise UserError(obstacle, where, f"use --method {MOVE_PAGES}")
+    if request.method != AUTO or obstacle:
+        return MOVE_PAGES if obstacle else request.method
     settings = kernel_weight_settings(wanted)
     are_set = all(read_setting(request.root, name) == value for name, value in settings.items())
     writable = all(os.access(request.root / name, os.W_OK) for name in settings)
@@ -246,13 +231,8 @@ def kernel_weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
 def _needed_settings(
     request: PlacementRequest, wanted: Mapping[int, float] | None, method: str
 ) -> dict[str, str]:
-    """Return the kernel settings that a plan needs.
-
-    Raises:
-        UserError: the policy is AutoNUMA and this kernel does not have it.
-    """
-    weighted = wanted is not None and method == WEIGHTED_INTERLEAVE
-    settings = kernel_weight_settings(wanted) if wanted is not None and weighted else {}
+    """Return the kernel settings that a plan needs, if this kernel has them."""
+    settings = kernel_weight_settings(wanted) if wanted and method == WEIGHTED_INTERLEAVE else {}
     has_autonuma = read_setting(request.root, NUMA_BALANCING) is not None
     if request.policy == AUTONUMA and not has_autonuma:
         raise UserError(

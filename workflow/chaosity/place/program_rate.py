@@ -8,12 +8,17 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from chaosity.errors import UserError
 from chaosity.place.dwp_search_and_autonuma import MeasuredRate, TimeUpError
-from chaosity.runner import event_counters, progress_samples_and_rates
+from chaosity.runner import event_counters
 from chaosity.runner.parse_tool_output import parse_event_line
+from chaosity.runner.progress_samples_and_rates import (
+    Series,
+    common_time_span,
+    rate_in_window,
+    relative_half_width,
+)
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
 # Keys of a sample that are not the amount.
@@ -28,22 +33,19 @@ HOPELESS_SECONDS = 60.0
 READ_SECONDS = 0.02
 
 
-class NoRateError(Exception):
-    """The program's rate cannot be measured; the text gives the reason and a remedy."""
-
-
 class ProgramEndedError(Exception):
     """The program ended."""
 
 
-class RateSource(Protocol):
+class RateSource:
     """A source of the program's progress.
 
     Attributes:
         series: the samples so far, see `runner.progress_samples_and_rates`.
     """
 
-    series: progress_samples_and_rates.Series
+    def __init__(self) -> None:
+        self.series: Series = []
 
     def read_line(self, text: str, now: float) -> None:
         """Handle a line of the program's output, received at `now` on the monotonic clock."""
@@ -51,8 +53,11 @@ class RateSource(Protocol):
     def poll(self) -> None:
         """Read the source, if it does not depend on output."""
 
+    def close(self) -> None:
+        """Close the source."""
 
-class SampleSource:
+
+class SampleSource(RateSource):
     """JSON lines such as ``{"event":"sample","begin_ns":1,"end_ns":2,"bytes":3}``.
 
     Args:
@@ -60,32 +65,25 @@ class SampleSource:
     """
 
     def __init__(self, key: str | None = None) -> None:
+        super().__init__()
         self.key = key
-        self.series: progress_samples_and_rates.Series = []
 
     def read_line(self, text: str, now: float) -> None:
-        """Handle a line; samples have their own times."""
-        sample = parse_event_line(text, "sample")
-        if sample is None:
-            return
+        """Add a line that is a sample; samples have their own times."""
+        sample = parse_event_line(text, "sample") or {}
+        amounts = (
+            name
+            for name, value in sample.items()
+            if type(value) in (int, float) and name not in _TIMES
+        )
         try:
             begin, end = (sample[name] * 1e-9 for name in _TIMES)
-            key = self.key or next(
-                name for name, value in sample.items() if _is_amount(name, value)
-            )
-            self.series.append((begin, end, float(sample[key])))
+            self.series.append((begin, end, float(sample[self.key or next(amounts)])))
         except (ValueError, KeyError, TypeError, StopIteration):
             return  # not a sample of this form
 
-    def poll(self) -> None:
-        """Do nothing: lines arrive by themselves."""
 
-
-def _is_amount(name: str, value: Any) -> bool:
-    return name not in _TIMES and isinstance(value, int | float) and not isinstance(value, bool)
-
-
-class LineSource:
+class LineSource(RateSource):
     """Lines that match a pattern, such as a program's iterations; each counts as 1.
 
     Args:
@@ -96,11 +94,11 @@ class LineSource:
     """
 
     def __init__(self, pattern: str) -> None:
+        super().__init__()
         try:
             self.pattern = re.compile(pattern)
         except re.error as error:
             raise UserError(f"{pattern!r} is not a regular expression: {error}", "--rate") from None
-        self.series: progress_samples_and_rates.Series = []
         self.last: float | None = None
 
     def read_line(self, text: str, now: float) -> None:
@@ -110,24 +108,26 @@ class LineSource:
                 self.series.append((self.last, now, 1.0))
             self.last = now
 
-    def poll(self) -> None:
-        """Do nothing: lines arrive by themselves."""
 
-
-class InstructionSource:
+class InstructionSource(RateSource):
     """The processor's count of the program's instructions; spinning threads count too.
 
     Args:
         pid: the program, before it has started other processes.
+
+    Raises:
+        UserError: this machine cannot count instructions.
     """
 
     def __init__(self, pid: int) -> None:
-        self.series: progress_samples_and_rates.Series = []
-        self.handle = event_counters.open_event_for_process(event_counters.INSTRUCTIONS, pid)
+        super().__init__()
+        try:
+            self.handle = event_counters.open_event_for_process(event_counters.INSTRUCTIONS, pid)
+        except event_counters.CounterError as error:
+            what = f"instructions cannot be counted: {error}"
+            remedy = "use samples or lines=REGEX"
+            raise UserError(what, "--rate instructions", remedy) from None
         self.last, self.count = time.monotonic(), 0
-
-    def read_line(self, text: str, now: float) -> None:
-        """Do nothing: the counter does not depend on output."""
 
     def poll(self) -> None:
         """Read the counter."""
@@ -136,29 +136,14 @@ class InstructionSource:
         self.series.append((self.last, now, float(count - self.count)))
         self.last, self.count = now, count
 
+    def close(self) -> None:
+        """Close the counter."""
+        os.close(self.handle)
+
 
 def check_rate_source(text: str) -> None:
-    """Check the source of a rate before anything runs.
-
-    Raises:
-        UserError: the source is unknown, or this machine cannot count instructions.
-    """
-    kind, _, rest = text.partition("=")
-    if kind == LINES and rest:
-        LineSource(rest)
-    elif kind == INSTRUCTIONS and not rest:
-        try:
-            own = os.getpid()
-            os.close(event_counters.open_event_for_process(event_counters.INSTRUCTIONS, own))
-        except event_counters.CounterError as error:
-            raise UserError(
-                f"instructions cannot be counted: {error}",
-                "--rate instructions",
-                "use samples or lines=REGEX",
-            ) from None
-    elif kind != SAMPLES:
-        remedy = "use samples, samples=KEY, lines=REGEX or instructions"
-        raise UserError(f"{text!r} is not a source of a rate", "--rate", remedy)
+    """Check that `open_rate_source` can open a source, before the program runs."""
+    open_rate_source(text, os.getpid()).close()
 
 
 def open_rate_source(text: str, pid: int) -> RateSource:
@@ -169,14 +154,17 @@ def open_rate_source(text: str, pid: int) -> RateSource:
         pid: the program.
 
     Raises:
-        UserError: see `check_rate_source`.
+        UserError: the source is unknown, or this machine cannot count instructions.
     """
     kind, _, rest = text.partition("=")
-    if kind == LINES:
+    if kind == LINES and rest:
         return LineSource(rest)
-    if kind == INSTRUCTIONS:
+    if kind == INSTRUCTIONS and not rest:
         return InstructionSource(pid)
-    return SampleSource(rest or None)
+    if kind == SAMPLES:
+        return SampleSource(rest or None)
+    remedy = "use samples, samples=KEY, lines=REGEX or instructions"
+    raise UserError(f"{text!r} is not a source of a rate", "--rate", remedy)
 
 
 @dataclass
@@ -201,7 +189,7 @@ class RateMeter:
         Raises:
             ProgramEndedError: the program ended first.
             TimeUpError: there is no more time.
-            NoRateError: the program reports nothing, or too seldom.
+            UserError: the program reports nothing, or too seldom.
         """
         began = time.monotonic()
         self.source.series.clear()
@@ -214,17 +202,18 @@ class RateMeter:
             passed = now - began
             inside = [sample for sample in self.source.series if sample[0] >= began]
             if passed >= SHORTEST and inside:
-                begin, end = progress_samples_and_rates.common_time_span([inside])
-                width = progress_samples_and_rates.relative_half_width([inside], begin, end)
+                begin, end = common_time_span([inside])
+                width = relative_half_width([inside], begin, end)
                 if width is not None and (width <= PRECISION or passed >= LONGEST):
                     self.has_measured = True
-                    value = progress_samples_and_rates.rate_in_window([inside], begin, end)
+                    value = rate_in_window([inside], begin, end)
                     return MeasuredRate(value, width, passed)
             if now >= self.until and self.has_measured:
                 raise TimeUpError
             if passed >= HOPELESS_SECONDS or now >= self.until:
-                raise NoRateError(
+                raise UserError(
                     f"the program reported {len(inside)} times in {passed:.0f} s, but a rate needs "
-                    "20 reports: let it report more often, or use --rate lines=REGEX or "
-                    "--rate instructions"
+                    "20 reports",
+                    remedy="let it report more often, or use --rate lines=REGEX or "
+                    "--rate instructions",
                 )

@@ -1,4 +1,4 @@
-"""Runs one program with its pages placed: starts it, places, observes, searches and reports."""
+"""Runs a program with its pages placed: starts it, moves and observes pages, searches, reports."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping
-from typing import TypedDict, TypeVar
+from dataclasses import asdict
 
 from chaosity.errors import UserError
 from chaosity.place import page_migration, page_placement_plan, program_rate
@@ -49,62 +48,9 @@ _LEAST_SHARE = 1e-3
 # Exit status when the program ended well and its pages were on other nodes.
 NOT_PLACED = 3
 
-Number = TypeVar("Number", int, float)
 
-
-class DwpStepReport(TypedDict):
-    """A measurement of the search: data-to-worker proximity, rate, its interval and duration."""
-
-    dwp: float
-    rate: float
-    relative_half_width: float
-    seconds: float
-
-
-class DwpSearchReport(TypedDict):
-    """How the search ended; `reason` says why it did not come to its end."""
-
-    seconds: float
-    settled: bool
-    reason: str | None
-
-
-class SettlingReport(TypedDict):
-    """How AutoNUMA's moves ended."""
-
-    seconds: float
-    settled: bool
-
-
-class PlacementReport(TypedDict):
-    """The result of a placement, see docs/placement.md; the keys of mappings are node numbers."""
-
-    policy: str
-    method: str
-    workers: list[int]
-    wanted: dict[str, float] | None
-    seen: dict[str, float] | None
-    bytes_by_node: dict[str, int] | None
-    largest_departure: float | None
-    placed: bool | None
-    reason: str | None
-    moved_blocks: int
-    dwp: float | None
-    steps: list[DwpStepReport]
-    search: DwpSearchReport | None
-    settling: SettlingReport | None
-    settings: dict[str, dict[str, str | None]]
-    exit_status: int | None
-
-
-class PlacementSession:
-    """Runs a program and keeps its pages where they should be.
-
-    Args:
-        request: the request.
-        plan: how the request is met.
-        held: the kernel's settings.
-    """
+class _PlacementSession:
+    """Runs a program and keeps its pages on the wanted nodes."""
 
     def __init__(
         self, request: PlacementRequest, plan: PlacementPlan, held: HeldKernelSettings
@@ -148,7 +94,7 @@ class PlacementSession:
             self._write_report()
 
     def _watch_pages(self, searching: bool = False) -> None:
-        """Look at the pages until the program ends; with `searching`, until a search has ended."""
+        """Look at the pages until the program ends or, with `searching`, a search has ended."""
         delay = FIRST_LOOK_SECONDS
         source: program_rate.RateSource | None = None
         if searching:
@@ -172,32 +118,26 @@ class PlacementSession:
             delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
 
     def _wait_for_look(self, seconds: float) -> bool:
-        """Wait for the next look, which comes earlier when the memory has grown.
+        """Wait for the next look; returns whether the program still runs.
 
-        Returns early at a barrier that the proxy has to open.
-
-        Returns:
-            Whether the program still runs.
+        Returns early when the memory has grown, or at a barrier that the proxy has to open.
         """
         now = time.monotonic()
         soonest, until = now + self.cost / GROWING_SHARE, now + seconds
         while self.program.pump(min(until - now, LONGEST_LOOK_SECONDS)):
             now = time.monotonic()
-            if (
-                now >= until
-                or self.program.waits_at_barrier
-                or (now >= soonest and self._has_grown())
-            ):
+            grown = now >= soonest and self._has_grown()
+            if now >= until or grown or self.program.waits_at_barrier:
                 return True
         return False
 
     def _has_grown(self) -> bool:
-        """Whether the resident memory has grown since the latest look; this is cheap to read."""
+        """Return whether the resident memory has grown since the latest look; a cheap question."""
         resident = page_migration.resident_bytes(self.program.process.pid)
         return resident > (1 + AIM) * self.resident
 
     def _runs_without_barrier(self, source: program_rate.RateSource) -> bool:
-        """Whether the program waits at no barrier of the proxy and so can be searched now."""
+        """Return whether no barrier of the proxy stops the program, so that a search can begin."""
         proxy = self.program.proxy
         if proxy is not None and source.series:
             proxy.stop_holding_lines()  # it reports samples although its ready line has not come
@@ -206,8 +146,7 @@ class PlacementSession:
     def _settle(self, source: program_rate.RateSource | None) -> None:
         """Let the program run until its placement has settled; then pass its ready line on.
 
-        Args:
-            source: source of its rate, for a search; None: the kernel moves the pages.
+        With a source of its rate, a search moves the pages; else the kernel does.
         """
         assert self.program.proxy is not None
         self.program.proxy.open_barrier()
@@ -246,23 +185,17 @@ class PlacementSession:
             self.bytes_by_node = page_migration.total_bytes_by_node(areas) or seen
 
     def _search_dwp(self, source: program_rate.RateSource, until: float = math.inf) -> None:
-        """Search the best data-to-worker proximity.
-
-        Args:
-            source: source of the program's rate.
-            until: end of the search, by CLOCK_MONOTONIC in seconds; the best so far stays.
-        """
+        """Search the best data-to-worker proximity, at most `until` a time in seconds."""
         began = time.monotonic()
         meter = program_rate.RateMeter(source, self.program.pump, until)
         self.search = DwpSearch(meter, self._move_to_dwp)
         try:
             self.search.run()
             if not self.search.settled:
-                seconds = until - began
-                self.search_problem = f"ended after {seconds:.0f} s with the best DWP so far"
+                self.search_problem = f"ended after {until - began:.0f} s with the best DWP so far"
         except program_rate.ProgramEndedError:
             self.search_problem = "the program ended before the search did"
-        except (program_rate.NoRateError, UserError) as error:
+        except UserError as error:
             self.search_problem, self.searchable = str(error), False
         finally:
             self.program.listeners.clear()
@@ -295,7 +228,7 @@ class PlacementSession:
         """Return why the pages may be misplaced; None if they are placed as wanted."""
         if not self.bytes_by_node:
             status = self.program.status
-            end = "" if status is None else f" before it ended with status {status}"
+            end = f" before it ended with status {status}" if status is not None else ""
             return (
                 "no memory of the program was seen (at least one MiB in one mapping)"
                 f"{end}: it allocates nothing, or ended too early"
@@ -313,41 +246,38 @@ class PlacementSession:
         """Return whether the pages are placed as wanted; None without wanted shares or pages."""
         return None if self._deviation is None else self._deviation <= SHARE_TOLERANCE
 
-    def _placement_report(self) -> PlacementReport:
-        """Return the result of the placement so far."""
-        search, settling = self.search, self.settling
-        dwp = search.now if search else 0.0
-        steps: list[DwpStepReport] = [
-            {
-                "dwp": step_dwp,
-                "rate": rate.value,
-                "relative_half_width": rate.relative_half_width,
-                "seconds": rate.seconds,
-            }
-            for step_dwp, rate in (search.measured if search else [])
-        ]
-        search_report: DwpSearchReport = {
-            "seconds": self.search_seconds,
-            "settled": bool(search and search.settled),
-            "reason": self.search_problem,
-        }
+    def _placement_report(self) -> dict[str, object]:
+        """Return the result of the placement so far as JSON, see docs/placement.md."""
+        search, searched = self.search, self.plan.search
         return {
             "policy": self.request.policy,
             "method": self.plan.method,
-            "workers": list(self.request.workers),
-            "wanted": _with_text_keys(self.wanted),
-            "seen": _with_text_keys(self._seen_shares),
-            "bytes_by_node": _with_text_keys(self.bytes_by_node),
+            "workers": self.request.workers,
+            "wanted": self.wanted,
+            "seen": self._seen_shares,
+            "bytes_by_node": self.bytes_by_node,
             "largest_departure": self._deviation,
             "placed": self._is_placed,
             "reason": self._reason,
             "moved_blocks": self.moved,
-            "dwp": dwp if self.plan.search else None,
-            "steps": steps,
-            "search": search_report if self.plan.search else None,
-            "settling": {"seconds": settling.seconds, "settled": settling.settled}
-            if settling
+            "dwp": (search.now if search else 0.0) if searched else None,
+            "steps": [
+                {
+                    "dwp": dwp,
+                    "rate": rate.value,
+                    "relative_half_width": rate.relative_half_width,
+                    "seconds": rate.seconds,
+                }
+                for dwp, rate in (search.measured if search else [])
+            ],
+            "search": {
+                "seconds": self.search_seconds,
+                "settled": bool(search and search.settled),
+                "reason": self.search_problem,
+            }
+            if searched
             else None,
+            "settling": asdict(self.settling) if self.settling else None,
             "settings": self.held.report(),
             "exit_status": self.program.status,
         }
@@ -362,18 +292,13 @@ class PlacementSession:
                 raise UserError(f"cannot be written: {error}", str(self.request.report)) from None
 
     def _exit_status(self) -> int:
-        """The program's exit status, or `NOT_PLACED` if that is 0 and its pages are misplaced."""
-        status = self.program.status or 0
-        if status != 0:  # the program's own messages say more
-            return status
+        """Return the program's exit status, or `NOT_PLACED` if it is 0 and pages are misplaced."""
+        if self.program.status:  # the program's own messages say more
+            return self.program.status
         search = f"the search did not end: {self.search_problem}" if self.search_problem else None
         for message in filter(None, (self._reason, search)):
             print(f"chaosity-place: {message}", file=sys.stderr)
         return NOT_PLACED if self._is_placed is False or not self.searchable else 0
-
-
-def _with_text_keys(values: Mapping[int, Number] | None) -> dict[str, Number] | None:
-    return None if values is None else {str(node): value for node, value in values.items()}
 
 
 def run_placed(request: PlacementRequest) -> int:
@@ -396,4 +321,4 @@ def run_placed(request: PlacementRequest) -> int:
     # During a search the weights follow the pages, for memory that is touched later.
     varied = [name for name in plan.settings if plan.search and name.startswith(WEIGHTS)]
     with hold_kernel_settings(plan.settings, request.root, varied) as held:
-        return PlacementSession(request, plan, held).run()
+        return _PlacementSession(request, plan, held).run()
