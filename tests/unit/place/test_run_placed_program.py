@@ -159,7 +159,7 @@ def test_misplaced_pages_give_exit_status_3(kernel):
     """One node cannot have pages elsewhere, so the wish is bent after the plan was made."""
     code = (
         "import sys\n"
-        "from chaosity.place import placement_session as session\n"
+        "from chaosity.place import run_placed_program as session\n"
         "from chaosity.place.__main__ import main\n"
         "session.page_migration.move_to_shares = lambda found, wanted: 0\n"
         "shares = session.page_migration.shares_by_node\n"
