@@ -407,7 +407,7 @@ def forge(bundle, target, *, manifest=None, parts=None, names=None, keep_hashes=
 def parquet(tmp_path, bundle, part, change):
     """A part of a bundle with something changed in its table."""
     parts, _, _ = read_bundle(bundle)
-    rows = change(parts.tables_by_name()[part].copy())
+    rows = change(parts[part].copy())
     path = tmp_path / "changed.parquet"
     columns = {name: kind for name, kind in TABLES[part].items() if name in rows}
     write_parquet_table(rows, path, columns)
@@ -440,7 +440,7 @@ def test_a_newer_schema_is_refused_in_plain_words(bundle, tmp_path):
     refused(
         newer,
         tmp_path,
-        "written by a newer chaosity .schema 2; supported: 1.; install that version",
+        "written by a newer chaosity .schema 2; supported: 1.; install a newer version",
     )
 
 

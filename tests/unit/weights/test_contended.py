@@ -180,7 +180,7 @@ def test_the_command_takes_a_table_and_prints_both(folder):
 
 def test_the_command_notes_missing_contended_paths(folder):
     path = str(measured(folder, alone()) / "measurements.parquet")
-    assert "These workers were not measured all at once" in run(path, "--workers", "0,1")
+    assert "These bandwidths were measured one path at a time" in run(path, "--workers", "0,1")
     assert json.loads(run(path, "--workers", "0,1", "--json"))["contended"] is None
     with pytest.raises(UserError, match="a tidy table has units of its own"):
         run(path, "--workers", "0", "--unit", "MB/s")

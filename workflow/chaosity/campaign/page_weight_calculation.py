@@ -31,7 +31,7 @@ class WeightsFromResults:
         self._host: MeasuredHost | None = None
         with contextlib.suppress(UserError):  # nothing was measured yet
             self._host = read_measured_host(folder)
-        # Its text has the kernel: triad if several kernels were measured in as many places.
+        # Its source has the kernel: triad if several kernels were measured in as many places.
         self._alone = select_node_measurements(self._host, BANDWIDTH) if self._host else None
 
     def weights(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
-from chaosity.cli.options_and_output import EXISTING_FILE, EXISTING_PATH, UNIT_HELP
+from chaosity.cli.shared_options import EXISTING_FILE, EXISTING_PATH, JSON_OPTION, UNIT_OPTION
+from chaosity.cli.terminal_output import plain_table, print_json, print_parts
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.units import format_quantity
@@ -32,7 +31,7 @@ _MOST_CELLS = 12
     type=click.Choice(["bandwidth", "latency"]),
     help="Metric of the matrix; required for a CSV matrix.",
 )
-@click.option("--unit", help=UNIT_HELP)
+@UNIT_OPTION
 @click.option(
     "--distances",
     type=EXISTING_FILE,
@@ -43,7 +42,7 @@ _MOST_CELLS = 12
     metavar='"0,1;2,3"',
     help="Nodes of each package. Default: inferred from the matrix.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON_OPTION
 def anomalies_command(
     file: Path,
     metric: str | None,
@@ -71,15 +70,10 @@ def anomalies_command(
     from chaosity.store.node_matrix_csv import read_matrix_csv
 
     if file.is_dir() or file.suffix == ".parquet":
-        matrix_options = {
-            "--metric": metric,
-            "--unit": unit,
-            "--distances": distances,
-            "--packages": packages,
-        }
-        for name, value in matrix_options.items():
+        given = {"metric": metric, "unit": unit, "distances": distances, "packages": packages}
+        for name, value in given.items():
             if value is not None:
-                raise UserError(f"{name} is allowed for a CSV matrix only", str(file))
+                raise UserError(f"--{name} is allowed for a CSV matrix only", str(file))
         findings = _analyse_results(file)
     else:
         if metric is None:
@@ -95,11 +89,9 @@ def anomalies_command(
             None if distances is None else _matching_distances(distances, matrix),
         )
     if as_json:
-        click.echo(json.dumps(findings.to_json(), indent=1))
-        return
-    console = Console(highlight=False, soft_wrap=True)
-    for part in _findings_text(findings):
-        console.print(part)
+        print_json(findings.to_json())
+    else:
+        print_parts(_findings_text(findings))
 
 
 def _analyse_results(path: Path) -> Findings:
@@ -185,7 +177,7 @@ def _findings_text(findings: Findings) -> Iterator[RenderableType]:
     if findings.groups:
         yield Text("")
         yield Text(f"Structure: {findings.structure}")
-        table = Table("group", "typical", "cells", box=None, pad_edge=False)
+        table = plain_table(("group", "typical", "cells"))
         for group in findings.groups:
             cells = [f"{initiator}->{target}" for initiator, target in group.cells]
             rest = len(cells) - _MOST_CELLS

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
-import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich import box
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from chaosity.cli.options_and_output import EXISTING_FILE, FOLDER
+from chaosity.cli.shared_options import EXISTING_FILE, FOLDER
+from chaosity.cli.terminal_output import print_json, print_parts
 from chaosity.errors import UserError
 
 if TYPE_CHECKING:
@@ -79,11 +81,9 @@ def anova_command(
         raise UserError(error.what, where, error.remedy) from None
     drawn = write_residuals(analysis, figures, f"{file.stem}_residuals") if figures else []
     if as_json:
-        click.echo(json.dumps(analysis.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
-        return
-    _print_analysis(analysis, Console(highlight=False, soft_wrap=True))
-    for path in drawn:
-        click.echo(path)
+        print_json(analysis.to_json())
+    else:
+        print_parts([*_analysis_text(analysis), *(Text(str(path)) for path in drawn)])
 
 
 def _read_csv_texts(path: Path) -> pd.DataFrame:
@@ -95,78 +95,42 @@ def _read_csv_texts(path: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows, numbers = [], []
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.reader(stream)
-            for row in reader:
-                if any(cell.strip() for cell in row):
-                    rows.append([cell.strip() for cell in row])
-                    numbers.append(reader.line_num)
+            stripped = ([cell.strip() for cell in row] for row in reader)
+            rows = [(reader.line_num, row) for row in stripped if any(row)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"is not a CSV file: {error}", str(path)) from error
     if not rows:
         raise UserError("is empty", str(path), "write a row of column names, then rows of values")
-    names, values = rows[0], rows[1:]
+    (first, names), *body = rows
+    where = f"{path}, row {first}"
     for column, name in enumerate(names, start=1):
         if not name:
-            raise UserError(f"column {column} has no name", f"{path}, row {numbers[0]}")
+            raise UserError(f"column {column} has no name", where)
         if names.count(name) > 1:
-            raise UserError(
-                f"two columns are called {name!r}", f"{path}, row {numbers[0]}", "rename one"
-            )
-    for number, row in zip(numbers[1:], values, strict=True):
+            raise UserError(f"two columns have the name {name!r}", where, "rename a column")
+    for number, row in body:
         if len(row) != len(names):
-            raise UserError(
-                f"has {len(row)} cells", f"{path}, row {number}", f"there are {len(names)} columns"
-            )
-    return pd.DataFrame(values, columns=names, index=numbers[1:], dtype=object)
+            columns = f"the file has {len(names)} columns"
+            raise UserError(f"has {len(row)} cells", f"{path}, row {number}", columns)
+    values = pd.DataFrame.from_dict(dict(body), orient="index", columns=names, dtype=object)
+    return values
 
 
-def _print_analysis(analysis: Analysis, console: Console) -> None:
-    """Print the tables and sentences of an analysis of variance."""
-    in_logarithms = analysis.transform == "log"
-    console.print(_variation_table(analysis), "")
-    effects = _table("Levels", ("factor", "level"))
-    for head in ("n", "mean", "ratio to the mean" if in_logarithms else "effect", "95 % interval"):
-        effects.add_column(head, justify="right")
-    for effect in analysis.effects[:_MOST_LINES]:
-        value, interval = _interval_text(effect.effect)
-        mean = f"{effect.mean:.4g}"
-        effects.add_row(effect.factor, effect.level, str(effect.n), mean, value, interval)
-    console.print(effects, "")
-    pairs = _table("Differences between levels", ("factor", "level", "against"))
-    for head in ("ratio" if in_logarithms else "difference", "95 % interval"):
-        pairs.add_column(head, justify="right")
-    pairs.add_column("interval by")
-    for pair in analysis.contrasts[:_MOST_LINES]:
-        method = f"{pair.adjusted}, all pairs" if pair.adjusted else "Student"
-        value, interval = _interval_text(pair.difference)
-        pairs.add_row(pair.factor, pair.level, pair.against, value, interval, method)
-    console.print(pairs, "")
-    omitted = sum(
-        max(0, len(rows) - _MOST_LINES) for rows in (analysis.effects, analysis.contrasts)
-    )
-    if omitted:
-        console.print(f"{omitted} more lines are in the JSON (--json).")
-    analysed = f"the logarithm of {analysis.response}" if in_logarithms else analysis.response
-    console.print(f"Sums of squares are of {analysed}. {analysis.transform_reason}")
-    sentences = (term.sentence for term in analysis.terms if term.sentence)
-    for line in (*analysis.notes, *sentences):
-        console.print(line)
-    console.print(f"[bold]{analysis.conclusion}[/bold]")
-
-
-def _variation_table(analysis: Analysis) -> Table:
-    """The allocation of variation: a row for each term of the model."""
+def _analysis_text(analysis: Analysis) -> Iterator[RenderableType]:
+    """The tables and sentences of an analysis of variance."""
     from chaosity.statistics.anova_table import p_text, percent_text
 
-    table = _table(f"Variation of {analysis.response}, n = {analysis.n}", ())
-    table.add_column("source", no_wrap=True)
-    for head in ("share", "degrees of freedom", "sum of squares", "mean square", "F", "p"):
-        table.add_column(head, justify="right")
+    logs = analysis.transform == "log"
+    variation = _table(
+        f"Variation of {analysis.response}, n = {analysis.n}",
+        ("source",),
+        ("share", "degrees of freedom", "sum of squares", "mean square", "F", "p"),
+    )
     for term in analysis.terms:
-        table.add_row(
+        variation.add_row(
             term.name,
             percent_text(term.variation_percent),
             str(term.degrees_of_freedom),
@@ -175,15 +139,45 @@ def _variation_table(analysis: Analysis) -> Table:
             "" if term.f is None else f"{term.f:.5g}",
             "" if term.p_value is None else p_text(term.p_value).removeprefix("p ").lstrip("= "),
         )
+    effect_heads = ("n", "mean", "ratio to the mean" if logs else "effect", "95 % interval")
+    effects = _table("Levels", ("factor", "level"), effect_heads)
+    for effect in analysis.effects[:_MOST_LINES]:
+        mean = f"{effect.mean:.4g}"
+        effects.add_row(
+            effect.factor, effect.level, str(effect.n), mean, *_interval_texts(effect.effect)
+        )
+    pairs = _table(
+        "Differences between levels",
+        ("factor", "level", "against"),
+        ("ratio" if logs else "difference", "95 % interval"),
+    )
+    pairs.add_column("interval by")
+    for pair in analysis.contrasts[:_MOST_LINES]:
+        method = f"{pair.adjusted}, all pairs" if pair.adjusted else "Student"
+        difference = _interval_texts(pair.difference)
+        pairs.add_row(pair.factor, pair.level, pair.against, *difference, method)
+    for table in (variation, effects, pairs):
+        yield table
+        yield ""
+    listed = (analysis.effects, analysis.contrasts)
+    if omitted := sum(max(0, len(rows) - _MOST_LINES) for rows in listed):
+        yield f"{omitted} more lines are in the JSON (--json)."
+    analysed = f"the logarithm of {analysis.response}" if logs else analysis.response
+    yield f"Sums of squares are of {analysed}. {analysis.transform_reason}"
+    yield from analysis.notes
+    yield from (term.sentence for term in analysis.terms if term.sentence)
+    yield f"[bold]{analysis.conclusion}[/bold]"
+
+
+def _table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:
+    table = Table(*left, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    for head in right:
+        table.add_column(head, justify="right")
     return table
 
 
-def _table(title: str, columns: tuple[str, ...]) -> Table:
-    return Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
-
-
-def _interval_text(interval: Interval) -> tuple[str, str]:
-    """A difference or, where there is one, a ratio; and its interval."""
+def _interval_texts(interval: Interval) -> tuple[str, str]:
+    """A ratio if there is one, otherwise the difference; and its interval."""
     value, low, high = interval.value, interval.low, interval.high
     if interval.ratio is not None:
         value, low, high = interval.ratio, interval.ratio_low, interval.ratio_high

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
+from rich.console import RenderableType
 from rich.markup import escape
-from rich.table import Table
 
+from chaosity.cli.terminal_output import omitted_rows, plain_table, print_json, print_parts
 from chaosity.errors import UserError
-from chaosity.units import format_count, format_quantity
+from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,15 +82,14 @@ def compare_command(
     else:
         result = find_outlier_hosts({each.name: each.measurements for each in selected}, by=by)
     if as_json:
-        click.echo(json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False))
+        print_json(result.to_json())
         return
-    console = Console(highlight=False)
-    for sentence in result.sentences:
-        console.print(escape(sentence))
+    most = None if print_all else _MOST_ROWS
+    print_parts(map(escape, result.sentences), wrap=True)
     if isinstance(result, SelectionComparison):
-        _print_cells(result, console, print_all)
+        print_parts(_cells_text(result, most), wrap=True)
     else:
-        _print_hosts(result, console, print_all)
+        print_parts(_hosts_text(result, most), wrap=True)
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -101,26 +100,21 @@ def _condition(text: str) -> tuple[str, str]:
     return column, value
 
 
-def _print_cells(comparison: SelectionComparison, console: Console, print_all: bool) -> None:
-    """Print a table of cells for each group of metrics, clear losses first."""
+def _cells_text(comparison: SelectionComparison, most: int | None) -> Iterator[RenderableType]:
+    """Notes, and a table of cells for each group of metrics, clear losses first."""
     for note in comparison.notes:
-        console.print(f"note: {escape(note)}.")
-    cells = comparison.cells if print_all else comparison.cells.head(_MOST_ROWS)
+        yield f"note: {escape(note)}."
+    cells = comparison.cells[:most]
     names = (comparison.left, comparison.right)
     heads = names if max(map(len, names)) <= _LONGEST_NAME else ("first", "second")
     for group, rows in cells.groupby("group", sort=False):
-        table = Table(box=None, pad_edge=False, header_style="dim")
+        table = plain_table([""], [*map(escape, heads), "ratio", "95 % interval", "n"])
         table.title, table.title_style, table.title_justify = f"\n{group}", "bold", "left"
-        table.add_column("", overflow="fold")
-        for column in (*heads, "ratio", "95 % interval", "n"):
-            table.add_column(escape(column), justify="right", no_wrap=True)
         table.add_column("")
         for _, cell in rows.iterrows():
             table.add_row(*map(escape, _cell_texts(cell)), style=_COLOURS.get(cell["verdict"]))
-        console.print(table)
-    rest = len(comparison.cells) - len(cells)
-    if rest:
-        console.print(f"and {format_count(rest, 'more cell')}: --all prints them.")
+        yield table
+    yield from omitted_rows(len(comparison.cells) - len(cells), "cell")
 
 
 def _cell_texts(cell: pd.Series) -> list[str]:
@@ -140,14 +134,12 @@ def _cell_texts(cell: pd.Series) -> list[str]:
     ]
 
 
-def _print_hosts(comparison: OutlierHosts, console: Console, print_all: bool) -> None:
-    """Print the table of hosts, outlier hosts first."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("host", overflow="fold")
-    for column in ("speed", "95 % interval", "cells that differ", "largest ratio"):
-        table.add_column(column, justify="right", no_wrap=True)
+def _hosts_text(comparison: OutlierHosts, most: int | None) -> Iterator[RenderableType]:
+    """The table of hosts, outlier hosts first."""
+    table = plain_table(["host"], ["speed", "95 % interval", "cells that differ", "largest ratio"])
     table.add_column("in the cell", overflow="fold")
-    for host in comparison.hosts if print_all else comparison.hosts[:_MOST_ROWS]:
+    hosts = comparison.hosts[:most]
+    for host in hosts:
         table.add_row(
             escape(host.host),
             _ratio_text(host.speed),
@@ -157,11 +149,9 @@ def _print_hosts(comparison: OutlierHosts, console: Console, print_all: bool) ->
             escape(host.worst),
             style="red" if host.differs else None,
         )
-    console.print()
-    console.print(table)
-    rest = 0 if print_all else len(comparison.hosts) - _MOST_ROWS
-    if rest > 0:
-        console.print(f"and {format_count(rest, 'more host')}: --all prints them.")
+    yield ""
+    yield table
+    yield from omitted_rows(len(comparison.hosts) - len(hosts), "host")
 
 
 def _ratio_text(ratio: float | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.options_and_output import DWP_HELP, EXISTING_FOLDER, FILE, FOLDER
+from chaosity.cli.shared_options import DWP_OPTION, EXISTING_FOLDER, FILE, FOLDER, JSON_OPTION
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 
@@ -57,8 +57,8 @@ def hwloc_command(folder: Path, output: Path | None) -> None:
 @export_command.command("weights")
 @_RESULTS
 @_OUTPUT
-@click.option("--dwp", type=float, default=0.0, show_default=True, help=DWP_HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@DWP_OPTION
+@JSON_OPTION
 def weights_command(folder: Path, output: Path | None, dwp: float, as_json: bool) -> None:
     """Export interleave weights for each node, each package and all nodes as worker nodes.
 

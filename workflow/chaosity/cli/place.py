@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.options_and_output import parse_workers
+from chaosity.cli.shared_options import parse_workers
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.__main__ import argument_parser, request_from_arguments

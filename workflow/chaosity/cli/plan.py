@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.options_and_output import CONFIG_FILE
+from chaosity.cli.shared_options import CONFIG_OPTION, JSON_OPTION
+from chaosity.cli.terminal_output import print_json
 
 if TYPE_CHECKING:
     from chaosity.design.host_plan import HostPlan
@@ -23,19 +23,15 @@ if TYPE_CHECKING:
     "source",
     default="live",
     show_default=True,
-    help="live, an hwloc XML file, or a captured /sys.",
+    help="Host: live (this machine), an hwloc XML file, or a captured /sys.",
 )
-@click.option("--experiment", "experiments", multiple=True, help="Only this one; repeatable.")
 @click.option(
-    "--config",
-    "config_file",
-    default=CONFIG_FILE,
-    show_default=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--experiment", "experiments", multiple=True, help="Plan only this experiment; repeatable."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--list", "as_list", is_flag=True, help="Print the name of each point on a line.")
-@click.option("--commands", is_flag=True, help="Print every point with its commands.")
+@CONFIG_OPTION
+@JSON_OPTION
+@click.option("--list", "as_list", is_flag=True, help="Print the names of all points, a line each.")
+@click.option("--commands", is_flag=True, help="Print the commands of all points, for a shell.")
 def plan_command(
     source: str,
     experiments: tuple[str, ...],
@@ -59,7 +55,7 @@ def plan_command(
     weights = MeasuredWeights(Path(config["results"]) / host.name / host.configuration)
     host_plan = plan_host(host, config, experiments or None, weights)
     if as_json:
-        click.echo(json.dumps(host_plan.summarize_plan(), indent=1))
+        print_json(host_plan.summarize_plan())
     elif as_list:
         for point in host_plan.points:
             click.echo(f"{point['experiment']}/{point['point']}")

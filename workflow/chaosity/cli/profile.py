@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from chaosity.cli.options_and_output import EXISTING_FILE, EXISTING_FOLDER, FILE
+from chaosity.cli.shared_options import EXISTING_FILE, EXISTING_FOLDER, FILE, JSON_OPTION
+from chaosity.cli.terminal_output import plain_table, print_json, print_parts
 from chaosity.errors import UserError
 from chaosity.units import format_binary_bytes, format_count, format_quantity
 
@@ -76,9 +74,7 @@ def collect_command(results: tuple[Path, ...], database: Path) -> None:
 @click.argument("bundle", type=FILE)
 @_DATABASE
 @_filters
-@click.option(
-    "--with-names", is_flag=True, help="Keep names of hosts, serials and slots of drives."
-)
+@click.option("--with-names", is_flag=True, help="Keep host names, and drives' serials and slots.")
 @click.option("--contact", help="Contact for questions; published as it is.")
 @click.option("--licence", help="Licence of the data; published as it is.")
 def publish_command(
@@ -98,10 +94,8 @@ def publish_command(
     manifest = publish_bundle(
         database, bundle, with_names=with_names, contact=contact, licence=licence, **filters
     )
-    profiles, rows = (
-        format_count(manifest["profiles"], "profile"),
-        format_count(manifest["measurements"], "row"),
-    )
+    profiles = format_count(manifest["profiles"], "profile")
+    rows = format_count(manifest["measurements"], "row")
     names = "with host names and serials" if with_names else "without names"
     click.echo(f"{bundle}: {profiles}, {rows}, {names}")
 
@@ -121,7 +115,7 @@ def import_command(bundle: Path, database: Path) -> None:
 @profile_command.command("query")
 @_DATABASE
 @_filters
-@click.option("--json", "as_json", is_flag=True, help="Print JSON with all measured metrics.")
+@JSON_OPTION
 def query_command(database: Path, as_json: bool, **filters: str | None) -> None:
     """List all profiles, or those of a processor, configuration, drive or host.
 
@@ -132,7 +126,7 @@ def query_command(database: Path, as_json: bool, **filters: str | None) -> None:
 
     profiles = find_profiles(database, **filters)
     if as_json:
-        click.echo(json.dumps(profiles, indent=1, ensure_ascii=False))
+        print_json(profiles)
         return
     if not profiles:
         given = ", ".join(f"{name} {value}" for name, value in filters.items() if value)
@@ -143,10 +137,8 @@ def query_command(database: Path, as_json: bool, **filters: str | None) -> None:
         for each in profiles
     ]
     categories = sorted({category for rows in best for category in rows})
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("id", no_wrap=True)
-    for column in ("host", "processor", "memory", "drives", "measured"):
-        table.add_column(column, overflow="fold")
+    table = plain_table(("id", "host", "processor", "memory", "drives", "measured"))
+    table.columns[0].no_wrap = True
     for category in categories:
         name = category.removesuffix("_bandwidth").replace("_", " ")
         table.add_column(f"best {name}", justify="right", overflow="fold")
@@ -157,7 +149,7 @@ def query_command(database: Path, as_json: bool, **filters: str | None) -> None:
             for category in categories
         )
         table.add_row(*map(escape, (*_description(each, origin), *rates)))
-    Console(highlight=False).print(table)
+    print_parts([table], wrap=True)
 
 
 def _description(each: dict[str, Any], origin: str | None) -> Iterable[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.options_and_output import EXISTING_FILE, FOLDER, FORMS, UNIT_HELP
+from chaosity.cli.shared_options import EXISTING_FILE, FOLDER, FORMS, UNIT_OPTION
 from chaosity.units import format_count, format_percent, format_quantity
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     help="Meaning of the columns: a file of templates/published.",
 )
 @click.option("--host", default="published", show_default=True, help="Name of the host.")
-@click.option("--unit", help=UNIT_HELP)
+@UNIT_OPTION
 @click.option(
     "--output", type=FOLDER, required=True, help="Folder for measurements.parquet and figures/."
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from chaosity.cli.options_and_output import CONFIG_FILE, EXISTING_FILE, FOLDER
+from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, FILE, FOLDER
 
 
 @click.command("report")
@@ -18,7 +19,7 @@ from chaosity.cli.options_and_output import CONFIG_FILE, EXISTING_FILE, FOLDER
     "--history",
     "former",
     type=EXISTING_FILE,
-    help="Values from before components changed. Default: made from the records.",
+    help="Table of the values measured before components changed. Default: made from the records.",
 )
 @click.option(
     "--findings",
@@ -33,25 +34,9 @@ from chaosity.cli.options_and_output import CONFIG_FILE, EXISTING_FILE, FOLDER
     multiple=True,
     help="Tidy table of another configuration of the host, to compare with; repeatable.",
 )
-@click.option(
-    "--config",
-    "config_file",
-    type=EXISTING_FILE,
-    default=CONFIG_FILE,
-    show_default=True,
-    help="Config of the workflow.",
-)
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="HTML file.")
-def report_command(
-    plan: Path,
-    table: Path | None,
-    former: Path | None,
-    findings: Path | None,
-    drawing: Path | None,
-    others: tuple[Path, ...],
-    config_file: Path,
-    output: Path,
-) -> None:
+@CONFIG_OPTION
+@click.option("--output", type=FILE, required=True, help="HTML file.")
+def report_command(plan: Path, output: Path, **inputs: Any) -> None:
     """Write the report and the figures of a PLAN (plan.json), and print its worst problems.
 
     Works at any time: points that are not measured yet are shown as missing.
@@ -59,27 +44,13 @@ def report_command(
     # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.report.write_report_files import write_report
 
-    lines = write_report(
-        plan,
-        output,
-        table=table,
-        former=former,
-        findings=findings,
-        drawing=drawing,
-        config_file=config_file,
-        others=others,
-    )
-    click.echo("\n".join(lines))
+    # The other options have the names of the parameters of `write_report`.
+    click.echo("\n".join(write_report(plan, output, **inputs)))
 
 
 @click.command("overview")
 @click.argument("summaries", metavar="[SUMMARIES]...", type=EXISTING_FILE, nargs=-1)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="HTML file, in the folder of all hosts.",
-)
+@click.option("--output", type=FILE, required=True, help="HTML file, in the folder of all hosts.")
 def overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     """Write the page of all hosts and configurations from the SUMMARIES (summary.json) of reports.
 
@@ -122,16 +93,17 @@ def reports_command(results: Path, hosts: tuple[str, ...]) -> None:
             continue
         rewrite_reports(folder, stale_only=not hosts)
         newest = folder / json.loads(path.read_text(encoding="utf-8"))["configuration"]
-        if (newest / "summary.txt").exists():
-            click.echo((newest / "summary.txt").read_text(encoding="utf-8").rstrip())
-        if (newest / "report.html").exists():
-            click.echo(str((newest / "report.html").absolute()))
+        summary, report = newest / "summary.txt", newest / "report.html"
+        if summary.exists():
+            click.echo(summary.read_text(encoding="utf-8").rstrip())
+        if report.exists():
+            click.echo(report.absolute())
     skipped = [host for host in skipped_hosts(results) if not hosts or host.host in hosts]
     for host in skipped:
         click.echo(f"skipped: {host.host}, {host.minute}: {host.reason}")
     page = results / "index.html"
     if page.exists():
         write_overview(summary_files(results), page)
-        click.echo(str(page.absolute()))
+        click.echo(page.absolute())
     if skipped:
         sys.exit(1)

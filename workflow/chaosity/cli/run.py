@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from chaosity.cli.options_and_output import EXISTING_FILE
+from chaosity.cli.shared_options import EXISTING_FILE, FILE
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import save_record
 from chaosity.runner.point_measurement import measure_point as run_point
@@ -18,7 +18,7 @@ from chaosity.runner.point_measurement import measure_point as run_point
 @click.option("--replicate", default=1, show_default=True, help="Number of the replicate, from 1.")
 @click.option(
     "--record",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="File for the record. Default: print it as JSON and keep nothing.",
 )
 def run_command(point: Path, replicate: int, record: Path | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.options_and_output import EXISTING_FILE
+from chaosity.cli.shared_options import EXISTING_FILE, FILE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 @click.argument("plan", type=EXISTING_FILE)
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
+    type=FILE,
     required=True,
     help="File of the tidy table: Parquet, or CSV if its name ends in .csv.",
 )
 @click.option(
     "--history",
-    type=click.Path(path_type=Path),
-    help="File for the values from before components changed, Parquet or CSV. Default: none.",
+    type=FILE,
+    help="File for the values measured before components changed, Parquet or CSV. Default: none.",
 )
 def tidy_command(plan: Path, output: Path, history: Path | None) -> None:
     """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaosity.cli.options_and_output import DWP_HELP, EXISTING_FILE, FORMS, UNIT_HELP, parse_workers
+from chaosity.cli.shared_options import (
+    DWP_OPTION,
+    EXISTING_FILE,
+    FORMS,
+    JSON_OPTION,
+    UNIT_OPTION,
+    parse_workers,
+)
+from chaosity.cli.terminal_output import heading, plain_table, print_json, print_parts
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import CANONICAL, CONTENDED
@@ -31,8 +37,8 @@ _PLACEMENTS = {
 }
 _WEIGHTS = {CANONICAL: "each path alone", CONTENDED: "all workers at once"}
 _NOT_CONTENDED = (
-    "These workers were not measured all at once (experiment contended_paths), so the weights hold "
-    "each path alone."
+    "These bandwidths were measured one path at a time. The experiment contended_paths has no "
+    "measurement of these workers all at once."
 )
 
 
@@ -44,8 +50,8 @@ _NOT_CONTENDED = (
     metavar="NODES",
     help="Worker nodes, on which the program's threads run, such as 0,1 or 0-3.",
 )
-@click.option("--dwp", type=float, default=0.0, show_default=True, help=DWP_HELP)
-@click.option("--unit", help=UNIT_HELP)
+@DWP_OPTION
+@UNIT_OPTION
 @click.option(
     "--against",
     type=EXISTING_FILE,
@@ -58,7 +64,7 @@ _NOT_CONTENDED = (
     show_default=True,
     help="Meaning of the columns of --against: a file of templates/published.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON_OPTION
 def weights_command(
     file: Path,
     workers: str,
@@ -84,30 +90,23 @@ def weights_command(
     worker_nodes = parse_workers(workers)
     alone, contended = _read_matrices(file, unit, worker_nodes)
     advice = advise_interleave_weights(alone, worker_nodes, dwp)
-    comparison = (
-        compare_alone_and_contended_weights(alone, contended, worker_nodes) if contended else None
-    )
-    ranks = (
-        rank_placements(alone, read_published_csv(against, form, "published")) if against else {}
-    )
+    comparison = contended and compare_alone_and_contended_weights(alone, contended, worker_nodes)
+    placements = read_published_csv(against, form, "published") if against else None
+    ranks = {} if placements is None else rank_placements(alone, placements)
     if as_json:
         document: dict[str, Any] = advice.to_json()
         if _is_table(file):
             document["contended"] = comparison.to_json() if comparison else None
         if ranks:
             document["rank_correlation"] = {name: rank.to_json() for name, rank in ranks.items()}
-        click.echo(json.dumps(document, indent=1))
+        print_json(document)
         return
-    console = Console(highlight=False, soft_wrap=True)
-    for part in _advice_text(advice):
-        console.print(part)
+    print_parts(_advice_text(advice))
     if comparison:
-        for part in _comparison_text(comparison):
-            console.print(part)
+        print_parts(_comparison_text(comparison))
     elif _is_table(file):
-        console.print(_NOT_CONTENDED)
-    for sentence in _rank_sentences(ranks):
-        console.print(sentence)
+        click.echo(_NOT_CONTENDED)
+    print_parts(_rank_sentences(ranks))
 
 
 def _is_table(path: Path) -> bool:
@@ -135,9 +134,8 @@ def _read_matrices(
     if unit:
         raise UserError("a tidy table has units of its own", "--unit", "remove the option")
     host = read_measured_host(path.parent)
-    return select_node_bandwidths(host).matrix, bandwidth_under_contention(
-        host.measurements, workers
-    )
+    contended = bandwidth_under_contention(host.measurements, workers)
+    return select_node_bandwidths(host).matrix, contended
 
 
 def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
@@ -145,23 +143,21 @@ def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
     dwp = f", data-to-worker proximity {advice.dwp:g}" if advice.dwp else ""
     nodes = f"node{'s' * (len(advice.workers) > 1)} {format_cpu_list(advice.workers)}"
     yield Text(f"Weights for a program on {nodes}{dwp}", style="bold")
-    shares = Table(box=None, pad_edge=False, header_style="dim")
-    for column in ("node", "share", "kernel weight"):
-        shares.add_column(column, justify="right")
+    shares = plain_table((), ("node", "share", "kernel weight"))
     for node, share in advice.weights.items():
         weight = advice.kernel.weights.get(node)
         shares.add_row(str(node), f"{100.0 * share:.1f} %", "-" if weight is None else str(weight))
     shares.caption = f"kernel weights differ by {advice.kernel.error_percent:.1f} % at most"
     shares.caption_justify = "left"
     yield shares
-    yield Text("\nExpected bandwidth, equal shares on all nodes = 1", style="bold")
+    yield heading("Expected bandwidth, equal shares on all nodes = 1")
     expected = Table(box=None, pad_edge=False, show_header=False)
     for name, ratio in advice.relative_to_equal_shares.items():
         expected.add_row(_PLACEMENTS[name], f"{ratio:.2f}")
     yield expected
-    yield Text("\nCommands", style="bold")
+    yield heading("Commands")
     yield Text("\n".join(advice.commands))
-    yield Text("\nNotes", style="bold")
+    yield heading("Notes")
     yield Text("\n".join([*advice.notes, f"Bandwidths: {advice.source}."]))
 
 
@@ -169,11 +165,8 @@ def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
     """Weights from each path alone and from all workers at once, and their largest difference."""
     from chaosity.store.node_matrix_csv import BANDWIDTH
 
-    yield Text("\nMeasured in two ways", style="bold")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("node", justify="right")
-    for name in comparison.weights:
-        table.add_column(_WEIGHTS[name], justify="right")
+    yield heading("Measured in two ways")
+    table = plain_table((), ["node", *(_WEIGHTS[name] for name in comparison.weights)])
     for node in sorted({node for shares in comparison.weights.values() for node in shares}):
         percents = (f"{100.0 * s.get(node, 0.0):.1f} %" for s in comparison.weights.values())
         table.add_row(str(node), *percents)
@@ -186,7 +179,7 @@ def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
 
 
 def _rank_sentences(ranks: dict[str, RankCorrelation]) -> Iterator[str]:
-    """How well the expected bandwidth ranks the measured placements, a sentence each."""
+    """A sentence for each rank correlation of expected and measured bandwidth."""
     for name, rank in ranks.items():
         placements = f"{rank.n} {'interleaved ' if name == 'interleaved' else ''}placements"
         if rank.correlation is None:

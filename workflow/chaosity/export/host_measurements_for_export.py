@@ -1,4 +1,4 @@
-"""The measurements of a host that are exported: memory of each node from each node, alone."""
+"""Reads the results of a host and selects its measurements of memory from node to node."""
 
 from __future__ import annotations
 
@@ -29,21 +29,15 @@ _KERNEL = "triad"
 
 @dataclass(frozen=True)
 class MeasuredHost:
-    """A folder of results.
-
-    Attributes:
-        folder: ``results/<host>/<configuration>``.
-        measurements: its tidy table.
-        topology: what discovery found.
-    """
+    """A folder ``results/<host>/<configuration>``, its tidy table, and its topology."""
 
     folder: Path
     measurements: Measurements
     topology: Topology
 
     @property
-    def origin(self) -> dict[str, str | None]:
-        """The origin of the values, for a document that leaves this folder; times are UTC."""
+    def origin_of_values(self) -> dict[str, str | None]:
+        """Return the origin of the values, for documents that leave the folder; times are UTC."""
         valid = self.measurements.where(status="valid").rows
         return {
             "host": str(valid["host"].iloc[0]),
@@ -72,14 +66,14 @@ class NodeMeasurements:
     matrix: NodeMatrix
 
     @property
-    def valid(self) -> Iterator[tuple[int, int, pd.Series]]:
-        """Initiator node, target node and row of each measured cell."""
+    def valid_cells(self) -> Iterator[tuple[int, int, pd.Series]]:
+        """Yield initiator node, target node and row of each measured cell."""
         for _, cell in self.cells[self.cells["n"] > 0].iterrows():
             yield int(cell["initiator_node"]), int(cell["target_node"]), cell
 
     @property
-    def missing(self) -> list[tuple[int, int, str]]:
-        """Initiator node, target node and reason of each planned cell without a value."""
+    def missing_cells(self) -> list[tuple[int, int, str]]:
+        """Return initiator node, target node and reason of each planned cell without a value."""
         cells = self.cells[self.cells["n"] == 0]
         columns = (cells[name] for name in ("initiator_node", "target_node", "reason"))
         return [
@@ -88,14 +82,14 @@ class NodeMeasurements:
         ]
 
     @property
-    def text(self) -> str:
-        """Kernel, experiment and benchmark: "triad of memory_bandwidth, chaosity_bandwidth"."""
+    def source_text(self) -> str:
+        """Return the source of the values: "triad of memory_bandwidth, chaosity_bandwidth"."""
         kernel = f"{self.where['kernel']} of " if self.where["kernel"] else ""
         return f"{kernel}{self.where['experiment']}, {self.where['benchmark']}"
 
 
 def read_measured_host(folder: Path) -> MeasuredHost:
-    """The measurements in ``results/<host>/<configuration>``.
+    """Return the measurements and the topology in ``results/<host>/<configuration>``.
 
     Raises:
         UserError: a file is missing or not readable, or nothing was measured.
@@ -116,10 +110,10 @@ def read_measured_host(folder: Path) -> MeasuredHost:
 
 
 def select_node_measurements(host: MeasuredHost, metric: str) -> NodeMeasurements | None:
-    """The measurements with the most information on memory by node; None when there are none.
+    """Return the measurements with the most information on memory by node, or None.
 
-    Of several (kernels, experiments), it is that with the most pairs of nodes, then triad, then
-    that of the larger experiment, then that with the most replicates.
+    Of several slices, the slice with the most pairs of nodes counts; then triad, then the larger
+    experiment, then the most replicates.
 
     Args:
         host: the measurements.
@@ -132,30 +126,29 @@ def select_node_measurements(host: MeasuredHost, metric: str) -> NodeMeasurement
     rows = rows.with_columns(levels=rows.rows["load_parameters"])
     sizes = rows.rows["experiment"].value_counts()
     sweeps = _size_sweeps(rows)
-    best: NodeMeasurements | None = None
-    highest: tuple[int, bool, int, int] = (0, False, 0, 0)
-    for where, part in rows.comparable_slices():
-        experiment = str(where["experiment"])
-        if not part.has_at_most_one_initiator_per_node or experiment in sweeps:
-            continue
-        valid = part.valid_rows()
-        replicates = len(part.rows_with_value())
-        rank = (
-            valid.initiator_target_pair_count,
-            where["kernel"] == _KERNEL,
-            int(sizes[experiment]),
-            replicates,
-        )
-        if len(valid) and rank > highest:
-            cells = summarise(part).sort_values(
-                ["initiator_node", "target_node"], ignore_index=True
-            )
-            best, highest = NodeMeasurements(where, cells, valid.node_matrix()), rank
-    return best
+    slices = [
+        (where, part)
+        for where, part in rows.comparable_slices()
+        if part.has_at_most_one_initiator_per_node
+        and where["experiment"] not in sweeps
+        and len(part.valid_rows())
+    ]
+    if not slices:
+        return None
+
+    def rank(item: tuple[SliceKey, Measurements]) -> tuple[int, bool, int, int]:
+        where, part = item
+        pairs = part.valid_rows().initiator_target_pair_count
+        size = int(sizes[str(where["experiment"])])
+        return pairs, where["kernel"] == _KERNEL, size, len(part.rows_with_value())
+
+    where, part = max(slices, key=rank)
+    cells = summarise(part).sort_values(["initiator_node", "target_node"], ignore_index=True)
+    return NodeMeasurements(where, cells, part.valid_rows().node_matrix())
 
 
 def select_node_bandwidths(host: MeasuredHost) -> NodeMeasurements:
-    """The bandwidths for weights.
+    """Return the bandwidths from node to node, for weights.
 
     Raises:
         UserError: no bandwidth from a node to a node was measured.
@@ -175,5 +168,5 @@ def _size_sweeps(rows: Measurements) -> set[str]:
 
 
 def text_or_none(value: object) -> str | None:
-    """A text of a table; None where it is missing."""
+    """Return a text of a table, None for a missing value."""
     return value if isinstance(value, str) else None

@@ -8,8 +8,8 @@ as attributes, hwloc answers from the measurements.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from lxml import etree
 
@@ -30,17 +30,14 @@ _MAX_LISTED = 3  # pairs of nodes that a note names
 
 @dataclass(frozen=True)
 class _Attribute:
-    """An attribute of hwloc.
+    """An attribute of hwloc: its name, its flags, and hwloc's unit in the unit of our metric.
 
-    Attributes:
-        name: hwloc's name.
-        flags: 1 when higher is better, 2 when lower is better, plus 4 for a needed initiator.
-        factor: hwloc's unit in the unit of our metric.
+    Flags are 1 when higher is better, 2 when lower is better, plus 4 for a needed initiator.
     """
 
     name: str
     flags: int
-    factor: float
+    unit: float
 
 
 # Our metric -> hwloc's attribute. ReadBandwidth and similar attributes stay as in the firmware:
@@ -53,11 +50,11 @@ _ATTRIBUTES = {
 
 @dataclass(frozen=True)
 class HwlocExport:
-    """The XML and notes on its content.
+    """hwloc's XML with measured values.
 
     Attributes:
         xml: format 2, as the host's own ``topology.xml``; hwloc 2.3 and later have attributes.
-        notes: what was written, left out, replaced and kept, a sentence each.
+        notes: sentences on values that were written, left out, replaced and kept.
         values: number of written values, of all attributes.
     """
 
@@ -66,97 +63,82 @@ class HwlocExport:
     values: int
 
 
-@dataclass
-class _AttributeValues:
-    """The values of one attribute.
-
-    Attributes:
-        values: (gp_index of the target, processing units of the initiator) -> value.
-        left_out: pairs of nodes without a value, with the reason.
-        replaced: number of the firmware's claims that were removed.
-        kept: number of the firmware's claims that were kept.
-    """
-
-    values: dict[tuple[str, CpuSet], int] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
-    replaced: int = 0
-    kept: int = 0
+# (gp_index of the target, processing units of the initiator) -> value
+_Values = Mapping[tuple[str, CpuSet], int]
 
 
 def export_hwloc_xml(host: MeasuredHost) -> HwlocExport:
-    """The host's topology with the measured attributes.
+    """Return the host's topology with the measured attributes.
 
     Raises:
-        UserError: ``topology.xml`` is not readable.
+        UserError: ``topology.xml`` is not readable, or has no machine.
     """
     root = read_xml_of_description(host.folder / "topology.xml")
+    machine = root.find("object")
+    if machine is None:
+        raise UserError("has no object of type Machine", "topology.xml")
     notes: list[str] = []
     written = 0
     for metric, attribute in _ATTRIBUTES.items():
+        name = attribute.name
         found = select_node_measurements(host, metric)
         if found is None:
-            notes.append(
-                f"{attribute.name}: no value written, since no pair of nodes was measured."
-            )
+            notes.append(f"{name}: no value written, since no pair of nodes was measured.")
             continue
-        part = _attribute_values(root, host, found, attribute)
-        if part.values:
-            _write_values(root, attribute, part)
-            _write_source(root, attribute, found, len(part.values))
-        notes += _notes(attribute, found, part)
-        written += len(part.values)
-    others = [
-        str(table.get("name"))
-        for table in root.iterfind("memattr")
-        if table.get("name") not in {attribute.name for attribute in _ATTRIBUTES.values()}
-    ]
-    if others:
-        notes.append(f"{', '.join(others)}: kept as claimed by the firmware.")
+        values, left_out = _attribute_values(machine, host, found, attribute)
+        written += len(values)
+        notes.append(
+            f"{name}: {format_count(len(values), 'value')} written, medians of {found.source_text}."
+        )
+        if left_out:
+            listed = ", ".join(left_out[:_MAX_LISTED])
+            more = len(left_out) - _MAX_LISTED
+            others = f" and {format_count(more, 'other')}" if more > 0 else ""
+            notes.append(f"{name}: left out node {listed}{others}.")
+        if values:
+            notes += _write_values(root, attribute, values)
+            count = format_count(len(values), "value")
+            _write_source(machine, name, f"{count}, measured: {found.source_text}")
+    own = {attribute.name for attribute in _ATTRIBUTES.values()}
+    names = [str(table.get("name")) for table in root.iterfind("memattr")]
+    if others := ", ".join(name for name in names if name not in own):
+        notes.append(f"{others}: kept as claimed by the firmware.")
     text = etree.tostring(root.getroottree(), xml_declaration=True, encoding="UTF-8").decode()
     return HwlocExport(text + "\n", tuple(notes), written)
 
 
-def _machine(root: etree._Element) -> etree._Element:
-    """The outermost object, which is the machine.
-
-    Raises:
-        UserError: the XML has no object.
-    """
-    machine = root.find("object")
-    if machine is None:
-        raise UserError("has no object of type Machine", "topology.xml")
-    return machine
-
-
 def _attribute_values(
-    root: etree._Element, host: MeasuredHost, found: NodeMeasurements, attribute: _Attribute
-) -> _AttributeValues:
-    """The values of an attribute, as integers, since hwloc has no fractions."""
+    machine: etree._Element, host: MeasuredHost, found: NodeMeasurements, attribute: _Attribute
+) -> tuple[_Values, list[str]]:
+    """The values as integers, since hwloc has no fractions, and the pairs of nodes without."""
     targets = {
         int(item.get("os_index", "0")): item.get("gp_index", "")
-        for item in root.iterfind(".//object[@type='NUMANode']")
+        for item in machine.iterfind(".//object[@type='NUMANode']")
     }
-    machine = set(parse_mask(_machine(root).get("cpuset", "0x0")))
-    part = _AttributeValues(left_out=[f"{row} to {to} ({why})" for row, to, why in found.missing])
-    for initiator, target, cell in found.valid:
+    shown = set(parse_mask(machine.get("cpuset", "0x0")))
+    left_out = [f"{row} to {to} ({why})" for row, to, why in found.missing_cells]
+    values: dict[tuple[str, CpuSet], int] = {}
+    for initiator, target, cell in found.valid_cells:
         node = host.topology.find_node(initiator)
-        cpus = tuple(cpu for cpu in (node.shown_cpus if node else ()) if cpu in machine)
+        cpus = tuple(cpu for cpu in (node.shown_cpus if node else ()) if cpu in shown)
         if target not in targets:
-            part.left_out.append(f"{initiator} to {target} (hwloc shows no node {target})")
+            left_out.append(f"{initiator} to {target} (hwloc shows no node {target})")
         elif not cpus:
-            part.left_out.append(f"{initiator} to {target} (hwloc shows no unit of {initiator})")
+            left_out.append(f"{initiator} to {target} (hwloc shows no unit of {initiator})")
         else:
-            value = max(1, round(float(cell["median"]) / attribute.factor))
-            part.values[targets[target], cpus] = value
-    return part
+            values[targets[target], cpus] = max(1, round(float(cell["median"]) / attribute.unit))
+    return values, left_out
 
 
-def _write_values(root: etree._Element, attribute: _Attribute, part: _AttributeValues) -> None:
+def _write_values(root: etree._Element, attribute: _Attribute, values: _Values) -> list[str]:
     """Write the values, and remove the claims that hwloc would compare with them.
 
     hwloc takes the first value whose initiator includes the units that a program asks for, and
     compares it with the values of other targets. So a claim of the firmware is removed as soon as
     one of its units has a measured value, even if the claim is for another node.
+
+    Returns:
+        Sentences on the removed and kept claims.
     """
     table = root.find(f"memattr[@name='{attribute.name}']")
     if table is None:
@@ -164,47 +146,33 @@ def _write_values(root: etree._Element, attribute: _Attribute, part: _AttributeV
         table.text = table.tail = "\n  "
         kinds = root.find("cpukind")  # the last element in hwloc's DTD
         root.append(table) if kinds is None else kinds.addprevious(table)
-    measured = {cpu for _, cpus in part.values for cpu in cpus}
-    for claim in list(table):
-        if measured.isdisjoint(parse_mask(claim.get("initiator_cpuset") or "0x0")):
-            part.kept += 1
-        else:
+    measured = {cpu for _, cpus in values for cpu in cpus}
+    claims = list(table)
+    for claim in claims:
+        if not measured.isdisjoint(parse_mask(claim.get("initiator_cpuset") or "0x0")):
             table.remove(claim)
-            part.replaced += 1
-    for (target, cpus), value in part.values.items():
+    kept = len(table)
+    for (target, cpus), value in values.items():
         item = etree.SubElement(table, "memattr_value")
         item.set("target_obj_type", "NUMANode")
         item.set("target_obj_gp_index", target)
         item.set("value", str(value))
         item.set("initiator_cpuset", format_mask(cpus))
     etree.indent(table, level=1)
+    reasons = {
+        "removed, since hwloc would compare them with the measured values": len(claims) - kept,
+        "kept, from units without a measured value": kept,
+    }
+    return [
+        f"{attribute.name}: {format_count(number, 'claim')} of the firmware {reason}."
+        for reason, number in reasons.items()
+        if number
+    ]
 
 
-def _write_source(
-    root: etree._Element, attribute: _Attribute, found: NodeMeasurements, values: int
-) -> None:
+def _write_source(machine: etree._Element, name: str, source: str) -> None:
     """Write the origin of the values as an info of the machine, for copies of the file."""
-    machine = _machine(root)
-    info = etree.Element("info", name=f"Chaosity{attribute.name}")
-    info.set("value", f"{format_count(values, 'value')}, measured: {found.text}")
+    info = etree.Element("info", name=f"Chaosity{name}", value=source)
     info.tail = "\n    "
     first = machine.find("info")
     machine.insert(0, info) if first is None else first.addprevious(info)
-
-
-def _notes(attribute: _Attribute, found: NodeMeasurements, part: _AttributeValues) -> Iterator[str]:
-    name = attribute.name
-    replaced, kept = (format_count(n, "claim") for n in (part.replaced, part.kept))
-    yield f"{name}: {format_count(len(part.values), 'value')} written, medians of {found.text}."
-    if part.left_out:
-        listed = ", ".join(part.left_out[:_MAX_LISTED])
-        more = len(part.left_out) - _MAX_LISTED
-        others = f" and {format_count(more, 'other')}" if more > 0 else ""
-        yield f"{name}: left out node {listed}{others}."
-    if part.replaced:
-        yield (
-            f"{name}: {replaced} of the firmware removed, since hwloc would "
-            "compare them with the measured values."
-        )
-    if part.kept:
-        yield (f"{name}: {kept} of the firmware kept, from units without a measured value.")

@@ -1,4 +1,4 @@
-"""Interleave weights of a host, for the usual sets of workers."""
+"""JSON document with the interleave weights of a host, for the usual sets of workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class WeightsExport:
     """Weights of a host.
 
     Attributes:
-        origin: see `MeasuredHost.origin`.
+        origin: see `MeasuredHost.origin_of_values`.
         measured: description of the measurements.
         sets: name of a set of workers (node0, package1, all) -> its weights.
         left_out: name of a set of workers -> why it has no weights.
@@ -29,7 +29,7 @@ class WeightsExport:
     left_out: dict[str, str]
 
     def to_json(self) -> dict[str, object]:
-        """JSON values, for `chaosity export weights --json`."""
+        """Return the document of `chaosity export weights --json`."""
         return {
             "schema_version": SCHEMA_VERSION,
             **self.origin,
@@ -40,7 +40,7 @@ class WeightsExport:
 
 
 def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> WeightsExport:
-    """Weights with each node, each package and all nodes as workers.
+    """Return the weights with each node, each package and all nodes as workers.
 
     Args:
         host: the measurements.
@@ -59,7 +59,7 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> WeightsE
             left_out[name] = error.what
     if not sets:
         raise UserError(next(iter(left_out.values()), "no node has cores"), str(host.folder))
-    return WeightsExport(host.origin, measured.text, sets, left_out)
+    return WeightsExport(host.origin_of_values, measured.source_text, sets, left_out)
 
 
 def _worker_sets(host: MeasuredHost) -> dict[str, tuple[int, ...]]:

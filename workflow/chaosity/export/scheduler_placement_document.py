@@ -1,10 +1,10 @@
-"""The document for schedulers: best nodes for memory and drives, and cost of co-running loads."""
+"""JSON document for schedulers: best nodes for memory and drives, slowdown of co-running loads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import Any
 
 import pandas as pd
 
@@ -17,6 +17,7 @@ from chaosity.export.host_measurements_for_export import (
 from chaosity.statistics import Estimate, corun_slowdown, summarise
 from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json
 from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY
+from chaosity.store.tidy_table_parquet import Row
 from chaosity.topology.topology_model import Topology
 
 SCHEMA_VERSION = 1
@@ -24,79 +25,45 @@ _CELL = (*POINT, *LOAD)
 _NEAREST_FIRST = ("same_node", "same_package", "other_package", "unknown")
 
 
-class _EstimateJson(TypedDict):
-    """A median with its 95 % interval, None for n = 1, in the metric's unit."""
+def build_placement_document(host: MeasuredHost) -> Row:
+    """Return the document of `chaosity export json`.
 
-    median: float
-    low: float | None
-    high: float | None
-    n: int
-
-
-class _CorunningLoad(TypedDict):
-    """A load of another role in the same point."""
-
-    load: str
-    kernel: str | None
-    initiator: str
-    target: str
-    relation: str
-
-
-class _Interference(TypedDict):
-    """A load in a point with loads of another role, as a ratio to the same load alone."""
-
-    experiment: str
-    point: str
-    load: str
-    kernel: str | None
-    initiator: str
-    target: str
-    metric: str
-    less_is_better: bool
-    beside: list[_CorunningLoad]
-    factors: Mapping[str, Any]
-    ratio_to_alone: _EstimateJson
-
-
-def build_placement_document(host: MeasuredHost) -> dict[str, object]:
-    """The document of `chaosity export json`, see ``workflow/schemas/placement.schema.yaml``.
+    ``workflow/schemas/placement.schema.yaml`` describes its keys.
 
     Units are in the keys. Each number has its n and its 95 % interval, null for n = 1.
     """
     cells = list(_interference(host))
     return {
         "schema_version": SCHEMA_VERSION,
-        **host.origin,
+        **host.origin_of_values,
         "memory": _memory(host),
         "drive_sets": list(_drive_sets(host)),
         "interference": {"by_relation": list(_by_relation(cells)), "cells": cells},
     }
 
 
-def _estimate(cell: pd.Series) -> _EstimateJson:
+def _estimate(cell: pd.Series) -> Row:
     """The estimate in a row of `summarise`."""
-    found = Estimate.of_cell(dict(cell))
-    return {"median": found.median, "low": found.low, "high": found.high, "n": found.n}
+    return asdict(Estimate.of_cell(dict(cell)))
 
 
-def _memory(host: MeasuredHost) -> dict[str, object]:
+def _memory(host: MeasuredHost) -> Row:
     """Each pair of nodes with its measured bandwidth and latency."""
     found = {metric: select_node_measurements(host, metric) for metric in (BANDWIDTH, LATENCY)}
-    pairs: dict[tuple[int, int], dict[str, _EstimateJson | None]] = {}
-    left_out: list[dict[str, object]] = []
+    pairs: dict[tuple[int, int], dict[str, Row | None]] = {}
+    left_out: list[Row] = []
     for metric, cells in found.items():
         if cells is None:
             continue
-        for initiator, target, cell in cells.valid:
+        for initiator, target, cell in cells.valid_cells:
             pair = pairs.setdefault((initiator, target), {BANDWIDTH: None, LATENCY: None})
             pair[metric] = _estimate(cell)
         left_out += [
             {"initiator_node": row, "target_node": column, "metric": metric, "reason": reason}
-            for row, column, reason in cells.missing
+            for row, column, reason in cells.missing_cells
         ]
     return {
-        "measured": {metric: cells and cells.text for metric, cells in found.items()},
+        "measured": {metric: cells and cells.source_text for metric, cells in found.items()},
         "placements": [
             {
                 "initiator_node": initiator,
@@ -110,7 +77,7 @@ def _memory(host: MeasuredHost) -> dict[str, object]:
     }
 
 
-def _drive_sets(host: MeasuredHost) -> Iterator[dict[str, object]]:
+def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
     """Each drive set, with the initiators that read it, the best first.
 
     Initiators of one kind are compared with each other. If several experiments measured the set,
@@ -138,9 +105,7 @@ def _drive_sets(host: MeasuredHost) -> Iterator[dict[str, object]]:
         }
 
 
-def _ranked(
-    cells: pd.DataFrame, blocks: Mapping[tuple[Any, ...], pd.Series]
-) -> Iterator[dict[str, object]]:
+def _ranked(cells: pd.DataFrame, blocks: Mapping[tuple[Any, ...], pd.Series]) -> Iterator[Row]:
     """Initiators in the order of the cells, with the ratio to the first in replicate blocks."""
     values = [blocks[tuple(cell)] for cell in cells[list(_CELL)].itertuples(index=False)]
     for (_, cell), own in zip(cells.iterrows(), values, strict=True):
@@ -154,27 +119,19 @@ def _ranked(
         }
 
 
-def _interference(host: MeasuredHost) -> Iterator[_Interference]:
-    """What each load has left with loads of another role, as a ratio to the same load alone."""
+def _interference(host: MeasuredHost) -> Iterator[Row]:
+    """The slowdown of each load by loads of another role, as a ratio to the same load alone."""
+    columns = ["load", "kernel", "initiator", "target"]
     for _, cell in corun_slowdown(host.measurements).iterrows():
         others = host.measurements.other_loads(cell)
         if others.empty or cell["n"] == 0:
             continue
         yield {
-            "experiment": cell["experiment"],
-            "point": cell["point"],
-            "load": cell["load"],
-            "kernel": text_or_none(cell["kernel"]),
-            "initiator": cell["initiator"],
-            "target": cell["target"],
-            "metric": cell["metric"],
+            **_texts(cell, ["experiment", "point", *columns, "metric"]),
             "less_is_better": less_is_better(cell["metric"]),
             "beside": [
                 {
-                    "load": other["load"],
-                    "kernel": text_or_none(other["kernel"]),
-                    "initiator": other["initiator"],
-                    "target": other["target"],
+                    **_texts(other, columns),
                     "relation": _nearest_relation(host.topology, cell, other),
                 }
                 for _, other in others.iterrows()
@@ -184,21 +141,25 @@ def _interference(host: MeasuredHost) -> Iterator[_Interference]:
         }
 
 
-def _by_relation(cells: Iterable[_Interference]) -> Iterator[dict[str, object]]:
+def _texts(row: pd.Series, columns: Sequence[str]) -> Row:
+    return {name: text_or_none(row[name]) for name in columns}
+
+
+def _by_relation(cells: Iterable[Row]) -> Iterator[Row]:
     """The worst slowdown of a load, for each load that runs with it and how near that is."""
-    groups: dict[tuple[str, str | None, str, str, str], list[_Interference]] = {}
+    groups: dict[tuple[str | None, ...], list[Row]] = {}
     for cell in cells:
         for load, relation in dict.fromkeys((o["load"], o["relation"]) for o in cell["beside"]):
             key = cell["load"], cell["kernel"], cell["metric"], load, relation
             groups.setdefault(key, []).append(cell)
     for (load, kernel, metric, other_load, relation), own in groups.items():
-        worst_of = max if less_is_better(metric) else min
+        worst_of = max if own[0]["less_is_better"] else min
         worst = worst_of(own, key=lambda cell: cell["ratio_to_alone"]["median"])
         yield {
             "load": load,
             "kernel": kernel,
             "metric": metric,
-            "less_is_better": less_is_better(metric),
+            "less_is_better": own[0]["less_is_better"],
             "beside": other_load,
             "relation": relation,
             "cells": len(own),

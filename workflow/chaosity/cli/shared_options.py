@@ -1,4 +1,4 @@
-"""Types, help texts and parsers that options of several commands share.
+"""Options, types and parsers that several commands share.
 
 The paths repeat two of `chaosity.checked_yaml_files`, whose import (jsonschema, yaml) would double
 the time of ``--help``.
@@ -14,7 +14,6 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 
 _ROOT = Path(__file__).resolve().parents[3]
-CONFIG_FILE = _ROOT / "workflow" / "config" / "config.yaml"
 FORMS = sorted(path.stem for path in (_ROOT / "templates" / "published").glob("*.yaml"))
 
 EXISTING_PATH = click.Path(exists=True, path_type=Path)
@@ -23,12 +22,27 @@ EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
-UNIT_HELP = (
-    "Unit of the values, such as MB/s or ns. Default: the unit in the file name; "
-    "without one, guessed from the size of the values."
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+UNIT_OPTION = click.option(
+    "--unit",
+    help="Unit of the values in MATRIX.csv, such as MB/s or ns. Default: the unit in the name of "
+    "the file; without one, the unit that fits the size of the values.",
 )
-DWP_HELP = (
-    "Data-to-worker proximity: 0 keeps the canonical weights, 1 puts all pages on the workers."
+DWP_OPTION = click.option(
+    "--dwp",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Data-to-worker proximity: 0 keeps the canonical weights, 1 puts all pages on the "
+    "workers' nodes.",
+)
+CONFIG_OPTION = click.option(
+    "--config",
+    "config_file",
+    type=EXISTING_FILE,
+    default=_ROOT / "workflow" / "config" / "config.yaml",
+    show_default=True,
+    help="Config of the workflow.",
 )
 
 

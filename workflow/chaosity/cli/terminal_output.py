@@ -1,0 +1,60 @@
+"""JSON, tables and headings that several commands print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import click
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from chaosity.units import format_count
+
+
+def print_json(document: object) -> None:
+    """Print a document as JSON.
+
+    Raises:
+        ValueError: the document holds NaN or infinity, which JSON does not have.
+    """
+    click.echo(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def print_parts(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
+    """Print texts and tables to the terminal, without highlighted numbers.
+
+    Args:
+        parts: what rich can print; a text that is not a `Text` can have rich's markup.
+        wrap: break lines at the width of the terminal.
+    """
+    console = Console(highlight=False, soft_wrap=not wrap)
+    for part in parts:
+        console.print(part)
+
+
+def heading(title: str) -> Text:
+    """Return a bold line, with an empty line above it."""
+    return Text(f"\n{title}", style="bold")
+
+
+def plain_table(left: Sequence[str], right: Sequence[str] = ()) -> Table:
+    """Return a table without lines.
+
+    Args:
+        left: heads of the first columns; their texts are aligned on the left and can be folded.
+        right: heads of further columns; their texts are aligned on the right, each on one line.
+    """
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for head in left:
+        table.add_column(head, overflow="fold")
+    for head in right:
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
+
+
+def omitted_rows(number: int, noun: str) -> Iterator[str]:
+    """Yield a sentence on rows that were not printed; nothing if all were printed."""
+    if number > 0:
+        yield f"and {format_count(number, f'more {noun}')}: --all prints them."
