@@ -48,7 +48,9 @@ class WeightsFromResults:
         try:
             if name != CONTENDED:
                 alone = self._alone
-                return (canonical_weights(alone.matrix, workers), alone.text) if alone else None
+                return (
+                    (canonical_weights(alone.matrix, workers), alone.source_text) if alone else None
+                )
             matrix = bandwidth_under_contention(self._host.measurements, workers)
             return (canonical_weights(matrix, workers), matrix.source) if matrix else None
         except UserError:  # a path of the workers was not measured
