@@ -36,7 +36,7 @@ Fill = Callable[[Sequence[str]], Any]
 
 @lru_cache(maxsize=4096)
 def compile_template(text: str) -> Template:
-    """Returns a template, compiled once for all points that use it."""
+    """Return a template, compiled once for all points that use it."""
     return ENVIRONMENT.from_string(text)
 
 
@@ -97,7 +97,7 @@ class Benchmark:
         return f"templates/benchmarks/{self.name}.yaml"
 
     def fill_texts(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
-        """Returns texts of the file with all variables replaced, as a single template for speed.
+        """Return texts of the file with all variables replaced, as a single template for speed.
 
         Raises:
             UserError: a text uses an unknown variable.
@@ -111,7 +111,7 @@ class Benchmark:
             raise UserError(f"{texts[0]!r} cannot be filled in: {error}", self.file_path) from error
 
     def filled_number(self, text: str, filled: str) -> float | None:
-        """Returns a filled-in text as a number; None for an empty text or ``None``.
+        """Return a filled-in text as a number; None for an empty text or ``None``.
 
         Raises:
             UserError: it is not a number.
@@ -145,7 +145,7 @@ class Benchmark:
     def make_load(
         self, name: str, context: Mapping[str, Any], varied: Mapping[str, Level] | None = None
     ) -> Load:
-        """Returns a load with its command, files and checks, without its endpoints and placement.
+        """Return a load with its command, files and checks, without its endpoints and placement.
 
         Args:
             name: of the load, unique within its point.
@@ -186,14 +186,14 @@ class Benchmark:
         return cast(Load, load)
 
     def fill_job_file(self, template: str, context: Mapping[str, Any]) -> str:
-        """Returns a file that the tool reads, from its template below ``templates/``."""
+        """Return a file that the tool reads, from its template below ``templates/``."""
         try:
             return ENVIRONMENT.get_template(template).render(context)
         except (TemplateError, TypeError) as error:
             raise UserError(f"cannot be filled in: {error}", f"templates/{template}") from error
 
     def expected_seconds(self, rule: PointStoppingRule, context: Mapping[str, Any]) -> float:
-        """Returns the expected seconds of a run under a stopping rule, without its set-up."""
+        """Return the expected seconds of a run under a stopping rule, without its set-up."""
         given = self.document.get("estimate_seconds")
         if given is not None:
             [filled] = self.fill_texts([given], {**context, "parameters": self.parameters})
@@ -204,7 +204,7 @@ class Benchmark:
 
 
 def open_benchmarks(config: Config) -> dict[str, Benchmark]:
-    """Returns the benchmark of each category, as the config says."""
+    """Return the benchmark of each category, as the config says."""
     return {
         category: Benchmark(load_benchmark(name), config["parameters"].get(name, {}))
         for category, name in config["benchmarks"].items()

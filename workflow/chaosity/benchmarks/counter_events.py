@@ -17,7 +17,7 @@ from chaosity.yaml_document_types import CounterEventsDocument, EventCode
 
 @cache
 def read_counter_files() -> tuple[CounterEventsDocument, ...]:
-    """Returns every file below templates/counters, checked."""
+    """Return every file below templates/counters, checked."""
     return tuple(
         load_named_yaml(COUNTERS, name, "templates/counters", "counters")
         for name in yaml_file_names(COUNTERS)
@@ -27,7 +27,7 @@ def read_counter_files() -> tuple[CounterEventsDocument, ...]:
 def counter_events_of(
     names: Iterable[str], host: HostFacts, where: str
 ) -> dict[str, CounterRequest]:
-    """Returns the events of each counter on a host, or the reason why it has none.
+    """Return the events of each counter on a host, or the reason why it has none.
 
     Args:
         names: counters that a benchmark file lists.
@@ -68,7 +68,7 @@ def _counter(name: str, host: HostFacts) -> CounterRequest:
 
 
 def encode_x86_event(vendor: str | None, event: EventCode) -> int:
-    """Returns the number of an event for the kernel's x86 driver, see /sys/devices/cpu/format.
+    """Return the number of an event for the kernel's x86 driver, see /sys/devices/cpu/format.
 
     Bits 0 to 7 are the event, 8 to 15 the unit mask. AMD has four more bits of the event at 32.
     """

@@ -62,7 +62,7 @@ class FactorLevels:
         self.at_most, self.notes, self.where, self.label = at_most, notes, where, label
 
     def level_combinations(self, spec: LoadDesign, members: Sequence[ChosenLoad]) -> list[Levels]:
-        """Returns every combination of levels, for loads that run together or for a single load.
+        """Return every combination of levels, for loads that run together or for a single load.
 
         Raises:
             UserError: the benchmark has no such parameter, or the host does not have the pages that
@@ -134,7 +134,7 @@ class FactorLevels:
     def _pages(
         self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
     ) -> dict[str, list[Level]]:
-        """Returns the kinds of pages that the experiment varies and the host has.
+        """Return the kinds of pages that the experiment varies and the host has.
 
         Raises:
             UserError: the host does not have the pages that the config asks for.

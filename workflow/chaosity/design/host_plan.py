@@ -66,7 +66,7 @@ class PlannedHost:
     local: bool = True
 
     def drives_to_measure(self, results: Path) -> tuple[PlannedDrive, ...]:
-        """Returns the drives to measure: NVMe drives and the inventory's drives, else a file."""
+        """Return the drives to measure: NVMe drives and the inventory's drives, else a file."""
         destructive = set(self.variables.get("chaosity_destructive_drives", []))
         found = [
             PlannedDrive(
@@ -131,7 +131,7 @@ class HostPlan:
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
 
     def summarize_plan(self) -> PlanSummary:
-        """Returns points, measurements and time, in total and of each experiment."""
+        """Return points, measurements and time, in total and of each experiment."""
         experiments: dict[str, PlanCounts] = {}
         for point in self.points:
             counts = experiments.setdefault(
@@ -180,12 +180,12 @@ class HostPlan:
 
 
 def replicate_numbers(point: Point) -> range:
-    """Returns the numbers of the replicates of a planned point: 1, 2, ..."""
+    """Return the numbers of the replicates of a planned point: 1, 2, ..."""
     return range(1, 1 + len(point["orders"]))
 
 
 def random_orders(replicates: Sequence[int], seed: int) -> list[list[int]]:
-    """Returns the place of each point in the random order of every replicate block.
+    """Return the place of each point in the random order of every replicate block.
 
     All of replicate 1 comes before all of replicate 2, so that a slow drift of the host affects
     whole blocks. Each block has a permutation of its own. The last blocks hold only the points

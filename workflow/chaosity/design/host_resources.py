@@ -29,7 +29,7 @@ class HostResources:
     # Initiators
 
     def cpu_groups_of_level(self, level: str) -> list[tuple[PlaceName, CpuSet]]:
-        """Returns the name and processing units of every group of a level.
+        """Return the name and processing units of every group of a level.
 
         Args:
             level: pu, core, l3_domain, core_kind, node, package or machine.
@@ -50,7 +50,7 @@ class HostResources:
         return [(PlaceName("machine"), topology.pus)]
 
     def initiators_of_level(self, level: str, one_per_core: bool) -> list[Initiator]:
-        """Returns one initiator for each group of a level, see `cpu_groups_of_level`."""
+        """Return one initiator for each group of a level, see `cpu_groups_of_level`."""
         key = (level, one_per_core)
         if key not in self._initiators:
             self._initiators[key] = [
@@ -78,7 +78,7 @@ class HostResources:
         return found
 
     def with_unique_name(self, initiator: Initiator) -> Initiator:
-        """Returns the initiator under the name that its units have in all experiments.
+        """Return the initiator under the name that its units have in all experiments.
 
         On small machines a node is also the package, or a single unit. One name keeps the same
         measurement from being taken twice.
@@ -86,7 +86,7 @@ class HostResources:
         return self._by_cpus.get(initiator.cpus, initiator)
 
     def core_kind_name(self, kind: CoreKind) -> PlaceName:
-        """Returns the name of all cores of a kind.
+        """Return the name of all cores of a kind.
 
         Two kinds of different rank are efficiency and performance cores. More kinds, or kinds
         without a rank, are numbered. A single kind is the machine.
@@ -101,26 +101,26 @@ class HostResources:
         return PlaceName("core_kind", (kind.index,))
 
     def core_kind_name_of(self, initiator: Initiator) -> str | None:
-        """Returns the kind's name of all cores of an initiator; None for a mix or a single kind."""
+        """Return the kind's name of all cores of an initiator; None for a mix or a single kind."""
         kinds = self.topology.core_kinds
         wanted = set(initiator.cpus)
         names = (str(self.core_kind_name(kind)) for kind in kinds if wanted <= set(kind.cpus))
         return next(names, None) if len(kinds) > 1 else None
 
     def one_pu_per_core(self, cpus: Iterable[int]) -> CpuSet:
-        """Returns the first usable unit of each core, since SMT siblings share its resources."""
+        """Return the first usable unit of each core, since SMT siblings share its resources."""
         wanted = set(cpus)
         firsts = (min(wanted & set(core.cpus), default=None) for core in self.topology.cores)
         found = tuple(sorted(pu for pu in firsts if pu is not None))
         return found or tuple(sorted(wanted))
 
     def first_pu_of_each_group(self, level: str) -> list[Initiator]:
-        """Returns the first processing unit of each group of a level."""
+        """Return the first processing unit of each group of a level."""
         firsts = dict.fromkeys(min(cpus) for _, cpus in self.cpu_groups_of_level(level) if cpus)
         return [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
 
     def remaining_cores(self, initiator: Initiator, level: str) -> Initiator | None:
-        """Returns the cores of an initiator's groups that it does not use; None without any.
+        """Return the cores of an initiator's groups that it does not use; None without any.
 
         Args:
             initiator: its SMT siblings are left out too, since they share its cores.
@@ -135,7 +135,7 @@ class HostResources:
     def initiators_without_cores_of(
         self, level: str, initiator: Initiator, *, one_per_core: bool
     ) -> list[Initiator]:
-        """Returns every initiator of a level without the cores of another initiator.
+        """Return every initiator of a level without the cores of another initiator.
 
         An initiator that loses no core keeps its name. Without any core left it is dropped.
         """
@@ -162,7 +162,7 @@ class HostResources:
         return {unit for cpu, core in cores.items() for unit in (core.cpus if core else (cpu,))}
 
     def growing_core_sets(self, level: str) -> list[Initiator]:
-        """Returns initiators with 1, 2, 3, 4, 6, ... cores of each group of a level.
+        """Return initiators with 1, 2, 3, 4, 6, ... cores of each group of a level.
 
         Packed takes the cores of one L3 domain before those of the next, spread takes a core of
         each domain in turn. If both are the same cores, there is one initiator of kind `threads`.
@@ -189,7 +189,7 @@ class HostResources:
         return list(domains.values())
 
     def worker_initiator(self, nodes: Iterable[int], one_per_core: bool = True) -> Initiator:
-        """Returns the nodes whose units run one program together; a single node keeps its own name.
+        """Return the nodes whose units run one program together; a single node keeps its own name.
 
         The name lists the nodes, also if they make up a package.
         """
@@ -203,7 +203,7 @@ class HostResources:
         return self._initiator("nodes", nodes_name(wanted), cpus)
 
     def packages_of(self, initiator: Initiator) -> frozenset[int | None]:
-        """Returns the packages of an initiator's units."""
+        """Return the packages of an initiator's units."""
         cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
         return frozenset(core.package for core in cores if core)
 
@@ -214,7 +214,7 @@ class HostResources:
     # Caches and memory
 
     def l3_bytes(self, initiator: Initiator) -> int:
-        """Returns the total size of all L3 caches that an initiator's units use."""
+        """Return the total size of all L3 caches that an initiator's units use."""
         cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
         return sum(self._l3_bytes.get(index, 0) for index in {core.l3 for core in cores if core})
 
@@ -223,7 +223,7 @@ class HostResources:
         return {one.index: one.size_bytes or 0 for one in self.topology.l3_domains}
 
     def cache_bytes(self, initiator: Initiator, level: int) -> int | None:
-        """Returns the data cache size of a level at the initiator's first unit; None if unknown."""
+        """Return the data cache size of a level at the initiator's first unit; None if unknown."""
         sizes = (
             cache.size_bytes
             for cache in self.topology.caches
@@ -234,18 +234,18 @@ class HostResources:
         return next(sizes, None)
 
     def memory_bytes(self, node: int) -> int | None:
-        """Returns the size of a node's memory, as the firmware reports it where that is known."""
+        """Return the size of a node's memory, as the firmware reports it where that is known."""
         found = self.topology.find_node(node)
         return found.size_bytes if found else None
 
     def target_of_nodes(self, nodes: Iterable[int]) -> Target:
-        """Returns the memory of one or several nodes as a target."""
+        """Return the memory of one or several nodes as a target."""
         listed = tuple(sorted(nodes))
         kind = "node" if len(listed) == 1 else "nodes"
         return Target(nodes_name(listed) if listed else kind, kind, listed)
 
     def local_memory_nodes(self, initiator: Initiator) -> tuple[int, ...]:
-        """Returns the nodes of an initiator that have memory; else the nearest node by distance."""
+        """Return the nodes of an initiator that have memory; else the nearest node by distance."""
         usable = {node.os_index for node in self.topology.memory_nodes}
         own = tuple(node for node in initiator.nodes if node in usable)
         if own or not usable:
@@ -253,13 +253,13 @@ class HostResources:
         return (min(usable, key=lambda node: (self.slit_distance(initiator, node), node)),)
 
     def worker_memory_nodes(self, workers: Initiator) -> tuple[int, ...]:
-        """Returns the memory nodes of workers: each worker's own, or the nearest to it."""
+        """Return the memory nodes of workers: each worker's own, or the nearest to it."""
         nodes = {one.nodes[0]: one for one in self.initiators_of_level("node", True) if one.nodes}
         found = {near for node in workers.nodes for near in self.local_memory_nodes(nodes[node])}
         return tuple(sorted(found))
 
     def buffer_nodes(self, initiator: Initiator, where: str) -> tuple[int, ...]:
-        """Returns the nodes of an initiator's buffers; empty if there is no such node.
+        """Return the nodes of an initiator's buffers; empty if there is no such node.
 
         Args:
             initiator: whose threads use the buffers.
@@ -281,18 +281,18 @@ class HostResources:
     # Distances and relations
 
     def slit_distance(self, initiator: Initiator, node: int) -> float:
-        """Returns the least SLIT distance from an initiator to a node; infinite if unknown."""
+        """Return the least SLIT distance from an initiator to a node; infinite if unknown."""
         table = self.topology.distances
         steps = [table.distance_between(own, node) for own in initiator.nodes] if table else []
         return min((step for step in steps if step is not None), default=float("inf"))
 
     def largest_slit_distance(self, initiator: Initiator, target: Target) -> float | None:
-        """Returns the largest SLIT distance from an initiator to a target; None if unknown."""
+        """Return the largest SLIT distance from an initiator to a target; None if unknown."""
         steps = [self.slit_distance(initiator, node) for node in target.nodes]
         return max(steps) if steps and max(steps) < float("inf") else None
 
     def nearest_initiator_nodes(self, node: int) -> tuple[int, ...]:
-        """Returns the initiator nodes with the least SLIT distance to a node's memory.
+        """Return the initiator nodes with the least SLIT distance to a node's memory.
 
         Without a SLIT it is the node itself, or all initiators for a node without units.
         """
@@ -307,7 +307,7 @@ class HostResources:
         return tuple(one for one, step in known.items() if step == min(known.values()))
 
     def endpoint_relation(self, a: Endpoint, b: Endpoint) -> str:
-        """Returns the relation of two endpoints: that of the farthest pair of their nodes."""
+        """Return the relation of two endpoints: that of the farthest pair of their nodes."""
         if not a.nodes or not b.nodes:
             return UNKNOWN
         if set(a.nodes) == set(b.nodes):
@@ -316,7 +316,7 @@ class HostResources:
         return max(pairs, key=_RELATIONS.index)
 
     def package_relation(self, a: Endpoint, b: Endpoint) -> str:
-        """Returns whether `b` lies in the packages of `a`, in other packages, or in both."""
+        """Return whether `b` lies in the packages of `a`, in other packages, or in both."""
         own, there = ({self._package_of(node) for node in one.nodes} for one in (a, b))
         if not own or not there or None in own | there:
             return UNKNOWN
@@ -331,7 +331,7 @@ class HostResources:
     # Drives and devices
 
     def drives_by_node(self) -> DriveGroups:
-        """Returns the drives by their nearest node; None holds the drives of an unknown node."""
+        """Return the drives by their nearest node; None holds the drives of an unknown node."""
         groups: dict[int | None, list[PlannedDrive]] = {}
         for drive in self.drives:
             groups.setdefault(drive.node, []).append(drive)
@@ -339,7 +339,7 @@ class HostResources:
         return {node: tuple(groups[node]) for node in ordered}
 
     def drives_by_package(self) -> DriveGroups:
-        """Returns the drives by package, from its nodes in turn; None holds unknown packages."""
+        """Return the drives by package, from its nodes in turn; None holds unknown packages."""
         packages: dict[int | None, list[tuple[PlannedDrive, ...]]] = {}
         for node, drives in self.drives_by_node().items():
             packages.setdefault(self._package_of(node), []).append(drives)
@@ -349,7 +349,7 @@ class HostResources:
         }
 
     def drive_set_target(self, kind: str, drives: tuple[PlannedDrive, ...]) -> Target:
-        """Returns drives as a target, named after their place.
+        """Return drives as a target, named after their place.
 
         Args:
             kind: drive, first_of_node, all_of_node, first_of_package, all_of_package, all_of_nodes
@@ -375,13 +375,13 @@ class HostResources:
         return Target(name, kind, nodes, drives, is_drive_set=True)
 
     def opencl_target(self, device: OpenclDevice) -> Target:
-        """Returns an OpenCL device as a target, on its nearest node where that is known."""
+        """Return an OpenCL device as a target, on its nearest node where that is known."""
         nodes = () if device.node is None else (device.node,)
         return Target(device.name, "opencl", nodes, device=device)
 
 
 def thread_counts(most: int) -> list[int]:
-    """Returns the numbers of threads to measure: 1, 2, 3, 4, 6, 8, 12, ... and `most`."""
+    """Return the numbers of threads to measure: 1, 2, 3, 4, 6, 8, 12, ... and `most`."""
     counts = {size for power in range(most.bit_length()) for size in (2**power, 3 * 2**power)}
     return sorted({count for count in counts if count < most} | {most} if most else set())
 

@@ -29,14 +29,14 @@ OPTIONS = {"threads", "within", "without", "at_least", "at_most", "at_most_sets"
 
 
 def as_list(selectors: S | list[S]) -> list[S]:
-    """Returns one selector or several, as a list."""
+    """Return one selector or several, as a list."""
     return selectors if isinstance(selectors, list) else [selectors]
 
 
 def check_one_selector_key(
     selector: Mapping[str, object], options: Collection[str], where: str
 ) -> None:
-    """Checks that a selector has exactly one key that is not an option.
+    """Check that a selector has exactly one key that is not an option.
 
     Raises:
         UserError: it has none or several.
@@ -47,7 +47,7 @@ def check_one_selector_key(
 
 
 def find_referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str) -> Endpoint:
-    """Returns the endpoint of an earlier load in a reference such as ``memory.initiator``.
+    """Return the endpoint of an earlier load in a reference such as ``memory.initiator``.
 
     Raises:
         UserError: there is no such load before this one.
@@ -62,7 +62,7 @@ def find_referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str
 
 
 def find_referred_initiator(reference: str, earlier: EarlierEndpoints, where: str) -> Initiator:
-    """Returns the initiator of an earlier load in a reference such as ``memory.initiator``.
+    """Return the initiator of an earlier load in a reference such as ``memory.initiator``.
 
     Raises:
         UserError: it is not an initiator, or not in an earlier load.
@@ -79,7 +79,7 @@ def select_initiators(
     earlier: EarlierEndpoints,
     where: str,
 ) -> list[Initiator]:
-    """Returns the selected initiators without repetition, under their unique names.
+    """Return the selected initiators without repetition, under their unique names.
 
     Raises:
         UserError: this host has no such initiator, or a reference is not to an initiator.
@@ -125,7 +125,7 @@ def select_initiators(
 def select_initiator_sets(
     selectors: InitiatorSelector | list[InitiatorSelector], host: HostResources, where: str
 ) -> list[tuple[str, list[Initiator]]] | None:
-    """Returns the name and nodes of each set whose nodes run a load each; None for other selectors.
+    """Return the name and nodes of each set whose nodes run a load each; None for other selectors.
 
     Raises:
         UserError: there are other selectors too, which are not sets.
@@ -145,7 +145,7 @@ def select_initiator_sets(
 def name_of_all_initiators(
     selectors: InitiatorSelector | list[InitiatorSelector], host: HostResources
 ) -> str:
-    """Returns the name of all initiators together in a point's name, such as ``each_node``."""
+    """Return the name of all initiators together in a point's name, such as ``each_node``."""
     words = []
     for selector in as_list(selectors):
         if "first_pu_of" in selector:

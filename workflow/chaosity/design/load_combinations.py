@@ -45,7 +45,7 @@ class _Load:
     label: str
 
     def variants(self, initiator: str, members: Sequence[ChosenLoad]) -> Iterator[LoadGroup]:
-        """Returns a group of these members for every kernel and all levels."""
+        """Return a group of these members for every kernel and all levels."""
         combinations = self.levels.level_combinations(self.spec, members)
         for kernel, levels in product(self.kernels, combinations):
             chosen = tuple(replace(member, kernel=kernel, levels=levels) for member in members)
@@ -81,7 +81,7 @@ class LoadCombinations:
         where: str,
         chosen: Combination | None = None,
     ) -> Iterator[Combination]:
-        """Returns every combination of the loads that are not chosen yet, in the order of the file.
+        """Return every combination of the loads that are not chosen yet, in the order of the file.
 
         Raises:
             UserError: this host or benchmark does not have a selector, kernel or parameter.

@@ -31,7 +31,7 @@ class PlanNotes:
         return [add_node_names(text, nodes) for text, nodes in self._nodes.items()]
 
     def limit_levels(self, levels: Sequence[T], at_most: int | None, what: str) -> list[T]:
-        """Returns at most `at_most` levels, evenly spread; adds a note if some are left out."""
+        """Return at most `at_most` levels, evenly spread; adds a note if some are left out."""
         taken = pick_evenly_spread(levels, len(levels) if at_most is None else at_most)
         if len(taken) < len(levels):
             count = f"{len(taken)} of {len(levels)}"
@@ -40,13 +40,13 @@ class PlanNotes:
 
 
 def add_node_names(text: str, nodes: Iterable[int]) -> str:
-    """Returns a note with the nodes that it holds for."""
+    """Return a note with the nodes that it holds for."""
     listed = sorted(nodes)
     return f"{text} on {nodes_name(listed)}" if listed else text
 
 
 def pick_evenly_spread(items: Sequence[T], at_most: int) -> list[T]:
-    """Returns at most `at_most` items, evenly spread, with the first and the last."""
+    """Return at most `at_most` items, evenly spread, with the first and the last."""
     if len(items) <= max(at_most, 0):
         return list(items)
     step = (len(items) - 1) / max(at_most - 1, 1)
@@ -54,7 +54,7 @@ def pick_evenly_spread(items: Sequence[T], at_most: int) -> list[T]:
 
 
 def sets_of_every_size(items: Sequence[T], at_most: int = AT_MOST_SETS) -> list[tuple[T, ...]]:
-    """Returns at most `at_most` sets of the items, small sets first, with every size if possible.
+    """Return at most `at_most` sets of the items, small sets first, with every size if possible.
 
     If there are too many sets, each size gets one, and the rest is distributed in proportion to
     the number of sets of each size. The sets of a size are evenly spread. If there are more sizes

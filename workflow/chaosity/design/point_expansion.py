@@ -72,7 +72,7 @@ class PointExpansion:
         return self.plan_notes.texts
 
     def expand_experiment(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
-        """Returns every point of an experiment, in the order of its file and without repetition.
+        """Return every point of an experiment, in the order of its file and without repetition.
 
         Raises:
             UserError: this host or benchmark does not have a selector or kernel.
@@ -187,7 +187,7 @@ class PointExpansion:
     def template_variables(
         self, chosen: ChosenLoad, benchmark: Benchmark, rule: PointStoppingRule, together: int = 1
     ) -> dict[str, Any]:
-        """Returns the variables for a benchmark file's templates, see docs/adding-a-benchmark.md.
+        """Return the variables for a benchmark file's templates, see docs/adding-a-benchmark.md.
 
         Args:
             chosen: the load.
@@ -324,7 +324,7 @@ def _cpus_of(load: ChosenLoad) -> tuple[int, ...]:
 
 
 def _check_common_window(loads: Sequence[Load]) -> None:
-    """Checks that at most one load does not report its progress: two have no common window.
+    """Check that at most one load does not report its progress: two have no common window.
 
     Raises:
         UserError: two or more do not; the error names their benchmarks.
@@ -339,7 +339,7 @@ def _check_common_window(loads: Sequence[Load]) -> None:
 
 
 def _check_destructive(benchmark: Benchmark, target: Target) -> None:
-    """Checks that the inventory allows writing to all drives of a target.
+    """Check that the inventory allows writing to all drives of a target.
 
     Raises:
         UserError: it does not; the error names the first such drive.
@@ -366,6 +366,6 @@ def _combine_stopping_rules(rules: Sequence[PointStoppingRule]) -> PointStopping
 
 
 def json_fingerprint(content: object) -> str:
-    """Returns a short fingerprint of JSON values."""
+    """Return a short fingerprint of JSON values."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -56,12 +56,12 @@ class LoadGroup:
         return {"initiator": load.initiator, "target": load.target}
 
     def make_member_name(self, load: ChosenLoad) -> str:
-        """Returns the name of one load, unique within the point."""
+        """Return the name of one load, unique within the point."""
         together = len(self.members) > 1
         return f"{self.role}-{load.initiator.name}" if together else self.role
 
     def make_load_name(self, host: HostResources) -> LoadName:
-        """Returns the group's part of the point's name."""
+        """Return the group's part of the point's name."""
         first = self.members[0]
         target = first.target
         if len({member.target.nodes for member in self.members}) > 1:
@@ -80,7 +80,7 @@ Combination = Mapping[str, LoadGroup]
 def factor_level_of_point(
     spec: FactorSpec, design: str, chosen: Combination, host: HostResources
 ) -> Level:
-    """Returns the level of a factor at a point.
+    """Return the level of a factor at a point.
 
     Args:
         spec: the factor as in the experiment's file.

@@ -52,7 +52,7 @@ LoadInPoint = tuple[ExpandedPoint, Load]
 def add_reference_loads(
     experiment: ExperimentDocument, points: Sequence[ExpandedPoint], notes: PlanNotes
 ) -> list[ExpandedPoint]:
-    """Returns the points with the references of their derived metrics under the key `relative`.
+    """Return the points with the references of their derived metrics under the key `relative`.
 
     Args:
         experiment: the checked document.
@@ -106,7 +106,7 @@ class _References:
                 )
 
     def metrics(self) -> Iterator[tuple[ExpandedPoint, DerivedMetric]]:
-        """Returns the metric of each load, with its reference or the reason for not having it."""
+        """Return the metric of each load, with its reference or the reason for not having it."""
         free = self._free_keys() if self.loads else set()
         candidates = [pair for pair in self.loads if self._is_reference(*pair)]
         baseline = self._baseline(candidates, free)
@@ -271,7 +271,7 @@ def _reference_columns(point: ExpandedPoint, load: Load) -> dict[str, Any]:
 
 
 def load_choices_by_side(point: ExpandedPoint, load: Load) -> dict[str, str]:
-    """Returns the choices for a load and for all loads that run with it, by ROLE.SIDE."""
+    """Return the choices for a load and for all loads that run with it, by ROLE.SIDE."""
     role = load["role"]
     found = {f"{role}.{part}": text for part, text in _load_choices(load).items()}
     others: dict[str, list[str]] = defaultdict(list)

@@ -42,7 +42,7 @@ def select_targets(
     where: str,
     weights: WeightsLookup | None = None,
 ) -> list[Target]:
-    """Returns the selected targets; of equal targets only the first.
+    """Return the selected targets; of equal targets only the first.
 
     Args:
         selectors: of the load.
@@ -137,7 +137,7 @@ def _placements(
 def page_placement_target(
     name: str, workers: Initiator, host: HostResources, weights: WeightsLookup | None
 ) -> Target | None:
-    """Returns a placement of pages as a target; None if the workers' weights are unknown.
+    """Return a placement of pages as a target; None if the workers' weights are unknown.
 
     Args:
         name: a key of POLICIES.
@@ -160,7 +160,7 @@ def page_placement_target(
 
 
 def whole_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
-    """Returns pairs of node and share by node: multiples of 1/SHARE_PARTS that add up to 1.
+    """Return pairs of node and share by node: multiples of 1/SHARE_PARTS that add up to 1.
 
     Args:
         shares: by node; only their ratios count.

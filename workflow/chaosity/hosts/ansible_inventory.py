@@ -86,7 +86,7 @@ class InventoryHost:
 
 
 def _render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dict[str, Variable]:
-    """Returns a host's `CONNECTION_VARIABLES`, with their expressions evaluated.
+    """Return a host's `CONNECTION_VARIABLES`, with their expressions evaluated.
 
     ``ansible-inventory`` does not evaluate expressions. They may use the host's own variables,
     ``inventory_dir``, ``inventory_hostname``, ``playbook_dir`` and ``lookup('env', NAME)``.
@@ -122,7 +122,7 @@ def _render_variables(given: Mapping[str, Any], inventory: str, name: str) -> di
 
 
 def _lookup_environment(plugin: str, name: str) -> str:
-    """Returns the result of Ansible's lookup of an environment variable.
+    """Return the result of Ansible's lookup of an environment variable.
 
     Raises:
         UndefinedError: the plugin is not ``env``.
@@ -133,7 +133,7 @@ def _lookup_environment(plugin: str, name: str) -> str:
 
 
 def _run_ansible_inventory(inventory: str) -> dict[str, Any]:
-    """Returns the whole inventory as ``ansible-inventory --list`` prints it.
+    """Return the whole inventory as ``ansible-inventory --list`` prints it.
 
     Raises:
         UserError: it is missing, or Ansible cannot read it.
@@ -157,7 +157,7 @@ def _run_ansible_inventory(inventory: str) -> dict[str, Any]:
 
 
 def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[InventoryHost]:
-    """Returns the hosts of an inventory.
+    """Return the hosts of an inventory.
 
     Args:
         inventory: file or folder.

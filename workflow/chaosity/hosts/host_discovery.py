@@ -72,13 +72,13 @@ class DescribedFacts(TypedDict):
 
 
 def parse_version_number(text: str) -> tuple[int, ...]:
-    """Returns the first dotted number in a text, e.g. (3, 33) from ``fio-3.33``."""
+    """Return the first dotted number in a text, e.g. (3, 33) from ``fio-3.33``."""
     match = re.search(r"\d+(?:\.\d+)+", text)
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
 def check_tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str, str]:
-    """Returns version and hash of each tool on a host.
+    """Return version and hash of each tool on a host.
 
     Args:
         needs: the required tools, from the benchmark files.
@@ -103,12 +103,12 @@ def check_tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dic
 
 
 def _required_tools(config: Config) -> list[Needs]:
-    """Returns the tools that the chosen benchmarks need."""
+    """Return the tools that the chosen benchmarks need."""
     return [benchmark.document["needs"] for benchmark in open_benchmarks(config).values()]
 
 
 def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
-    """Returns the transport to a node of Slurm: a job that waits in the queue.
+    """Return the transport to a node of Slurm: a job that waits in the queue.
 
     The job runs the programs of this installation, on a file system that the node shares.
 
@@ -126,7 +126,7 @@ def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
 
 
 def _choose_transport(host: InventoryHost, config: Config) -> Transport:
-    """Returns the transport to the runner on a host.
+    """Return the transport to the runner on a host.
 
     Raises:
         UserError: the inventory names a connection that the workflow does not support.
@@ -145,7 +145,7 @@ def _request_description(
     path: Path,
     queue_seconds: float = 0,
 ) -> DescribedFacts:
-    """Requests a host's description of itself and saves it.
+    """Request a host's description of itself and saves it.
 
     Args:
         host: from the inventory.
@@ -195,7 +195,7 @@ def _request_description(
 
 
 def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
-    """Discovers a host and writes its topology, its components and ``host.json``.
+    """Discover a host and writes its topology, its components and ``host.json``.
 
     Args:
         host: from the inventory.
@@ -240,14 +240,14 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
 
 
 def is_this_machine(host: InventoryHost, config: Config) -> bool:
-    """Returns whether a host is this machine, by the inventory and the config."""
+    """Return whether a host is this machine, by the inventory and the config."""
     if host.topology_source != LIVE:
         return True
     return config["transport"] != SLURM and host.connection == LOCAL
 
 
 def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
-    """Discovers all hosts of the config, several at a time.
+    """Discover all hosts of the config, several at a time.
 
     Args:
         config: the checked config.
@@ -280,7 +280,7 @@ def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
 
 
 def read_discovered_hosts(config: Config) -> list[PlannedHost]:
-    """Returns the hosts of the last discovery, for processes that must not discover them again.
+    """Return the hosts of the last discovery, for processes that must not discover them again.
 
     Raises:
         UserError: a host has not been discovered yet.
@@ -299,7 +299,7 @@ def read_discovered_hosts(config: Config) -> list[PlannedHost]:
 
 
 def read_discovered_host(host: InventoryHost, configuration: str, config: Config) -> PlannedHost:
-    """Returns a host as it was discovered when it was last in a configuration.
+    """Return a host as it was discovered when it was last in a configuration.
 
     Raises:
         UserError: it has never been discovered in that configuration.

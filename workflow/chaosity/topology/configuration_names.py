@@ -23,7 +23,7 @@ _ON_PACKAGE_MEMORY = frozenset({"HBM", "MCDRAM"})
 
 
 def configuration_name(topology: Topology) -> str:
-    """Returns the name of the host's configuration."""
+    """Return the name of the host's configuration."""
     with_cpus = [node for node in topology.nodes if node.has_cpus]
     return _layout(topology, with_cpus) + _memory_mode(topology)
 

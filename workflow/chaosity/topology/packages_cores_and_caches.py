@@ -45,7 +45,7 @@ class CoreAndCacheMaker:
         return [(index, item, cpus) for index, (item, cpus) in enumerate(usable)]
 
     def make_packages(self, package_of_node: Mapping[int, int | None]) -> tuple[Package, ...]:
-        """Returns the packages with at least one usable processing unit."""
+        """Return the packages with at least one usable processing unit."""
         packages = []
         for index, item, cpus in self._usable_objects("Package"):
             os_index = item.os_index if item.os_index is not None else index
@@ -56,12 +56,12 @@ class CoreAndCacheMaker:
         return tuple(packages)
 
     def make_dies(self) -> tuple[Die, ...]:
-        """Returns the dies, where the source shows dies."""
+        """Return the dies, where the source shows dies."""
         objects = self._usable_objects("Die")
         return tuple(Die(index, cpus, _package(item)) for index, item, cpus in objects)
 
     def make_l3_domains(self) -> tuple[L3Domain, ...]:
-        """Returns an L3 domain for each L3 cache."""
+        """Return an L3 domain for each L3 cache."""
         return tuple(
             L3Domain(
                 index,
@@ -74,7 +74,7 @@ class CoreAndCacheMaker:
         )
 
     def make_core_kinds(self) -> tuple[CoreKind, ...]:
-        """Returns the kinds of cores; a single unnamed kind where the source shows none."""
+        """Return the kinds of cores; a single unnamed kind where the source shows none."""
         kinds = [(kind, cpu_set(self._usable & set(kind.cpus))) for kind in self._kinds]
         core_kinds = tuple(
             CoreKind(
@@ -92,7 +92,7 @@ class CoreAndCacheMaker:
     def make_cores(
         self, kinds: tuple[CoreKind, ...], l3_domains: tuple[L3Domain, ...]
     ) -> tuple[Core, ...]:
-        """Returns the cores in hwloc's order, or each processing unit if no core is shown."""
+        """Return the cores in hwloc's order, or each processing unit if no core is shown."""
         kind_of = {cpu: kind.index for kind in kinds for cpu in kind.cpus}
         l3_of = {cpu: domain.index for domain in l3_domains for cpu in domain.cpus}
         objects = self._usable_objects("Core") or self._usable_objects("PU")
@@ -110,7 +110,7 @@ class CoreAndCacheMaker:
         )
 
     def make_caches(self) -> tuple[Cache, ...]:
-        """Returns the caches of cores, equal caches in one entry, from the inside out.
+        """Return the caches of cores, equal caches in one entry, from the inside out.
 
         Memory-side caches are left out, because they belong to nodes.
         """
@@ -133,7 +133,7 @@ class CoreAndCacheMaker:
         return tuple(sorted(caches, key=lambda cache: (cache.level, cache.kind, cache.cpus)))
 
     def count_parts(self) -> PartCounts:
-        """Returns the numbers of packages, cores and processing units, usable or not."""
+        """Return the numbers of packages, cores and processing units, usable or not."""
         pus = len(self._machine.objects_of_type("PU"))
         return PartCounts(
             len(self._machine.objects_of_type("Package")),

@@ -30,12 +30,12 @@ _SHOWN_CHARACTERS = 80  # of unexpected output, in an error
 
 
 def run_lstopo_live() -> etree._Element:
-    """Returns hwloc's XML of this machine, as the root element."""
+    """Return hwloc's XML of this machine, as the root element."""
     return _run([], {}, "this machine")
 
 
 def run_lstopo_on_capture(root: Path, where: str) -> etree._Element:
-    """Returns hwloc's XML of the captured /sys and /proc below `root`.
+    """Return hwloc's XML of the captured /sys and /proc below `root`.
 
     Only hwloc's Linux component runs. The others (CUDA, x86 cpuid) would explore this machine.
     """
@@ -44,7 +44,7 @@ def run_lstopo_on_capture(root: Path, where: str) -> etree._Element:
 
 
 def read_xml_of_description(path: Path) -> etree._Element:
-    """Returns hwloc's XML in a host's description, which is format 2 already.
+    """Return hwloc's XML in a host's description, which is format 2 already.
 
     Raises:
         UserError: the file is missing or is not complete XML.
@@ -53,7 +53,7 @@ def read_xml_of_description(path: Path) -> etree._Element:
 
 
 def read_hwloc_xml(path: Path) -> etree._Element:
-    """Returns an hwloc XML file, of any version that the installed hwloc reads, as format 2.
+    """Return an hwloc XML file, of any version that the installed hwloc reads, as format 2.
 
     Raises:
         UserError: the file is missing, is not complete hwloc XML, or is too new.
@@ -73,7 +73,7 @@ def read_hwloc_xml(path: Path) -> etree._Element:
 
 @cache
 def installed_hwloc_version() -> tuple[int, ...]:
-    """Returns the version of the installed hwloc, such as `(2, 9, 0)`.
+    """Return the version of the installed hwloc, such as `(2, 9, 0)`.
 
     Raises:
         UserError: hwloc is missing, or older than 2.0, which cannot write format 2.
@@ -102,7 +102,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Element:
-    """Runs lstopo and parses its output; `where` names the source in errors."""
+    """Run lstopo and parses its output; `where` names the source in errors."""
     command = lstopo_command(_program(), installed_hwloc_version()[0], arguments)
     environment = lstopo_environment() | extra
     try:
@@ -167,7 +167,7 @@ def _parse_file(path: Path) -> etree._Element:
 
 
 def _check_version(root: etree._Element, path: Path) -> None:
-    """Refuses a format newer than the installed hwloc; a version 1 file carries no version."""
+    """Refuse a format newer than the installed hwloc; a version 1 file carries no version."""
     stated = root.get("version", "1.0")
     major = stated.partition(".")[0]
     if not major.isdigit():

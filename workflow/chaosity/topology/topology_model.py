@@ -165,7 +165,7 @@ class SlitDistances:
     matrix: tuple[tuple[int, ...], ...]
 
     def distance_between(self, initiator: int, target: int) -> int | None:
-        """Returns the distance between two nodes; None when the table lacks a node."""
+        """Return the distance between two nodes; None when the table lacks a node."""
         if initiator not in self.nodes or target not in self.nodes:
             return None
         return self.matrix[self.nodes.index(initiator)][self.nodes.index(target)]
@@ -326,15 +326,15 @@ class Topology:
         return tuple(tuple(sorted(nodes)) for _, nodes in sorted(known.items()))
 
     def find_node(self, os_index: int) -> Node | None:
-        """Returns the node with this OS index, or None."""
+        """Return the node with this OS index, or None."""
         return self._nodes_by_index.get(os_index)
 
     def nodes_of_pus(self, cpus: Iterable[int]) -> tuple[int, ...]:
-        """Returns the sorted OS indexes of the nodes of these processing units."""
+        """Return the sorted OS indexes of the nodes of these processing units."""
         return tuple(sorted({self.node_of_pu[cpu] for cpu in cpus if cpu in self.node_of_pu}))
 
     def node_relation(self, node_a: int | None, node_b: int | None) -> str:
-        """Returns where two nodes lie: same_node, same_package, other_package or unknown."""
+        """Return where two nodes lie: same_node, same_package, other_package or unknown."""
         if node_a is None or node_b is None:
             return UNKNOWN
         if node_a == node_b:

@@ -59,7 +59,7 @@ class TopologySource:
 
 @contextmanager
 def open_topology_source(name: str) -> Iterator[TopologySource]:
-    """Opens `live`, an hwloc XML file, or a directory or tarball with a captured /sys.
+    """Open `live`, an hwloc XML file, or a directory or tarball with a captured /sys.
 
     A tarball may also be the description that the runner made of a live host (runner/describe.py).
     It is unpacked into a temporary directory that exists within the context only.
@@ -109,7 +109,7 @@ def _opens(path: Path) -> bool:
 
 @contextmanager
 def unpacked_tarball(path: Path) -> Iterator[Path]:
-    """Unpacks a tarball into a temporary directory, and deletes it after the context.
+    """Unpack a tarball into a temporary directory, and deletes it after the context.
 
     Yields:
         The directory that has `sys`.
@@ -139,7 +139,7 @@ def _fast_directory() -> Path | None:
 
 
 def _unpack(archive: tarfile.TarFile, top: Path) -> None:
-    """Writes a tarball's directories, files and symbolic links below `top`, and nothing else.
+    """Write a tarball's directories, files and symbolic links below `top`, and nothing else.
 
     tarfile's own filter `data` does the same, but Python 3.11.2 of Debian 12 lacks it. Links come
     last, so that no file can be written through a link. Links that lead out of the capture are
@@ -173,7 +173,7 @@ def _real(path: Path) -> Path:
 
 
 def _find_capture_root(folder: Path, source: Path) -> Path:
-    """Returns the directory that has `sys`: the folder itself, a child of it, or its parent.
+    """Return the directory that has `sys`: the folder itself, a child of it, or its parent.
 
     Raises:
         UserError: none of them has sys/devices/system.

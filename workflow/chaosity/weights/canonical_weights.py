@@ -10,12 +10,16 @@ bandwidth of the worker that gets least from it.
 There are two matrices of bandwidths. In one each initiator is measured alone, so paths that share a
 link are assumed to be independent. In the other, as in BWAP, all workers read from all nodes at the
 same time, so the bandwidths include what the paths share (links, memory).
+
+In this room, a `matrix` has the bandwidth of initiator nodes by target nodes in bytes per second,
+`workers` are OS indexes of nodes, in any order, and shares of pages are given by node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from chaosity.place.placement_policies import CANONICAL, CONTENDED
 from chaosity.runner.observed_placement import share_deviations
@@ -23,19 +27,16 @@ from chaosity.store.measurements import Measurements
 from chaosity.store.node_matrix_csv import BANDWIDTH, NodeMatrix
 from chaosity.weights.placement_bandwidth_model import expected_bandwidth, path_bandwidths
 
-# Metric of what each worker gets from each node while all of them read from all nodes.
+T = TypeVar("T")
+# Metric: the bandwidth of each worker from each node while all workers read from all nodes.
 PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
 
 
 def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, float]:
-    """The share of the pages for each target node; the shares add up to 1.
+    """Return the share of the pages for each target node; the shares add up to 1.
 
     The shares are equal where every node is as near as every other, and where all nodes are workers
     of a symmetric machine.
-
-    Args:
-        matrix: bandwidth of initiator nodes by target nodes.
-        workers: nodes whose cores run the program, in any order.
 
     Raises:
         UserError: as `path_bandwidths`.
@@ -48,26 +49,23 @@ def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, f
 def bandwidth_under_contention(
     measurements: Measurements, workers: Sequence[int]
 ) -> NodeMatrix | None:
-    """What each of these workers got from each node while exactly these workers ran together.
+    """Return what each worker got from each node while exactly these workers ran together.
 
     Of several points (kernels, pages), the point with the most cells counts, then the first by
-    name.
+    name. The result is None where no such point was measured.
 
     Args:
         measurements: of one host in one configuration.
-        workers: nodes whose cores run the program, in any order.
-
-    Returns:
-        None where it was not measured.
+        workers: nodes whose cores run the program.
     """
     rows = measurements.where(metric=PATH_BANDWIDTH).valid_rows().node_to_node_rows()
-    found: list[NodeMatrix] = []
     points = sorted(rows.groups(["experiment", "point"]), key=lambda group: group[0])
-    for (experiment, _), part in points:
-        matrix = part.node_matrix(BANDWIDTH, f"{experiment}, all workers at once")
-        if list(matrix.initiators) == sorted(workers):
-            found.append(matrix)
-    return max(found, key=lambda matrix: len(matrix.samples), default=None)
+    found = (
+        part.node_matrix(BANDWIDTH, f"{experiment}, all workers at once")
+        for (experiment, _), part in points
+    )
+    own = [matrix for matrix in found if list(matrix.initiators) == sorted(workers)]
+    return max(own, key=lambda matrix: len(matrix.samples), default=None)
 
 
 @dataclass(frozen=True)
@@ -75,14 +73,12 @@ class WeightsComparison:
     """The canonical weights of one set of workers from both matrices.
 
     Attributes:
-        workers: nodes whose cores run the program.
-        weights: name -> share by node.
+        weights: name of the weights -> share by node.
         expected: name -> expected bandwidth of all workers in bytes per second, by the matrix of
             all workers at once.
         sources: name -> origin of the bandwidths.
     """
 
-    workers: tuple[int, ...]
     weights: Mapping[str, Mapping[int, float]]
     expected: Mapping[str, float]
     sources: Mapping[str, str]
@@ -95,29 +91,31 @@ class WeightsComparison:
         return node, differences[node]
 
     def to_json(self) -> dict[str, object]:
-        """As `chaosity weights --json` prints it; nodes are texts, as keys in JSON are."""
+        """Return the comparison as `chaosity weights --json` prints it, with nodes as texts."""
         node, difference = self.largest_difference
         return {
-            "weights": {
-                name: {str(node): share for node, share in shares.items()}
-                for name, shares in self.weights.items()
-            },
+            "weights": {name: nodes_as_texts(shares) for name, shares in self.weights.items()},
             "largest_difference": {"node": node, "share": difference},
             "expected_bandwidth_bytes_per_second": dict(self.expected),
             "sources": dict(self.sources),
         }
 
 
+def nodes_as_texts(by_node: Mapping[int, T]) -> dict[str, T]:
+    """Return values by node with texts as keys, as JSON needs them."""
+    return {str(node): value for node, value in by_node.items()}
+
+
 def compare_alone_and_contended_weights(
     alone: NodeMatrix, contended: NodeMatrix, workers: Sequence[int]
 ) -> WeightsComparison:
-    """The canonical weights from both matrices.
+    """Return the canonical weights of workers from both matrices.
 
     The expected bandwidths are by the contended matrix, since this is how the weights are used.
 
     Args:
-        alone: bandwidth of initiator nodes by target nodes, each path measured alone.
-        contended: the same, measured with all these workers at once.
+        alone: each path measured alone.
+        contended: the same paths, measured with all these workers at once.
         workers: nodes whose cores run the program.
 
     Raises:
@@ -126,10 +124,7 @@ def compare_alone_and_contended_weights(
     matrices = {CANONICAL: alone, CONTENDED: contended}
     weights = {name: canonical_weights(matrix, workers) for name, matrix in matrices.items()}
     return WeightsComparison(
-        workers=tuple(sorted(workers)),
-        weights=weights,
-        expected={
-            name: expected_bandwidth(contended, workers, shares) for name, shares in weights.items()
-        },
-        sources={name: matrix.source for name, matrix in matrices.items()},
+        weights,
+        {name: expected_bandwidth(contended, workers, own) for name, own in weights.items()},
+        {name: matrix.source for name, matrix in matrices.items()},
     )

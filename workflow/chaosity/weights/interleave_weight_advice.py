@@ -1,4 +1,4 @@
-"""Advice for one set of workers: weights, the kernel's numbers, commands, expected bandwidth.
+"""Advises how to interleave pages for workers: weights, commands, expected bandwidth.
 
 The Linux kernel takes weights as whole numbers of 1 to 255, one set for the machine. Weighted
 interleaving came with Linux 6.9 (Documentation/ABI/testing/
@@ -19,10 +19,10 @@ from chaosity.place.page_share_arithmetic import (
 )
 from chaosity.place_names import node_name
 from chaosity.store.node_matrix_csv import NodeMatrix
-from chaosity.weights.canonical_weights import canonical_weights
+from chaosity.weights.canonical_weights import canonical_weights, nodes_as_texts
 from chaosity.weights.placement_bandwidth_model import EXPECTED_NOTE, expected_bandwidth
 
-SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
+_SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
 _GLOBAL_NOTE = (
     "The kernel (6.9 and later) has one set of weights for the whole machine, not one for each "
     "program or initiator. These weights fit as long as a program on the workers has the machine "
@@ -48,7 +48,7 @@ class KernelWeights:
     """Weights as the kernel takes them.
 
     Attributes:
-        weights: node -> weight, without nodes that get no pages.
+        weights: whole numbers by node, without nodes that get no pages.
         error_percent: the largest difference of a node's share from the requested share, in per
             cent of the requested share.
     """
@@ -56,20 +56,9 @@ class KernelWeights:
     weights: Mapping[int, int]
     error_percent: float
 
-    def commands(self, workers: Sequence[int]) -> list[str]:
-        """Commands to copy: set the weights as root, then run the program on the workers."""
-        nodes, bound = format_cpu_list(self.weights), format_cpu_list(workers)
-        return [
-            *(
-                f"echo {weight} > {SYSFS}/{node_name(node)}"
-                for node, weight in self.weights.items()
-            ),
-            f"numactl --cpunodebind={bound} --weighted-interleave={nodes} PROGRAM",
-        ]
-
 
 def kernel_weights(shares: Mapping[int, float]) -> KernelWeights:
-    """The kernel's weights for shares by node, see `place.page_share_arithmetic.integer_weights`.
+    """Return the kernel's weights for shares by node, see `place.page_shares.integer_weights`.
 
     Raises:
         UserError: a share is below 0, or none is above 0.
@@ -85,7 +74,7 @@ class PlacementAdvice:
     Attributes:
         workers: nodes whose cores run the program.
         dwp: data-to-worker proximity, 0 to 1.
-        weights: node -> share of the pages.
+        weights: share of the pages by node.
         kernel: the weights as the kernel takes them.
         expected: placement -> expected bandwidth of all workers in bytes per second. Placements:
             with these weights, equal shares on all nodes, equal shares on the nodes of the workers
@@ -102,12 +91,16 @@ class PlacementAdvice:
 
     @property
     def commands(self) -> list[str]:
-        """Commands to copy."""
-        return self.kernel.commands(self.workers)
+        """Commands to copy: set the weights as root, then run the program on the workers."""
+        nodes, bound = format_cpu_list(self.kernel.weights), format_cpu_list(self.workers)
+        return [
+            *(f"echo {n} > {_SYSFS}/{node_name(node)}" for node, n in self.kernel.weights.items()),
+            f"numactl --cpunodebind={bound} --weighted-interleave={nodes} PROGRAM",
+        ]
 
     @property
     def notes(self) -> list[str]:
-        """What to know before the commands are copied, a sentence each."""
+        """Sentences to read before the commands are copied."""
         notes = [_GLOBAL_NOTE, _NUMACTL_NOTE]
         if len(self.kernel.weights) < len(self.weights):
             notes.append(_ZERO_NOTE)
@@ -122,12 +115,12 @@ class PlacementAdvice:
         return {name: value / base for name, value in self.expected.items()}
 
     def to_json(self) -> dict[str, object]:
-        """As `chaosity weights --json` prints it; nodes are texts, as keys in JSON are."""
+        """Return the advice as `chaosity weights --json` prints it, with nodes as texts."""
         return {
             "workers": list(self.workers),
             "dwp": self.dwp,
-            "weights": {str(node): share for node, share in self.weights.items()},
-            "kernel_weights": {str(node): n for node, n in self.kernel.weights.items()},
+            "weights": nodes_as_texts(self.weights),
+            "kernel_weights": nodes_as_texts(self.kernel.weights),
             "kernel_weights_error_percent": self.kernel.error_percent,
             "expected_bandwidth_bytes_per_second": self.expected,
             "commands": self.commands,
@@ -139,7 +132,7 @@ class PlacementAdvice:
 def advise_interleave_weights(
     matrix: NodeMatrix, workers: Sequence[int], dwp: float = 0.0
 ) -> PlacementAdvice:
-    """The advice for a set of workers.
+    """Return weights, commands and expected bandwidths for a set of workers.
 
     Args:
         matrix: bandwidth of initiator nodes by target nodes.
@@ -159,7 +152,7 @@ def advise_interleave_weights(
         weights=weights,
         kernel=kernel_weights(weights),
         expected={
-            name: expected_bandwidth(matrix, workers, shares) for name, shares in placements.items()
+            name: expected_bandwidth(matrix, workers, own) for name, own in placements.items()
         },
         source=matrix.source if matrix.unit is None else f"{matrix.source} ({matrix.unit})",
     )

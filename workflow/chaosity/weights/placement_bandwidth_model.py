@@ -1,4 +1,4 @@
-"""The expected bandwidth of a placement of pages, and how well it ranks placements.
+"""Expects the bandwidth of a placement of pages, and checks how well it ranks placements.
 
 This is the model behind the canonical weights, for any placement. The work is split evenly over the
 workers, each worker reads from all nodes at once, and the slowest path of any worker decides when
@@ -32,12 +32,12 @@ EXPECTED_NOTE = (
     "Expected bandwidths rank placements: the model assumes independent paths and fast cores, so "
     "where links or cores are the limit they are too high."
 )
-# Fewer placements say nothing: with 4, a perfect order occurs by chance in 1 of 24 cases.
-MIN_PLACEMENTS = 5
-CONFIDENCE = 0.95
+# With fewer placements a perfect order means nothing: of 4 it occurs by chance in 1 of 24 cases.
+_MIN_PLACEMENTS = 5
+_CONFIDENCE = 0.95
 # The ends of the interval change by about 0.01 from seed to seed; it takes about a second.
-RESAMPLES = 2000
-SEED = 1
+_RESAMPLES = 2000
+_SEED = 1
 
 
 def _check_workers(matrix: NodeMatrix, workers: Sequence[int]) -> None:
@@ -47,38 +47,32 @@ def _check_workers(matrix: NodeMatrix, workers: Sequence[int]) -> None:
         UserError: there is no worker, a worker is not an initiator of the matrix or is named
             twice, or the matrix has another metric than bandwidth.
     """
+    where = matrix.source
     if matrix.metric != BANDWIDTH:
-        raise UserError(
-            f"has the metric {matrix.metric}", matrix.source, f"weights need {BANDWIDTH}"
-        )
+        raise UserError(f"has the metric {matrix.metric}", where, f"weights need {BANDWIDTH}")
     if not workers:
         raise UserError("no worker is given", remedy="name at least one node")
     for worker in workers:
         if worker not in matrix.initiators:
-            known = ", ".join(map(str, matrix.initiators))
-            raise UserError(
-                f"node {worker} is not an initiator", matrix.source, f"initiators: {known}"
-            )
+            known = f"initiators: {', '.join(map(str, matrix.initiators))}"
+            raise UserError(f"node {worker} is not an initiator", where, known)
         if workers.count(worker) > 1:
             raise UserError(f"worker {worker} is named twice", remedy="name each worker once")
 
 
 def path_bandwidths(matrix: NodeMatrix, workers: Sequence[int], target: int) -> list[float]:
-    """Bandwidth from each worker to a node, in bytes per second.
+    """Return the bandwidth from each worker to a node, in bytes per second.
 
     Raises:
-        UserError: as `_check_workers`, or a path from a worker was not measured.
+        UserError: there is no worker, a worker is not an initiator of the matrix or is named
+            twice, the matrix has another metric than bandwidth, or a path was not measured.
     """
     _check_workers(matrix, workers)
     bandwidths = []
     for worker in workers:
-        value = matrix.median(worker, target)
-        if value is None:
-            raise UserError(
-                f"the path from node {worker} to node {target} was not measured",
-                matrix.source,
-                "weights need every path of the workers",
-            )
+        if (value := matrix.median(worker, target)) is None:
+            missing = f"the path from node {worker} to node {target} was not measured"
+            raise UserError(missing, matrix.source, "weights need every path of the workers")
         bandwidths.append(value)
     return bandwidths
 
@@ -86,12 +80,12 @@ def path_bandwidths(matrix: NodeMatrix, workers: Sequence[int], target: int) -> 
 def expected_bandwidth(
     matrix: NodeMatrix, workers: Sequence[int], shares: Mapping[int, float]
 ) -> float:
-    """Expected bandwidth of all workers together, in bytes per second.
+    """Return the expected bandwidth of all workers together, in bytes per second.
 
     Args:
         matrix: bandwidth of initiator nodes by target nodes.
         workers: nodes whose cores run the program.
-        shares: node -> share of the pages; only their ratios count. Nodes without pages can be
+        shares: share of the pages by node; only their ratios count. Nodes without pages can be
             omitted.
 
     Raises:
@@ -100,7 +94,8 @@ def expected_bandwidth(
     _check_workers(matrix, workers)
     used = {node: share for node, share in shares.items() if share != 0.0}
     if not used or not all(share > 0.0 for share in used.values()):
-        raise UserError("shares have to be 0 or more, and one above 0", "the placement")
+        wrong = "no share may be below 0, and at least one share has to be above 0"
+        raise UserError(wrong, "the placement")
     total = sum(used.values())
 
     def limit(node: int) -> float:
@@ -115,46 +110,42 @@ def expected_bandwidth(
 class RankCorrelation:
     """Spearman's rank correlation with its 95 % interval (bootstrap over the placements).
 
-    It is 1 where the model ranks placements as they were measured, and 0 where it says nothing.
-
-    Attributes:
-        n: number of measured placements.
-        correlation: -1 to 1; None with too few placements, or when all are expected to be equal.
-        low: end of the 95 % interval, or None.
-        high: end of the interval, or None.
+    It is 1 where the model ranks placements as they were measured, and 0 where the two ranks have
+    nothing in common. Correlation and interval are None with too few placements, or when all
+    expected or all measured values are equal.
     """
 
     n: int
-    correlation: float | None
-    low: float | None
-    high: float | None
+    correlation: float | None = None
+    low: float | None = None
+    high: float | None = None
 
     def to_json(self) -> dict[str, object]:
-        """JSON values."""
+        """Return the fields by name."""
         return asdict(self)
 
 
 def rank_correlation(expected: Sequence[float], measured: Sequence[float]) -> RankCorrelation:
-    """The rank correlation of expected and measured values of the same placements."""
+    """Return the rank correlation of expected and measured values of the same placements."""
     n = len(expected)
-    if n < MIN_PLACEMENTS or len(set(expected)) < 2 or len(set(measured)) < 2:
-        return RankCorrelation(n, None, None, None)
+    if n < _MIN_PLACEMENTS or len(set(expected)) < 2 or len(set(measured)) < 2:
+        return RankCorrelation(n)
     interval = stats.bootstrap(
         (np.asarray(expected), np.asarray(measured)),
         _spearman,
         paired=True,
         vectorized=False,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
+        n_resamples=_RESAMPLES,
+        confidence_level=_CONFIDENCE,
         method="percentile",
-        rng=np.random.default_rng(SEED),
+        rng=np.random.default_rng(_SEED),
     ).confidence_interval
     correlation = _spearman(expected, measured)
     return RankCorrelation(n, correlation, float(interval.low), float(interval.high))
 
 
 def _spearman(expected: ArrayLike, measured: ArrayLike) -> float:
-    """Spearman's rank correlation; 0 where all ranks are equal, as in a few resamples."""
+    """Return Spearman's rank correlation; 0 where all ranks are equal, as in a few resamples."""
     if np.ptp(expected) == 0.0 or np.ptp(measured) == 0.0:
         return 0.0
     ranks = stats.spearmanr(np.asarray(expected, dtype=float), np.asarray(measured, dtype=float))
@@ -164,7 +155,7 @@ def _spearman(expected: ArrayLike, measured: ArrayLike) -> float:
 def expected_and_measured_bandwidths(
     matrix: NodeMatrix, placements: pd.DataFrame
 ) -> list[tuple[bool, float, float]]:
-    """For each placement: whether it is interleaved, its expected and its measured bandwidth.
+    """Return whether each placement is interleaved, its expected and its measured bandwidth.
 
     Args:
         matrix: bandwidth of initiator nodes by target nodes.
@@ -187,7 +178,7 @@ def expected_and_measured_bandwidths(
 
 
 def rank_placements(matrix: NodeMatrix, placements: pd.DataFrame) -> dict[str, RankCorrelation]:
-    """The rank correlation of all placements, and of the interleaved placements alone.
+    """Return the rank correlation of `all` placements, and of the `interleaved` placements alone.
 
     Placements of all pages on one node differ much from each other, so the interleaved placements
     are also ranked alone.
@@ -196,10 +187,8 @@ def rank_placements(matrix: NodeMatrix, placements: pd.DataFrame) -> dict[str, R
         UserError: as `expected_and_measured_bandwidths`.
     """
     found = expected_and_measured_bandwidths(matrix, placements)
-    interleaved = [entry for entry in found if entry[0]]
+    groups = {"all": found, "interleaved": [entry for entry in found if entry[0]]}
     return {
-        name: rank_correlation(
-            [expected for _, expected, _ in entries], [measured for _, _, measured in entries]
-        )
-        for name, entries in (("all", found), ("interleaved", interleaved))
+        name: rank_correlation([entry[1] for entry in own], [entry[2] for entry in own])
+        for name, own in groups.items()
     }
