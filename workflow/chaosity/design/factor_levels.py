@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import TypeVar
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.checked_yaml_files import suggest_allowed
@@ -24,21 +24,21 @@ from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
 from chaosity.yaml_document_types import Config, LoadDesign, WorkingSet, WorkingSetRange
 
-T = TypeVar("T")
 # Sizes are whole KiB, which are multiples of every cache line.
-GRAIN_BYTES = 1024
+_GRAIN_BYTES = 1024
 # Cache sizes of most servers, for topologies without them, as in some virtual machines.
-USUAL_CACHE_BYTES = {"l1": 32 * 1024, "l2": 1024 * 1024, "l3": 32 * 1024 * 1024}
-HUGE_PAGES = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
+_USUAL_CACHE_BYTES = {"l1": 32 * 1024, "l2": 1024 * 1024, "l3": 32 * 1024 * 1024}
+_HUGE_PAGES = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
 
 # Names and levels, one combination.
 Levels = tuple[tuple[str, Level], ...]
 
 
+@dataclass(frozen=True)
 class FactorLevels:
     """The levels of one load of an experiment's file.
 
-    Args:
+    Attributes:
         host: its caches, nodes and huge pages.
         benchmark: of the load; an experiment varies its parameters.
         config: the checked config.
@@ -48,18 +48,13 @@ class FactorLevels:
         label: the load in a few words, for notes.
     """
 
-    def __init__(
-        self,
-        host: HostResources,
-        benchmark: Benchmark,
-        config: Config,
-        at_most: Mapping[str, int],
-        notes: PlanNotes,
-        where: str,
-        label: str,
-    ) -> None:
-        self.host, self.benchmark, self.config = host, benchmark, config
-        self.at_most, self.notes, self.where, self.label = at_most, notes, where, label
+    host: HostResources
+    benchmark: Benchmark
+    config: Config
+    at_most: Mapping[str, int]
+    notes: PlanNotes
+    where: str
+    label: str
 
     def level_combinations(self, spec: LoadDesign, members: Sequence[ChosenLoad]) -> list[Levels]:
         """Return every combination of levels, for loads that run together or for a single load.
@@ -76,13 +71,16 @@ class FactorLevels:
                     f"{self.where}.vary",
                     suggest_allowed(name, self.benchmark.parameters),
                 )
-        factors: dict[str, Sequence[Level]] = {}
-        if "sizes" in spec:
-            factors["bytes"] = self._sizes(spec["sizes"], members)
-        factors |= {**vary, **self._pages(vary, members), **self._buffers(vary, members)}
+        sizes = {"bytes": self._sizes(spec["sizes"], members)} if "sizes" in spec else {}
+        host_levels = {
+            **sizes,
+            **vary,
+            **self._pages(vary, members),
+            **self._buffers(vary, members),
+        }
         limited = {
             name: self.notes.limit_levels(levels, self.at_most.get(name), f"{self.label}: {name}")
-            for name, levels in factors.items()
+            for name, levels in host_levels.items()
         }
         return [tuple(zip(limited, levels, strict=True)) for levels in product(*limited.values())]
 
@@ -101,7 +99,7 @@ class FactorLevels:
             count = max(0, math.floor(math.log2(max(high, 1) / begin) * steps + 1e-9))
             wanted = [begin * 2 ** (step / steps) for step in range(count + 1)]
         # 1e-6 more than the quotient, so that a whole number that was rounded down stays whole.
-        sizes = sorted({int(size / GRAIN_BYTES + 1e-6) * GRAIN_BYTES for size in wanted})
+        sizes = sorted({int(size / _GRAIN_BYTES + 1e-6) * _GRAIN_BYTES for size in wanted})
         largest = min(room, self.config["working_set"]["sweep_at_most_bytes"] or math.inf)
         found = [size for size in sizes if size <= largest]
         if len(found) < len(sizes):
@@ -126,10 +124,10 @@ class FactorLevels:
             return size
         if size["of"] == "node":
             share = self.config["working_set"]["at_most_share_of_node"]
-            whole = room / share if math.isfinite(room) else USUAL_CACHE_BYTES["l3"]
+            whole = room / share if math.isfinite(room) else _USUAL_CACHE_BYTES["l3"]
             return min(size["times"] * whole, room)
         known = self.host.cache_bytes(initiator, int(size["of"][1:]))
-        return size["times"] * (known or USUAL_CACHE_BYTES[size["of"]])
+        return size["times"] * (known or _USUAL_CACHE_BYTES[size["of"]])
 
     def _pages(
         self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
@@ -140,23 +138,22 @@ class FactorLevels:
             UserError: the host does not have the pages that the config asks for.
         """
         nodes = {node for member in members for node in member.target.nodes}
-        if "pages" not in vary:
-            pages = self.benchmark.parameters.get("pages")
-            if missing := _missing_pages(self.host.topology, pages, nodes):
+        asked = vary.get("pages", [self.benchmark.parameters.get("pages")])
+        found = []
+        for pages in asked:
+            missing = _missing_pages(self.host.topology, pages, nodes)
+            if missing and "pages" not in vary:
                 raise UserError(
                     add_node_names(*missing),
                     f"parameters of {self.benchmark.name}, pages: {pages}",
                     "reserve them (host_state_huge_pages, configure.yml) or choose other pages",
                 )
-            return {}
-        found = []
-        for pages in vary["pages"]:
-            if missing := _missing_pages(self.host.topology, pages, nodes):
+            if missing:
                 reason, where = missing
                 self.notes.add_note(f"{self.label}: pages {pages} left out, since {reason}", where)
             else:
                 found.append(pages)
-        return {"pages": found}
+        return {"pages": found} if "pages" in vary else {}
 
     def _buffers(
         self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
@@ -182,7 +179,7 @@ def _missing_pages(
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":
         return "transparent huge pages are switched off (never)", []
-    size = HUGE_PAGES.get(str(pages))
+    size = _HUGE_PAGES.get(str(pages))
     pools = topology.huge_page_pools
     if size is None or not pools:
         return None

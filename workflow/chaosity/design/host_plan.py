@@ -1,4 +1,4 @@
-"""The plan of a host: its points in random order within blocks, and how long they take."""
+"""Plans the points of a host: in random order within blocks, with the time that they take."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
@@ -29,9 +29,9 @@ from chaosity.topology.topology_model import Topology
 from chaosity.yaml_document_types import Config, HostVariables
 
 # Size of the file that takes the place of a drive on a host without NVMe drives.
-DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
+_DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
 # Folder of that file on other hosts: on a real file system, kept over reboots (hier(7)).
-SCRATCH = Path("/var/tmp/chaosity")
+_SCRATCH = Path("/var/tmp/chaosity")
 
 
 class PlanCounts(TypedDict):
@@ -66,7 +66,7 @@ class PlannedHost:
     local: bool = True
 
     def drives_to_measure(self, results: Path) -> tuple[PlannedDrive, ...]:
-        """Return the drives to measure: NVMe drives and the inventory's drives, else a file."""
+        """Return NVMe drives and the inventory's drives; without any, files below `results`."""
         destructive = set(self.variables.get("chaosity_destructive_drives", []))
         found = [
             PlannedDrive(
@@ -85,23 +85,34 @@ class PlannedHost:
             name = re.sub(r"[^A-Za-z0-9_]+", "-", Path(path).name)
             component = str(PlaceName("disk", address=name))
             found.append(PlannedDrive(component, None, path=path, destructive=path in destructive))
-        return tuple(found) or self._files(results)
+        return tuple(found) or self._files_for_drives(results)
 
-    def _files(self, results: Path) -> tuple[PlannedDrive, ...]:
-        """The files that take the place of drives: one, or as many as the inventory says."""
+    def _files_for_drives(self, results: Path) -> tuple[PlannedDrive, ...]:
+        """Return the files that take the place of drives: as many as the inventory says, or one."""
         given = self.variables.get("chaosity_storage_file", {})
-        usual = results / self.name / "scratch" if self.local else SCRATCH
+        usual = results / self.name / "scratch" if self.local else _SCRATCH
         folder = Path(given.get("directory", usual)).absolute()
-        size = given.get("bytes", DEFAULT_FILE_BYTES)
+        size = given.get("bytes", _DEFAULT_FILE_BYTES)
         names = [str(PlaceName("file", (index,))) for index in range(given.get("count", 1))]
         return tuple(
             PlannedDrive(name, None, file=str(folder / name), size_bytes=size) for name in names
         )
 
 
+def _count_points(points: Iterable[Point]) -> PlanCounts:
+    listed = list(points)
+    return {
+        "points": len(listed),
+        "measurements": sum(len(point["orders"]) for point in listed),
+        "estimated_seconds": sum(
+            len(point["orders"]) * point["estimated_seconds"] for point in listed
+        ),
+    }
+
+
 @dataclass(frozen=True)
 class HostPlan:
-    """What is to be measured on one host.
+    """The points to measure on one host.
 
     `replicates` is the number in the config. Some experiments are measured more often, see
     `replicate_numbers`.
@@ -116,10 +127,8 @@ class HostPlan:
 
     @property
     def estimated_seconds(self) -> float:
-        """How long all points and replicates take."""
-        return sum(
-            len(replicate_numbers(point)) * point["estimated_seconds"] for point in self.points
-        )
+        """Expected seconds for all points and replicates."""
+        return _count_points(self.points)["estimated_seconds"]
 
     @property
     def points_fingerprint(self) -> str:
@@ -132,23 +141,16 @@ class HostPlan:
 
     def summarize_plan(self) -> PlanSummary:
         """Return points, measurements and time, in total and of each experiment."""
-        experiments: dict[str, PlanCounts] = {}
-        for point in self.points:
-            counts = experiments.setdefault(
-                point["experiment"], {"points": 0, "measurements": 0, "estimated_seconds": 0.0}
-            )
-            number = len(replicate_numbers(point))
-            counts["points"] += 1
-            counts["measurements"] += number
-            counts["estimated_seconds"] += number * point["estimated_seconds"]
+        experiments = dict.fromkeys(point["experiment"] for point in self.points)
         return {
             "host": self.host.name,
             "configuration": self.host.configuration,
-            "points": len(self.points),
+            **_count_points(self.points),
             "replicates": self.replicates,
-            "measurements": sum(len(replicate_numbers(point)) for point in self.points),
-            "estimated_seconds": self.estimated_seconds,
-            "experiments": experiments,
+            "experiments": {
+                name: _count_points(point for point in self.points if point["experiment"] == name)
+                for name in experiments
+            },
             "notes": list(self.notes),
         }
 
@@ -185,27 +187,24 @@ def replicate_numbers(point: Point) -> range:
 
 
 def random_orders(replicates: Sequence[int], seed: int) -> list[list[int]]:
-    """Return the place of each point in the random order of every replicate block.
+    """Return the places of each point in the random order, one for each replicate block.
 
     All of replicate 1 comes before all of replicate 2, so that a slow drift of the host affects
     whole blocks. Each block has a permutation of its own. The last blocks hold only the points
-    that are measured that often.
+    that are measured that often. Places are numbered over all blocks.
 
     Args:
         replicates: how often each point is measured.
         seed: of the permutations.
-
-    Returns:
-        For each point its place in each block; places are numbered over all blocks.
     """
     orders: list[list[int]] = [[] for _ in replicates]
     before = 0
     for block in range(max(replicates, default=0)):
         own = [order for order, number in zip(orders, replicates, strict=True) if number > block]
-        places = list(range(len(own)))
+        places = list(range(before, before + len(own)))
         random.Random(f"{seed}/{block}").shuffle(places)
         for order, place in zip(own, places, strict=True):
-            order.append(before + place)
+            order.append(place)
         before += len(own)
     return orders
 
@@ -216,7 +215,7 @@ def plan_host(
     experiments: Sequence[str] | None = None,
     weights: WeightsLookup | None = None,
 ) -> HostPlan:
-    """Expand all experiments of the config for a host.
+    """Return the plan of all experiments of the config for a host.
 
     Args:
         host: the host with its topology.
@@ -251,16 +250,10 @@ def plan_host(
     if not points:
         where, why = f"host {host.name}: {', '.join(names)}", "; ".join(expansion.notes)
         raise UserError("no experiment has a point on this host", where, why or None)
-    orders = random_orders(replicates, config["seed"])
+    seed = config["seed"]
     ordered: list[Point] = [
         {"host": host.name, "configuration": host.configuration, **point, "orders": order}
-        for point, order in zip(points, orders, strict=True)
+        for point, order in zip(points, random_orders(replicates, seed), strict=True)
     ]
-    return HostPlan(
-        host,
-        tuple(ordered),
-        (*expansion.notes, *notes),
-        config["replicates"],
-        config["seed"],
-        config["stopping"],
-    )
+    all_notes = (*expansion.notes, *notes)
+    return HostPlan(host, tuple(ordered), all_notes, config["replicates"], seed, config["stopping"])

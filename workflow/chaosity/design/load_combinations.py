@@ -1,4 +1,4 @@
-"""Every combination of loads that a design of an experiment asks for on a host."""
+"""Finds every combination of loads that a design of an experiment asks for on a host."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ class _Load:
     label: str
 
     def variants(self, initiator: str, members: Sequence[ChosenLoad]) -> Iterator[LoadGroup]:
-        """Return a group of these members for every kernel and all levels."""
+        """Yield a group of these members for every kernel and all levels."""
         combinations = self.levels.level_combinations(self.spec, members)
         for kernel, levels in product(self.kernels, combinations):
             chosen = tuple(replace(member, kernel=kernel, levels=levels) for member in members)
             yield LoadGroup(self.role, initiator, chosen)
 
 
+@dataclass
 class LoadCombinations:
     """All combinations that the loads of a design allow on a host.
 
-    Args:
+    Attributes:
         host: its initiators, nodes and drives.
         benchmarks: the benchmark of each category.
         config: the checked config.
@@ -63,16 +64,11 @@ class LoadCombinations:
         weights: the measured weights for placements of pages; None if there are none.
     """
 
-    def __init__(
-        self,
-        host: HostResources,
-        benchmarks: Mapping[str, Benchmark],
-        config: Config,
-        notes: PlanNotes,
-        weights: WeightsLookup | None = None,
-    ) -> None:
-        self.host, self.benchmarks, self.config = host, benchmarks, config
-        self.notes, self.weights = notes, weights
+    host: HostResources
+    benchmarks: Mapping[str, Benchmark]
+    config: Config
+    notes: PlanNotes
+    weights: WeightsLookup | None = None
 
     def iterate_combinations(
         self,
@@ -81,7 +77,7 @@ class LoadCombinations:
         where: str,
         chosen: Combination | None = None,
     ) -> Iterator[Combination]:
-        """Return every combination of the loads that are not chosen yet, in the order of the file.
+        """Yield every combination of the loads that are not chosen yet, in the order of the file.
 
         Raises:
             UserError: this host or benchmark does not have a selector, kernel or parameter.
