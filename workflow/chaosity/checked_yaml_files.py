@@ -6,8 +6,7 @@ it appears before any job runs.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +15,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
-from chaosity.errors import UserError
+from chaosity.errors import UserError, suggest_allowed
 from chaosity.units import metric_has_unit
 from chaosity.yaml_document_types import BenchmarkDocument, Config, ExperimentDocument
 
@@ -55,14 +54,6 @@ def read_yaml(path: Path) -> Any:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
         raise UserError(f"is not YAML: {getattr(error, 'problem', error)}", place) from error
-
-
-def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
-    """A hint for an unknown name: the closest allowed name, if one is close, and all of them."""
-    known = sorted(str(name) for name in allowed)
-    near = difflib.get_close_matches(str(name), known, n=1)
-    listed = f"allowed: {', '.join(known) or 'nothing'}"
-    return f"did you mean {near[0]}? {listed}" if near else listed
 
 
 def _validation_user_error(error: ValidationError, where: str) -> UserError:

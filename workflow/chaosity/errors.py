@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class MeasurementError(Exception):
     """A point cannot be measured; the text gives the reason for its record."""
@@ -23,3 +26,22 @@ class UserError(Exception):
     def __str__(self) -> str:
         sentence = f"{self.where}: {self.what}" if self.where else self.what
         return f"{sentence}; {self.remedy}." if self.remedy else f"{sentence}."
+
+
+def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
+    """Return a remedy for an unknown name: the closest allowed name, if any is close, and all."""
+    known = sorted(map(str, allowed))
+    near = difflib.get_close_matches(name, known, n=1)
+    listed = f"allowed: {', '.join(known) or 'nothing'}"
+    return f"did you mean {near[0]}? {listed}" if near else listed
+
+
+def check_allowed(name: str, allowed: Iterable[str], problem: str, where: str | None) -> None:
+    """Check that a name is one of the allowed names.
+
+    Raises:
+        UserError: it is not; the error has the problem, the place and the allowed names.
+    """
+    known = list(allowed)
+    if name not in known:
+        raise UserError(problem, where, suggest_allowed(name, known))

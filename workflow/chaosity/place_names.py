@@ -161,7 +161,7 @@ def parse_place_name(text: str) -> PlaceName | None:
 
 
 def _parse_groups(text: str) -> tuple[PlaceName, ...]:
-    """The groups of a joined name such as `node0_node1`; empty where it has any other part."""
+    """Return the groups of a joined name such as `node0_node1`; empty for any other name."""
     names = re.findall(_GROUP, text) if _GROUPS.fullmatch(text) else []
     return tuple(name for name in map(parse_place_name, names) if name)
 

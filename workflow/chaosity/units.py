@@ -62,7 +62,7 @@ def _suffix(metric: str) -> str | None:
 
 
 def metric_has_unit(metric: str) -> bool:
-    """Whether a metric's name has a unit; other metrics are plain numbers, such as ratios."""
+    """Return whether a metric's name has a unit; others are plain numbers or ratios."""
     return _suffix(metric) not in (None, "_ratio")
 
 
@@ -86,7 +86,7 @@ def choose_scale(metric: str, values: Iterable[float]) -> Scale:
 
 
 def _decimals(largest: float) -> int:
-    """Decimals that give the largest shown value three significant digits."""
+    """Return the decimals that give the largest shown value three significant digits."""
     if largest <= 0.0 or largest >= 99.95:
         return 0
     return 1 if largest >= 9.995 else 2 if largest >= 0.9995 else 3
@@ -100,7 +100,7 @@ def format_quantity(metric: str, value: float | None) -> str:
 
 
 def metric_words(metric: str) -> str:
-    """A metric's name without its unit, as words: `bandwidth_bytes_per_second` -> "bandwidth".
+    """Return the words of a metric's name without its unit: "path bandwidth".
 
     The result is "speed" for a name that is only a unit, such as `elements_per_second`.
     """
@@ -110,7 +110,7 @@ def metric_words(metric: str) -> str:
 
 
 def format_binary_bytes(value: float | None) -> str:
-    """A memory or cache size in powers of 1024: "31.2 GiB"; whole numbers without decimals."""
+    """Return a memory or cache size in powers of 1024: "31.2 GiB" or, if whole, "2 GiB"."""
     if value is None or not math.isfinite(value):
         return "unknown"
     scale = choose_scale("_bytes", [value])

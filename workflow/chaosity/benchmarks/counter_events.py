@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from chaosity.checked_yaml_files import COUNTERS, load_named_yaml, suggest_allowed, yaml_file_names
-from chaosity.errors import UserError
+from chaosity.checked_yaml_files import COUNTERS, load_named_yaml, yaml_file_names
+from chaosity.errors import check_allowed
 from chaosity.records.point_types import CounterEvent, CounterRequest
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.yaml_document_types import CounterEventsDocument, EventCode
@@ -40,10 +40,7 @@ def counter_events_of(
     known = {name for document in read_counter_files() for name in document["events"]}
     found = {}
     for name in names:
-        if name not in known:
-            raise UserError(
-                f"unknown counter {name!r}", f"{where}, counters", suggest_allowed(name, known)
-            )
+        check_allowed(name, known, f"unknown counter {name!r}", f"{where}, counters")
         found[name] = _counter(name, host)
     return found
 
@@ -78,7 +75,7 @@ def encode_x86_event(vendor: str | None, event: EventCode) -> int:
 
 
 def _is_for(document: CounterEventsDocument, host: HostFacts) -> bool:
-    """Whether a file is about a host's processor."""
+    """Return whether a file is about a host's processor."""
     try:
         family = int(host.get("cpu_family") or "")
         model = int(host.get("cpu_model_number") or "")
@@ -100,7 +97,7 @@ def _within(model: int, models: int | list[int]) -> bool:
 
 
 def _processor(host: HostFacts) -> str:
-    """A processor by the numbers that the files have."""
+    """Return a processor by the numbers that the files have."""
     family, model = host.get("cpu_family"), host.get("cpu_model_number")
     vendor = host.get("cpu_vendor")
     if None in (vendor, family, model):

@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.checked_yaml_files import suggest_allowed
-from chaosity.errors import UserError
+from chaosity.errors import UserError, suggest_allowed
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from itertools import product
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
-from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Initiator
 from chaosity.design.plan_notes_and_samples import PlanNotes, add_node_names
 from chaosity.design.point_loads import ChosenLoad
-from chaosity.errors import UserError
+from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import Level
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
@@ -64,30 +63,23 @@ class FactorLevels:
                 the config asks for.
         """
         vary = spec.get("vary", {})
+        known, where = self.benchmark.parameters, f"{self.where}.vary"
         for name in vary:
-            if name not in self.benchmark.parameters:
-                raise UserError(
-                    f"{self.benchmark.name} has no parameter {name!r}",
-                    f"{self.where}.vary",
-                    suggest_allowed(name, self.benchmark.parameters),
-                )
-        sizes = {"bytes": self._sizes(spec["sizes"], members)} if "sizes" in spec else {}
-        host_levels = {
-            **sizes,
-            **vary,
-            **self._pages(vary, members),
-            **self._buffers(vary, members),
-        }
+            check_allowed(name, known, f"{self.benchmark.name} has no parameter {name!r}", where)
+        factors: dict[str, Sequence[Level]] = {}
+        if "sizes" in spec:
+            factors["bytes"] = self._sizes(spec["sizes"], members)
+        factors |= {**vary, **self._pages(vary, members), **self._buffers(vary, members)}
         limited = {
             name: self.notes.limit_levels(levels, self.at_most.get(name), f"{self.label}: {name}")
-            for name, levels in host_levels.items()
+            for name, levels in factors.items()
         }
         return [tuple(zip(limited, levels, strict=True)) for levels in product(*limited.values())]
 
     def _sizes(
         self, spec: list[WorkingSet] | WorkingSetRange, members: Sequence[ChosenLoad]
     ) -> list[int]:
-        """Working-set sizes in bytes, ascending, without those that do not fit on the node."""
+        """Return the working-set sizes in bytes that fit on the node, ascending."""
         first, room = members[0].initiator, self._room(members)
         if isinstance(spec, list):
             wanted = [self._size(size, first, room) for size in spec]
@@ -111,7 +103,7 @@ class FactorLevels:
         return found
 
     def _room(self, members: Sequence[ChosenLoad]) -> float:
-        """Bytes that each of the loads may use on its node."""
+        """Return the bytes that each of the loads may use on its node."""
         share = self.config["working_set"]["at_most_share_of_node"]
         used = [node for member in members for node in member.target.nodes]
         sizes = {node: self.host.memory_bytes(node) for node in used}
@@ -119,7 +111,7 @@ class FactorLevels:
         return min(rooms, default=math.inf)
 
     def _size(self, size: WorkingSet, initiator: Initiator, room: float) -> float:
-        """A size in bytes."""
+        """Return a size in bytes."""
         if isinstance(size, int):
             return size
         if size["of"] == "node":
@@ -138,27 +130,26 @@ class FactorLevels:
             UserError: the host does not have the pages that the config asks for.
         """
         nodes = {node for member in members for node in member.target.nodes}
-        asked = vary.get("pages", [self.benchmark.parameters.get("pages")])
-        found = []
-        for pages in asked:
-            missing = _missing_pages(self.host.topology, pages, nodes)
-            if missing and "pages" not in vary:
-                raise UserError(
-                    add_node_names(*missing),
-                    f"parameters of {self.benchmark.name}, pages: {pages}",
-                    "reserve them (host_state_huge_pages, configure.yml) or choose other pages",
-                )
-            if missing:
-                reason, where = missing
-                self.notes.add_note(f"{self.label}: pages {pages} left out, since {reason}", where)
+        found: list[Level] = []
+        if "pages" not in vary:
+            pages = self.benchmark.parameters.get("pages")
+            if missing := _missing_pages(self.host.topology, pages, nodes):
+                where = f"parameters of {self.benchmark.name}, pages: {pages}"
+                remedy = "reserve them (host_state_huge_pages, configure.yml) or choose other pages"
+                raise UserError(add_node_names(*missing), where, remedy)
+            return {}
+        for pages in vary["pages"]:
+            if missing := _missing_pages(self.host.topology, pages, nodes):
+                reason, on = missing
+                self.notes.add_note(f"{self.label}: pages {pages} left out, since {reason}", on)
             else:
                 found.append(pages)
-        return {"pages": found} if "pages" in vary else {}
+        return {"pages": found}
 
     def _buffers(
         self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
     ) -> dict[str, list[Level]]:
-        """The positions of buffers that the experiment varies and the host has."""
+        """Return the positions of buffers that the experiment varies and the host has."""
         found = []
         for buffers in vary.get("buffers", []):
             if all(self.host.buffer_nodes(member.initiator, str(buffers)) for member in members):
@@ -172,7 +163,7 @@ class FactorLevels:
 def _missing_pages(
     topology: Topology, pages: Level | None, nodes: Iterable[int]
 ) -> tuple[str, list[int]] | None:
-    """Why a host cannot give these pages, and on which nodes; None if it can or it is unknown.
+    """Return why a host cannot give these pages, and on which nodes; None if it can.
 
     Whether enough of them are free is known only when the point runs. If not, the point fails.
     """

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from chaosity.benchmarks.benchmark_templates import open_benchmarks
-from chaosity.checked_yaml_files import load_experiment, suggest_allowed
+from chaosity.checked_yaml_files import load_experiment
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import PlannedDrive
@@ -21,7 +21,7 @@ from chaosity.design.plan_notes_and_samples import pick_evenly_spread
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.ratio_reference_loads import add_reference_loads
 from chaosity.design.target_selectors import WeightsLookup
-from chaosity.errors import UserError
+from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import PlaceName
 from chaosity.records.atomic_writes_and_record_files import write_if_changed
 from chaosity.records.point_types import ExpandedPoint, Point, PointStoppingRule
@@ -227,9 +227,8 @@ def plan_host(
         UserError: an experiment or benchmark does not fit this host.
     """
     for name in config["sample"]:
-        if name not in config["experiments"]:
-            known = suggest_allowed(name, config["experiments"])
-            raise UserError(f"{name!r} is not among the experiments", "config, sample", known)
+        unknown = f"{name!r} is not among the experiments"
+        check_allowed(name, config["experiments"], unknown, "config, sample")
     resources = HostResources(host.topology, host.drives_to_measure(Path(config["results"])))
     expansion = PointExpansion(resources, open_benchmarks(config), config, weights)
     points: list[ExpandedPoint] = []

@@ -1,4 +1,4 @@
-"""The initiators, memory nodes, drive sets and devices of a host, by name, and their relations."""
+"""Names the initiators, memory nodes, drive sets and devices of a host, and their relations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 
-from chaosity.cpusets import CpuSet
+from chaosity.cpusets import CpuSet, cpu_set
 from chaosity.design.initiators_and_targets import Endpoint, Initiator, PlannedDrive, Target
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
 from chaosity.topology.device_types import OpenclDevice
@@ -42,7 +42,7 @@ class HostResources:
         if level == "l3_domain":
             return [(PlaceName("l3", (d.index,)), d.cpus) for d in topology.l3_domains]
         if level == "core_kind":
-            return [(self.core_kind_name(k), k.cpus) for k in topology.core_kinds]
+            return [(self._core_kind_name(k), k.cpus) for k in topology.core_kinds]
         if level == "node":
             return [(PlaceName("node", (n.os_index,)), n.cpus) for n in topology.initiator_nodes]
         if level == "package":
@@ -57,7 +57,7 @@ class HostResources:
                 self._initiator(
                     _level_kind(level),
                     str(name),
-                    self.one_pu_per_core(cpus) if one_per_core else cpus,
+                    self._one_pu_per_core(cpus) if one_per_core else cpus,
                 )
                 for name, cpus in self.cpu_groups_of_level(level)
                 if cpus
@@ -72,9 +72,8 @@ class HostResources:
         """The initiator whose name is used for each set of units: a node before all others."""
         levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
         found: dict[CpuSet, Initiator] = {}
-        for level in levels:
-            for initiator in self.initiators_of_level(level, True):
-                found.setdefault(initiator.cpus, initiator)
+        for initiator in (one for level in levels for one in self.initiators_of_level(level, True)):
+            found.setdefault(initiator.cpus, initiator)
         return found
 
     def with_unique_name(self, initiator: Initiator) -> Initiator:
@@ -85,7 +84,7 @@ class HostResources:
         """
         return self._by_cpus.get(initiator.cpus, initiator)
 
-    def core_kind_name(self, kind: CoreKind) -> PlaceName:
+    def _core_kind_name(self, kind: CoreKind) -> PlaceName:
         """Return the name of all cores of a kind.
 
         Two kinds of different rank are efficiency and performance cores. More kinds, or kinds
@@ -100,14 +99,14 @@ class HostResources:
             return PlaceName("core_kind", word="performance" if faster else "efficiency")
         return PlaceName("core_kind", (kind.index,))
 
-    def core_kind_name_of(self, initiator: Initiator) -> str | None:
+    def uniform_core_kind_name(self, initiator: Initiator) -> str | None:
         """Return the kind's name of all cores of an initiator; None for a mix or a single kind."""
         kinds = self.topology.core_kinds
         wanted = set(initiator.cpus)
-        names = (str(self.core_kind_name(kind)) for kind in kinds if wanted <= set(kind.cpus))
+        names = (str(self._core_kind_name(kind)) for kind in kinds if wanted <= set(kind.cpus))
         return next(names, None) if len(kinds) > 1 else None
 
-    def one_pu_per_core(self, cpus: Iterable[int]) -> CpuSet:
+    def _one_pu_per_core(self, cpus: Iterable[int]) -> CpuSet:
         """Return the first usable unit of each core, since SMT siblings share its resources."""
         wanted = set(cpus)
         firsts = (min(wanted & set(core.cpus), default=None) for core in self.topology.cores)
@@ -127,10 +126,9 @@ class HostResources:
             level: l3_domain, node, package or machine.
         """
         own = self._with_siblings(initiator)
-        groups = [(name, cpus) for name, cpus in self.cpu_groups_of_level(level) if own & set(cpus)]
-        rest = set[int]().union(*(cpus for _, cpus in groups)) - own
-        names = [name for name, _ in groups]
-        return self._less(names, initiator, self.one_pu_per_core(rest)) if rest else None
+        groups = {name: cpus for name, cpus in self.cpu_groups_of_level(level) if own & set(cpus)}
+        rest = set[int]().union(*groups.values()) - own
+        return self._without(groups, initiator, self._one_pu_per_core(rest)) if rest else None
 
     def initiators_without_cores_of(
         self, level: str, initiator: Initiator, *, one_per_core: bool
@@ -142,24 +140,26 @@ class HostResources:
         own = self._with_siblings(initiator)
         found = []
         for name, cpus in self.cpu_groups_of_level(level):
-            used = self.one_pu_per_core(cpus) if one_per_core else cpus
+            used = self._one_pu_per_core(cpus) if one_per_core else cpus
             rest = tuple(cpu for cpu in used if cpu not in own)
             if rest == used:
                 found += [self._initiator(_level_kind(level), str(name), used)] if used else []
             elif rest:
-                found.append(self._less([name], initiator, rest))
+                found.append(self._without([name], initiator, rest))
         return found
 
-    def _less(self, groups: Iterable[PlaceName], initiator: Initiator, cpus: CpuSet) -> Initiator:
-        """Units of some groups, named for the initiator whose cores are missing."""
+    def _without(
+        self, groups: Iterable[PlaceName], initiator: Initiator, cpus: CpuSet
+    ) -> Initiator:
+        """Return units of some groups, named for the initiator whose cores are missing."""
         without = parse_place_name(initiator.name)
         place = PlaceName("others", groups=tuple(groups), without=without)
         return self._initiator("others", str(place), cpus)
 
     def _with_siblings(self, initiator: Initiator) -> set[int]:
-        """An initiator's units and the SMT siblings that share their cores."""
-        cores = {cpu: self._core_of.get(cpu) for cpu in initiator.cpus}
-        return {unit for cpu, core in cores.items() for unit in (core.cpus if core else (cpu,))}
+        """Return an initiator's units and the SMT siblings that share their cores."""
+        cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
+        return set(initiator.cpus).union(*(core.cpus for core in cores if core))
 
     def growing_core_sets(self, level: str) -> list[Initiator]:
         """Return initiators with 1, 2, 3, 4, 6, ... cores of each group of a level.
@@ -183,9 +183,8 @@ class HostResources:
 
     def _split_by_l3(self, cpus: CpuSet) -> list[list[int]]:
         domains: dict[int | None, list[int]] = {}
-        for cpu in self.one_pu_per_core(cpus):
-            core = self._core_of.get(cpu)
-            domains.setdefault(core.l3 if core else None, []).append(cpu)
+        for cpu in self._one_pu_per_core(cpus):
+            domains.setdefault(self.topology.l3_of_pu.get(cpu), []).append(cpu)
         return list(domains.values())
 
     def worker_initiator(self, nodes: Iterable[int], one_per_core: bool = True) -> Initiator:
@@ -194,9 +193,8 @@ class HostResources:
         The name lists the nodes, also if they make up a package.
         """
         wanted = set(nodes)
-        members = [
-            one for one in self.initiators_of_level("node", one_per_core) if wanted & set(one.nodes)
-        ]
+        every = self.initiators_of_level("node", one_per_core)
+        members = [initiator for initiator in every if wanted & set(initiator.nodes)]
         if len(members) == 1:
             return members[0]
         cpus = tuple(sorted(cpu for member in members for cpu in member.cpus))
@@ -215,12 +213,8 @@ class HostResources:
 
     def l3_bytes(self, initiator: Initiator) -> int:
         """Return the total size of all L3 caches that an initiator's units use."""
-        cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
-        return sum(self._l3_bytes.get(index, 0) for index in {core.l3 for core in cores if core})
-
-    @cached_property
-    def _l3_bytes(self) -> dict[int | None, int]:
-        return {one.index: one.size_bytes or 0 for one in self.topology.l3_domains}
+        used = {self.topology.l3_of_pu.get(cpu) for cpu in initiator.cpus}
+        return sum(one.size_bytes or 0 for one in self.topology.l3_domains if one.index in used)
 
     def cache_bytes(self, initiator: Initiator, level: int) -> int | None:
         """Return the data cache size of a level at the initiator's first unit; None if unknown."""
@@ -250,7 +244,7 @@ class HostResources:
         own = tuple(node for node in initiator.nodes if node in usable)
         if own or not usable:
             return own
-        return (min(usable, key=lambda node: (self.slit_distance(initiator, node), node)),)
+        return (min(usable, key=lambda node: (self._slit_distance(initiator, node), node)),)
 
     def worker_memory_nodes(self, workers: Initiator) -> tuple[int, ...]:
         """Return the memory nodes of workers: each worker's own, or the nearest to it."""
@@ -268,19 +262,15 @@ class HostResources:
         own = self.local_memory_nodes(initiator)
         if where == "own":
             return own
-        others = [self.target_of_nodes([node.os_index]) for node in self.topology.memory_nodes]
-        others = [other for other in others if not set(other.nodes) & set(own)]
+        memory = (node.os_index for node in self.topology.memory_nodes)
+        others = [self.target_of_nodes([node]) for node in memory if node not in own]
         order = (UNKNOWN, "same_package", "other_package")
-        far = max(
-            others,
-            key=lambda one: order.index(self.endpoint_relation(initiator, one)),
-            default=None,
-        )
-        return far.nodes if far else ()
+        others.sort(key=lambda other: -order.index(self.endpoint_relation(initiator, other)))
+        return others[0].nodes if others else ()
 
     # Distances and relations
 
-    def slit_distance(self, initiator: Initiator, node: int) -> float:
+    def _slit_distance(self, initiator: Initiator, node: int) -> float:
         """Return the least SLIT distance from an initiator to a node; infinite if unknown."""
         table = self.topology.distances
         steps = [table.distance_between(own, node) for own in initiator.nodes] if table else []
@@ -288,7 +278,7 @@ class HostResources:
 
     def largest_slit_distance(self, initiator: Initiator, target: Target) -> float | None:
         """Return the largest SLIT distance from an initiator to a target; None if unknown."""
-        steps = [self.slit_distance(initiator, node) for node in target.nodes]
+        steps = [self._slit_distance(initiator, node) for node in target.nodes]
         return max(steps) if steps and max(steps) < float("inf") else None
 
     def nearest_initiator_nodes(self, node: int) -> tuple[int, ...]:
@@ -297,14 +287,12 @@ class HostResources:
         Without a SLIT it is the node itself, or all initiators for a node without units.
         """
         table = self.topology.distances
-        initiators = [one.os_index for one in self.topology.initiator_nodes]
+        initiators = [initiator.os_index for initiator in self.topology.initiator_nodes]
         if node in initiators:
             return (node,)
-        steps = {one: table.distance_between(one, node) if table else None for one in initiators}
-        known = {one: step for one, step in steps.items() if step is not None}
-        if not known:
-            return tuple(initiators)
-        return tuple(one for one, step in known.items() if step == min(known.values()))
+        steps = {own: table.distance_between(own, node) if table else None for own in initiators}
+        least = min((step for step in steps.values() if step is not None), default=None)
+        return tuple(own for own, step in steps.items() if step == least)
 
     def endpoint_relation(self, a: Endpoint, b: Endpoint) -> str:
         """Return the relation of two endpoints: that of the farthest pair of their nodes."""
@@ -325,8 +313,7 @@ class HostResources:
         return "other_package" if not own & there else "both_packages"
 
     def _package_of(self, node: int | None) -> int | None:
-        found = None if node is None else self.topology.find_node(node)
-        return None if found is None else found.package
+        return None if node is None else self.topology.package_of_node.get(node)
 
     # Drives and devices
 
@@ -356,22 +343,19 @@ class HostResources:
                 or all.
             drives: at least one.
         """
-        nodes = tuple(sorted({drive.node for drive in drives if drive.node is not None}))
-        owners: set[int | None] = set(nodes)
-        if of_package := kind.endswith("package"):
-            owners = {self._package_of(node) for node in nodes}
+        nodes = cpu_set(drive.node for drive in drives if drive.node is not None)
+        of_package = kind.endswith("package")
+        owners = {self._package_of(node) if of_package else node for node in nodes}
         known = tuple(owner for owner in owners if owner is not None)
         count = len(drives) if kind.startswith("first_of") else None
-        if kind == "drive":
-            name = drives[0].component
-        elif kind == "all":
-            name = str(PlaceName("all_drives"))
+        place = PlaceName("unknown_drives", count=count)
+        if kind == "all":
+            place = PlaceName("all_drives")
         elif kind == "all_of_nodes":
-            name = str(PlaceName("nodes_drives", nodes))
-        elif len(known) != 1:
-            name = str(PlaceName("unknown_drives", count=count))
-        else:
-            name = str(PlaceName("package_drives" if of_package else "node_drives", known, count))
+            place = PlaceName("nodes_drives", nodes)
+        elif len(known) == 1:
+            place = PlaceName("package_drives" if of_package else "node_drives", known, count)
+        name = drives[0].component if kind == "drive" else str(place)
         return Target(name, kind, nodes, drives, is_drive_set=True)
 
     def opencl_target(self, device: OpenclDevice) -> Target:
@@ -387,5 +371,5 @@ def thread_counts(most: int) -> list[int]:
 
 
 def _level_kind(level: str) -> str:
-    """The kind of initiator that a level's groups are, as in names and tables."""
+    """Return the kind of initiator that a level's groups are, as in names and tables."""
     return "l3" if level == "l3_domain" else level

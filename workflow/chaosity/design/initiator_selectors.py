@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Endpoint, Initiator
 from chaosity.design.plan_notes_and_samples import (
@@ -17,7 +16,7 @@ from chaosity.design.plan_notes_and_samples import (
     pick_evenly_spread,
     sets_of_every_size,
 )
-from chaosity.errors import UserError
+from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import node_name, parse_place_name
 from chaosity.yaml_document_types import InitiatorSelector
 
@@ -52,13 +51,9 @@ def find_referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str
     Raises:
         UserError: there is no such load before this one.
     """
-    load, _, side = reference.partition(".")
-    if load not in earlier or side not in earlier[load]:
-        known = [f"{name}.{side}" for name, sides in earlier.items() for side in sides]
-        raise UserError(
-            f"{reference} is not in an earlier load", where, suggest_allowed(reference, known)
-        )
-    return earlier[load][side]
+    known = {f"{role}.{side}": end for role, ends in earlier.items() for side, end in ends.items()}
+    check_allowed(reference, known, f"{reference} is not in an earlier load", where)
+    return known[reference]
 
 
 def find_referred_initiator(reference: str, earlier: EarlierEndpoints, where: str) -> Initiator:
@@ -156,7 +151,7 @@ def name_of_all_initiators(
 
 
 def _named_initiator(name: str, host: HostResources, one_per_core: bool, where: str) -> Initiator:
-    """The initiator of a name, such as ``node3``, ``pu12`` or the set ``nodes0-3``.
+    """Return the initiator of a name, such as ``node3``, ``pu12`` or the set ``nodes0-3``.
 
     Raises:
         UserError: this host has none of that name, or a node of it has no processing units.
@@ -176,8 +171,7 @@ def _named_initiator(name: str, host: HostResources, one_per_core: bool, where: 
         )
     if nodes and all(node_name(node) in known for node in nodes):
         return host.worker_initiator(nodes, one_per_core)
-    if name not in known:
-        raise UserError(f"this host has no initiator {name!r}", where, suggest_allowed(name, known))
+    check_allowed(name, known, f"this host has no initiator {name!r}", where)
     return known[name]
 
 
@@ -186,14 +180,14 @@ def _one_per_core(selector: InitiatorSelector) -> bool:
 
 
 def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initiator]:
-    """Sets of the nodes that have processing units, of every size."""
+    """Return sets of the nodes that have processing units, of every size."""
     nodes = [node.os_index for node in host.topology.initiator_nodes]
     sets = sets_of_every_size(nodes, selector.get("at_most_sets", AT_MOST_SETS))
     return [host.worker_initiator(chosen, _one_per_core(selector)) for chosen in sets]
 
 
 def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
-    """The level of a selector `first_pu_of` on a host: cores if there are too few groups.
+    """Return the level of a selector `first_pu_of`: cores if there are too few groups.
 
     For example, a machine with one L3 domain has no pair of them, so `at_least: 2` takes cores.
     """
@@ -204,7 +198,7 @@ def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
 
 
 def _one_of_each_relation(endpoint: Endpoint, host: HostResources) -> list[Initiator]:
-    """For each relation to an endpoint, the next node that has it.
+    """Return the next node of each relation to an endpoint.
 
     Nodes are counted from the endpoint's own node on, so that not all points use node 0.
     """

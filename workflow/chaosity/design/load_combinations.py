@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
-from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.factor_levels import FactorLevels
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
@@ -21,7 +20,7 @@ from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
 from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
-from chaosity.errors import UserError
+from chaosity.errors import UserError, check_allowed, suggest_allowed
 from chaosity.yaml_document_types import Config, LoadDesign
 
 PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
@@ -112,7 +111,7 @@ class LoadCombinations:
         )
 
     def _groups(self, load: _Load) -> Iterator[LoadGroup]:
-        """All choices for a load: single loads, or loads that run together."""
+        """Yield all choices for a load: single loads, or loads that run together."""
         selectors, where = load.spec["initiator"], load.where
         sets = select_initiator_sets(selectors, self.host, where)
         self._note_missing_opencl(load)
@@ -126,7 +125,7 @@ class LoadCombinations:
                 yield from self._alone(load, initiator)
 
     def _all_initiators(self, load: _Load) -> list[tuple[str, list[Initiator]]]:
-        """All initiators of a load as one set with its name; no set if there are fewer than two."""
+        """Return all initiators of a load as a set with its name; no set for fewer than two."""
         selectors = load.spec["initiator"]
         found = select_initiators(selectors, self.host, load.earlier, load.where)
         if len(found) < 2:
@@ -139,14 +138,14 @@ class LoadCombinations:
     def _together(
         self, load: _Load, name: str, initiators: Sequence[Initiator]
     ) -> Iterator[LoadGroup]:
-        """Groups with a load for each initiator of a set."""
+        """Yield groups with a load for each initiator of a set."""
         members = [chosen for initiator in initiators for chosen in self._choices(load, initiator)]
         if len(members) != len(initiators):
             raise UserError("loads that run together need one target each", f"{load.where}.target")
         yield from load.variants(name, members)
 
     def _alone(self, load: _Load, initiator: Initiator) -> Iterator[LoadGroup]:
-        """Groups with a single load of an initiator."""
+        """Yield groups with a single load of an initiator."""
         for chosen in self._choices(load, initiator):
             if chosen.target.kind == "none":
                 yield LoadGroup(load.role, initiator.name, (chosen,))
@@ -154,7 +153,7 @@ class LoadCombinations:
                 yield from load.variants(initiator.name, [chosen])
 
     def _choices(self, load: _Load, initiator: Initiator) -> Iterator[ChosenLoad]:
-        """Every target of an initiator, with every responder."""
+        """Yield every target of an initiator, with every responder."""
         endpoints: dict[str, Endpoint] = {"initiator": initiator}
         earlier = {**load.earlier, load.role: endpoints}
         targets = select_targets(
@@ -195,7 +194,7 @@ class LoadCombinations:
                 self.notes.add_note(f"{load.label}: {text}")
 
     def _is_measurable(self, benchmark: Benchmark, target: Target) -> bool:
-        """Whether the benchmark is for devices of this vendor; if not, there is a note."""
+        """Return whether the benchmark is for devices of this vendor; note if it is not."""
         vendor = benchmark.document.get("device_vendor")
         if target.device is None or vendor in (None, target.device.vendor):
             return True
@@ -214,48 +213,39 @@ class LoadCombinations:
             )
 
     def _benchmark(self, category: str, where: str) -> Benchmark:
-        """The benchmark that the config names for a category.
+        """Return the benchmark that the config names for a category.
 
         Raises:
             UserError: there is none, or its commands are for another operating system.
         """
-        if category not in self.benchmarks:
-            raise UserError(
-                f"no benchmark for the category {category!r} in the config",
-                f"{where}.category",
-                suggest_allowed(category, self.benchmarks),
-            )
+        place = f"{where}.category"
+        unknown = f"no benchmark for the category {category!r} in the config"
+        check_allowed(category, self.benchmarks, unknown, place)
         found, host = self.benchmarks[category], self.host.topology.platform
         if found.platform != host:
-            system = PLATFORMS[host]
+            of_benchmark, of_host = PLATFORMS[found.platform], PLATFORMS[host]
             file = "workflow/config/darwin.yaml" if host == "darwin" else "the default config"
             raise UserError(
-                f"{found.name} has commands for {PLATFORMS[found.platform]}, and this host runs"
-                f" {system}",
-                f"{where}.category",
-                f"choose another benchmark for {category}; {file} has those for {system}",
+                f"{found.name} has commands for {of_benchmark}, and this host runs {of_host}",
+                place,
+                f"choose another benchmark for {category}; {file} has those for {of_host}",
             )
         return found
 
     def _kernels(self, spec: LoadDesign, benchmark: Benchmark, where: str) -> Sequence[str | None]:
-        """The kernels that the load asks for and the benchmark has; the others become a note."""
+        """Return the requested kernels that the benchmark has; note the others."""
         if not benchmark.kernels:
             return [None]
         wanted = spec.get("kernel")
         if not wanted:
-            raise UserError(
-                f"{benchmark.name} needs a kernel", where, suggest_allowed("", benchmark.kernels)
-            )
+            remedy = suggest_allowed("", benchmark.kernels)
+            raise UserError(f"{benchmark.name} needs a kernel", where, remedy)
         missing = [kernel for kernel in wanted if kernel not in benchmark.kernels]
+        listed = ", ".join(missing)
         if len(missing) == len(wanted):
-            raise UserError(
-                f"{benchmark.name} has no kernel {', '.join(missing)}",
-                f"{where}.kernel",
-                suggest_allowed(missing[0], benchmark.kernels),
-            )
+            remedy = suggest_allowed(missing[0], benchmark.kernels)
+            raise UserError(f"{benchmark.name} has no kernel {listed}", f"{where}.kernel", remedy)
         if missing:
-            kernels = ", ".join(missing)
-            self.notes.add_note(
-                f"{where}: {kernels} left out, since {benchmark.name} does not have them"
-            )
+            reason = f"since {benchmark.name} does not have them"
+            self.notes.add_note(f"{where}: {listed} left out, {reason}")
         return [kernel for kernel in wanted if kernel in benchmark.kernels]

@@ -72,7 +72,7 @@ def sets_of_every_size(items: Sequence[T], at_most: int = AT_MOST_SETS) -> list[
 
 
 def _sets_of_size(items: Sequence[T], size: int, wanted: int) -> list[tuple[T, ...]]:
-    """So many of all sets of a size, evenly spread in lexicographic order."""
+    """Return so many of all sets of a size, evenly spread in lexicographic order."""
     positions = pick_evenly_spread(range(comb(len(items), size)), wanted)
     every = combinations(items, size)
     gaps = [here - before for before, here in zip([-1, *positions], positions, strict=False)]

@@ -89,7 +89,7 @@ class PointExpansion:
     def _point(
         self, experiment: ExperimentDocument, design: str, chosen: Combination
     ) -> ExpandedPoint:
-        """One point of a design, with its loads as the runner takes them."""
+        """Return one point of a design, with its loads as the runner takes them."""
         specs = experiment["designs"][design]["loads"]
         present = {role: group for role, group in chosen.items() if not group.is_left_out}
         categories = {role: specs[role]["category"] for role in present}
@@ -129,7 +129,7 @@ class PointExpansion:
     def _load(
         self, group: LoadGroup, chosen: ChosenLoad, benchmark: Benchmark, rule: PointStoppingRule
     ) -> tuple[Load, float]:
-        """A load as the runner takes it, and the seconds that it is expected to take."""
+        """Return a load as the runner takes it, and the seconds that it is expected to take."""
         initiator, target = chosen.initiator, chosen.target
         document = benchmark.document
         if document.get("writes"):
@@ -159,7 +159,7 @@ class PointExpansion:
     def _target_facts(
         self, benchmark: Benchmark, initiator: Initiator, target: Target
     ) -> LoadTarget:
-        """The target as a point holds it."""
+        """Return the target as a point holds it."""
         facts = {
             "name": target.name,
             "kind": target.kind,
@@ -208,7 +208,7 @@ class PointExpansion:
                 "threads": len(initiator.cpus),
                 "nodes": format_cpu_list(initiator.nodes),
                 "memory_nodes": format_cpu_list(self.host.local_memory_nodes(initiator)),
-                "core_kind": self.host.core_kind_name_of(initiator),
+                "core_kind": self.host.uniform_core_kind_name(initiator),
             },
             "responder": {
                 "name": responder.name if responder else None,
@@ -242,7 +242,7 @@ class PointExpansion:
         }
 
     def _page_nodes(self, chosen: ChosenLoad, benchmark: Benchmark) -> tuple[int, ...]:
-        """The nodes on which a load's pages must be.
+        """Return the nodes on which a load's pages must be.
 
         Data from drives goes to buffers. They are on the initiator's own nodes, or where the
         benchmark's parameter `buffers` says.
@@ -255,7 +255,7 @@ class PointExpansion:
         return self.host.buffer_nodes(chosen.initiator, str(buffers))
 
     def _array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
-        """Size of each array in bytes, see `_beyond_caches`."""
+        """Return the size of each array in bytes, see `_beyond_caches`."""
         # All placements for the same workers get arrays of the same size, so that their speeds
         # can be compared.
         nodes = (
@@ -265,14 +265,14 @@ class PointExpansion:
         return self._beyond_caches(initiator, memory, arrays)
 
     def _bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
-        """Size of a buffer on each node of a target, if so many loads have a buffer there."""
+        """Return the size of a buffer on each node of a target that so many loads share."""
         if not target.is_memory:
             return 0
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
         return self._beyond_caches(initiator, min(sizes, default=0), together)
 
     def _beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
-        """Size of an array in bytes, a multiple of 2 MiB.
+        """Return the size of an array in bytes, a multiple of 2 MiB.
 
         Arrays are larger than all last-level caches of the initiator in any case. A node that is
         too small for that fails the point, with this reason. They are as large as the config asks
@@ -286,12 +286,12 @@ class PointExpansion:
         return -(-int(size) // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
 
     def _components(self, present: Iterable[LoadGroup]) -> list[str]:
-        """The components that a point uses; if one changes, the point is measured again."""
+        """Return the components that a point uses; if any changes, the point is measured again."""
         loads = [load for group in present for load in group.members]
         return sorted({"system"}.union(*map(self._load_components, loads)))
 
     def _load_components(self, load: ChosenLoad) -> set[str]:
-        """The components that a load uses, without the system."""
+        """Return the components that a load uses, without the system."""
         topology, target = self.host.topology, load.target
         packages = self.host.packages_of(load.initiator)
         if load.responder:
@@ -304,21 +304,21 @@ class PointExpansion:
         return used | (self._device_components(target.device) if target.device else set())
 
     def _device_components(self, device: OpenclDevice) -> set[str]:
-        """An OpenCL device, and the GPU in the same slot."""
+        """Return an OpenCL device, and the GPU in the same slot."""
         gpus = (gpu for gpu in self.host.topology.gpus if gpu.compute)
         same = {gpu_component_name(gpu) for gpu in gpus if device.pci and gpu.pci == device.pci}
         return {device.name, *same}
 
 
 def _placement_facts(target: Target) -> dict[str, Any]:
-    """Shares of the pages by node, and whether pages move; empty for other targets."""
+    """Return shares of the pages by node, and whether pages move; empty for other targets."""
     if not target.is_page_placement:
         return {}
     return {"shares": target.shares_by_node, "settles": target.settles}
 
 
 def _cpus_of(load: ChosenLoad) -> tuple[int, ...]:
-    """The processing units on which a load's threads run, the responder's included."""
+    """Return the processing units on which a load's threads run, the responder's too."""
     responding = load.responder.cpus if load.responder else ()
     return tuple(sorted({*load.initiator.cpus, *responding}))
 
@@ -355,7 +355,7 @@ def _check_destructive(benchmark: Benchmark, target: Target) -> None:
 
 
 def _combine_stopping_rules(rules: Sequence[PointStoppingRule]) -> PointStoppingRule:
-    """The stopping rule of a point from the rules of its loads: the strictest and longest."""
+    """Return the strictest and longest of the stopping rules of loads, for their point."""
     precisions = [rule["relative_precision"] for rule in rules]
     known = [precision for precision in precisions if precision is not None]
     return {

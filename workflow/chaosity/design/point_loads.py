@@ -108,13 +108,13 @@ def factor_level_of_point(
 
 
 def _referred_endpoint(reference: str, chosen: Combination) -> Endpoint | None:
-    """The endpoint; None if its load is missing, or for several loads together."""
+    """Return the endpoint; None if its load is missing, or for several loads together."""
     group, side = _referred_group(reference, chosen)
     return group.endpoints.get(side) if group else None
 
 
 def _referred_group(reference: str, chosen: Combination) -> tuple[LoadGroup | None, str]:
-    """The group in a reference such as ``memory.target``, and which side of it."""
+    """Return the group in a reference such as ``memory.target``, and the side of it."""
     role, _, side = reference.partition(".")
     if role == ONLY and len(chosen) == 1:
         [role] = chosen

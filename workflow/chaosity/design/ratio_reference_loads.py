@@ -1,4 +1,4 @@
-"""Derived metrics: finds the reference load by whose value the metric of a load is divided.
+"""Finds the reference load of a derived metric, which is the ratio of two loads' values.
 
 An experiment's file says `to: {policy: uniform_workers}`. The reference of a load is the load with
 the same role that has the given level and differs from it only in what `to` names. Two loads agree
@@ -11,22 +11,19 @@ the initiator, and with it every side that is chosen by the initiator, such as i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.initiator_selectors import as_list
 from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ALONE, ONLY
 from chaosity.design.point_names import format_level
-from chaosity.errors import UserError
+from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import DerivedMetric, ExpandedPoint, Level, Load
 from chaosity.yaml_document_types import (
     ExperimentDocument,
     FactorSpec,
-    InitiatorSelector,
     RelativeMetric,
-    TargetSelector,
 )
 
 # Columns of the tidy table that `to` may name, and the sides of the load that they describe.
@@ -68,14 +65,13 @@ def add_reference_loads(
     for number, entry in enumerate(experiment["relative"]):
         where = f"workflow/experiments/{experiment['experiment']}.yaml, relative.{number}"
         references = _References(experiment, entry, points, where)
-        missing = 0
-        for point, metric in references.metrics():
+        metrics = list(references.metrics())
+        for point, metric in metrics:
             found[point["point"]].append(metric)
-            missing += "reason" in metric
-        if missing:
+        if missing := sum("reason" in metric for _, metric in metrics):
             notes.add_note(
                 f"{experiment['experiment']}, {entry['name']}: {missing} of"
-                f" {len(references.loads)} have no reference with {references.condition}"
+                f" {len(metrics)} have no reference with {references.condition}"
             )
     return [{**point, "relative": found[point["point"]]} for point in points]
 
@@ -95,37 +91,40 @@ class _References:
         self.loads = [(p, load) for p in points for load in p["loads"] if load["role"] == role]
         self.condition = ", ".join(f"{name} {level}" for name, level in entry["to"].items())
         for _, load in self.loads:
-            if entry["metric"] not in load["metrics"]:
-                known = suggest_allowed(entry["metric"], load["metrics"])
-                raise UserError(f"{role} has no metric {entry['metric']!r}", where, known)
-            if "by_node" in load["metrics"][entry["metric"]]:
-                raise UserError(
-                    f"{entry['metric']} has a value for each node",
-                    where,
-                    "a ratio needs a metric with one value",
-                )
+            metric = entry["metric"]
+            check_allowed(metric, load["metrics"], f"{role} has no metric {metric!r}", where)
+            if "by_node" in load["metrics"][metric]:
+                remedy = "a ratio needs a metric with a single value"
+                raise UserError(f"{metric} has a value for each node", where, remedy)
 
     def metrics(self) -> Iterator[tuple[ExpandedPoint, DerivedMetric]]:
-        """Return the metric of each load, with its reference or the reason for not having it."""
+        """Yield the metric of each load, with its reference or the reason for not having it."""
         free = self._free_keys() if self.loads else set()
         candidates = [pair for pair in self.loads if self._is_reference(*pair)]
-        baseline = self._baseline(candidates, free)
+        baseline = self._baseline_factors(candidates, free)
 
-        def key_of(point: ExpandedPoint, load: Load) -> frozenset[tuple[str, str]]:
-            return _fixed_parts({**baseline(point), **load_choices_by_side(point, load)}, free)
+        def fixed_choices(point: ExpandedPoint, load: Load) -> frozenset[tuple[str, str]]:
+            """Return the choices in which a load and its reference agree."""
+            levels = {f"{_BASELINE}{side}": point["factors"][name] for name, side in baseline}
+            chosen = {**levels, **load_choices_by_side(point, load)}
+            return frozenset(
+                (key, str(level))
+                for key, level in chosen.items()
+                if key not in free and f"{key.partition('.')[0]}.*" not in free
+            )
 
         references: dict[frozenset[tuple[str, str]], list[LoadInPoint]] = defaultdict(list)
         for pair in candidates:
-            references[key_of(*pair)].append(pair)
+            references[fixed_choices(*pair)].append(pair)
         for point, load in self.loads:
             metric: DerivedMetric = {
                 "name": self.entry["name"],
                 "load": load["name"],
                 "metric": self.entry["metric"],
             }
-            own = references.get(key_of(point, load), [])
+            own = references.get(fixed_choices(point, load), [])
             if len(own) > 1:
-                self._refuse(point, own)
+                self._refuse_several(point, own)
             if own:
                 [(other, reference)] = own
                 metric["to"] = {"point": other["point"], "load": reference["name"]}
@@ -140,30 +139,27 @@ class _References:
             for name, level in self.entry["to"].items()
         )
 
-    def _baseline(
+    def _baseline_factors(
         self, candidates: Sequence[LoadInPoint], free: Collection[str]
-    ) -> Callable[[ExpandedPoint], dict[str, str]]:
-        """A function that says for which initiator of an absent load a point is the baseline.
+    ) -> list[tuple[str, str]]:
+        """Return factors and sides that name the initiator for which a point is the baseline.
 
-        A factor of the experiment says it: a level of that load's initiator other than "alone".
+        In a baseline that initiator's load is absent, and a factor of the experiment has a level
+        for it other than "alone".
         """
         sides = {
             name: spec["level"]
             for name, spec in self.experiment.get("factors", {}).items()
             if spec.get("level", "").endswith(".initiator") and name not in self.entry["to"]
         }
-        own = f"{self.role}.initiator"
-        used = {
-            name: side
+        return [
+            (name, side)
             for name, side in sides.items()
-            if side != own and side not in free
+            if side != f"{self.role}.initiator" and side not in free
             if any(point["factors"][name] not in _ABSENT for point, _ in candidates)
-        }
-        return lambda point: {
-            f"{_BASELINE}{side}": str(point["factors"][name]) for name, side in used.items()
-        }
+        ]
 
-    def _refuse(self, point: ExpandedPoint, references: Sequence[LoadInPoint]) -> None:
+    def _refuse_several(self, point: ExpandedPoint, references: Sequence[LoadInPoint]) -> None:
         listed = ", ".join(
             other["point"] + (f" ({load['name']})" if load["name"] != self.role else "")
             for other, load in references[:4]
@@ -176,19 +172,17 @@ class _References:
         )
 
     def _free_keys(self) -> set[str]:
-        """Keys of `choices` in which a load may differ from its reference; ROLE.* is a whole load.
+        """Return sides in which a load may differ from its reference; ROLE.* is a whole load.
 
         Raises:
             UserError: no load has a named column.
         """
-        found: set[str] = set()
-        for name, level in self.entry["to"].items():
-            found |= self._freed_by(name, level)
+        found = set[str]().union(*(self._freed_by(*item) for item in self.entry["to"].items()))
         same = {f"{self.role}.{side}" for side in self.entry.get("same", ())}
         return _with_following_sides(self.experiment, found - same, same)
 
     def _freed_by(self, name: str, level: Level) -> set[str]:
-        """The keys that a named column describes."""
+        """Return the sides that a named column describes."""
         factors = self.experiment.get("factors", {})
         if "design" in factors.get(name, {}):
             raise UserError(
@@ -201,14 +195,13 @@ class _References:
         if name in _COLUMN_SIDES:
             return {f"{self.role}.{side}" for side in _COLUMN_SIDES[name]}
         levels = {name for _, load in self.loads for name in load["levels"]}
-        if name not in levels:
-            known = suggest_allowed(name, {*factors, *levels, *_COLUMN_SIDES})
-            raise UserError(f"{self.role} has no column {name!r}", f"{self.where}, to", known)
+        known = {*factors, *levels, *_COLUMN_SIDES}
+        check_allowed(name, known, f"{self.role} has no column {name!r}", f"{self.where}, to")
         return {f"{self.role}.{name}"}
 
 
 def _described_sides(spec: FactorSpec, level: Level, own: str) -> Iterator[str]:
-    """What a factor of an experiment describes: sides of loads, or a whole load as ROLE.*."""
+    """Yield what a factor of an experiment describes: sides of loads, or a whole load (ROLE.*)."""
     if "mode" in spec:
         yield f"{spec['mode']}.together" if spec["mode"] == own else f"{spec['mode']}.*"
         return
@@ -226,36 +219,28 @@ def _described_sides(spec: FactorSpec, level: Level, own: str) -> Iterator[str]:
 def _with_following_sides(
     experiment: ExperimentDocument, freed: Collection[str], kept: Collection[str]
 ) -> set[str]:
-    """The freed sides, and every side that is chosen by a freed side in all designs.
+    """Return the freed sides, and every side that is chosen by a freed side in all designs.
 
-    Args:
-        experiment: the checked document.
-        freed: sides in which loads may differ, such as ``memory.initiator``.
-        kept: sides that stay the same, whatever they follow from.
+    Sides such as ``memory.initiator`` that are `kept` stay the same, whatever they follow from.
     """
     found = set(freed)
-    selectors: dict[str, list[InitiatorSelector | TargetSelector]] = defaultdict(list)
+    sources: dict[str, set[object]] = defaultdict(set)
     for design in experiment["designs"].values():
         for role, load in design["loads"].items():
-            initiators: list[InitiatorSelector] = as_list(load["initiator"])
-            targets: list[TargetSelector] = as_list(load["target"])
-            selectors[f"{role}.initiator"] += initiators
-            selectors[f"{role}.target"] += targets
-    for _ in selectors:  # a side may follow from a side that follows
-        for side, own in selectors.items():
-            sources = map(_source_side, own)
-            if side not in kept and all(source in found for source in sources):
-                found.add(side)
+            sources[f"{role}.initiator"].update(map(_source_side, as_list(load["initiator"])))
+            sources[f"{role}.target"].update(map(_source_side, as_list(load["target"])))
+    for _ in sources:  # a side may follow from a side that follows
+        found |= {side for side, own in sources.items() if side not in kept and own <= found}
     return found
 
 
 def _source_side(selector: Mapping[str, object]) -> object:
-    """The side that a selector follows, such as ``memory.initiator``; None for other selectors."""
+    """Return the side that a selector follows, such as ``memory.initiator``, or None."""
     return next((selector[key] for key in _FOLLOWING if key in selector), None)
 
 
 def _reference_columns(point: ExpandedPoint, load: Load) -> dict[str, Any]:
-    """The columns that `to` may name; a factor replaces a column of the same name."""
+    """Return the columns that `to` may name; a factor replaces a column of the same name."""
     initiator, target = load["initiator"], load["target"]
     return {
         "initiator": initiator["name"],
@@ -292,12 +277,3 @@ def _load_choices(load: Load) -> dict[str, str]:
     levels = {name: format_level(name, level) for name, level in load["levels"].items()}
     sides = {"initiator": load["initiator"]["name"], "target": load["target"]["name"]}
     return {**sides, "kernel": str(load["kernel"]), **levels}
-
-
-def _fixed_parts(chosen: Mapping[str, str], free: Collection[str]) -> frozenset[tuple[str, str]]:
-    """The choices in which a load and its reference agree."""
-    return frozenset(
-        (key, text)
-        for key, text in chosen.items()
-        if key not in free and f"{key.partition('.')[0]}.*" not in free
-    )

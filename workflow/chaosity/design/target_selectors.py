@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
@@ -20,7 +19,7 @@ from chaosity.design.initiator_selectors import (
 )
 from chaosity.design.initiators_and_targets import Initiator, Target
 from chaosity.design.plan_notes_and_samples import AT_MOST_SETS, pick_evenly_spread
-from chaosity.errors import UserError
+from chaosity.errors import UserError, check_allowed
 from chaosity.place.page_share_arithmetic import apportion_whole
 from chaosity.place.placement_policies import POLICIES, UNIFORM
 from chaosity.yaml_document_types import DriveSelector, OpenclSelector, TargetSelector
@@ -90,7 +89,7 @@ def select_targets(
 
 
 def _each_memory_node(initiator: Initiator, host: HostResources, *, nearest: bool) -> list[Target]:
-    """Every memory node; with `nearest` only those to which no other initiator is nearer."""
+    """Return every memory node; with `nearest` only those nearest to the initiator."""
     nodes = [node.os_index for node in host.topology.memory_nodes]
     if nearest:
         nodes = [
@@ -100,15 +99,10 @@ def _each_memory_node(initiator: Initiator, host: HostResources, *, nearest: boo
 
 
 def _named_memory(name: str, host: HostResources, where: str) -> Target:
-    """The memory node of a name such as ``node3``."""
-    known = {
-        target.name: target
-        for target in (host.target_of_nodes([n.os_index]) for n in host.topology.memory_nodes)
-    }
-    if name not in known:
-        raise UserError(
-            f"this host has no memory node {name!r}", where, suggest_allowed(name, known)
-        )
+    """Return the memory node of a name such as ``node3``."""
+    targets = [host.target_of_nodes([node.os_index]) for node in host.topology.memory_nodes]
+    known = {target.name: target for target in targets}
+    check_allowed(name, known, f"this host has no memory node {name!r}", where)
     return known[name]
 
 
@@ -119,15 +113,13 @@ def _placements(
     weights: WeightsLookup | None,
     where: str,
 ) -> list[Target]:
-    """The placements that are possible for workers: none if one node has all memory.
+    """Return the placements that are possible for workers: none if one node has all memory.
 
     Raises:
         UserError: there is no such policy.
     """
     for name in names:
-        if name not in POLICIES:
-            remedy = suggest_allowed(name, POLICIES)
-            raise UserError(f"unknown policy {name!r}", f"{where}.target", remedy)
+        check_allowed(name, POLICIES, f"unknown policy {name!r}", f"{where}.target")
     if len(host.topology.memory_nodes) < 2:
         return []
     tried = (page_placement_target(name, workers, host, weights) for name in names)
@@ -174,7 +166,7 @@ def whole_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, fl
 def notes_on_missing_weights(
     names: Iterable[str], sources: Mapping[str, str], experiments: Container[str]
 ) -> Iterator[str]:
-    """Notes on policies that are left out, and what to run for them, one for each experiment.
+    """Yield notes on policies that are left out, and what to run for them.
 
     Args:
         names: the policies that are left out.
@@ -195,7 +187,7 @@ def notes_on_missing_weights(
 def _drive_sets(
     selector: DriveSelector, initiator: Initiator, host: HostResources, where: str
 ) -> list[Target]:
-    """The drive sets that a selector below ``drives`` asks for.
+    """Return the drive sets that a selector below ``drives`` asks for.
 
     Raises:
         UserError: this host has no drive of a given name.
@@ -225,16 +217,13 @@ def _drive_sets(
     else:
         known = {drive.component: drive for drive in host.drives}
         for name in selector["names"]:
-            if name not in known:
-                raise UserError(
-                    f"this host has no drive {name!r}", where, suggest_allowed(name, known)
-                )
+            check_allowed(name, known, f"this host has no drive {name!r}", where)
             found.append(host.drive_set_target("drive", (known[name],)))
     return found
 
 
 def _node_drive_sets(host: HostResources, at_most: int) -> list[Target]:
-    """All drives of every set of two or more nodes, small sets first.
+    """Return all drives of every set of two or more nodes, small sets first.
 
     If there are too many sets, they are evenly spread, from a pair to all nodes.
     """
@@ -250,7 +239,7 @@ def _node_drive_sets(host: HostResources, at_most: int) -> list[Target]:
 
 
 def _opencl_targets(selector: OpenclSelector, host: HostResources, where: str) -> list[Target]:
-    """The OpenCL devices that a selector below ``opencl`` asks for.
+    """Return the OpenCL devices that a selector below ``opencl`` asks for.
 
     Raises:
         UserError: this host has no device of a given name.
@@ -258,9 +247,6 @@ def _opencl_targets(selector: OpenclSelector, host: HostResources, where: str) -
     known = {device.name: device for device in host.topology.opencl_devices}
     names = selector.get("names", list(known))
     for name in names:
-        if name not in known:
-            raise UserError(
-                f"this host has no OpenCL device {name!r}", where, suggest_allowed(name, known)
-            )
+        check_allowed(name, known, f"this host has no OpenCL device {name!r}", where)
     baseline = [LOAD_LEFT_OUT] if selector.get("none") and known else []
     return [*baseline, *(host.opencl_target(known[name]) for name in names)]

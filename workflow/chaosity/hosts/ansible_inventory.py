@@ -18,8 +18,8 @@ from typing import Any, cast
 from jinja2 import StrictUndefined, TemplateError, UndefinedError
 from jinja2.sandbox import SandboxedEnvironment
 
-from chaosity.checked_yaml_files import ROOT, suggest_allowed, validate_document
-from chaosity.errors import UserError
+from chaosity.checked_yaml_files import ROOT, validate_document
+from chaosity.errors import UserError, check_allowed
 from chaosity.topology.topology_sources import LIVE
 from chaosity.yaml_document_types import HostVariables
 
@@ -173,8 +173,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
     if not names:
         raise UserError("the inventory has no host", inventory)
     for name in wanted:
-        if name not in names:
-            raise UserError(f"unknown host {name!r}", inventory, suggest_allowed(name, names))
+        check_allowed(name, names, f"unknown host {name!r}", inventory)
     hosts = []
     for name in wanted or names:
         given = facts.get(name, {})

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import TypedDict
 
 from chaosity.benchmarks.benchmark_templates import open_benchmarks
-from chaosity.checked_yaml_files import suggest_allowed
 from chaosity.components.component_files import write_components
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost
-from chaosity.errors import UserError
+from chaosity.errors import UserError, suggest_allowed
 from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
 from chaosity.records.atomic_writes_and_record_files import write_bytes_atomically, write_if_changed
 from chaosity.records.point_types import Needs

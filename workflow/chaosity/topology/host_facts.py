@@ -72,7 +72,7 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
 
 
 def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModule] | None:
-    """The slots for memory modules; None where the source does not show them.
+    """Return the slots for memory modules; None where the source does not show them.
 
     Only root can read them from SMBIOS: through dmidecode on a live machine, else as hwloc wrote
     them into the XML. Empty slots are listed too, because an empty channel costs bandwidth.
@@ -112,7 +112,7 @@ def parse_dmidecode(text: str) -> list[MemoryModule]:
 
 
 def _firmware(infos: dict[str, str]) -> dict[str, str | None]:
-    """Firmware and board as hwloc read them from /sys/class/dmi; None for a blank."""
+    """Return firmware and board as hwloc read them from /sys/class/dmi; None for a blank."""
     names = {
         "bios_vendor": "DMIBIOSVendor",
         "bios_version": "DMIBIOSVersion",
@@ -165,7 +165,7 @@ def relevant_kernel_parameters(command_line: str) -> list[str]:
 
 
 def _frequency(sysfs: SysfsReader) -> FrequencySettings:
-    """How the kernel chooses frequencies: the distinct values of all policies."""
+    """Return how the kernel chooses frequencies: the distinct values of all policies."""
     base = f"{_CPU}/cpufreq"
     policies = [name for name in sysfs.list_directory(base) if name.startswith("policy")]
 
@@ -184,7 +184,7 @@ def _frequency(sysfs: SysfsReader) -> FrequencySettings:
 
 
 def _turbo(sysfs: SysfsReader) -> bool | None:
-    """Whether cores may exceed their base frequency; intel_pstate reports the opposite."""
+    """Return whether cores may exceed their base frequency; intel_pstate reports the opposite."""
     no_turbo = sysfs.read_number(f"{_CPU}/intel_pstate/no_turbo")
     if no_turbo is not None:
         return no_turbo == 0
@@ -193,7 +193,7 @@ def _turbo(sysfs: SysfsReader) -> bool | None:
 
 
 def _idle(sysfs: SysfsReader) -> IdleSettings:
-    """The idle driver and governor, and the sleep states that are switched off on CPU 0."""
+    """Return the idle driver and governor, and the sleep states that are off on CPU 0."""
     base = f"{_CPU}/cpu0/cpuidle"
     return {
         "driver": sysfs.read_text(f"{_CPU}/cpuidle/current_driver"),
@@ -207,7 +207,7 @@ def _idle(sysfs: SysfsReader) -> IdleSettings:
 
 
 def _memory_settings(sysfs: SysfsReader) -> dict[str, str | None]:
-    """Settings of page placement; of a choice like `always [madvise] never`, the chosen word."""
+    """Return settings of page placement; of `always [madvise] never` the chosen word."""
     thp = "sys/kernel/mm/transparent_hugepage"
     return {
         "transparent_huge_pages": bracketed_word(sysfs.read_text(f"{thp}/enabled")),

@@ -143,7 +143,7 @@ class HwlocTree:
         return SlitDistances(tuple(indexes), rows)
 
     def _nodes_by_gp_index(self) -> dict[int | None, int]:
-        """OS index of each node by hwloc's global persistent index, which tables refer to."""
+        """Return the OS index of each node by hwloc's global persistent index, used by tables."""
         return {
             node.attribute_number("gp_index"): node.index
             for node in self.machine.objects_of_type("NUMANode")
@@ -198,5 +198,5 @@ def _infos(element: etree._Element) -> dict[str, str]:
 
 
 def _numbers(table: etree._Element, tag: str) -> list[int]:
-    """The numbers of all `tag` elements; hwloc breaks a table into lines of ten."""
+    """Return the numbers of all `tag` elements; hwloc breaks a table into lines of ten."""
     return [int(word) for item in table.iterfind(tag) for word in (item.text or "").split()]

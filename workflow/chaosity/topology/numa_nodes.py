@@ -127,7 +127,7 @@ def find_restrictions(
 
 
 def _in_cgroup(tree: HwlocTree) -> bool:
-    """Whether hwloc ran within a cgroup other than the root."""
+    """Return whether hwloc ran within a cgroup other than the root."""
     return tree.machine.infos.get("LinuxCgroup", "/") != "/"
 
 

@@ -39,7 +39,7 @@ class CoreAndCacheMaker:
         return cpu_set(self._usable & set(item.cpus))
 
     def _usable_objects(self, type_name: str) -> list[tuple[int, HwlocObject, CpuSet]]:
-        """Position, object and processing units of a type's objects that are usable."""
+        """Return position, object and processing units of a type's objects that are usable."""
         pairs = [(item, self._cpus(item)) for item in self._machine.objects_of_type(type_name)]
         usable = [(item, cpus) for item, cpus in pairs if cpus]
         return [(index, item, cpus) for index, (item, cpus) in enumerate(usable)]
@@ -148,6 +148,6 @@ def _package(item: HwlocObject) -> int | None:
 
 
 def _model(package: HwlocObject, machine: HwlocObject) -> str | None:
-    """The processor's name; firmware pads it with blanks."""
+    """Return the processor's name; firmware pads it with blanks."""
     name = package.infos.get("CPUModel") or machine.infos.get("CPUModel") or ""
     return " ".join(name.split()) or None

@@ -130,7 +130,7 @@ def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Elem
 
 
 def _failure(stderr: str, where: str) -> UserError:
-    """The error for a failure of lstopo, with the first line of its own message."""
+    """Return the error for a failure of lstopo, with the first line of its own message."""
     if "XML version" in stderr and ">" in stderr:
         return _too_new("newer", where)
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
@@ -143,7 +143,7 @@ def _failure(stderr: str, where: str) -> UserError:
 
 
 def _parser() -> etree.XMLParser:
-    """A parser that loads no DTD and expands no entities; the DTD in the DOCTYPE is not needed."""
+    """Return a parser that loads no DTD and expands no entities; the DTD is not needed."""
     return etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
 
 

@@ -96,7 +96,7 @@ def _open_description(name: str, root: Path) -> TopologySource:
 
 
 def _is_tarball(path: Path) -> bool:
-    """Whether a file is a tarball, also a broken tarball: by its name or content."""
+    """Return whether a file is a tarball, also a broken tarball: by its name or content."""
     return path.name.lower().endswith(_TAR_SUFFIXES) or (path.is_file() and _opens(path))
 
 
@@ -131,7 +131,7 @@ def unpacked_tarball(path: Path) -> Iterator[Path]:
 
 
 def _fast_directory() -> Path | None:
-    """The memory file system, where thousands of small files are fast; None if TMPDIR is set."""
+    """Return the memory file system, fast for many small files; None if TMPDIR is set."""
     memory = Path("/dev/shm")
     if "TMPDIR" in os.environ or not os.access(memory, os.W_OK):
         return None
@@ -168,7 +168,7 @@ def _unpack(archive: tarfile.TarFile, top: Path) -> None:
 
 
 def _real(path: Path) -> Path:
-    """The path without links; unlike Path.resolve it accepts links that form a circle."""
+    """Return the path without links; unlike Path.resolve it accepts links that form a circle."""
     return Path(os.path.realpath(path))
 
 
