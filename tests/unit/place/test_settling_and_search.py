@@ -154,7 +154,7 @@ def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
     assert found["search"]["settled"] is True
     assert 0.1 < found["search"]["seconds"] < READY_SECONDS
     assert found["exit_status"] == 128 + signal.SIGTERM  # the last report, and it is whole
-    assert metric_values.values_of_record(record)["program"]["dwp"] == found["dwp"]
+    assert metric_values.metric_readings(record)["program"]["dwp"][0] == found["dwp"]
 
 
 def test_co_running_loads_run_during_the_search(kernel):

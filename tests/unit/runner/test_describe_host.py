@@ -64,5 +64,5 @@ def test_without_hwloc_there_is_no_description(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     output = io.BytesIO()
     with pytest.raises(describe_host.DescriptionError, match="lstopo is not installed"):
-        describe_host.write_host_description({"needs": []}, output)
+        describe_host.write_host_description([], output)
     assert output.getvalue() == b""

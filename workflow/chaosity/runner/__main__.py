@@ -15,7 +15,7 @@ from chaosity.runner.describe_host import DescriptionError, write_host_descripti
 from chaosity.runner.point_measurement import measure_point
 
 
-def parse_arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     """Parse the command line (with argparse: the runner uses the standard library alone)."""
     parser = argparse.ArgumentParser(
         prog="chaosity-run",
@@ -37,21 +37,22 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def put_tools_first(folder: Path | None) -> None:
-    """Search a folder first for programs; by default the folder of the zipapp and its kernels.
+    """Make a folder the first that is searched for programs; default: the zipapp's ``kernels``.
 
-    The folder of the zipapp also has chaosity-place, which loads may start.
+    The folder of the zipapp follows, since it has chaosity-place, which loads may start.
     """
-    own_folder = Path(sys.argv[0]).resolve().parent
+    own = Path(sys.argv[0]).resolve()
     folders = [folder] if folder else []
-    if sys.argv[0].endswith(".pyz"):
-        folders = [folder or own_folder / "kernels", own_folder]
+    if own.suffix == ".pyz":
+        folders = [folder or own.parent / "kernels", own.parent]
     os.environ["PATH"] = os.pathsep.join([*map(str, folders), os.environ.get("PATH", os.defpath)])
 
 
 def _print_description() -> int:
-    """Print the description of this host; returns the exit status."""
+    """Print the tarball that describes this host; returns the exit status."""
     try:
-        write_host_description(json.loads(sys.stdin.read() or '{"needs": []}'), sys.stdout.buffer)
+        request = json.loads(sys.stdin.read() or '{"needs": []}')
+        write_host_description(request["needs"], sys.stdout.buffer)
     except DescriptionError as error:
         print(f"chaosity-run: {error}", file=sys.stderr)
         return 1
@@ -60,7 +61,7 @@ def _print_description() -> int:
 
 def _run_command() -> int:
     """Measure a point and save or print its record; returns the exit status."""
-    arguments = parse_arguments()
+    arguments = _parse_arguments()
     put_tools_first(arguments.tools)
     if arguments.describe:
         return _print_description()
@@ -88,7 +89,7 @@ def _run_command() -> int:
 
 
 def main() -> None:
-    """Entry point of the zipapp."""
+    """Run the command line of the zipapp, and exit with its status."""
     sys.exit(_run_command())
 
 

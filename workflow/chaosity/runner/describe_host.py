@@ -42,87 +42,35 @@ TIMEOUT_SECONDS = 120
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
 TOPOLOGY_MEMBER, FACTS_MEMBER = "topology.xml", "host.json"
-# Files that discovery reads besides hwloc's XML (topology/sysfs_reader.py, topology/host_facts.py).
-KERNEL_FILE_PATTERNS = (
-    "proc/cmdline",
-    "proc/cpuinfo",
-    "proc/zoneinfo",
-    "proc/sys/kernel/numa_balancing",
-    "proc/sys/vm/zone_reclaim_mode",
-    "sys/bus/pci/devices/*/numa_node",
-    "sys/bus/pci/devices/*/current_link_speed",
-    "sys/bus/pci/devices/*/current_link_width",
-    "sys/bus/pci/devices/*/max_link_speed",
-    "sys/bus/pci/devices/*/max_link_width",
-    "sys/class/block/*/size",
-    "sys/class/block/*/device/serial",
-    "sys/class/block/*/device/model",
-    "sys/class/block/*/device/firmware_rev",
-    "sys/devices/system/cpu/online",
-    "sys/devices/system/cpu/cpu*/topology/physical_package_id",
-    "sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size",
-    "sys/devices/system/cpu/cpu0/cpuidle/state*/name",
-    "sys/devices/system/cpu/cpu0/cpuidle/state*/disable",
-    "sys/devices/system/cpu/cpuidle/current_*",
-    "sys/devices/system/cpu/cpufreq/boost",
-    "sys/devices/system/cpu/cpufreq/policy*/scaling_driver",
-    "sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
-    "sys/devices/system/cpu/cpufreq/policy*/scaling_m*_freq",
-    "sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
-    "sys/devices/system/cpu/intel_pstate/no_turbo",
-    "sys/devices/system/cpu/smt/control",
-    "sys/devices/system/cpu/vulnerabilities/*",
-    "sys/devices/system/node/node*/cpulist",
-    "sys/devices/system/node/node*/distance",
-    "sys/devices/system/node/node*/meminfo",
-    "sys/devices/system/node/node*/hugepages/*/nr_hugepages",
-    "sys/devices/virtual/memory_tiering/memory_tier*/nodelist",
-    "sys/kernel/mm/hugepages/*/nr_hugepages",
-    "sys/kernel/mm/ksm/run",
-    "sys/kernel/mm/numa/demotion_enabled",
-    "sys/kernel/mm/transparent_hugepage/enabled",
-    "sys/kernel/mm/transparent_hugepage/defrag",
-)
+# Files that discovery reads besides hwloc's XML, by folder (topology/sysfs_reader.py and
+# topology/host_facts.py).
+KERNEL_FILES = {
+    "proc": "cmdline cpuinfo zoneinfo sys/kernel/numa_balancing sys/vm/zone_reclaim_mode",
+    "sys/bus/pci/devices/*": "numa_node current_link_* max_link_*",
+    "sys/class/block/*": "size device/serial device/model device/firmware_rev",
+    "sys/devices/system/cpu": "online cpu*/topology/physical_package_id"
+    " cpu0/cache/index0/coherency_line_size cpu0/cpuidle/state*/name cpu0/cpuidle/state*/disable"
+    " cpuidle/current_* intel_pstate/no_turbo smt/control vulnerabilities/*",
+    "sys/devices/system/cpu/cpufreq": "boost policy*/scaling_driver policy*/scaling_governor"
+    " policy*/scaling_m*_freq policy*/energy_performance_preference",
+    "sys/devices/system/node/node*": "cpulist distance meminfo hugepages/*/nr_hugepages",
+    "sys/devices/virtual/memory_tiering/memory_tier*": "nodelist",
+    "sys/kernel/mm": "hugepages/*/nr_hugepages ksm/run numa/demotion_enabled"
+    " transparent_hugepage/enabled transparent_hugepage/defrag",
+}
 
 
 class DescriptionError(Exception):
-    """This host cannot be described; the text says what is missing."""
+    """This host cannot be described; the text gives the reason."""
 
 
 class ToolFacts(TypedDict):
-    """A benchmark's program on this host; None where it is missing."""
+    """A benchmark's program on this host, with None for unknown facts."""
 
     program: str
     path: str | None
     version: str | None
     sha256: str | None
-
-
-class HostFacts(TypedDict):
-    """The content of ``host.json``: facts that only a process on the host can find.
-
-    Attributes:
-        memory_modules: output of dmidecode.
-        opencl: output of clinfo.
-        runner_sha256: hash of the zipapp that runs; None when it runs from its sources.
-        usable_cpus: number of processing units that this process may use.
-    """
-
-    hostname: str
-    architecture: str
-    boot_id: str | None
-    memory_modules: str | None
-    opencl: str | None
-    tools: list[ToolFacts]
-    runner_sha256: str | None
-    user_id: int
-    usable_cpus: int
-
-
-class DescriptionRequest(TypedDict):
-    """A request for a description: the tools to look for."""
-
-    needs: list[Needs]
 
 
 def _search_path() -> str:
@@ -160,11 +108,7 @@ def _run_and_read(command: Sequence[str]) -> str | None:
 
 
 def _read_lstopo_xml() -> bytes:
-    """This machine as hwloc's XML, format 2, with every I/O device.
-
-    Raises:
-        DescriptionError: hwloc is missing or fails.
-    """
+    """Return this machine as hwloc's XML, or raise a `DescriptionError`."""
     program = next(filter(None, (shutil.which(name) for name in LSTOPO_PROGRAMS)), None)
     if program is None:
         raise DescriptionError("lstopo is not installed; run ansible-playbook provision.yml")
@@ -204,36 +148,32 @@ def read_clinfo() -> str | None:
 
 def find_tool(need: Needs) -> ToolFacts:
     """Return the path, version and hash of a benchmark's program on this host."""
-    program = shutil.which(need["program"])
-    if program is None:
-        return {"program": need["program"], "path": None, "version": None, "sha256": None}
-    version = _run_and_read([program, *need["version"][1:]]) if "version" in need else None
-    return {
-        "program": need["program"],
-        "path": program,
-        "version": (version or "").partition("\n")[0],
-        "sha256": hashlib.sha256(Path(program).read_bytes()).hexdigest(),
-    }
+    name, path = need["program"], shutil.which(need["program"])
+    if path is None:
+        return {"program": name, "path": None, "version": None, "sha256": None}
+    version = _run_and_read([path, *need["version"][1:]]) if "version" in need else None
+    line = (version or "").partition("\n")[0]
+    return {"program": name, "path": path, "version": line, "sha256": _sha256(Path(path))}
 
 
-def _running_zipapp_digest() -> str | None:
-    """Return the SHA-256 of the zipapp that runs; None when the program runs from its sources."""
-    path = Path(sys.argv[0])
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.suffix == ".pyz" else None
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def host_facts(needs: Iterable[Needs]) -> HostFacts:
-    """Return the facts that only a process on the host can find, see `HostFacts`."""
+def _host_facts(needs: Iterable[Needs]) -> dict[str, object]:
+    """Return the content of ``host.json``: facts that only a process on the host can find."""
+    zipapp = Path(sys.argv[0])
     return {
         "hostname": platform.node(),
         "architecture": platform.machine(),
         "boot_id": _read_kernel_file(Path("/proc/sys/kernel/random/boot_id")),
-        "memory_modules": read_memory_modules(),
-        "opencl": read_clinfo(),
+        "memory_modules": read_memory_modules(),  # output of dmidecode
+        "opencl": read_clinfo(),  # output of clinfo
         "tools": [find_tool(need) for need in needs],
-        "runner_sha256": _running_zipapp_digest(),
+        # None if the runner runs from its sources.
+        "runner_sha256": _sha256(zipapp) if zipapp.suffix == ".pyz" else None,
         "user_id": os.geteuid(),
-        "usable_cpus": len(os.sched_getaffinity(0)),
+        "usable_cpus": len(os.sched_getaffinity(0)),  # processing units for this process
     }
 
 
@@ -247,24 +187,24 @@ def _read_kernel_file(path: Path) -> str | None:
 
 def _read_kernel_files() -> Iterator[tuple[str, str]]:
     """Return the names and contents of the files of /sys and /proc that discovery reads."""
-    for pattern in KERNEL_FILE_PATTERNS:
-        for path in sorted(Path("/").glob(pattern)):
-            text = _read_kernel_file(path)
-            if text is not None:
-                yield str(path.relative_to("/")), text
+    for folder, names in KERNEL_FILES.items():
+        for name in names.split():
+            for path in sorted(Path("/").glob(f"{folder}/{name}")):
+                if (text := _read_kernel_file(path)) is not None:
+                    yield str(path.relative_to("/")), text
 
 
-def write_host_description(request: DescriptionRequest, output: BinaryIO) -> None:
+def write_host_description(needs: Iterable[Needs], output: BinaryIO) -> None:
     """Write the tarball that describes this host.
 
     Args:
-        request: ``needs``: the tools to look for, as benchmark files name them.
-        output: the tarball goes here from begin to end, so it may be a pipe.
+        needs: the tools to look for, as benchmark files name them.
+        output: file that gets the tarball from begin to end, so it may be a pipe.
 
     Raises:
         DescriptionError: hwloc is missing or fails; nothing was written.
     """
-    facts = json.dumps(host_facts(request["needs"])).encode()
+    facts = json.dumps(_host_facts(needs)).encode()
     members = [(TOPOLOGY_MEMBER, _read_lstopo_xml()), (FACTS_MEMBER, facts)]
     members += [(name, text.encode()) for name, text in _read_kernel_files()]
     with tarfile.open(fileobj=output, mode="w|gz") as archive:

@@ -37,7 +37,7 @@ SYSTEM_CALL = {
     "s390x": 331,
 }
 # From the kernel's include/uapi/linux/perf_event.h.
-RAW = 4  # PERF_TYPE_RAW: an event of the processor, with the number of its manual
+RAW = 4  # PERF_TYPE_RAW: an event of the processor, with its number in the processor's manual
 INSTRUCTIONS: CounterEvent = {"type": 0, "config": 1}  # PERF_TYPE_HARDWARE, ..._HW_INSTRUCTIONS
 ANY = -1  # processor or process
 CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
@@ -66,7 +66,7 @@ REASONS = {
 
 
 class CounterError(Exception):
-    """An event cannot be counted; the text gives the reason."""
+    """The kernel cannot count an event; the text gives the reason."""
 
 
 class EventAttributes(ctypes.Structure):
@@ -98,14 +98,12 @@ class LoadCounters:
     """
 
     def __init__(self, wanted: Mapping[str, CounterRequest], cpus: Iterable[int]) -> None:
-        self.counted: dict[str, CounterResult] = {}
         self._open: list[tuple[EventCount, int]] = []
         self._running = False
         cpus = sorted(cpus)
         if events := sum(len(request.get("events", ())) for request in wanted.values()):
             _raise_file_limit(len(cpus) * events)
-        for name, request in wanted.items():
-            self.counted[name] = self._open_counter(request, cpus)
+        self.counted = {name: self._open_counter(wanted[name], cpus) for name in wanted}
 
     def _open_counter(self, request: CounterRequest, cpus: Collection[int]) -> CounterResult:
         """Open all events of a counter on all units, or none of them."""
@@ -157,11 +155,7 @@ def _raise_file_limit(number: int) -> None:
 
 
 def _open_event_on_cpu(event: CounterEvent, cpu: int) -> int:
-    """Return a file descriptor that counts an event on a unit, for all programs; it is not started.
-
-    Raises:
-        CounterError: the kernel refuses.
-    """
+    """Return a file descriptor that will count an event on a unit, for all programs."""
     # Events of the processor are counted for the load's own accesses. Events of the kernel, such as
     # task switches, happen in the kernel.
     only_load = ONLY_USER if event.get("type", RAW) == RAW else 0
@@ -169,7 +163,7 @@ def _open_event_on_cpu(event: CounterEvent, cpu: int) -> int:
 
 
 def open_event_for_process(event: CounterEvent, pid: int) -> int:
-    """A file descriptor that counts an event for a process and its future children; it is started.
+    """Return a file descriptor that counts an event for a process and its future children.
 
     Raises:
         CounterError: the kernel refuses.
@@ -235,16 +229,15 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
     for count in result["counts"]:
         if not count["time_running_ns"]:
             raise ExtractionError(f"the kernel never ran the counter on PU {count['cpu']}")
-        scaled = count["count"] * longest_ns / count["time_running_ns"]
-        total += count.get("sign", 1) * scaled
-        added += scaled if count.get("sign", 1) > 0 else 0.0
+        signed = count.get("sign", 1) * count["count"] * longest_ns / count["time_running_ns"]
+        total, added = total + signed, added + max(signed, 0.0)
     if total < -CONTRADICTION * added:
         raise ExtractionError("its events contradict each other: their difference is below zero")
     return max(total, 0.0)
 
 
 def counted_time_share(result: CounterResult) -> float | None:
-    """The smallest share of the time that an event was counted; None if nothing was counted."""
+    """Return the smallest share of the time that an event was counted; None without counts."""
     shares = [
         count["time_running_ns"] / count["time_enabled_ns"]
         for count in result.get("counts", ())

@@ -47,11 +47,7 @@ def find_nvme_by_slot(pci: str, serial: str | None) -> Path:
 
 
 def _find_device(drive: DriveFacts) -> Path:
-    """Return the device or file of a point's drive on this host.
-
-    Raises:
-        MeasurementError: it is missing.
-    """
+    """Return the device or file of a point's drive on this host."""
     if file := drive.get("file"):
         return Path(file)
     if device := drive.get("path"):
@@ -68,20 +64,14 @@ def _list_partitions(name: str) -> list[str]:
 
 
 def _list_mounts(device: Path) -> list[str]:
-    """Mount points of a device and its partitions; "swap" for swap space."""
-    names = [device.name, *_list_partitions(device.name)]
-    numbers = set()
-    for path in (Path("/dev") / name for name in names):
-        if path.exists():
-            rdev = path.stat().st_rdev
-            numbers.add(f"{os.major(rdev)}:{os.minor(rdev)}")
-    rows = [
-        row.split() for row in (read_file_if_present("/proc/self/mountinfo") or "").splitlines()
-    ]
+    """Return the mount points of a device and its partitions; "swap" for swap space."""
+    paths = [Path("/dev") / name for name in (device.name, *_list_partitions(device.name))]
+    devices = [path.stat().st_rdev for path in paths if path.exists()]
+    numbers = {f"{os.major(number)}:{os.minor(number)}" for number in devices}
+    mounts = (read_file_if_present("/proc/self/mountinfo") or "").splitlines()
     swaps = (read_file_if_present("/proc/swaps") or "").splitlines()[1:]
-    used = [row.split()[0] for row in swaps]
-    return [row[4] for row in rows if row[2] in numbers] + [
-        "swap" for path in used if path in {f"/dev/{name}" for name in names}
+    return [row[4] for row in map(str.split, mounts) if row[2] in numbers] + [
+        "swap" for row in swaps if Path(row.split()[0]) in paths
     ]
 
 
@@ -118,11 +108,7 @@ def reasons_against_writing(device: Path) -> list[str]:
 
 
 def create_random_file(path: Path, size: int) -> None:
-    """Create a file of random data that replaces a drive; an existing file of this size is kept.
-
-    Args:
-        path: the file.
-        size: in bytes.
+    """Create a file of `size` random bytes that replaces a drive, unless it exists already.
 
     Raises:
         MeasurementError: the disk is too small or the folder is not writable.
@@ -153,11 +139,7 @@ def create_random_file(path: Path, size: int) -> None:
 
 
 def _check_readable(device: Path) -> None:
-    """Check that a device can be opened for reading.
-
-    Raises:
-        MeasurementError: it cannot; in most cases the permission is missing.
-    """
+    """Check that this user may read a device."""
     try:
         os.close(os.open(device, os.O_RDONLY))
     except OSError as error:
@@ -167,10 +149,7 @@ def _check_readable(device: Path) -> None:
 
 
 def link_drives(load: Load, folder: Path) -> list[Check]:
-    """Link a load's drives into its working folder; refuse drives that must not be written to.
-
-    Returns:
-        Checks for the record, one per drive.
+    """Link a load's drives into its working folder, and return a check of each for the record.
 
     Raises:
         MeasurementError: a drive is missing, unreadable, or must not be written to.

@@ -55,9 +55,9 @@ def read_host_state() -> HostState:
 def free_memory_bytes() -> dict[int, int]:
     """Return the memory in bytes that a load can get on each node without swapping.
 
-    Free pages and clean page cache of the node. On a host with one memory node, the kernel's own
-    estimate ``MemAvailable`` when it is larger: a guest with a memory balloon shows in its node
-    only the memory that it has at this time.
+    It consists of free pages and clean page cache. On a host with one memory node, the kernel's own
+    estimate ``MemAvailable`` counts if it is larger: the node of a guest with a memory balloon
+    shows only the memory that it has at this time.
     """
     free = {}
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
@@ -66,16 +66,14 @@ def free_memory_bytes() -> dict[int, int]:
             clean = fields.get("Inactive(file)", 0) + fields.get("Active(file)", 0)
             free[int(folder.name.removeprefix("node"))] = fields.get("MemFree", 0) + clean
     if len(free) <= 1:
-        available = _parse_meminfo(read_file_if_present("/proc/meminfo") or "").get(
-            "MemAvailable", 0
-        )
+        host = _parse_meminfo(read_file_if_present("/proc/meminfo") or "")
         node = next(iter(free), 0)
-        free[node] = max(free.get(node, 0), available)
+        free[node] = max(free.get(node, 0), host.get("MemAvailable", 0))
     return free
 
 
 def _parse_meminfo(text: str) -> dict[str, int]:
-    """Fields in bytes of ``/proc/meminfo`` or of a node's ``meminfo``."""
+    """Return the fields of ``/proc/meminfo`` or of a node's ``meminfo``, in bytes."""
     fields = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")

@@ -1,4 +1,4 @@
-"""One load as a process: started without a shell, read line by line, stopped by a signal."""
+"""Runs a load as a process: starts it without a shell, reads its output, stops it by a signal."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LoadProcess:
         self.threads: list[ThreadPlacement] = []
         self.memory_by_node: dict[str, int] | None = None
         self.memory_at_first: dict[str, int] | None = None
-        self.next_threads, self.next_pages = THREADS_LOOK_SECONDS, PAGES_LOOK_SECONDS
+        self._next_threads, self._next_pages = THREADS_LOOK_SECONDS, PAGES_LOOK_SECONDS
         self.began = self.ended = 0.0
         self.signalled: str | None = None
         self.returncode: int | None = None
@@ -83,7 +83,7 @@ class LoadProcess:
 
     @property
     def pages_move_while_running(self) -> bool:
-        """Whether its pages move while it runs; then the runner looks at them at the end too."""
+        """Return whether its pages move while it runs; then the runner looks at the end too."""
         return bool(self.spec["placement"].get("settles"))
 
     def start(self, lock: int) -> None:
@@ -144,7 +144,7 @@ class LoadProcess:
                     continue  # the check of the complete output reports it
 
     def wait_ready(self, seconds: float) -> None:
-        """Wait for the line which says that the load waits at the barrier.
+        """Wait for the ready line, after which the load waits at its barrier.
 
         Raises:
             MeasurementError: the load ended or took too long; the text holds its last message.
@@ -186,13 +186,11 @@ class LoadProcess:
             lines = parse_json_lines("".join(self.lines))
         except ExtractionError:
             return None  # the check of the complete output reports it
-        addresses: observed_placement.MappingAddresses = next(
-            (line[key] for line in lines if key in line), None
-        )
-        return addresses
+        found: list[observed_placement.MappingAddresses] = [x[key] for x in lines if key in x]
+        return found[0] if found else None
 
     def _observe_threads(self) -> None:
-        """Keep the look with the most threads: a tool may begin and end with one thread."""
+        """Read the threads; the look with the most stays, since a tool may end with one thread."""
         seen = observed_placement.read_process_threads(self.process.pid)
         if len(seen) >= len(self.threads):
             self.threads = seen
@@ -202,25 +200,21 @@ class LoadProcess:
         if self.has_barrier:
             return
         running = time.monotonic() - self.began
-        if running >= self.next_pages:
+        if running >= self._next_pages:
             self._observe_placement()
-            self.next_pages *= 2
-        elif running >= self.next_threads:
+            self._next_pages *= 2
+        elif running >= self._next_threads:
             self._observe_threads()
-            self.next_threads = running + THREADS_LOOK_SECONDS
+            self._next_threads = running + THREADS_LOOK_SECONDS
 
     @property
     def _placement_seen(self) -> ObservedPlacement | None:
-        """Return the observed placement for the record; None when the load ended too soon."""
-        if not self.threads:
-            return None
-        seen: ObservedPlacement = {
-            "threads": self.threads,
-            "memory_bytes_by_node": self.memory_by_node,
-        }
+        """Return the observed placement for the record; None if the load ended too soon."""
+        memory = self.memory_by_node
+        seen: ObservedPlacement = {"threads": self.threads, "memory_bytes_by_node": memory}
         if self.pages_move_while_running:
             seen["memory_bytes_by_node_at_first"] = self.memory_at_first
-        return seen
+        return seen if self.threads else None
 
     def is_running(self) -> bool:
         """Return whether the process still runs; notes the time of its end."""
@@ -243,7 +237,7 @@ class LoadProcess:
             return  # it has just ended
 
     def stop(self) -> None:
-        """Tell the load to finish and report; look at its pages once more if they move."""
+        """Send the stop signal; before it, look at pages that move once more."""
         if self.is_running() and self.signalled is None:
             self.counters.stop()
             if self.pages_move_while_running:
@@ -272,20 +266,27 @@ class LoadProcess:
         text = text or "".join(self.lines).strip()
         return text.splitlines()[-1][:300] if text else "it printed nothing"
 
-    def outputs(self) -> dict[str, str]:
+    def _outputs(self) -> dict[str, str]:
         """Return the output by name: ``stdout``, ``stderr`` and the files that it wrote."""
-        outputs = {"stdout": "".join(self.lines), "stderr": self.errors}
-        for path in sorted(self.folder.iterdir()):
-            is_input = path.name in self.spec["files"] or path.name.startswith(".")
-            if path.is_file() and not is_input:
-                outputs[path.name] = path.read_text(errors="replace")[:OUTPUT_LIMIT_BYTES]
-        return outputs
+        files = (
+            path
+            for path in sorted(self.folder.iterdir())
+            if path.is_file() and path.name not in self.spec["files"] and path.name[0] != "."
+        )
+        texts = {path.name: path.read_text(errors="replace")[:OUTPUT_LIMIT_BYTES] for path in files}
+        return {"stdout": "".join(self.lines), "stderr": self.errors, **texts}
+
+    def _program_facts(self) -> ProgramFacts:
+        """Return the name, path and version of the tool behind the load."""
+        name, version = self.spec["needs"]["program"], self.version
+        lines = version.communicate(timeout=10)[0].strip().splitlines() if version else []
+        return {"name": name, "path": shutil.which(name), "version": lines[0] if lines else None}
 
     def load_record(self) -> LoadRecord:
         """Return the load's part of the record."""
         return {
             **self.spec,
-            "program": _program_facts(self.spec["needs"], self.version),
+            "program": self._program_facts(),
             "began_monotonic_seconds": self.began,
             "ended_monotonic_seconds": self.ended,
             "processor_seconds": self.processor_seconds,
@@ -293,13 +294,13 @@ class LoadProcess:
             "signalled": self.signalled,
             "placement_seen": self._placement_seen,
             "counted": self.counters.counted,
-            "outputs": self.outputs(),
+            "outputs": self._outputs(),
         }
 
 
 def _start_version_query(need: Needs) -> subprocess.Popen[str] | None:
-    """A process that prints the tool's version while the load gets ready; None without one."""
-    if "version" not in need or shutil.which(need["program"]) is None:
+    """Start and return a process that prints the tool's version; None without a version command."""
+    if "version" not in need:
         return None
     return subprocess.Popen(
         need["version"],
@@ -308,13 +309,3 @@ def _start_version_query(need: Needs) -> subprocess.Popen[str] | None:
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def _program_facts(need: Needs, version: subprocess.Popen[str] | None) -> ProgramFacts:
-    """Return the name, path and version of the tool behind a load."""
-    lines = version.communicate(timeout=10)[0].strip().splitlines() if version else []
-    return {
-        "name": need["program"],
-        "path": shutil.which(need["program"]),
-        "version": lines[0] if lines else None,
-    }

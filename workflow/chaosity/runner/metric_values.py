@@ -1,4 +1,4 @@
-"""The values of a record's metrics, computed from the raw output.
+"""Computes the values of a record's metrics from the raw output.
 
 With one load, the value is the tool's figure for its whole run, where the benchmark file names such
 a figure. With several loads, the value is the rate over the window in which **all** loads ran
@@ -14,27 +14,32 @@ from collections.abc import Mapping
 
 from chaosity.records.point_types import MetricSource
 from chaosity.records.record_types_and_verdict import LoadRecord, UnfinishedRecord
-from chaosity.runner import event_counters, progress_samples_and_rates
+from chaosity.runner import event_counters
 from chaosity.runner.parse_tool_output import ExtractionError, extract_number
+from chaosity.runner.progress_samples_and_rates import (
+    Series,
+    common_time_span,
+    node_rates,
+    progress_series,
+    rate_in_window,
+    sample_quantile_in_window,
+)
 
-# A metric's value: a number, or one number for each node of the target.
+# A metric's value: a number, or a number for each node of the target.
 Value = float | dict[str, float]
 # A value, or None and the reason.
 Reading = tuple[Value | None, str | None]
 
 
-def _clock_offset(record: UnfinishedRecord) -> float:
-    """Wall clock minus monotonic clock when the point began, in seconds."""
-    return record["environment_before"]["realtime_minus_monotonic_seconds"]
-
-
 def progress_by_load(
     record: UnfinishedRecord,
-) -> dict[str, list[progress_samples_and_rates.Series]]:
+) -> dict[str, list[Series]]:
     """Return the progress of each load that reports it, by the load's name."""
     return {
-        load["name"]: progress_samples_and_rates.progress_series(
-            load["progress"], load["outputs"], _clock_offset(record)
+        load["name"]: progress_series(
+            load["progress"],
+            load["outputs"],
+            record["environment_before"]["realtime_minus_monotonic_seconds"],
         )
         for load in record["loads"]
         if load["progress"]
@@ -42,14 +47,14 @@ def progress_by_load(
 
 
 def common_window(
-    record: UnfinishedRecord, series: Mapping[str, list[progress_samples_and_rates.Series]]
+    record: UnfinishedRecord, series: Mapping[str, list[Series]]
 ) -> tuple[float, float] | None:
-    """Begin and end of the time in which all loads ran; None when no load reports progress.
+    """Return begin and end of the time in which all loads ran; None if no load reports progress.
 
     Raises:
         ExtractionError: a load without progress ran outside the progress of another load.
     """
-    spans = {name: progress_samples_and_rates.common_time_span(own) for name, own in series.items()}
+    spans = {name: common_time_span(own) for name, own in series.items()}
     if not spans:
         return None
     begin, end = max(b for b, _ in spans.values()), min(e for _, e in spans.values())
@@ -64,26 +69,12 @@ def common_window(
 
 
 def values_by_node(value: Value) -> dict[str | None, float]:
-    """Return the numbers of a value by node; the key None stands for the load as a whole."""
+    """Return the numbers of a value by node; a value for the whole load has the key None."""
     return dict[str | None, float](value.items()) if isinstance(value, dict) else {None: value}
 
 
-def values_of_record(record: UnfinishedRecord) -> dict[str, dict[str, Value | None]]:
-    """Return the value of every metric of every load in SI units: ``{load: {metric: value}}``.
-
-    A metric by node has a value for each node of its target: ``{load: {metric: {node: value}}}``.
-
-    Raises:
-        ExtractionError: the raw output does not hold what the benchmark file promises.
-    """
-    return {
-        load: {metric: value for metric, (value, _) in metrics.items()}
-        for load, metrics in metric_readings(record).items()
-    }
-
-
 def metric_readings(record: UnfinishedRecord) -> dict[str, dict[str, Reading]]:
-    """Return the value of every metric of every load, or None with the reason.
+    """Return ``{load: {metric: (value, None)}}`` in SI units; (None, reason) without a value.
 
     Raises:
         ExtractionError: a metric that is not optional has no value.
@@ -93,14 +84,14 @@ def metric_readings(record: UnfinishedRecord) -> dict[str, dict[str, Reading]]:
     readings: dict[str, dict[str, Reading]] = {}
     for load in record["loads"]:
         name = load["name"]
-        readings[name] = {}
+        own = readings[name] = {}
         for metric, source in load["metrics"].items():
             try:
-                readings[name][metric] = _value(load, metric, series.get(name), window), None
+                own[metric] = _value(load, metric, series.get(name), window), None
             except ExtractionError as error:
                 if not is_optional_metric(source):
                     raise
-                readings[name][metric] = None, str(error)
+                own[metric] = None, str(error)
     return readings
 
 
@@ -112,7 +103,7 @@ def is_optional_metric(source: MetricSource) -> bool:
 def _value(
     load: LoadRecord,
     metric: str,
-    series: list[progress_samples_and_rates.Series] | None,
+    series: list[Series] | None,
     window: tuple[float, float] | None,
 ) -> Value:
     """Return the value of a metric; `series` is the load's progress, `window` that of all loads."""
@@ -120,20 +111,16 @@ def _value(
     if "counter" in source:
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
     if series is not None and load["progress"]:
-        begin, end = window or progress_samples_and_rates.common_time_span(series)
+        begin, end = window or common_time_span(series)
         if "by_node" in source:
             nodes, threads = load["target"]["nodes"], load["initiator"]["threads"]
             output = load["outputs"]["stdout"]
-            return progress_samples_and_rates.node_rates(
-                load["progress"], source, output, begin, end, nodes, threads
-            )
+            return node_rates(load["progress"], source, output, begin, end, nodes, threads)
         if "quantile" in source:
             output = load["outputs"]["stdout"]
-            return progress_samples_and_rates.sample_quantile_in_window(
-                load["progress"], source, output, begin, end
-            )
+            return sample_quantile_in_window(load["progress"], source, output, begin, end)
         if source.get("progress") or (window and _is_progress_rate(load, metric)):
-            return progress_samples_and_rates.rate_in_window(series, begin, end)
+            return rate_in_window(series, begin, end)
     return extract_number(source, load["outputs"])
 
 

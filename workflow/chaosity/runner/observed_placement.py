@@ -1,4 +1,4 @@
-"""Where the kernel reports a load's threads and pages.
+"""Reads from the kernel on which units a load's threads are, and on which nodes its pages.
 
 Sources: proc(5) for ``/proc/PID/task/TID/status`` and ``stat``, numa(7) for ``numa_maps``.
 """
@@ -17,9 +17,10 @@ from chaosity.records.record_types_and_verdict import ThreadPlacement
 
 NODES = Path("/sys/devices/system/node")
 PAGE_COUNT = re.compile(r"\bN(\d+)=(\d+)")
+CPUS_ALLOWED = re.compile(r"^Cpus_allowed_list:(.*)$", re.MULTILINE)
 PAGE_SIZE = re.compile(r"\bkernelpagesize_kB=(\d+)")
-# Tolerance of a node's share, as a part of all pages. The bandwidths from which shares follow
-# scatter as much, and fifty huge pages cannot be divided more finely.
+# Allowed deviation of a node's share of all pages from the wanted share. The bandwidths behind the
+# wanted shares scatter as much, and fifty huge pages cannot be divided more finely.
 SHARE_TOLERANCE = 0.02
 # A node: its number, or that number as a JSON key.
 Node = TypeVar("Node", int, str)
@@ -29,11 +30,11 @@ MappingAddresses = str | list[str] | None
 
 @dataclass(frozen=True)
 class MemoryMapping:
-    """A line of ``numa_maps`` that has pages.
+    """A mapping with pages: a line of ``numa_maps``.
 
     Attributes:
-        address: begin, as the file writes it.
-        of_file: whether a file backs it.
+        address: first address, as the file writes it.
+        of_file: whether a file backs the mapping.
         private: whether it holds data of the process alone (``anon``) or huge pages.
         page_bytes: size of the pages that the kernel counts here.
         bytes_by_node: its bytes on each node.
@@ -69,7 +70,7 @@ def process_tree(pid: int) -> list[int]:
 
 
 def parse_numa_maps(numa_maps: str) -> Iterator[MemoryMapping]:
-    """Return the mappings that have pages."""
+    """Yield the mappings that have pages, from the text of ``numa_maps``."""
     for line in numa_maps.splitlines():
         size = PAGE_SIZE.search(line)
         page_bytes = int(size.group(1)) * 1024 if size else 4096
@@ -88,11 +89,8 @@ def parse_numa_maps(numa_maps: str) -> Iterator[MemoryMapping]:
 def private_bytes_by_node(numa_maps: str, addresses: MappingAddresses = None) -> dict[int, int]:
     """Return the bytes of private data on each node: mappings with ``anon`` or huge pages.
 
-    Text of shared libraries and page cache do not count: other programs placed them.
-
-    Args:
-        numa_maps: text of the file.
-        addresses: the mappings that count; None: all.
+    Text of shared libraries and page cache do not count: other programs placed them. If addresses
+    are given, only mappings with these addresses count.
     """
     counted = [addresses] if isinstance(addresses, str) else addresses
     nodes: Counter[int] = Counter()
@@ -102,14 +100,8 @@ def private_bytes_by_node(numa_maps: str, addresses: MappingAddresses = None) ->
     return dict(nodes)
 
 
-def _read_status_field(status: str, name: str) -> str | None:
-    """One field of a ``status`` file."""
-    match = re.search(rf"^{name}:\s*(.*)$", status, re.MULTILINE)
-    return match.group(1).strip() if match else None
-
-
 def _read_threads(pid: int) -> list[ThreadPlacement]:
-    """The allowed processing units of each thread of a process, and the unit it last ran on."""
+    """Return the allowed processing units of each thread, and the unit that it last ran on."""
     seen: list[ThreadPlacement] = []
     for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda p: int(p.name)):
         try:
@@ -117,7 +109,8 @@ def _read_threads(pid: int) -> list[ThreadPlacement]:
             last = int((task / "stat").read_text().rpartition(")")[2].split()[36])
         except (OSError, ValueError, IndexError):
             continue  # the thread has just ended
-        allowed = _read_status_field(status, "Cpus_allowed_list")
+        match = CPUS_ALLOWED.search(status)
+        allowed = match[1].strip() if match else None
         seen.append({"tid": int(task.name), "cpus_allowed": allowed, "last_cpu": last})
     return seen
 
@@ -128,11 +121,9 @@ def read_process_threads(pid: int) -> list[ThreadPlacement]:
 
 
 def read_process_memory(pid: int, addresses: MappingAddresses = None) -> dict[str, int] | None:
-    """Private bytes of a process and its descendants on each node; None without ``numa_maps``.
+    """Return the private bytes of a process tree on each node; None without ``numa_maps``.
 
-    Args:
-        pid: the process.
-        addresses: the mappings that count; None: all private memory.
+    If addresses are given, only mappings with these addresses count.
     """
     nodes: Counter[int] = Counter()
     readable = False
@@ -147,16 +138,9 @@ def read_process_memory(pid: int, addresses: MappingAddresses = None) -> dict[st
 
 
 def share_deviations(wanted: Mapping[Node, float], seen: Mapping[Node, float]) -> dict[Node, float]:
-    """Return how far the share of each node is from the wanted share, as a part of all pages.
+    """Return the absolute deviation of each node's share of all pages from the wanted share.
 
-    Args:
-        wanted: share by node; a missing node has the share 0.
-        seen: the actual share by node, likewise.
-
-    Returns:
-        The absolute deviation by node, in the order of the numbers.
+    A missing node has the share 0. The result has the order of the nodes' numbers.
     """
     nodes: set[Node] = set(wanted) | set(seen)
-    return {
-        node: abs(seen.get(node, 0.0) - wanted.get(node, 0.0)) for node in sorted(nodes, key=int)
-    }
+    return {n: abs(seen.get(n, 0.0) - wanted.get(n, 0.0)) for n in sorted(nodes, key=int)}

@@ -1,15 +1,15 @@
-"""Measures one point: preconditions, barrier, common window, verdict."""
+"""Measures a point: checks it, runs its loads at the same time, and makes its record."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import resource
 import shutil
 import socket
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,10 +29,10 @@ from chaosity.runner import (
     host_state,
     observed_placement,
     opencl_device_lookup,
-    progress_samples_and_rates,
     temporary_kernel_settings,
 )
 from chaosity.runner.load_process import LoadProcess
+from chaosity.runner.progress_samples_and_rates import common_time_span, relative_half_width
 from chaosity.runner.record_checks import check_record
 
 # Two controllers may measure on one host; every user may create a lock file here.
@@ -66,16 +66,10 @@ def hold_host_lock() -> Iterator[int]:
     handle = temporary_kernel_settings.open_lock_file(HOST_LOCK)
     try:
         limit = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > limit:
-                    raise MeasurementError(
-                        f"another measurement held {HOST_LOCK} too long"
-                    ) from None
-                time.sleep(0.05)
+        while not temporary_kernel_settings.try_to_lock(handle):
+            if time.monotonic() > limit:
+                raise MeasurementError(f"another measurement held {HOST_LOCK} too long")
+            time.sleep(0.05)
         yield handle
     finally:
         os.close(handle)
@@ -88,10 +82,10 @@ def check_free_memory(point: Point) -> Check:
         MeasurementError: a node is missing or has too little free memory.
     """
     free = host_state.free_memory_bytes()
-    needed: dict[int, int] = {}
+    needed: Counter[int] = Counter()
     for load in point["loads"]:
         for node, share in memory_shares_by_node(load["placement"]).items():
-            needed[node] = needed.get(node, 0) + int(load["memory_bytes"] * share)
+            needed[node] += int(load["memory_bytes"] * share)
     for node, size in needed.items():
         if node not in free:
             raise MeasurementError(f"node {node} has no memory on this host")
@@ -102,20 +96,15 @@ def check_free_memory(point: Point) -> Check:
 
 
 def memory_shares_by_node(placement: LoadPlacement) -> dict[int, float]:
-    """Return the share of a load's memory on each node; equal shares where none are given."""
-    nodes = placement["memory_nodes"]
-    shares = placement.get("shares")
-    if shares:
+    """Return the share of a load's memory on each node; equal shares if the load gives none."""
+    if shares := placement.get("shares"):
         return {int(node): share for node, share in shares.items()}
+    nodes = placement["memory_nodes"]
     return dict.fromkeys(nodes, 1 / len(nodes))
 
 
 def _check_processing_units(point: Point) -> Check:
-    """Check that this process may run on all units of the loads (a cgroup may forbid some).
-
-    Raises:
-        MeasurementError: a unit is forbidden or missing.
-    """
+    """Check that this process may run on all units of the loads (a cgroup may forbid some)."""
     allowed = os.sched_getaffinity(0)
     for load in point["loads"]:
         missing = set(parse_cpu_list(load["placement"]["cpus"])) - allowed
@@ -127,11 +116,8 @@ def _check_processing_units(point: Point) -> Check:
 def _check_initiator_nodes_unchanged(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names.
 
-    They are not, when the host was booted into another mode since its discovery, or when another
+    They are on others if the host was booted into another mode since its discovery, or if another
     host answers.
-
-    Raises:
-        MeasurementError: a unit is on another node now.
     """
     cpus_by_node = observed_placement.read_cpus_by_node()
     node_of = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}
@@ -181,25 +167,24 @@ def _start_loads(loads: list[LoadProcess], lock: int) -> float:
         Time of the start on the monotonic clock, in seconds.
     """
     silent = [load for load in loads if load.is_silent]
-    settling = [load for load in loads if load.has_barrier and load.pages_move_while_running]
-    early = [
-        load
-        for load in loads
-        if settling and load.is_stoppable and load not in silent and load not in settling
-    ]
-    for load in loads:
-        if load.has_barrier:
-            load.start(lock)
-    for load in loads:
-        if load.has_barrier and load not in settling:
+    reporting = [load for load in loads if not load.is_silent]
+    barriers = [load for load in loads if load.has_barrier]
+    settling = [load for load in barriers if load.pages_move_while_running]
+    early = [load for load in reporting if load.is_stoppable and load not in settling]
+    for load in barriers:
+        load.start(lock)
+    for load in barriers:
+        if load not in settling:
             load.wait_ready(READY_SECONDS)
-    _release_loads(early, lock)
-    for load in settling:
-        load.wait_ready(READY_SECONDS)
-    _release_loads([load for load in loads if load not in early + silent], lock)
+    if settling:
+        _release_loads(early, lock)
+        for load in settling:
+            load.wait_ready(READY_SECONDS)
+        reporting = [load for load in reporting if load not in early]
+    _release_loads(reporting, lock)
     if silent and len(loads) > len(silent):
         time.sleep(HEAD_START_SECONDS)
-        _wait_for_samples([load for load in loads if load not in silent])
+        _wait_for_samples([load for load in loads if not load.is_silent])
     _release_loads(silent, lock)
     return time.monotonic()
 
@@ -228,12 +213,12 @@ def _wait_for_samples(loads: list[LoadProcess]) -> None:
 
 
 def are_rates_precise(loads: list[LoadProcess], wanted: float) -> bool:
-    """Whether the rate of every load has the wanted precision in the window common to all."""
+    """Return whether the rates of all loads are precise enough in their common window."""
     series = [list(load.samples) for load in loads]
     if not all(series):
         return False
-    begin, end = progress_samples_and_rates.common_time_span(series)
-    widths = [progress_samples_and_rates.relative_half_width([own], begin, end) for own in series]
+    begin, end = common_time_span(series)
+    widths = [relative_half_width([own], begin, end) for own in series]
     return all(width is not None and width <= wanted for width in widths)
 
 
@@ -270,10 +255,9 @@ def _wait_for_end(
 
 
 def _run_loads(point: Point, folder: Path, record: UnfinishedRecord, lock: int) -> list[Check]:
-    """Run the loads of a point; the record gets what is known, also after a failure.
+    """Run the loads of a point and return the checks of the verdict.
 
-    Returns:
-        The checks of the verdict.
+    The record gets the data of all loads that were started, also after a failure.
     """
     loads, checks = _prepare_loads(point, folder)
     try:

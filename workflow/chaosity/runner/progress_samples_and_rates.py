@@ -1,4 +1,4 @@
-"""Progress with time stamps, and values over the window in which all loads run.
+"""Parses a load's progress samples, and computes rates and quantiles over a window of time.
 
 A load's progress is a list of series (one per log file, or a single one). A series is a list of
 samples ``(begin, end, amount)``: seconds on the host's monotonic clock, and the amount that was
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import csv
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from chaosity.records.point_types import MetricSource, ProgressSource
@@ -41,12 +43,12 @@ def progress_series(
         ExtractionError: the output has no progress in the form that the benchmark promises.
     """
     parse = _samples_from_rows if "csv" in source else samples_from_events
-    series = []
-    if "csv" in source or "event" in source:
-        series = [parse(source, text) for text in output_texts(source, outputs)]
+    texts = output_texts(source, outputs) if "csv" in source or "event" in source else []
     offset = realtime_minus_monotonic if source.get("clock") == "realtime" else 0.0
     shifted = [
-        [(b - offset, e - offset, a) for b, e, a in samples] for samples in series if samples
+        [(b - offset, e - offset, a) for b, e, a in samples]
+        for samples in (parse(source, text) for text in texts)
+        if samples
     ]
     if not shifted:
         raise ExtractionError("the tool reported no progress")
@@ -56,7 +58,7 @@ def progress_series(
 def _sample_spans(
     source: ProgressSource, text: str
 ) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
-    """Begin and end of each sample among JSON lines, in seconds, and the parsed line.
+    """Yield the begin and end of each sample in seconds, and its parsed line.
 
     A sample is a line such as ``{"event":"sample","begin_ns":..,"end_ns":..}``.
     """
@@ -75,12 +77,9 @@ def samples_from_events(source: ProgressSource, text: str) -> Series:
 
 
 def _samples_from_rows(source: ProgressSource, text: str) -> Series:
-    """Samples from CSV rows; a row has an end time and the mean rate since the previous row.
+    """Return the samples in CSV rows; a row has an end time and the mean rate since the last row.
 
     The first row covers ``interval_seconds``, the averaging time that was requested.
-
-    Raises:
-        ExtractionError: a row has another form.
     """
     columns = source["csv"]
     time_scale, rate_scale = float(source.get("time_scale", 1)), float(source.get("rate_scale", 1))
@@ -132,7 +131,7 @@ def sample_quantile_in_window(
         metric: source of the metric: ``key`` names the counts, ``quantile`` is from 0 to 1.
         text: the output with the samples.
         begin: begin of the window, in seconds on the monotonic clock.
-        end: end of the window.
+        end: end of the window, likewise.
 
     Raises:
         ExtractionError: no sample with counts lies within the window.
@@ -146,12 +145,11 @@ def sample_quantile_in_window(
             counts[float(value)] += number
     if not counts:
         raise ExtractionError(f"no sample with {metric['key']} lies within the common window")
-    rank, seen = metric["quantile"] * sum(counts.values()), 0
-    for value in sorted(counts):
-        seen += counts[value]
-        if seen >= rank:
-            return value
-    return max(counts)
+    values = sorted(counts)
+    up_to = list(accumulate(counts[value] for value in values))
+    # Rounding may make the rank larger than the number of all values.
+    rank = min(metric["quantile"] * up_to[-1], up_to[-1])
+    return values[bisect_left(up_to, rank)]
 
 
 def node_rates(
@@ -163,7 +161,7 @@ def node_rates(
     nodes: Sequence[int],
     threads: int,
 ) -> dict[str, float]:
-    """Return the rate of a load to or from each node, if its threads accessed that node alone.
+    """Return the rate of a load to or from each node, as if its threads accessed that node alone.
 
     Each sample has the amount moved per node and the time that all threads together spent on it,
     e.g. ``"bytes_by_node": {"0": 4096}, "ns_by_node": {"0": 512}``. Threads change nodes at
@@ -175,7 +173,7 @@ def node_rates(
         metric: source of the metric: ``by_node`` names amount and time.
         text: the output with the samples.
         begin: begin of the window, in seconds on the monotonic clock.
-        end: end of the window.
+        end: end of the window, likewise.
         nodes: nodes of the target; each must have been accessed.
         threads: number of threads of the load.
 
@@ -207,11 +205,9 @@ def node_rates(
 def relative_half_width(series: Sequence[Series], begin: float, end: float) -> float | None:
     """Return half the width of the 95 % interval of the rate, relative to the rate, by batch means.
 
-    None when the window has fewer than two samples per batch.
+    The result is None if the window has fewer than two samples per batch.
     """
-    inside = sum(
-        1 for samples in series for first, last, _ in samples if first >= begin and last <= end
-    )
+    inside = sum(first >= begin and last <= end for samples in series for first, last, _ in samples)
     if inside < 2 * BATCHES or end <= begin:
         return None
     step = (end - begin) / BATCHES
@@ -219,7 +215,5 @@ def relative_half_width(series: Sequence[Series], begin: float, end: float) -> f
         rate_in_window(series, begin + i * step, begin + (i + 1) * step) for i in range(BATCHES)
     ]
     mean = sum(means) / BATCHES
-    if mean <= 0:
-        return None
     variance = sum((m - mean) ** 2 for m in means) / (BATCHES - 1)
-    return T_QUANTILE * math.sqrt(variance / BATCHES) / mean
+    return T_QUANTILE * math.sqrt(variance / BATCHES) / mean if mean > 0 else None

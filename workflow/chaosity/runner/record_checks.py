@@ -1,4 +1,4 @@
-"""Checks of a finished measurement: each one gives one line of the verdict."""
+"""Checks a finished measurement; each check gives a line of the verdict."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from chaosity.records.record_types_and_verdict import (
     UnfinishedRecord,
     make_verdict_line,
 )
-from chaosity.runner import event_counters, metric_values, progress_samples_and_rates
+from chaosity.runner import event_counters, metric_values
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, share_deviations
 from chaosity.runner.parse_tool_output import ExtractionError, extract_values
+from chaosity.runner.progress_samples_and_rates import common_time_span, relative_half_width
 
-# Share of a load's private pages that must lie on the requested nodes. The rest is stacks and
+# Share of a load's private pages that must be on the requested nodes. The rest is stacks and
 # library data: some MiB, while working sets have hundreds.
 MEMORY_SHARE = 0.98
 # With less private memory than this, a smaller share is accepted.
@@ -32,7 +33,7 @@ FOREIGN_SHARE = 0.01
 # Comparisons that a benchmark file may use below ``valid``: value, wanted -> whether it holds.
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "equals": lambda value, wanted: str(value) == str(wanted),
-    "one_of": lambda value, wanted: str(value) in [str(one) for one in wanted],
+    "one_of": lambda value, wanted: str(value) in map(str, wanted),
     "at_least": lambda value, wanted: float(value) >= float(wanted),
     "at_most": lambda value, wanted: float(value) <= float(wanted),
 }
@@ -58,7 +59,7 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
         try:
             values = extract_values(rule, load["outputs"])
             passed = all(COMPARISONS[kind](value, wanted) for value in values)
-            detail = ", ".join(dict.fromkeys(str(value) for value in values))[:200]
+            detail = ", ".join(dict.fromkeys(map(str, values)))[:200]
             detail += "" if passed else f", required: {kind} {wanted}"
         except (ExtractionError, TypeError, ValueError) as error:
             passed, detail = False, str(error)
@@ -74,21 +75,20 @@ def _check_threads(load: LoadRecord) -> Check:
         return make_verdict_line(name, False, "the load ended before its threads were seen")
     wanted = set(parse_cpu_list(placement["cpus"]))
     allowed = [set(parse_cpu_list(thread["cpus_allowed"] or "")) for thread in seen["threads"]]
-    strayed = sum(1 for cpus in allowed if not cpus <= wanted)
-    if strayed:
+    pinned = set().union(*(cpus for cpus in allowed if len(cpus) == 1))
+    if strayed := sum(not cpus <= wanted for cpus in allowed):
         detail = f"{strayed} of {len(allowed)} threads may leave {sorted(wanted)}"
-        return make_verdict_line(name, False, detail)
-    pinned = {next(iter(cpus)) for cpus in allowed if len(cpus) == 1}
-    if placement.get("pinned") and pinned != wanted:
+    elif placement.get("pinned") and pinned != wanted:
         detail = f"threads are pinned to {sorted(pinned)}, not {sorted(wanted)}"
-        return make_verdict_line(name, False, detail)
-    return make_verdict_line(name, True, f"{len(allowed)} threads within {placement['cpus']}")
+    else:
+        return make_verdict_line(name, True, f"{len(allowed)} threads within {placement['cpus']}")
+    return make_verdict_line(name, False, detail)
 
 
 def check_pages(load: LoadRecord) -> Check:
     """Check that the pages are on the requested nodes, in the requested shares.
 
-    Where pages move while the load runs, the last observation counts and no shares are required.
+    If pages move while the load runs, the last observation counts and no shares are required.
     """
     name, placement = f"{load['name']}: pages", load["placement"]
     seen = load["placement_seen"]
@@ -96,6 +96,7 @@ def check_pages(load: LoadRecord) -> Check:
     if by_node is None:
         return make_verdict_line(name, None, "this kernel has no numa_maps", decisive=False)
     total = sum(by_node.values())
+    # These bytes are the measured memory alone, without stacks and libraries.
     own_mapping = placement.get("mapping") is not None
     least = load["memory_bytes"] * MEMORY_SHARE
     if total < (least if own_mapping else min(MEMORY_FLOOR_BYTES, least)) or not total:
@@ -106,9 +107,9 @@ def check_pages(load: LoadRecord) -> Check:
     nodes = placement["memory_nodes"]
     share = sum(by_node.get(str(node), 0) for node in nodes) / total
     detail = f"{100 * share:.2f} % of {total} bytes on node {','.join(map(str, nodes))}"
-    return make_verdict_line(
-        name, share >= _required_page_share(total, own_mapping=own_mapping), detail
-    )
+    strict = own_mapping or total >= MEMORY_FLOOR_BYTES
+    passed = share >= (MEMORY_SHARE if strict else SMALL_MEMORY_SHARE)
+    return make_verdict_line(name, passed, detail)
 
 
 def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[str, int]) -> Check:
@@ -122,16 +123,6 @@ def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[s
         f" requested: {100 * wanted.get(worst, 0.0):.2f} %; no other node deviates more"
     )
     return make_verdict_line(name, deviations[worst] <= SHARE_TOLERANCE, detail)
-
-
-def _required_page_share(total: int, *, own_mapping: bool) -> float:
-    """Return the share of pages that must be on the requested nodes.
-
-    Args:
-        total: bytes that were seen.
-        own_mapping: whether these are the measured memory alone, without stacks and libraries.
-    """
-    return MEMORY_SHARE if own_mapping or total >= MEMORY_FLOOR_BYTES else SMALL_MEMORY_SHARE
 
 
 def check_metric_bounds(
@@ -150,14 +141,14 @@ def check_metric_bounds(
         may_be_zero = source.get("may_be_zero") or "counter" in source
         for node, value in metric_values.values_by_node(reading).items():
             name = f"{load['name']}: {metric}" + (f" of node {node}" if node else "")
-            if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_zero):
-                checks.append(make_verdict_line(name, False, f"{value} is not a possible value"))
-            elif bound is not None and value > bound:
-                detail = f"{value:.4g} is above the bound {bound:.4g}"
-                checks.append(make_verdict_line(name, False, detail))
-            else:
-                limit = "no upper bound is known" if bound is None else f"at most {bound:.4g}"
-                checks.append(make_verdict_line(name, True, limit))
+            passed = math.isfinite(value) and (value > 0 or (value == 0 and bool(may_be_zero)))
+            detail = f"{value} is not a possible value"
+            if passed and bound is not None:
+                passed, above = value <= bound, f"{value:.4g} is above the bound {bound:.4g}"
+                detail = f"at most {bound:.4g}" if passed else above
+            elif passed:
+                detail = "no upper bound is known"
+            checks.append(make_verdict_line(name, passed, detail))
     return checks
 
 
@@ -168,14 +159,13 @@ def _check_counter_times(load: LoadRecord) -> list[Check]:
         share = event_counters.counted_time_share(counted)
         if share is not None and share < 1.0:
             detail = f"counted for {100 * share:.1f} % of the time, and scaled up"
-            checks.append(
-                make_verdict_line(f"{load['name']}: {name}", False, detail, decisive=False)
-            )
+            label = f"{load['name']}: {name}"
+            checks.append(make_verdict_line(label, False, detail, decisive=False))
     return checks
 
 
 def check_notes(load: LoadRecord) -> list[Check]:
-    """A note for each remark that the tool writes about its run; null stands for no remark."""
+    """Return a note for each remark that the tool writes about its run; null means no remark."""
     checks = []
     for source in load.get("notes", []):
         try:
@@ -197,8 +187,8 @@ def _check_precision(record: UnfinishedRecord) -> list[Check]:
     series = metric_values.progress_by_load(record)
     window = metric_values.common_window(record, series)
     for name, own in series.items():
-        begin, end = window or progress_samples_and_rates.common_time_span(own)
-        width = progress_samples_and_rates.relative_half_width(own, begin, end)
+        begin, end = window or common_time_span(own)
+        width = relative_half_width(own, begin, end)
         detail = "too few samples" if width is None else f"±{100 * width:.2f} % in the run"
         passed = None if width is None else width <= wanted
         checks.append(make_verdict_line(f"{name}: precision", passed, detail, decisive=False))

@@ -1,12 +1,12 @@
-"""Kernel settings that are changed for one run and restored after it, whatever happens.
+"""Changes kernel settings for one run and restores them after it, whatever happens.
 
-Three mechanisms restore them. The run itself; a *guardian*, a process in its own session, which
-waits for the end of the run's process and so also notices that it was killed; and a file with the
-former values, for the case that both are killed: the next run that takes the lock restores them
-first, unless the host has booted since.
+Three mechanisms restore them: the run itself; a *guardian*, which is a process in its own session
+that waits for the end of the run's process and so also notices that it was killed; and a file with
+the former values, in case both are killed. The next run that takes the lock restores them first,
+unless the host has booted since.
 
-Files are named below a root folder, as ``proc/sys/kernel/numa_balancing``, so that tests can have
-their own. Standard library alone, like all of the runner.
+Settings are files below a root folder, such as ``proc/sys/kernel/numa_balancing``, so that tests
+can have their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically
 NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
-# In /tmp, where every user may create it. A run that changes no setting holds it shared.
+# In /tmp, because every user may create a file there. Runs that change no setting share the lock.
 SETTINGS_LOCK = "tmp/chaosity-settings.lock"
 # In /run, where only root may write: these values are written back to the kernel.
 FORMER_VALUES = "run/chaosity-settings.json"
@@ -38,15 +38,24 @@ SettingValues = dict[str, str]
 
 
 def open_lock_file(path: Path) -> int:
-    """A file descriptor of a lock file for `fcntl.flock`; the file is created if it is missing."""
+    """Return a file descriptor of a lock file, which is created if it is missing."""
     try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
+def try_to_lock(handle: int, mode: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file without waiting; returns whether it is locked now."""
+    try:
+        fcntl.flock(handle, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def read_setting(root: Path, name: str) -> str | None:
-    """Return a setting's value; None where this kernel does not have it."""
+    """Return a setting's value; None if this kernel does not have it."""
     try:
         return (root / name).read_text().strip()
     except OSError:
@@ -74,20 +83,13 @@ def _restore_settings(root: Path) -> None:
         left = json.loads((root / FORMER_VALUES).read_text())
     except FileNotFoundError:
         return
-    except ValueError:
-        left = {
-            "boot_id": None,
-            "former": {},
-        }  # a foreign file: `hold_kernel_settings` writes whole files
+    except ValueError:  # not a file of `hold_kernel_settings`, which writes whole files
+        left = {"boot_id": None, "former": {}}
     if left["boot_id"] == read_setting(root, BOOT_ID):
-        for name, value in sorted(left["former"].items(), key=lambda item: _is_last(item[0])):
-            if read_setting(root, name) != value:
-                _write_setting(root, name, value)
+        for name in sorted(left["former"], key=lambda name: Path(name).name in _AUTO):
+            if read_setting(root, name) != left["former"][name]:
+                _write_setting(root, name, left["former"][name])
     (root / FORMER_VALUES).unlink()
-
-
-def _is_last(name: str) -> bool:
-    return Path(name).name in _AUTO
 
 
 def restore_leftover_kernel_settings(root: Path = ROOT) -> None:
@@ -100,10 +102,8 @@ def restore_leftover_kernel_settings(root: Path = ROOT) -> None:
         return
     handle = open_lock_file(root / SETTINGS_LOCK)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _try_to_restore(root)
-    except BlockingIOError:
-        return  # a program runs with these settings now and restores them
+        if try_to_lock(handle):  # else a program runs with these settings now and restores them
+            _try_to_restore(root)
     finally:
         os.close(handle)
 
@@ -120,7 +120,7 @@ def _try_to_restore(root: Path) -> None:
 
 
 class HeldKernelSettings:
-    """Settings with the values that a run wants, until it ends.
+    """Kernel settings that have the values that a run wants, until the run ends.
 
     Args:
         root: the folder that holds `proc`, `sys`, `run` and `tmp`.
@@ -132,7 +132,7 @@ class HeldKernelSettings:
         self.root, self.former, self._pipe = root, former, pipe
 
     def kill_group_with_this_process(self, group: int) -> None:
-        """Have the guardian kill a process group if this process is killed."""
+        """Let the guardian kill a process group if this process is killed."""
         if self._pipe is not None:
             with contextlib.suppress(BrokenPipeError):  # the guardian was killed
                 os.write(self._pipe, f"{group}\n".encode())
@@ -165,7 +165,7 @@ def hold_kernel_settings(
 ) -> Iterator[HeldKernelSettings]:
     """Give settings the wanted values while the block runs.
 
-    Runs that change no setting may run at the same time; a run that changes one runs alone.
+    Runs that change no setting may run at the same time; a run that changes a setting runs alone.
 
     Args:
         wanted: value by name below `root`.
@@ -177,7 +177,7 @@ def hold_kernel_settings(
     """
     lock = open_lock_file(root / SETTINGS_LOCK)
     try:
-        alone = _try_lock(lock, fcntl.LOCK_EX)
+        alone = try_to_lock(lock)
         if alone:
             _try_to_restore(root)
         different = {
@@ -188,30 +188,20 @@ def hold_kernel_settings(
         if different and not alone:
             raise _held_error(different)
         if not different:
-            if not _try_lock(lock, fcntl.LOCK_SH):
+            if not try_to_lock(lock, fcntl.LOCK_SH):
                 raise _held_error(wanted)
             yield HeldKernelSettings(root, {}, None)
             return
         for name, value in different.items():
             if not os.access(root / name, os.W_OK):
-                raise UserError(
-                    f"is {read_setting(root, name)} and must be {value}, but this user may not"
-                    " write it",
-                    str(root / name),
-                    "run as root, or set it with configure.yml",
-                )
+                now = read_setting(root, name)
+                what = f"is {now} and must be {value}, but this user may not write it"
+                remedy = "run as root, or set it with configure.yml"
+                raise UserError(what, str(root / name), remedy)
         with _guarded(root, different, wanted) as held:
             yield held
     finally:
         os.close(lock)
-
-
-def _try_lock(handle: int, mode: int) -> bool:
-    try:
-        fcntl.flock(handle, mode | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _required_setting(root: Path, name: str) -> str:
@@ -236,7 +226,7 @@ def _guarded(
     """Change settings, with a guardian that restores them after a kill."""
     names = [*wanted]
     if any(name.startswith(WEIGHTS) for name in different):
-        auto = [f"{WEIGHTS}/{name}" for name in _AUTO]
+        auto = (f"{WEIGHTS}/{name}" for name in _AUTO)
         names += [name for name in auto if (root / name).exists()]
     former = {name: _required_setting(root, name) for name in names}
     document = {"boot_id": read_setting(root, BOOT_ID), "former": former}
