@@ -1,7 +1,7 @@
-"""Reads and checks YAML files: config, experiments, benchmarks, host variables.
+"""Reads YAML files and checks them against schemas: config, experiments, benchmarks, hosts.
 
-Every schema is closed: an unknown key is an error with the file, the key and the allowed keys, and
-it appears before any job runs.
+Every schema is closed: an unknown key is an error that names the file, the key and the allowed
+keys. It appears before any job runs.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def _validation_user_error(error: ValidationError, where: str) -> UserError:
 
 
 def _most_specific_error(error: ValidationError) -> ValidationError:
-    """The innermost cause of an error; among alternatives, the one that fits the document best."""
+    """Return the innermost cause of an error, of the alternative that fits the document best."""
     while error.context:
         error = max(error.context, key=lambda e: (len(e.absolute_path), e.validator == "enum"))
     return error
 
 
 def validate_document(document: Any, name: str, where: str) -> None:
-    """Check a document against a closed schema.
+    """Check a document against the schema with this name.
 
     Args:
         document: the document as it was read.
@@ -94,7 +94,7 @@ def validate_document(document: Any, name: str, where: str) -> None:
         where: the file, for errors.
 
     Raises:
-        UserError: the document does not match; one sentence names the key and what is allowed.
+        UserError: the document does not match; the error names the key and what is allowed.
     """
     error = best_match(schema_validator(name).iter_errors(document))
     if error is not None:
@@ -110,9 +110,9 @@ def load_named_yaml(folder: Path, name: str, where: str, kind: str) -> Any:
     """Return the checked document ``<folder>/<name>.yaml``.
 
     Args:
-        folder: where all documents of this kind are.
+        folder: folder of all documents of this kind.
         name: name of the document; the document repeats it under the key `kind`.
-        where: the place that names it, for errors.
+        where: the file and key that name it, for errors.
         kind: experiment, benchmark, ...; also the name of the schema.
 
     Raises:
@@ -144,19 +144,15 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
 
 
 def _check_relative_metrics(document: ExperimentDocument, where: str) -> None:
-    """Check names and loads of an experiment's derived metrics.
-
-    Raises:
-        UserError: an unknown load, a name that is in use, or a name with a unit (no ratio has one).
-    """
+    """Check that derived metrics have known loads and free names without a unit."""
     loads = {load for design in document["designs"].values() for load in design["loads"]}
-    names = set()
+    names: set[str] = set()
     for index, entry in enumerate(document.get("relative", [])):
         place, name = f"{where}, relative.{index}", entry["name"]
         if entry["load"] not in loads:
             remedy = suggest_allowed(entry["load"], loads)
             raise UserError(f"unknown load {entry['load']!r}", place, remedy)
-        if name in names or name == entry["metric"]:
+        if name in {*names, entry["metric"]}:
             raise UserError(f"the name {name!r} is in use", place, "choose another name")
         if metric_has_unit(name):
             remedy = "leave the unit out, or let the name end in _ratio"
@@ -188,7 +184,7 @@ def _path_in_repository(path: Path) -> str:
 
 def _varied_names(experiment: ExperimentDocument) -> set[str]:
     """Return the names of everything that an experiment varies besides initiators and targets."""
-    names = set()
+    names: set[str] = set()
     for design in experiment["designs"].values():
         for load in design["loads"].values():
             names |= {*load.get("vary", {})}
@@ -198,7 +194,7 @@ def _varied_names(experiment: ExperimentDocument) -> set[str]:
 
 
 def replace_number_texts(value: Any) -> Any:
-    """Return the same value, with each text that is a number or null replaced by that."""
+    """Return the same value, with texts that are numbers or null converted."""
     if isinstance(value, Mapping):
         return {key: replace_number_texts(inner) for key, inner in value.items()}
     parsed = yaml.safe_load(value) if isinstance(value, str) and value else value
@@ -248,14 +244,12 @@ def _check_benchmark(config: Config, category: str, name: str, where: str) -> No
     known = benchmark.get("parameters", {})
     for key in config["parameters"].get(name, {}):
         if key not in known:
-            remedy = suggest_allowed(key, known)
-            raise UserError(
-                f"{name} has no parameter {key!r}", f"{where}, parameters.{name}", remedy
-            )
+            place, remedy = f"{where}, parameters.{name}", suggest_allowed(key, known)
+            raise UserError(f"{name} has no parameter {key!r}", place, remedy)
 
 
 def read_config(path: Path = CONFIG) -> Config:
-    """A checked config file, merged over the default config, like ``snakemake --configfile``."""
+    """Return a checked config file, merged over the default like ``snakemake --configfile``."""
     given = read_yaml(path)
     if path != CONFIG:
         given = _merge_mappings(read_yaml(CONFIG), given)
@@ -264,10 +258,8 @@ def read_config(path: Path = CONFIG) -> Config:
 
 def _merge_mappings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a mapping with the changes applied; mappings within it are merged key by key."""
-    merged = dict(base)
-    for key, value in changes.items():
-        old = merged.get(key)
-        if isinstance(value, Mapping) and isinstance(old, Mapping):
-            value = _merge_mappings(old, value)
-        merged[key] = value
+    merged = {**base, **changes}
+    for key in base.keys() & changes.keys():
+        if isinstance(base[key], Mapping) and isinstance(changes[key], Mapping):
+            merged[key] = _merge_mappings(base[key], changes[key])
     return merged

@@ -1,4 +1,4 @@
-"""Files in the folders of results: other configurations of a host, other hosts, skipped hosts."""
+"""Finds files in the results of other configurations and hosts, and the skipped hosts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ SUMMARY_FILE = "summary.json"
 
 
 def other_configuration_tables(results: Path, host: str, configuration: str) -> list[Path]:
-    """The tidy tables of a host's other measured configurations, sorted by name."""
+    """Return the paths of the tidy tables of a host's other configurations, sorted by name."""
     found = sorted((results / host).glob(f"*/{MEASUREMENTS_FILE}"))
     return [path for path in found if path.parent.name != configuration]
 
 
 def summary_files(results: Path) -> list[Path]:
-    """The summaries of the reports of all hosts and configurations, sorted by name."""
+    """Return the paths of the summaries of all hosts and configurations, sorted by name."""
     return sorted(results.glob(f"*/*/{SUMMARY_FILE}"))
 
 
 def has_several_configurations(results: Path, folders: Iterable[Path]) -> bool:
-    """Whether there is more than one host or configuration to show.
+    """Return whether there is more than one host or configuration to show.
 
     Args:
         results: the folder of all hosts.
@@ -36,12 +36,11 @@ def has_several_configurations(results: Path, folders: Iterable[Path]) -> bool:
 
 
 def modification_times_ns(paths: Iterable[Path]) -> list[int]:
-    """The modification times of files in nanoseconds; a change makes Snakemake run a rule again."""
+    """Return the modification times of files in ns; a change makes Snakemake run a rule again."""
     return [path.stat().st_mtime_ns for path in paths]
 
 
 def skipped_hosts(results: Path) -> list[SkippedHost]:
-    """All hosts that the last run skipped, sorted by name."""
+    """Return all hosts that the last run skipped, sorted by name."""
     notes = sorted(results.glob(f"*/{SKIPPED_HOST_FILE}"))
-    found = (read_skipped_host(path.parent) for path in notes)
-    return [note for note in found if note is not None]
+    return [note for path in notes if (note := read_skipped_host(path.parent))]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from chaosity.transport.runner_command import (
     LOCAL,
     SSH,
-    Transport,
     connection_error_cause,
     control_socket_folder,
+    runner_command_line,
     ssh_command_with_password,
     ssh_transport,
 )
@@ -36,27 +36,28 @@ ASKPASS = "from chaosity.transport.runner_command import print_password; print_p
 
 @given(st.lists(st.text(min_size=1), max_size=4))
 def test_every_word_reaches_the_host_unchanged(words):
-    far = Transport(SSH, ("ssh", "--", "host"), ("run",)).command(*words)
+    way = ["ssh", "--", "host"]
+    far = runner_command_line({"kind": SSH, "way": way, "runner": ["run"]}, *words)
     assert far[:3] == ["ssh", "--", "host"]
     assert shlex.split(far[3]) == ["run", *words]
-    assert Transport(LOCAL, (), ("run",)).command(*words) == ["run", *words]
+    near = {"kind": LOCAL, "way": [], "runner": ["run"]}
+    assert runner_command_line(near, *words) == ["run", *words]
 
 
 def test_the_inventory_cannot_switch_off_key_checks():
     transport = ssh_transport("far", VARIABLES)
-    way = list(transport.way)
+    way = transport["way"]
     checking = [word for word in way if word.startswith("StrictHostKeyChecking")]
     assert checking[0] == "StrictHostKeyChecking=yes"  # OpenSSH takes the first
     assert way[way.index("-p") + 1] == "2201"
     assert way[way.index("-i") + 1] == "/keys/a b"
     assert way.index("ConnectTimeout=3") < way.index("ConnectTimeout=10")
     assert way[-2:] == ["--", "10.0.0.7"]
-    assert transport.runner[:2] == ("sudo", "-n")
-    assert Transport.from_json(transport.to_json()) == transport
+    assert transport["runner"][:2] == ["sudo", "-n"]
 
 
 def test_openssh_understands_the_options():
-    way = ssh_transport("far", {"ansible_host": "10.0.0.7"}).way
+    way = ssh_transport("far", {"ansible_host": "10.0.0.7"})["way"]
     said = subprocess.run([way[0], "-G", *way[1:]], capture_output=True, text=True, check=True)
     assert "stricthostkeychecking true" in said.stdout
 

@@ -23,7 +23,7 @@ from chaosity.components.make_component_documents import make_component_document
 from chaosity.design.host_plan import PlannedHost
 from chaosity.errors import UserError, suggest_allowed
 from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
-from chaosity.records.atomic_writes_and_record_files import write_bytes_atomically, write_if_changed
+from chaosity.records.atomic_writes_and_record_files import write_atomically, write_if_changed
 from chaosity.records.point_types import Needs
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.runner.describe_host import FACTS_MEMBER
@@ -39,6 +39,7 @@ from chaosity.transport.runner_command import (
     SSH,
     Transport,
     connection_error_cause,
+    runner_command_line,
     ssh_command_with_password,
     ssh_transport,
 )
@@ -121,7 +122,9 @@ def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
         raise UserError(f"Slurm has no node {name!r}", where, remedy)
     if trouble := nodes[name].unusable_reason:
         raise UserError(trouble, where, "its points are left for later")
-    return Transport(SLURM, tuple(srun_command(nodes[name], config["slurm"])), ("chaosity-run",))
+    return Transport(
+        kind=SLURM, way=srun_command(nodes[name], config["slurm"]), runner=["chaosity-run"]
+    )
 
 
 def _choose_transport(host: InventoryHost, config: Config) -> Transport:
@@ -134,7 +137,7 @@ def _choose_transport(host: InventoryHost, config: Config) -> Transport:
         return _slurm_transport(host, config)
     if host.connection == SSH:
         return ssh_transport(host.name, host.connection_variables)
-    return Transport(LOCAL, (), ("chaosity-run",))
+    return Transport(kind=LOCAL, way=[], runner=["chaosity-run"])
 
 
 def _request_description(
@@ -160,7 +163,7 @@ def _request_description(
         UserError: the host cannot be reached, or its runner is missing, of another version, or
             failed.
     """
-    command, environment = transport.command("--describe"), None
+    command, environment = runner_command_line(transport, "--describe"), None
     if password := host.connection_variables.get("ansible_password"):
         command, environment = ssh_command_with_password(command, str(password))
     where = f"host {host.name}"
@@ -177,13 +180,13 @@ def _request_description(
     except subprocess.TimeoutExpired:
         raise UserError(f"did not describe itself within {seconds} s", where) from None
     errors = answer.stderr.decode(errors="replace")
-    if transport.kind == SSH and answer.returncode == CONNECTION_FAILED:
+    if transport["kind"] == SSH and answer.returncode == CONNECTION_FAILED:
         raise UserError(f"cannot be reached: {connection_error_cause(errors)}", where)
     if answer.returncode:
         last = (errors.strip().splitlines() or ["the runner printed no error"])[-1]
         text = f"cannot be described: {last.removeprefix('chaosity-run: ')}"
         raise UserError(text, where, PROVISION)
-    write_bytes_atomically(path, answer.stdout)
+    write_atomically(path, answer.stdout)
     with tarfile.open(path) as archive:
         member = archive.extractfile(FACTS_MEMBER)
         assert member is not None
@@ -211,10 +214,10 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     if source == LIVE:
         transport = _choose_transport(host, config)
         source = str(results / host.name / DESCRIPTION_FILE)
-        queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport.kind == SLURM else 0
+        queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport["kind"] == SLURM else 0
         facts = _request_description(host, transport, needs, Path(source), queue_seconds)
         tools = check_tool_versions(needs, facts["tools"])
-        live_facts = {"transport": transport.to_json(), "boot_id": facts["boot_id"]}
+        live_facts = {"transport": transport, "boot_id": facts["boot_id"]}
     topology, xml = discover_topology_with_xml(source)
     configuration = configuration_name(topology)
     expected = config["expected_configuration"]

@@ -1,4 +1,4 @@
-"""Reads and writes records, and writes any file whole or not at all."""
+"""Reads and writes records, writes any file whole or not at all, and formats times."""
 
 from __future__ import annotations
 
@@ -28,12 +28,7 @@ def format_utc(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file whole or not at all, see `write_bytes_atomically`."""
-    write_bytes_atomically(path, text.encode())
-
-
-def write_bytes_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all: to a temporary name, flushed to the disk, then renamed.
 
     Raises:
@@ -43,7 +38,7 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
+            stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).chmod(0o644)
@@ -106,7 +101,7 @@ def check_record_version(document: Any, source: str) -> Record:
 
     Args:
         document: the document as it was read.
-        source: where it comes from, for errors.
+        source: its file or sender, for errors.
 
     Raises:
         ValueError: the document is not a record, or of another version.
@@ -119,19 +114,15 @@ def check_record_version(document: Any, source: str) -> Record:
 
 
 def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path | None:
-    """Return the newest record of a point and replicate that was measured since the run began.
+    """Return the newest attempt of a replicate since the run began; None without one or a run.
 
-    Several measurements share one Slurm job. When the job is cancelled, runs out of time or loses
-    its node, Snakemake repeats all of them; the finished ones need not be measured again. Attempts
-    from before the run do not count: a new run measures what is missing.
+    Several measurements share a Slurm job. If the job is cancelled, runs out of time or loses its
+    node, Snakemake repeats all of them, but finished measurements need no repetition.
 
     Args:
         point: the point; a record of another definition does not count.
         replicate: 1, 2, ...
         path: path of the current record, ``rep<N>.json``, next to ``attempts/``.
-
-    Returns:
-        The attempt's file; None if there is none, and outside a run.
     """
     began = os.environ.get(RUN_BEGAN)
     if not began:

@@ -24,7 +24,7 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import utc_now, write_bytes_atomically
+from chaosity.records.atomic_writes_and_record_files import utc_now, write_atomically
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import (
@@ -110,7 +110,7 @@ def publish_bundle(
         text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
         for name, content in {MANIFEST: text.encode(), **files}.items():
             archive.writestr(zipfile.ZipInfo(name, _ZIP_TIME), content)
-    write_bytes_atomically(bundle, stream.getvalue())
+    write_atomically(bundle, stream.getvalue())
     return manifest
 
 

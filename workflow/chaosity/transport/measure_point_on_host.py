@@ -28,8 +28,8 @@ from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
     SSH,
     Transport,
-    TransportDocument,
     connection_error_cause,
+    runner_command_line,
 )
 from chaosity.transport.skipped_hosts import read_skipped_host, skip_host
 
@@ -45,16 +45,16 @@ class HostLostError(Exception):
 
 
 class DiscoveredHostDocument(TypedDict):
-    """``results/<host>/host.json``, which discovery writes."""
+    """The content of ``results/<host>/host.json``, which discovery writes."""
 
     host: str
     configuration: str
     source: str
-    transport: TransportDocument
+    transport: Transport
     boot_id: NotRequired[str | None]
 
 
-def parse_arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="chaosity-measure",
@@ -70,49 +70,31 @@ def parse_arguments() -> argparse.Namespace:
 
 def _connection_failure(transport: Transport) -> str | None:
     """Return why the host does not answer; None if it answers."""
+    command = runner_command_line(transport, "--help")
     try:
-        answer = subprocess.run(
-            transport.command("--help"), capture_output=True, text=True, timeout=60, check=False
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
         return "it does not answer"
     failed = answer.returncode == CONNECTION_FAILED
     return connection_error_cause(answer.stderr) if failed else None
 
 
-def _measure_locally(point: Point, replicate: int, name: str) -> Record:
-    """Measure a point on this machine; print the reason if it fails."""
-    record = measure_point(point, replicate)
-    if record["verdict"]["status"] != VALID:
-        print(f"chaosity: {name} failed: {record['verdict']['reason']}", file=sys.stderr)
-    return record
-
-
 def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate: int) -> Record:
-    """Measure a point on its host and return the record.
-
-    Args:
-        transport: how to reach the host.
-        path: JSON file of the point.
-        point: the same point.
-        replicate: 1, 2, ...
+    """Measure the point in a JSON file on its host and return the record.
 
     Raises:
         HostLostError: the connection broke and the host does not answer any more.
         ValueError: the answer is not a complete record.
     """
     limit = point["timeout_seconds"] + EXTRA_SECONDS
-    with path.open("rb") as stream:
-        try:
+    command = runner_command_line(transport, "--replicate", str(replicate))
+    try:
+        with path.open("rb") as stream:
             answer = subprocess.run(
-                transport.command("--replicate", str(replicate)),
-                stdin=stream,
-                capture_output=True,
-                timeout=limit,
-                check=False,
+                command, stdin=stream, capture_output=True, timeout=limit, check=False
             )
-        except subprocess.TimeoutExpired:
-            raise HostLostError(f"it sent no record within {limit:g} s") from None
+    except subprocess.TimeoutExpired:
+        raise HostLostError(f"it sent no record within {limit:g} s") from None
     errors = answer.stderr.decode(errors="replace")
     sys.stderr.write(errors)
     try:
@@ -127,11 +109,7 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
 
 
 def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
-    """Check that the host has not booted since its discovery.
-
-    Raises:
-        HostLostError: it has booted, so its settings and topology may be different.
-    """
+    """Check that the host has not booted since its discovery, which may change its topology."""
     state = record.get("environment_before")
     booted, discovered = state["facts"].get("boot_id") if state else None, host.get("boot_id")
     if booted and discovered and booted.strip() != discovered.strip():
@@ -140,7 +118,7 @@ def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
 
 def _measure_and_save() -> int:
     """Measure a point and save the record; returns the exit status."""
-    arguments = parse_arguments()
+    arguments = _parse_arguments()
     folder, name = arguments.host.parent, arguments.point.stem
     host: DiscoveredHostDocument = json.loads(arguments.host.read_text(encoding="utf-8"))
     if skipped := read_skipped_host(folder):
@@ -152,11 +130,13 @@ def _measure_and_save() -> int:
             print(f"chaosity: {name}: reused {attempt.name}", file=sys.stderr)
             link_current_record(attempt, arguments.record)
             return 0
-        transport = Transport.from_json(host["transport"])
-        if transport.kind == SSH:
+        transport = host["transport"]
+        if transport["kind"] == SSH:
             record = _measure_over_ssh(transport, arguments.point, point, arguments.replicate)
         else:  # this machine, or the node on which Slurm runs this process
-            record = _measure_locally(point, arguments.replicate, name)
+            record = measure_point(point, arguments.replicate)
+            if record["verdict"]["status"] != VALID:
+                print(f"chaosity: {name} failed: {record['verdict']['reason']}", file=sys.stderr)
         _check_same_boot(record, host)
         save_record(record, arguments.record)
     except HostLostError as error:
@@ -171,7 +151,7 @@ def _measure_and_save() -> int:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line ``chaosity-measure``, and exit with its status."""
     sys.exit(_measure_and_save())
 
 

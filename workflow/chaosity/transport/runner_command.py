@@ -1,4 +1,4 @@
-"""The command line that runs the runner on a host: locally, over OpenSSH, or through Slurm.
+"""Makes the command line that runs the runner on a host: locally, over OpenSSH or through Slurm.
 
 OpenSSH keeps one connection per host open. It is configured by Ansible's own variables; the options
 are explained in ssh_config(5). The host's key is always checked: an unknown or changed key is
@@ -12,7 +12,6 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -36,7 +35,7 @@ DEFAULT_OPTIONS = {
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",
 }
-# OpenSSH's own exit status after an error of the connection; others are the remote program's.
+# OpenSSH's own exit status after an error of the connection; others are from the remote program.
 CONNECTION_FAILED = 255
 PASSWORD_VARIABLE = "CHAOSITY_SSH_PASSWORD"
 # Text in OpenSSH's messages -> cause of the error.
@@ -54,17 +53,8 @@ ERROR_CAUSES = {
 }
 
 
-class TransportDocument(TypedDict):
-    """A transport as JSON, see `Transport`."""
-
-    kind: str
-    way: list[str]
-    runner: list[str]
-
-
-@dataclass(frozen=True)
-class Transport:
-    """How to run the runner on a host.
+class Transport(TypedDict):
+    """The way to the runner of a host, exactly as its JSON is.
 
     Attributes:
         kind: `LOCAL`, `SSH` or `SLURM`.
@@ -73,25 +63,17 @@ class Transport:
     """
 
     kind: str
-    way: tuple[str, ...]
-    runner: tuple[str, ...]
+    way: list[str]
+    runner: list[str]
 
-    def command(self, *arguments: str) -> list[str]:
-        """Return the runner's command line with these arguments, for a process without a shell.
 
-        OpenSSH passes a single text to a shell on the host, so its words are quoted for that shell.
-        """
-        words = [*self.runner, *arguments]
-        return [*self.way, *([shlex.join(words)] if self.kind == SSH else words)]
+def runner_command_line(transport: Transport, *arguments: str) -> list[str]:
+    """Return the runner's command line with these arguments, for a process without a shell.
 
-    def to_json(self) -> TransportDocument:
-        """Return the document from which `from_json` makes the same transport."""
-        return {"kind": self.kind, "way": list(self.way), "runner": list(self.runner)}
-
-    @staticmethod
-    def from_json(document: TransportDocument) -> Transport:
-        """Return a transport from the document of `to_json`."""
-        return Transport(document["kind"], tuple(document["way"]), tuple(document["runner"]))
+    OpenSSH passes a single text to a shell on the host, so its words are quoted for that shell.
+    """
+    words = [*transport["runner"], *arguments]
+    return [*transport["way"], *([shlex.join(words)] if transport["kind"] == SSH else words)]
 
 
 def control_socket_folder() -> Path:
@@ -111,20 +93,12 @@ def control_socket_folder() -> Path:
 
 
 def _option_words(options: Mapping[str, str]) -> list[str]:
-    """Options in the form of OpenSSH's command line."""
+    """Return options in the form of OpenSSH's command line."""
     return [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
 
 
 def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
-    """Return the command that reaches a host over OpenSSH.
-
-    Args:
-        name: the host's name in the inventory.
-        variables: its ``ansible_*`` variables, with the meaning of Ansible's ssh connection.
-
-    Raises:
-        UserError: OpenSSH's client is not installed.
-    """
+    """Return the command that reaches a host over OpenSSH, see `ssh_transport`."""
     if shutil.which("ssh") is None:
         raise UserError("ssh is not installed", f"host {name}", "install the OpenSSH client")
     port = variables.get("ansible_port")
@@ -151,14 +125,18 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
 
     Args:
         name: the host's name in the inventory.
-        variables: its variables: ``ansible_*``, and the paths of the roles `runner` and `kernels`.
+        variables: the host's variables: ``ansible_*`` with their meaning in Ansible's ssh
+            connection, and the paths of the roles `runner` and `kernels`.
+
+    Raises:
+        UserError: OpenSSH's client is not installed.
     """
     folder = variables.get("runner_directory") or RUNNER_DIRECTORY
     python = variables.get("runner_python") or "python3"
     tools = variables.get("kernels_directory")
     become = ["sudo", "-n"] if variables.get("ansible_become") else []
     runner = [*become, python, f"{folder}/{RUNNER_FILE}", *(["--tools", tools] if tools else [])]
-    return Transport(SSH, tuple(_ssh_command(name, variables)), tuple(runner))
+    return {"kind": SSH, "way": _ssh_command(name, variables), "runner": runner}
 
 
 def ssh_command_with_password(
@@ -185,9 +163,6 @@ def print_password() -> None:
 
 
 def connection_error_cause(stderr: str) -> str:
-    """The cause of a failed connection in plain words; OpenSSH's last line if it is unknown."""
-    lines = stderr.strip().splitlines()
-    for text, cause in ERROR_CAUSES.items():
-        if any(text in line for line in lines):
-            return cause
-    return lines[-1] if lines else "the connection ended without a message"
+    """Return the cause of a failed connection in plain words; OpenSSH's last line if unknown."""
+    last = (stderr.strip().splitlines() or ["the connection ended without a message"])[-1]
+    return next((cause for text, cause in ERROR_CAUSES.items() if text in stderr), last)
