@@ -169,7 +169,7 @@ def test_a_bad_matrix_gives_an_error_of_one_sentence(write, lines, said):
     [
         ([], "--metric is required for a CSV matrix"),
         ([*BANDWIDTH, "--unit", "furlongs"], "furlongs is not a unit of bandwidth"),
-        (["--metric", "latency"], "holds a bandwidth by its name, not a latency"),
+        (["--metric", "latency"], "a name that ends in a unit of bandwidth, not of latency"),
         ([*BANDWIDTH, "--packages", "a;b"], "'a' is not a list of nodes"),
         ([*BANDWIDTH, "--packages", "0,1;1,2,3"], "node 1 is in two packages"),
         ([*BANDWIDTH, "--packages", "0,1;2"], "node 3 of the matrix is missing"),
@@ -183,7 +183,7 @@ def test_a_bad_option_gives_an_error_of_one_sentence(file, options, said):
 
 
 def test_a_file_of_latencies_is_refused_as_bandwidth(write):
-    with pytest.raises(UserError, match="holds a latency by its name"):
+    with pytest.raises(UserError, match="a name that ends in a unit of latency"):
         run(write("from,0,1\n0,80,130\n1,130,80\n", "idle_ns.csv"), *BANDWIDTH)
 
 

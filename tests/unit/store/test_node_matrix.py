@@ -140,10 +140,14 @@ def test_a_unit_of_the_other_metric_is_refused(write):
 @pytest.mark.parametrize(
     ("name", "metric", "said"),
     [
-        ("idle_latency_ns.csv", "bandwidth", "holds a latency by its name, not a bandwidth"),
-        ("idle_us.csv", "bandwidth", "holds a latency by its name"),
-        ("stream_MBps.csv", "latency", "holds a bandwidth by its name, not a latency"),
-        ("stream_GiBps.csv", "latency", "holds a bandwidth by its name"),
+        (
+            "idle_latency_ns.csv",
+            "bandwidth",
+            "a name that ends in a unit of latency, not of bandwidth",
+        ),
+        ("idle_us.csv", "bandwidth", "a name that ends in a unit of latency"),
+        ("stream_MBps.csv", "latency", "a name that ends in a unit of bandwidth, not of latency"),
+        ("stream_GiBps.csv", "latency", "a name that ends in a unit of bandwidth"),
     ],
 )
 def test_a_file_of_the_other_metric_is_refused_by_its_name(write, name, metric, said):

@@ -305,7 +305,7 @@ def test_the_command_refuses_workers(file, workers, said):
 def test_the_command_refuses_a_file_of_latencies(tmp_path):
     path = tmp_path / "idle_latency_ns.csv"
     path.write_text("from,0,1\n0,80,130\n1,130,80\n")
-    with pytest.raises(UserError, match="holds a latency by its name, not a bandwidth"):
+    with pytest.raises(UserError, match="a name that ends in a unit of latency, not of bandwidth"):
         run(str(path), "--workers", "0")
 
 

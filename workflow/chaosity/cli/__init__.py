@@ -1,7 +1,7 @@
 """The command line ``chaosity COMMAND``.
 
-A command's module is imported only when the command runs, and it imports pandas, scipy, matplotlib
-and the like inside its functions: so help and version are printed at once.
+Help and version do not wait for heavy libraries: a command's module is imported only when the
+command runs, and the module imports pandas, scipy, matplotlib and the like inside its functions.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from chaosity.errors import UserError
 COMMANDS = {
     "anomalies": "Find faults of a machine in a matrix or in results.",
     "anova": "Show which factors explain the differences in a CSV file.",
-    "compare": "Compare two selections, or find outlier hosts.",
+    "compare": "Compare two selections of measurements, or find outlier hosts.",
     "export": "Export results for hwloc, numactl and schedulers.",
-    "overview": "Write the page of all hosts and configurations.",
-    "place": "Run a program with its pages on chosen nodes.",
+    "overview": "Write the HTML page of all hosts and configurations.",
+    "place": "Run a program with its pages on the nodes that a policy names.",
     "plan": "Show which points would be measured, and for how long.",
-    "profile": "Keep the results of all hosts in a database; share them.",
-    "published": "Draw figures from published measurements.",
-    "report": "Write the report of a host.",
+    "profile": "Keep the results of all hosts in a database, and share them.",
+    "published": "Draw figures from measurements that others published.",
+    "report": "Write the HTML report of a host.",
     "reports": "Print the worst problem of each host and its report's path.",
     "run": "Measure one point.",
-    "tidy": "Make the tidy table from the records.",
+    "tidy": "Make the table of all measured values from the records.",
     "topology": "Show the topology of a host.",
     "weights": "Compute interleave weights from measured bandwidths.",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +66,6 @@ def anomalies_command(
     steps. A cell is an anomaly if it departs from its group significantly (adjusted for all
     comparisons) and by at least 5 % (8 % without replicates).
     """  # noqa: D301 (click's mark for lines that are not to be filled)
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.anomalies import analyse_matrix
     from chaosity.store.node_matrix_csv import read_matrix_csv
 
@@ -77,17 +77,12 @@ def anomalies_command(
         findings = _analyse_results(file)
     else:
         if metric is None:
-            raise UserError(
-                "--metric is required for a CSV matrix",
-                str(file),
-                "add --metric bandwidth or --metric latency",
-            )
+            remedy = "add --metric bandwidth or --metric latency"
+            raise UserError("--metric is required for a CSV matrix", str(file), remedy)
         matrix = read_matrix_csv(file, metric, unit)
-        findings = analyse_matrix(
-            matrix,
-            None if packages is None else _parse_packages(packages, matrix),
-            None if distances is None else _matching_distances(distances, matrix),
-        )
+        slit = _matching_distances(distances, matrix) if distances else None
+        nodes = None if packages is None else _parse_packages(packages, matrix)
+        findings = analyse_matrix(matrix, nodes, slit)
     if as_json:
         print_json(findings.to_json())
     else:
@@ -108,41 +103,38 @@ def _analyse_results(path: Path) -> Findings:
     folder = path if path.is_dir() else path.parent
     table = folder / "measurements.parquet" if path.is_dir() else path
     if not table.exists():
-        raise UserError(
-            "measurements.parquet is missing",
-            str(folder),
-            "name a folder results/HOST/CONFIGURATION of a run",
-        )
+        remedy = "name a folder results/HOST/CONFIGURATION of a run"
+        raise UserError("measurements.parquet is missing", str(folder), remedy)
     topology = read_topology(folder / "topology.json")
     components = read_components(folder / "components")
     return analyse_host(Measurements.read(table), host_parts(topology, components))
 
 
 def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
-    """Nodes of each package, from a text such as "0,1;2,3" or "0-3;4-7".
+    """The nodes of each package, from a text such as "0,1;2,3" or "0-3;4-7".
 
     Raises:
         UserError: the text has another form, names a node twice or not in the matrix, or lacks a
             node that is both initiator and target.
     """
-    packages: list[tuple[int, ...]] = []
+    option = "--packages"
+    packages = []
     for part in text.split(";"):
         try:
-            nodes = tuple(parse_cpu_list(part.strip()))
+            nodes = parse_cpu_list(part.strip())
         except ValueError:
             nodes = ()
         if not nodes:
-            raise UserError(f"{part!r} is not a list of nodes", "--packages", 'e.g. "0,1;2,3"')
+            raise UserError(f"{part!r} is not a list of nodes", option, 'e.g. "0,1;2,3"')
         packages.append(nodes)
-    listed = [node for nodes in packages for node in nodes]
-    for node in listed:
-        if listed.count(node) > 1:
-            raise UserError(f"node {node} is in two packages", "--packages")
-        if node not in {*matrix.initiators, *matrix.targets}:
-            raise UserError(f"node {node} is not in the matrix", "--packages")
-    for node in sorted(set(matrix.initiators) & set(matrix.targets)):
-        if node not in listed:
-            raise UserError(f"node {node} of the matrix is missing", "--packages", "list all nodes")
+    listed = Counter(node for nodes in packages for node in nodes)
+    for node, count in listed.items():
+        if count > 1:
+            raise UserError(f"node {node} is in two packages", option)
+        if node not in (*matrix.initiators, *matrix.targets):
+            raise UserError(f"node {node} is not in the matrix", option)
+    for node in sorted({*matrix.initiators} & {*matrix.targets} - listed.keys()):
+        raise UserError(f"node {node} of the matrix is missing", option, "list all nodes")
     return tuple(packages)
 
 
@@ -157,11 +149,8 @@ def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int],
     distances = read_distances_csv(path)
     for initiator, target in matrix.samples:
         if (initiator, target) not in distances:
-            raise UserError(
-                f"the distance from node {initiator} to node {target} is missing",
-                str(path),
-                "all pairs of the matrix are required",
-            )
+            problem = f"the distance from node {initiator} to node {target} is missing"
+            raise UserError(problem, str(path), "all pairs of the matrix are required")
     return distances
 
 

@@ -68,7 +68,6 @@ def anova_command(
     \b
     chaosity anova stream.csv --response MBps --factors node,kernel --block run
     """  # noqa: D301 (click's mark for lines that are not to be filled)
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.figures.residual_plots import write_residuals
     from chaosity.statistics.anova import analyse
 

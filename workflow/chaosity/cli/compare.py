@@ -58,7 +58,6 @@ def compare_command(
 
     Ratios are the first selection divided by the second.
     """
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.compare import (
         SelectionComparison,
         compare_selections,

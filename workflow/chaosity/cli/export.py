@@ -44,7 +44,6 @@ def hwloc_command(folder: Path, output: Path | None) -> None:
 
     hwloc-calc considers only local nodes; to consider all nodes, add `--local-memory-flags 4`.
     """  # noqa: D301 (click's mark for lines that are not to be filled)
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.export.host_measurements_for_export import read_measured_host
     from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def place_command(arguments: tuple[str, ...]) -> None:
-    """Run a program with its pages on chosen nodes: see docs/placement.md."""
+    """Run a program with its pages on the nodes that a policy names; see docs/placement.md."""
     given = placement_argument_parser().parse_args(arguments)
     if given.matrix is not None:
         given.shares = format_shares(canonical_shares(given))
@@ -36,7 +36,7 @@ def place_command(arguments: tuple[str, ...]) -> None:
 
 
 def placement_argument_parser() -> argparse.ArgumentParser:
-    """The options of chaosity-place, and those for measured bandwidths."""
+    """Return the parser of chaosity-place, with options for measured bandwidths."""
     found = argument_parser("chaosity place")
     group = found.add_argument_group("weights from measured bandwidths")
     group.add_argument(
@@ -51,21 +51,18 @@ def placement_argument_parser() -> argparse.ArgumentParser:
 
 
 def canonical_shares(given: argparse.Namespace) -> dict[int, float]:
-    """The canonical weights of the workers.
+    """Return the canonical weights of the workers: node -> share of pages, 0 to 1.
 
     Raises:
         UserError: --shares is given too, or no weights can be computed.
     """
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.weights.canonical_weights import canonical_weights
 
     if given.shares is not None:
         raise UserError("--shares is given too", "--matrix", "remove one of the two options")
     workers = parse_workers(given.workers)
-    contended = given.policy == CONTENDED
-    return canonical_weights(
-        _read_bandwidths(given.matrix, given.unit, workers, contended), workers
-    )
+    bandwidths = _read_bandwidths(given.matrix, given.unit, workers, given.policy == CONTENDED)
+    return canonical_weights(bandwidths, workers)
 
 
 def _read_bandwidths(
@@ -77,10 +74,10 @@ def _read_bandwidths(
         path: the file or the folder.
         unit: unit of the file's values, or None to infer it.
         workers: worker nodes.
-        contended: take the bandwidths that were measured with all workers at once (folder only).
+        contended: take the bandwidths of a folder that were measured with all workers at once.
 
     Raises:
-        UserError: the path does not exist or holds no such bandwidths.
+        UserError: the path does not exist or has no such bandwidths.
     """
     from chaosity.export.host_measurements_for_export import (
         read_measured_host,
@@ -90,9 +87,8 @@ def _read_bandwidths(
     from chaosity.weights.canonical_weights import bandwidth_under_contention
 
     if not path.exists():
-        raise UserError(
-            "does not exist", str(path), "name a CSV file or results/HOST/CONFIGURATION"
-        )
+        remedy = "name a CSV file or results/HOST/CONFIGURATION"
+        raise UserError("does not exist", str(path), remedy)
     if not path.is_dir():
         return read_matrix_csv(path, "bandwidth", unit)
     host = read_measured_host(path)
@@ -100,10 +96,7 @@ def _read_bandwidths(
         return select_node_bandwidths(host).matrix
     matrix = bandwidth_under_contention(host.measurements, workers)
     if matrix is None:
-        raise UserError(
-            f"there is no measurement with nodes {format_cpu_list(workers)} as workers at the "
-            "same time",
-            str(path),
-            "run the experiment contended_paths, or use --policy canonical",
-        )
+        problem = f"has no measurement with all worker nodes ({format_cpu_list(workers)}) at once"
+        remedy = "run the experiment contended_paths, or use --policy canonical"
+        raise UserError(problem, str(path), remedy)
     return matrix

@@ -41,7 +41,6 @@ def plan_command(
     commands: bool,
 ) -> None:
     """Show what would be measured on a host, and for how long. Nothing is measured."""
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.campaign.kept_page_weights import MeasuredWeights
     from chaosity.checked_yaml_files import read_config
     from chaosity.design.host_plan import PlannedHost, plan_host

@@ -54,7 +54,6 @@ def collect_command(results: tuple[Path, ...], database: Path) -> None:
     A newer run of a host and configuration replaces the older run; an unchanged run changes
     nothing.
     """
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.store.add_profiles_to_database import add_profiles_to_database
 
     collected = add_profiles_to_database(results, database)

@@ -34,7 +34,6 @@ def published_command(file: Path, form: str, host: str, unit: str | None, output
     Writes measurements.parquet and the figures of its experiment, and prints the result of each
     figure in a sentence. If loads were measured alone and co-running, prints the slowdowns.
     """
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment, yaml_file_names
     from chaosity.figures.draw_and_write_figures import draw_figures
     from chaosity.store.measurements import Measurements

@@ -41,7 +41,6 @@ def report_command(plan: Path, output: Path, **inputs: Any) -> None:
 
     Works at any time: points that are not measured yet are shown as missing.
     """
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.report.write_report_files import write_report
 
     # The other options have the names of the parameters of `write_report`.

@@ -17,9 +17,7 @@ from chaosity.runner.point_measurement import measure_point as run_point
 @click.argument("point", type=EXISTING_FILE)
 @click.option("--replicate", default=1, show_default=True, help="Number of the replicate, from 1.")
 @click.option(
-    "--record",
-    type=FILE,
-    help="File for the record. Default: print it as JSON and keep nothing.",
+    "--record", type=FILE, help="File for the record. Default: print it as JSON and keep nothing."
 )
 def run_command(point: Path, replicate: int, record: Path | None) -> None:
     """Measure one POINT and print its checks.

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 )
 def tidy_command(plan: Path, output: Path, history: Path | None) -> None:
     """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.store.measurements_before_component_changes import (
         HISTORY_COLUMNS,
         build_measurement_history,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
@@ -17,14 +17,31 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.topology.device_types import Drive, Gpu, OpenclDevice
     from chaosity.topology.topology_model import Node, SlitDistances, Topology
 
 # A wider matrix does not fit on 100 columns; the pairs at each distance are counted instead.
 _WIDEST_MATRIX = 16
 # CPUs in turn over nodes (0,4,8,...) make lists of any length.
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
-_Item = TypeVar("_Item")
+_Columns = Mapping[str, str | Callable[[Any], str]]
+_DRIVE_COLUMNS: _Columns = {
+    "slot": lambda drive: drive.pci or "-",
+    **{"name": "name", "model": "model", "serial": "serial"},
+    "size": lambda drive: format_decimal_bytes(drive.size_bytes),
+    "link": lambda drive: format_quantity("link_bytes_per_second", drive.link_bytes_per_second),
+    "node": "node",
+}
+_GPU_COLUMNS: _Columns = {
+    **{"slot": "pci", "name": "name", "model": "model"},
+    "memory": lambda gpu: format_binary_bytes(gpu.memory_bytes) if gpu.compute else "display only",
+    "node": "node",
+}
+_OPENCL_COLUMNS: _Columns = {
+    **{"name": "name", "device": "device", "platform": "platform"},
+    "type": lambda device: "processor" if device.is_processor else device.type,
+    "slot": lambda device: device.pci or "-",
+    "node": "node",
+}
 
 
 @click.command("topology")
@@ -36,7 +53,6 @@ def topology_command(source: str, as_json: bool) -> None:
     SOURCE is "live" (this machine, the default), an hwloc XML file (`lstopo --of xml FILE`), or a
     directory or tarball with a captured /sys (`hwloc-gather-topology NAME`).
     """
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.topology.topology_discovery import discover_topology
     from chaosity.topology.topology_json import topology_to_json
 
@@ -51,19 +67,19 @@ def _topology_summary(topology: Topology) -> Iterator[Table | Text]:
     """The parts of the summary in their order, without empty parts."""
     yield from _machine(topology)
     named = [drive for drive in topology.drives if drive.name]
-    bare = Counter(_or_unknown(drive.node) for drive in topology.drives if not drive.name)
-    kinds = Counter((item.kind, _or_unknown(item.node)) for item in topology.accelerators)
+    bare = Counter(drive.node for drive in topology.drives if not drive.name)
+    kinds = Counter((item.kind, item.node) for item in topology.accelerators)
     sections: dict[str, Table | str | None] = {
         "NUMA nodes": _nodes(topology),
         "Distances (10 is local)": _distances(topology.distances),
-        "NVMe drives": _drives(named),
+        "NVMe drives": _table(named, _DRIVE_COLUMNS, "unknown"),
         "NVMe functions without a block device": ", ".join(
-            f"{number} on node {node}" for node, number in bare.items()
+            f"{number} on {_node_text(node)}" for node, number in bare.items()
         ),
-        "GPUs": _gpus(topology.gpus),
-        "OpenCL devices": _opencl_devices(topology.opencl_devices),
+        "GPUs": _table(topology.gpus, _GPU_COLUMNS, "unknown"),
+        "OpenCL devices": _table(topology.opencl_devices, _OPENCL_COLUMNS, "unknown"),
         "Accelerators": ", ".join(
-            f"{number} x {kind} on node {node}" for (kind, node), number in kinds.items()
+            f"{number} x {kind} on {_node_text(node)}" for (kind, node), number in kinds.items()
         ),
         "What cannot be used": "\n".join(restriction_sentences(topology)),
     }
@@ -104,13 +120,20 @@ def _machine(topology: Topology) -> Iterator[Text]:
             yield Text(", ".join(filter(None, row)), style="bold" if row is rows[0] else "")
 
 
-def _table(items: Sequence[_Item], columns: Mapping[str, Callable[[_Item], str]]) -> Table | None:
-    """A row for each item, None without items; the functions return the texts of a column."""
+def _table(items: Sequence[object], columns: _Columns, missing: str) -> Table | None:
+    """A row for each item, None without items.
+
+    Args:
+        items: nodes or devices.
+        columns: head of the column -> attribute of the items, or a function that returns the text.
+        missing: text for an attribute that is None.
+    """
     if not items:
         return None
     table = plain_table(list(columns))
     for item in items:
-        table.add_row(*(text(item) for text in columns.values()))
+        cells = (c(item) if callable(c) else getattr(item, c) for c in columns.values())
+        table.add_row(*(missing if cell is None else str(cell) for cell in cells))
     return table
 
 
@@ -119,9 +142,9 @@ def _nodes(topology: Topology) -> Table | None:
     drives = Counter(drive.node for drive in topology.drives)
     gpus = Counter(gpu.node for gpu in topology.compute_gpus)
     cores = Counter(node for core in topology.cores for node in core.nodes)
-    columns: dict[str, Callable[[Node], str]] = {
-        "node": lambda node: str(node.os_index),
-        "package": lambda node: _or_dash(node.package),
+    columns: dict[str, str | Callable[[Node], str]] = {
+        "node": "os_index",
+        "package": "package",
         "cores": lambda node: str(cores[node.os_index] or "-"),
         "CPUs": lambda node: short_cpu_list(node.cpus) or "-",
         "initiator": lambda node: "yes" if node.initiator else "-",
@@ -133,14 +156,17 @@ def _nodes(topology: Topology) -> Table | None:
             format_binary_bytes(size) if (size := node.memory_side_cache_bytes) else "-"
         ),
         "kind": lambda node: "-" if node.memory_bytes == 0 else node.kind,
-        "tier": lambda node: _or_dash(node.tier),
+        "tier": "tier",
         "drives": lambda node: str(drives[node.os_index] or "-"),
         "GPUs": lambda node: str(gpus[node.os_index] or "-"),
     }
-    for name in ("side cache", "drives", "GPUs"):
-        if all(columns[name](node) == "-" for node in topology.nodes):
-            del columns[name]
-    table = _table(topology.nodes, columns)
+    shown = {
+        "side cache": any(node.memory_side_cache_bytes for node in topology.nodes),
+        "drives": any(drives[node.os_index] for node in topology.nodes),
+        "GPUs": any(gpus[node.os_index] for node in topology.nodes),
+    }
+    columns = {name: text for name, text in columns.items() if shown.get(name, True)}
+    table = _table(topology.nodes, columns, missing="-")
     for column in table.columns if table else ():
         column.justify = "left" if column.header in ("CPUs", "kind") else "right"
     return table
@@ -157,44 +183,6 @@ def _distances(distances: SlitDistances | None) -> Table | str | None:
     for node, row in zip(distances.nodes, distances.matrix, strict=True):
         table.add_row(str(node), *map(str, row))
     return table
-
-
-def _drives(drives: Sequence[Drive]) -> Table | None:
-    columns: dict[str, Callable[[Drive], str]] = {
-        "slot": lambda drive: _or_dash(drive.pci),
-        "name": lambda drive: _or_dash(drive.name),
-        "model": lambda drive: _or_unknown(drive.model),
-        "serial": lambda drive: _or_unknown(drive.serial),
-        "size": lambda drive: format_decimal_bytes(drive.size_bytes),
-        "link": lambda drive: format_quantity("link_bytes_per_second", drive.link_bytes_per_second),
-        "node": lambda drive: _or_unknown(drive.node),
-    }
-    return _table(drives, columns)
-
-
-def _gpus(gpus: Sequence[Gpu]) -> Table | None:
-    columns: dict[str, Callable[[Gpu], str]] = {
-        "slot": lambda gpu: _or_dash(gpu.pci),
-        "name": lambda gpu: _or_dash(gpu.name),
-        "model": lambda gpu: _or_dash(gpu.model),
-        "memory": lambda gpu: (
-            format_binary_bytes(gpu.memory_bytes) if gpu.compute else "display only"
-        ),
-        "node": lambda gpu: _or_unknown(gpu.node),
-    }
-    return _table(gpus, columns)
-
-
-def _opencl_devices(devices: Sequence[OpenclDevice]) -> Table | None:
-    columns: dict[str, Callable[[OpenclDevice], str]] = {
-        "name": lambda device: device.name,
-        "device": lambda device: device.device,
-        "platform": lambda device: device.platform,
-        "type": lambda device: "processor" if device.is_processor else device.type,
-        "slot": lambda device: _or_dash(device.pci),
-        "node": lambda device: _or_unknown(device.node),
-    }
-    return _table(devices, columns)
 
 
 def restriction_sentences(topology: Topology) -> Iterator[str]:
@@ -232,9 +220,5 @@ def short_cpu_list(cpus: Iterable[int]) -> str:
     return f"{start},... ({len(indexes)})"
 
 
-def _or_unknown(value: object) -> str:
-    return "unknown" if value is None else str(value)
-
-
-def _or_dash(value: object) -> str:
-    return "-" if value is None else str(value)
+def _node_text(node: int | None) -> str:
+    return "an unknown node" if node is None else f"node {node}"

@@ -81,7 +81,6 @@ def weights_command(
     with all workers at once are printed too. Weights are canonical as in BWAP (Gureya et al.,
     IPDPS 2020): a share for each node, the whole number that the Linux kernel takes, and commands.
     """
-    # Heavy libraries are imported inside functions, so that --help does not wait for them.
     from chaosity.store.published_csv_tables import read_published_csv
     from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights

@@ -153,7 +153,7 @@ def _split_by_relation(measurements: Measurements) -> list[str | None]:
     if not len(measurements):
         return []
     # In a core-to-core transfer, the relation of the line's home is not the distance of the cores.
-    has_responder = "responder" in measurements.levels.iloc[0]
+    has_responder = measurements.level("responder").iloc[0] is not None
     if has_responder or not less_is_better(measurements.rows["metric"].iloc[0]):
         return [None]
     return [OWN, OTHER] if _own_or_other(measurements).nunique() == 2 else [None]

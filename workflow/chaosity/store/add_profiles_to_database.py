@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import UserError
@@ -73,9 +72,8 @@ def _measurement_files(folder: Path) -> list[Path]:
     for pattern in (MEASUREMENTS_FILE, f"*/{MEASUREMENTS_FILE}", f"*/*/{MEASUREMENTS_FILE}"):
         if found := sorted(folder.glob(pattern)):
             return found
-    raise UserError(
-        f"has no {MEASUREMENTS_FILE}", str(folder), "give the folder of results or a folder in it"
-    )
+    remedy = "give the folder of results or a folder in it"
+    raise UserError(f"has no {MEASUREMENTS_FILE}", str(folder), remedy)
 
 
 def _build_profile(path: Path) -> ProfileTables | None:
@@ -100,11 +98,16 @@ def _build_profile(path: Path) -> ProfileTables | None:
     folder = path.parent
     documents = {file.stem: _read_json(file) for file in folder.glob("components/[!.]*.json")}
     identity = hashlib.sha256(f"{host}\0{configuration}".encode()).hexdigest()[:12]
+    times = table["measured_at"].dropna().astype(str)
     profile: Row = {
         "host": host,
         "configuration": configuration,
         **_host_columns(_read_json(folder / "topology.json"), documents.get("system", {})),
-        **_run_columns(table),
+        "origin": LOCAL,
+        "measured_from": min(times, default=None),
+        "measured_to": max(times, default=""),
+        "chaosity_version": __version__,
+        "provenance": json.dumps({"origin": LOCAL}),
     }
     components = [
         _component_row(identity, name, document)
@@ -151,32 +154,18 @@ def _host_columns(document: Mapping[str, Any], system: Mapping[str, Any]) -> Row
     }
 
 
-def _run_columns(table: pd.DataFrame) -> Row:
-    """The columns that describe the run: its times and its origin."""
-    times = table["measured_at"].dropna().astype(str)
-    return {
-        "origin": LOCAL,
-        "measured_from": times.min() if len(times) else None,
-        "measured_to": times.max() if len(times) else "",
-        "chaosity_version": __version__,
-        "provenance": json.dumps({"origin": LOCAL}),
-    }
-
-
 def _memory_text(modules: Iterable[Mapping[str, Any]]) -> str | None:
     """Memory modules by kind: "16 x 32 GB DDR4 3200 MT/s"; None when they are unknown."""
-    kinds: dict[str, int] = {}
-    for module in modules:
-        facts = (module.get(key) for key in ("size", "type", "configured_speed"))
-        if kind := " ".join(str(fact) for fact in facts if fact):
-            kinds[kind] = kinds.get(kind, 0) + 1
-    return ", ".join(f"{number} x {kind}" for kind, number in kinds.items()) or None
+    facts = ("size", "type", "configured_speed")
+    kinds = Counter(
+        " ".join(str(module[key]) for key in facts if module.get(key)) for module in modules
+    )
+    return ", ".join(f"{number} x {kind}" for kind, number in kinds.items() if kind) or None
 
 
 def _component_row(profile: str, name: str, document: Mapping[str, Any]) -> Row:
-    columns = {key: document.get(key) for key in COMPONENT_COLUMNS}
     return {
-        **columns,
+        **{key: document.get(key) for key in COMPONENT_COLUMNS},
         "profile": profile,
         "component": name,
         "kind": document["component"],

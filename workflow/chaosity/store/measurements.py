@@ -43,12 +43,12 @@ SliceKey = dict[str, str | None]
 
 
 def less_is_better(metric: str) -> bool:
-    """Whether a smaller value of this metric is better: true for times alone."""
+    """Return whether a smaller value of a metric is better, which is so for times alone."""
     return metric.endswith(("_ns", "_seconds"))
 
 
 def is_performance_metric(metric: str) -> bool:
-    """Whether a metric measures the performance of hardware: a rate or a time.
+    """Return whether a metric measures the performance of hardware: a rate or a time.
 
     Counts and shares are neither good nor bad by themselves. A ratio to another row of the table
     repeats the information of the two rows.
@@ -62,12 +62,12 @@ def _parsed(text: str) -> Mapping[str, Any]:
 
 
 def parse_levels_json(text: object) -> Mapping[str, Any]:
-    """The mapping in a cell of the columns `factors` and `levels`; empty for a missing text."""
+    """Return the mapping in a text of the columns `factors` or `levels`; empty without a text."""
     return _parsed(text) if isinstance(text, str) and text else {}
 
 
 def equals_or_in_list(values: pd.Series, wanted: object) -> pd.Series:
-    """Mask of the values that equal the wanted level or are in the wanted list; None means null."""
+    """Return the mask of values that equal the wanted level or are in a list; None means null."""
     options = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
     found = values.isin([option for option in options if option is not None])
     return found | values.isna() if None in options else found
@@ -88,7 +88,7 @@ class Measurements:
 
     @classmethod
     def from_table(cls, table: Measurements | pd.DataFrame) -> Measurements:
-        """Prepare a tidy table.
+        """Return a tidy table, prepared for analysis.
 
         Args:
             table: a whole tidy table or history, since the loads of each point are counted.
@@ -106,11 +106,11 @@ class Measurements:
 
     @classmethod
     def read(cls, path: Path, columns: Mapping[str, str] = COLUMNS) -> Measurements:
-        """Read a tidy table from a Parquet file.
+        """Return the tidy table in a Parquet file, prepared for analysis.
 
         Args:
             path: of the file.
-            columns: the column types of the table, `COLUMNS` or `HISTORY_COLUMNS`.
+            columns: `COLUMNS` or `HISTORY_COLUMNS`.
 
         Raises:
             UserError: the file is not a measurements table.
@@ -119,14 +119,14 @@ class Measurements:
 
     @classmethod
     def concatenated(cls, parts: Iterable[Measurements]) -> Measurements:
-        """All rows of several measurements, with a new index."""
+        """Return all rows of several measurements, with a new index."""
         return cls(pd.concat([part.rows for part in parts], ignore_index=True))
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def select(self, mask: Mask) -> Measurements:
-        """The rows where a mask is true."""
+        """Return the rows where a mask is true."""
         return Measurements(self.rows[mask])
 
     def where(self, **wanted: object) -> Measurements:
@@ -137,32 +137,32 @@ class Measurements:
         return Measurements(rows)
 
     def with_columns(self, **columns: object) -> Measurements:
-        """The same rows with further columns."""
+        """Return the same rows with further columns."""
         return Measurements(self.rows.assign(**columns))  # type: ignore[arg-type] # stub is narrow
 
     def valid_rows(self) -> Measurements:
-        """Rows with a positive value that counts; ratios and logarithms need nothing else."""
+        """Return the rows of valid measurements with a positive value, for ratios and logs."""
         return self.select((self.rows["status"] == VALID) & (self.rows["value"] > 0.0))
 
     def rows_with_value(self) -> Measurements:
-        """Rows with a value that counts, zero included."""
+        """Return the rows of valid measurements with a value, zero included."""
         finite = np.isfinite(self.rows["value"].to_numpy(float))
         return self.select((self.rows["status"] == VALID) & finite)
 
     def performance_rows(self) -> Measurements:
-        """Rows whose metric measures performance: rates and times."""
+        """Return the rows whose metric measures performance: rates and times."""
         return self.select(self.rows["metric"].map(is_performance_metric).astype(bool))
 
     def single_load_rows(self) -> Measurements:
-        """Rows of points with a single load."""
+        """Return the rows of points with a single load."""
         return self.select(self.rows["load_count"] == 1)
 
     def corunning_rows(self) -> Measurements:
-        """Rows of points with several loads, which run at the same time."""
+        """Return the rows of points with several loads, which run at the same time."""
         return self.select(self.rows["load_count"] > 1)
 
     def node_to_node_rows(self) -> Measurements:
-        """Rows of memory accesses from one node to one node.
+        """Return the rows of memory accesses from one node to one node.
 
         Adds the columns `initiator_node` and `target_node`, the node numbers.
         """
@@ -176,42 +176,32 @@ class Measurements:
 
     @cached_property
     def factors(self) -> pd.Series:
-        """The factors of each row's point and load as a mapping."""
-        return self._levels_in("factors")
-
-    @cached_property
-    def levels(self) -> pd.Series:
-        """The levels of each row's load as a mapping."""
-        return self._levels_in("load_parameters")
-
-    def _levels_in(self, column: str) -> pd.Series:
-        found = [parse_levels_json(text) for text in self.rows[column]]
+        """Return the factors of each row's point and load as a mapping."""
+        found = [parse_levels_json(text) for text in self.rows["factors"]]
         return pd.Series(found, self.rows.index, dtype=object)
 
     def factor(self, name: str) -> pd.Series:
-        """The level of one factor for each row, None where a row has no such factor."""
-        return self._level(self.factors, name)
+        """Return the level of a factor for each row, None where a row has no such factor."""
+        found = [levels.get(name) for levels in self.factors]
+        return pd.Series(found, self.rows.index, dtype=object)
 
     def level(self, name: str) -> pd.Series:
-        """One level of each row's load, None where the load has no such level."""
-        return self._level(self.levels, name)
-
-    def _level(self, levels: pd.Series, name: str) -> pd.Series:
-        return pd.Series([held.get(name) for held in levels], self.rows.index, dtype=object)
+        """Return a level of each row's load, None where the load has no such level."""
+        found = [parse_levels_json(text).get(name) for text in self.rows["load_parameters"]]
+        return pd.Series(found, self.rows.index, dtype=object)
 
     @cached_property
     def loads(self) -> pd.DataFrame:
-        """One row for each load of each point, the first of the load's rows."""
+        """Return the first row of each load of each point."""
         return self.rows.drop_duplicates([*POINT, *LOAD])
 
     def other_loads(self, row: pd.Series) -> pd.DataFrame:
-        """The loads of a row's point with another name, as in `loads`.
+        """Return the loads of a row's point with another name, as in `loads`.
 
         Args:
             row: a row or cell with the columns `POINT` and `load`.
         """
-        point = tuple(row[column] for column in POINT)
-        loads: pd.DataFrame = self._loads_by_point.get_group(point)
+        loads: pd.DataFrame = self._loads_by_point.get_group(tuple(row[[*POINT]]))
         others: pd.DataFrame = loads[loads["load"] != row["load"]]
         return others
 
@@ -220,39 +210,38 @@ class Measurements:
         return self.loads.groupby(list(POINT), sort=False)
 
     def corunning_text(self, columns: Sequence[str]) -> pd.Series:
-        """A description of the other loads of each row's point, "" without other loads.
+        """Return a description of the other loads of each row's point, "" without other loads.
 
         Args:
             columns: describe a load. Example: for `load`, `initiator` and `target` the text is
                 "traffic node0 node0, 2 x traffic node1 node1".
         """
-        several = self.loads.groupby(list(POINT), dropna=False)["load"].transform("size") > 1
-        loads = self.loads[several]
-        found = self.rows[[*POINT, *LOAD]]
-        if loads.empty:
-            return pd.Series("", found.index, dtype=object)
-        texts, points = _joined(loads, columns), _point_numbers(loads)
-        everyone = {point: Counter(own) for point, own in texts.groupby(points.to_numpy())}
+        places = [*POINT, *LOAD]
+        numbers = self.loads.groupby(list(POINT), dropna=False, sort=False).ngroup()
+        several = numbers.duplicated(keep=False)
+        loads, numbers = self.loads[several], numbers[several]
+        texts = _joined(loads, columns)
+        all_of_point = {point: Counter(own) for point, own in texts.groupby(numbers)}
         others = [
-            _listed(everyone[point] - Counter([text]))
-            for point, text in zip(points, texts, strict=True)
+            _listed(all_of_point[point] - Counter([text]))
+            for point, text in zip(numbers, texts, strict=True)
         ]
-        names = loads[[*POINT, *LOAD]].assign(_others=others)
-        merged = found.merge(names, on=[*POINT, *LOAD], how="left")  # keeps the order of rows
-        return merged["_others"].set_axis(found.index).fillna("")
+        own = loads[places].assign(_others=pd.Series(others, loads.index, dtype=object))
+        merged = self.rows[places].merge(own, on=places, how="left")  # keeps the order of rows
+        return merged["_others"].set_axis(self.rows.index).fillna("")
 
     def groups(self, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Measurements]]:
-        """The rows with equal values in some columns, in the order of appearance."""
+        """Yield the values of some columns and the rows with these values, in their order."""
         for key, rows in self.rows.groupby(list(by), sort=False, dropna=False):
             yield tuple(key), Measurements(rows)
 
     def comparable_slices(self) -> Iterator[tuple[SliceKey, Measurements]]:
-        """Groups of comparable rows, each with its values of the columns `SLICE`."""
+        """Yield each group of comparable rows, with its values of the columns `SLICE`."""
         for key, part in self.groups(SLICE):
             yield dict(zip(SLICE, map(_text_or_none, key), strict=True)), part
 
     def node_matrices(self) -> Iterator[tuple[SliceKey, NodeMatrix]]:
-        """The matrix of initiator node x target node of each slice, of valid rows.
+        """Yield the matrix of initiator node x target node of each slice, of valid rows.
 
         Expects rows of one host in one configuration, and of loads that ran alone. Slices in which
         several initiators stand for one node, and slices with a single cell, are skipped.
@@ -262,7 +251,7 @@ class Measurements:
                 yield where, part.node_matrix()
 
     def node_matrix(self, metric: str | None = None, source: str | None = None) -> NodeMatrix:
-        """The matrix of the replicates of these rows, in their order.
+        """Return the matrix of the replicates of these rows, in their order.
 
         Expects rows of `node_to_node_rows`.
 
@@ -283,22 +272,22 @@ class Measurements:
 
     @property
     def has_at_most_one_initiator_per_node(self) -> bool:
-        """Whether no node has several initiators, such as several of its cores."""
+        """Return whether no node has several initiators, such as several of its cores."""
         return not (self.rows.groupby("initiator_nodes")["initiator"].nunique() > 1).any()
 
     @property
     def initiator_target_pair_count(self) -> int:
-        """Number of pairs of initiator and target."""
+        """Return the number of pairs of initiator and target."""
         return len(self.rows[["initiator", "target"]].drop_duplicates())
 
     @property
     def working_set_bytes(self) -> float:
-        """The working set of the first row's load in bytes, 0 when it is not a level."""
+        """Return the working set of the first row's load in bytes, 0 when it is not a level."""
         return float(parse_levels_json(self.rows["load_parameters"].iloc[0]).get(WORKING_SET) or 0)
 
     @property
     def median_for_ranking(self) -> float:
-        """The median value, negative for times, so that more is better; -inf without a value."""
+        """Return the median, negative for times, so that more is better; -inf without a value."""
         median = float(self.rows["value"].median())
         if math.isnan(median):
             return -math.inf
@@ -307,7 +296,7 @@ class Measurements:
     def largest_group(
         self, by: Sequence[str], rank: Callable[[Measurements], tuple[Any, ...]]
     ) -> Measurements:
-        """The group of comparable rows with the highest rank, the first of several.
+        """Return the group of comparable rows with the highest rank, the first of several.
 
         Args:
             by: columns whose values are equal within a group.
@@ -336,21 +325,14 @@ def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=table.index)
 
 
-def _point_numbers(rows: pd.DataFrame) -> pd.Series:
-    """A number for the point of each row, equal within a point."""
-    return rows.groupby(list(POINT), dropna=False, sort=False).ngroup()
-
-
-def _load_counts(rows: pd.DataFrame) -> NDArray[np.intp]:
+def _load_counts(rows: pd.DataFrame) -> pd.Series:
     """The number of loads of each row's point.
 
     Targets do not count: a load with a metric by node has a row for each target node.
     """
-    points = _point_numbers(rows)
-    loads = rows[["load", "initiator"]].assign(point=points).drop_duplicates()
-    counts: NDArray[np.intp] = np.bincount(loads["point"].to_numpy(int))
-    of_rows: NDArray[np.intp] = counts[points.to_numpy(int)]
-    return of_rows
+    loads = rows["load"].astype(str) + "\0" + rows["initiator"].astype(str)
+    points = [rows[column] for column in POINT]
+    return loads.groupby(points, dropna=False, sort=False).transform("nunique")
 
 
 def _text_or_none(value: Any) -> Any:
@@ -379,5 +361,5 @@ Table = Measurements | pd.DataFrame
 
 
 def as_measurements(table: Table) -> Measurements:
-    """The rows of a table in numpy types, without the columns that `from_table` adds."""
+    """Return the rows of a table in numpy types, without the columns that `from_table` adds."""
     return table if isinstance(table, Measurements) else Measurements(_in_numpy_types(table))

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import pandas as pd
@@ -32,24 +33,27 @@ from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 # `asked`, a fingerprint of the request, without the identity of drives.
 HISTORY_COLUMNS = {**COLUMNS, "era": "Int64", "components": "string", "asked": "string"}
 # Reading the attempts of years takes longer than measuring, so only the newest periods are read.
-MOST_PERIODS = 4
+_MOST_PERIODS = 4
 _ATTEMPT = re.compile(r"rep(\d+)\.(\d{8}T\d{6}\.\d{3}Z)\.valid\.json")
-ComponentHistories = Mapping[str, Sequence[ComponentState]]
+_Histories = Mapping[str, Sequence[ComponentState]]
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A valid attempt, by its file name alone; `since` is as in the column `components`."""
+    """A valid attempt, by its file name alone.
+
+    `since` is as in the column `components`, and `state` the content of each component.
+    """
 
     replicate: int
     stamp: str
     path: Path
     since: Mapping[str, str]
-    state: str
+    state: Mapping[str, object]
 
 
 def build_measurement_history(points: Path, results: Path, components: Path) -> pd.DataFrame:
-    """The last valid attempt of each replicate, in each period of each point with several periods.
+    """Return the last valid attempt of each replicate in each period of points with several.
 
     Args:
         points: the plan, ``<experiment>/<point>.json``.
@@ -65,25 +69,22 @@ def build_measurement_history(points: Path, results: Path, components: Path) -> 
     return rows_to_table(rows, HISTORY_COLUMNS)
 
 
-def _point_rows(point: Point, folder: Path, histories: ComponentHistories) -> Iterator[Row]:
+def _point_rows(point: Point, folder: Path, histories: _Histories) -> Iterator[Row]:
     """The rows of a point; none when its components never changed, as far as is known."""
     own = {name: histories[name] for name in point["components"] if name in histories}
     if all(len(states) < 2 for states in own.values()):
         return
-    periods: list[list[_Attempt]] = []
-    for attempt in _attempts(folder, own):
-        if not periods or periods[-1][-1].state != attempt.state:
-            periods.append([])
-        periods[-1].append(attempt)
+    attempts = _attempts(folder, own)
+    periods = [list(period) for _, period in groupby(attempts, lambda attempt: attempt.state)]
     if len(periods) < 2:
         return
-    for number, period in enumerate(periods[-MOST_PERIODS:], start=1):
+    for number, period in enumerate(periods[-_MOST_PERIODS:], start=1):
         last = {attempt.replicate: attempt for attempt in period}
         for attempt in last.values():
             yield from _attempt_rows(attempt, number)
 
 
-def _attempts(folder: Path, histories: ComponentHistories) -> list[_Attempt]:
+def _attempts(folder: Path, histories: _Histories) -> list[_Attempt]:
     """All valid attempts, the oldest first."""
     found = []
     for path in folder.glob("rep*.valid.json"):
@@ -91,8 +92,7 @@ def _attempts(folder: Path, histories: ComponentHistories) -> list[_Attempt]:
             states = {name: _state_at(match[2], known) for name, known in histories.items()}
             since = {name: state.since for name, state in states.items()}
             contents = {name: state.content for name, state in states.items()}
-            text = json.dumps(contents, sort_keys=True)
-            found.append(_Attempt(int(match[1]), match[2], path, since, text))
+            found.append(_Attempt(int(match[1]), match[2], path, since, contents))
     return sorted(found, key=lambda attempt: (attempt.stamp, attempt.replicate))
 
 
@@ -131,12 +131,10 @@ def _request_fingerprint(point: Point) -> str:
         [
             {part: load.get(part) for part in parts},
             {key: load["initiator"].get(key) for key in ("name", "cpus", "threads")},
-            [
-                load["target"]["name"],
-                *(drive.get("component") for drive in load["target"]["drives"]),
-            ],
+            [target["name"], *(drive.get("component") for drive in target["drives"])],
         ]
         for load in point["loads"]
+        for target in [load["target"]]
     ]
     text = json.dumps([body, point.get("stopping")], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -20,13 +20,7 @@ BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
 # Metric -> unit -> the factor to bytes per second or nanoseconds.
 UNITS: dict[str, dict[str, float]] = {
-    BANDWIDTH: {
-        "B/s": 1.0,
-        "MB/s": 1e6,
-        "MiB/s": 2.0**20,
-        "GB/s": 1e9,
-        "GiB/s": 2.0**30,
-    },
+    BANDWIDTH: {"B/s": 1.0, "MB/s": 1e6, "MiB/s": 2.0**20, "GB/s": 1e9, "GiB/s": 2.0**30},
     LATENCY: {"ns": 1.0, "us": 1e3},
 }
 # The fastest memory that is a node today, stacked on a package, moves 4 to 8 TB/s (HBM3); a hit in
@@ -69,18 +63,18 @@ class NodeMatrix:
     unit: str | None = None
 
     def median(self, initiator: int, target: int) -> float | None:
-        """The median of a cell's replicates, or None for a cell without a value."""
+        """Return the median of a cell's replicates, or None for a cell without a value."""
         values = self.samples.get((initiator, target))
         return median(values) if values else None
 
     @property
     def share_of_measured_cells(self) -> float:
-        """The share of cells that have a value, 0 to 1."""
+        """Return the share of cells that have a value, 0 to 1."""
         return len(self.samples) / (len(self.initiators) * len(self.targets))
 
 
 def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMatrix:
-    """Read a matrix of measurements from a CSV file.
+    """Return the matrix of measurements in a CSV file.
 
     Args:
         path: of the file.
@@ -94,76 +88,58 @@ def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMat
     """
     name = METRICS[metric]
     if unit is not None and unit not in UNITS[name]:
-        raise UserError(
-            f"{unit} is not a unit of {metric}", str(path), f"units are {', '.join(UNITS[name])}"
-        )
-    if unit is None:
-        _refuse_other_metric(path, metric)
-    table = _read_numbers(path)
-    numbers = [value for _, _, value in table.cells]
+        allowed = f"allowed: {', '.join(UNITS[name])}"
+        raise UserError(f"{unit} is not a unit of {metric}", str(path), allowed)
+    for other in METRICS.keys() - {metric}:
+        if unit is None and _unit_in_name(path, METRICS[other]):  # ns would pass for GB/s
+            problem = f"has a name that ends in a unit of {other}, not of {metric}"
+            remedy = f"if the name is wrong, give the unit of the {metric} (--unit)"
+            raise UserError(problem, str(path), remedy)
+    initiators, targets, cells = _read_cells(path)
+    numbers = [value for _, _, value in cells]
     used, reason = (unit, "as given") if unit else _infer_unit(path, name, numbers)
     samples: dict[Pair, tuple[float, ...]] = {}
-    for where, pair, value in table.cells:
+    for where, pair, value in cells:
         samples[pair] = (*samples.get(pair, ()), _to_metric_unit(name, value, used, where))
-    return NodeMatrix(
-        metric=name,
-        initiators=table.rows,
-        targets=table.columns,
-        samples=samples,
-        blocks={},
-        source=path.name,
-        unit=f"{used}, {reason}",
-    )
+    return NodeMatrix(name, initiators, targets, samples, {}, path.name, f"{used}, {reason}")
 
 
 def read_distances_csv(path: Path) -> dict[Pair, float]:
-    """Read a distance table, such as the firmware's SLIT, from a CSV file of the same form.
+    """Return the distance table (SLIT) in a CSV file of the same form, by initiator and target.
 
     Raises:
         UserError: the file is not such a table.
     """
     found: dict[Pair, float] = {}
-    for where, pair, value in _read_numbers(path).cells:
+    _, _, cells = _read_cells(path)
+    for where, pair, value in cells:
         if value <= 0.0:
-            raise UserError(
-                f"{value:g} is not a distance", where, "distances are above 0, local is 10"
-            )
+            remedy = "distances are above 0, local is 10"
+            raise UserError(f"{value:g} is not a distance", where, remedy)
         if pair in found:
             raise UserError(f"initiator {pair[0]} has two rows", str(path))
         found[pair] = value
     return found
 
 
-@dataclass(frozen=True)
-class _MatrixNumbers:
-    """The numbers of a file.
-
-    Attributes:
-        rows, columns: node numbers.
-        cells: position in words, (initiator, target) and value of each number.
-    """
-
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    cells: tuple[tuple[str, Pair, float], ...]
+# Position in words, (initiator, target) and value of each number in a file.
+_Cells = list[tuple[str, Pair, float]]
 
 
-def _read_numbers(path: Path) -> _MatrixNumbers:
-    """The numbered rows and columns of a CSV file.
+def _read_cells(path: Path) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
+    """The nodes of the rows and of the columns, and the numbers, of a CSV file.
 
     Raises:
         UserError: the file is empty, or a row has too few cells, or a cell is not a number.
     """
     lines = _lines(path)
     if len(lines) < 2:
-        raise UserError(
-            "has column names but no row" if lines else "is empty",
-            str(path),
-            "a matrix has a column for each target node and a row for each initiator node",
-        )
+        problem = "has column names but no row" if lines else "is empty"
+        remedy = "a matrix has a column for each target node and a row for each initiator node"
+        raise UserError(problem, str(path), remedy)
     (_, head), *body = lines
-    columns = _target_nodes(head, str(path))
-    rows: dict[int, None] = {}
+    targets = _target_nodes(head, f"{path}, row 1")
+    initiators: dict[int, None] = {}
     cells = []
     for number, fields in body:
         where = f"{path}, row {number}"
@@ -174,38 +150,34 @@ def _read_numbers(path: Path) -> _MatrixNumbers:
                 "every row has an initiator and a cell for each target; leave a cell empty that "
                 "was not measured",
             )
-        row = _node(fields[0])
-        if row is None:
-            raise UserError(
-                f"{fields[0]!r} in the first column is not a node",
-                where,
-                "a node is written like 3 or node3",
-            )
-        rows[row] = None
-        for name, column, text in zip(head[1:], columns, fields[1:], strict=True):
+        initiator = _node(fields[0])
+        if initiator is None:
+            problem = f"{fields[0]!r} in the first column is not a node"
+            raise UserError(problem, where, "a node is written like 3 or node3")
+        initiators[initiator] = None
+        for name, target, text in zip(head[1:], targets, fields[1:], strict=True):
             if text not in _NOT_MEASURED:
                 place = f"{where}, column {name}"
-                cells.append((place, (row, column), _number(text, place)))
+                cells.append((place, (initiator, target), _number(text, place)))
     if not cells:
         raise UserError("has no number", str(path))
-    return _MatrixNumbers(tuple(rows), columns, tuple(cells))
+    return tuple(initiators), targets, cells
 
 
 def _lines(path: Path) -> list[tuple[int, list[str]]]:
     """The rows that are not empty, with their line numbers."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot be read: {error}", str(path)) from error
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    delimiter = max(",;\t", key=first.count)
-    reader = csv.reader(text.splitlines(), delimiter=delimiter)
-    found = []
-    for fields in reader:
-        stripped = [field.strip() for field in fields]
-        if any(stripped) and not stripped[0].startswith("#"):
-            found.append((reader.line_num, stripped))
-    return found
+    first = next(filter(str.strip, lines), "")
+    reader = csv.reader(lines, delimiter=max(",;\t", key=first.count))
+    stripped = ([field.strip() for field in fields] for fields in reader)
+    return [
+        (reader.line_num, fields)
+        for fields in stripped
+        if any(fields) and not fields[0].startswith("#")
+    ]
 
 
 def _node(text: str) -> int | None:
@@ -217,17 +189,16 @@ def _node(text: str) -> int | None:
 def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
     """The node numbers in the column names."""
     remedy = "columns after the first are target nodes, such as 0, mem_0 or node0"
-    where = f"{where}, row 1"
     if len(head) < 2:
         raise UserError("has no target node", where, remedy)
-    found: list[int] = []
+    found: dict[int, None] = {}
     for name in head[1:]:
         node = _node(name)
         if node is None:
             raise UserError(f"column {name!r} is not a node", where, remedy)
         if node in found:
             raise UserError(f"target node {node} has two columns", where)
-        found.append(node)
+        found[node] = None
     return tuple(found)
 
 
@@ -238,32 +209,16 @@ def _number(text: str, where: str) -> float:
         raise UserError(f"{text!r} is not a number", where) from None
 
 
-def _refuse_other_metric(path: Path, metric: str) -> None:
-    """Raise where the file name ends in a unit of another metric: ns would pass for GB/s.
-
-    Raises:
-        UserError: it does.
-    """
-    for other, name in METRICS.items():
-        if other != metric and _unit_in_name(path, name) is not None:
-            raise UserError(
-                f"holds a {other} by its name, not a {metric}",
-                str(path),
-                f"where the name is wrong, give the unit of the {metric} (--unit)",
-            )
-
-
 def _unit_in_name(path: Path, metric: str) -> str | None:
     """The unit of a metric at the end of a file name, or None."""
-    names = {unit: f"_{unit.replace('/', 'p')}" for unit in UNITS[metric]}
-    return next((unit for unit, end in names.items() if path.stem.endswith(end)), None)
+    ends = {unit: f"_{unit.replace('/', 'p')}" for unit in UNITS[metric]}
+    return next((unit for unit, end in ends.items() if path.stem.endswith(end)), None)
 
 
 def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, str]:
     """The unit of a file's numbers, and how it is known."""
-    named = _unit_in_name(path, metric)
-    if named is not None:
-        return named, "by the file name"
+    if unit := _unit_in_name(path, metric):
+        return unit, "by the file name"
     if metric == LATENCY:
         return "ns", "by default"
     middle = median(values)

@@ -123,10 +123,11 @@ def _device_aliases(
     targets = rows.loc[rows["target_kind"] == "drive", "target"].dropna()
     drives |= {name for name in targets if not _is_public_place(name)}
     gpus = set(components.loc[components["kind"] == "gpu", "component"])
-    if with_names:
-        return {name: name for name in drives | gpus}
-    found = {name: f"drive{number}" for number, name in enumerate(sorted(drives), start=1)}
-    return found | {name: f"gpu{number}" for number, name in enumerate(sorted(gpus), start=1)}
+    return {
+        name: name if with_names else f"{kind}{number}"
+        for kind, names in (("drive", drives), ("gpu", gpus))
+        for number, name in enumerate(sorted(names), start=1)
+    }
 
 
 def _is_public_place(name: str) -> bool:
@@ -254,18 +255,15 @@ def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str 
 
 def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str:
     """The levels that are numbers, places or words of the shipped experiments."""
-    found: dict[str, Any] = {}
     try:
         levels = dict(json.loads(text))
     except (ValueError, TypeError):
         return "{}"
-    for name, level in levels.items():
-        if name not in words:
-            continue
-        if isinstance(level, (bool, int, float)):
-            found[name] = level
-        elif isinstance(level, str):
-            found[name] = _known(level, devices, words) or "other"
+    found = {
+        name: (_known(level, devices, words) or "other") if isinstance(level, str) else level
+        for name, level in levels.items()
+        if name in words and isinstance(level, (str, bool, int, float))
+    }
     return json.dumps(found, sort_keys=True)
 
 
@@ -291,7 +289,7 @@ def _shipped() -> dict[str, frozenset[str]]:
             words |= {name, *(level for level in levels if isinstance(level, str))}
 
     def names(key: str, *documents: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-        """The values of a key; a form may have a template, which is not a name."""
+        """The values of a key, without the templates of forms."""
         values = {document.get(key) for listed in documents for document in listed}
         return frozenset(value for value in values if value and "{" not in value)
 

@@ -7,6 +7,7 @@ parts by name, size and hash, columns and types, texts and values.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -26,6 +27,7 @@ from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import utc_now, write_atomically
 from chaosity.records.record_types_and_verdict import VALID
+from chaosity.store.measurements import LOAD, POINT
 from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import (
     IMPORTED,
@@ -115,6 +117,7 @@ def publish_bundle(
 
 
 def _parquet_content(rows: pd.DataFrame, name: str) -> bytes:
+    """The content of a Parquet file; DuckDB writes to files only."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.parquet"
         write_parquet_table(rows, path, TABLES[name])
@@ -122,7 +125,7 @@ def _parquet_content(rows: pd.DataFrame, name: str) -> bytes:
 
 
 def import_bundle(bundle: Path, database: Path) -> int:
-    """Put the profiles of a bundle into a database; importing a bundle twice changes nothing.
+    """Put the profiles of a bundle into a database; a second import changes nothing.
 
     Returns:
         The number of new profiles.
@@ -175,7 +178,7 @@ def read_bundle(path: Path) -> tuple[ProfileTables, dict[str, Any], str]:
 
 def _manifest(archive: zipfile.ZipFile, where: str) -> dict[str, Any]:
     """The manifest; the file may hold nothing but the parts that it lists."""
-    names = archive.namelist()
+    names, place = archive.namelist(), f"{where}, {MANIFEST}"
     if MANIFEST not in names:
         raise UserError("is not a bundle of profiles: it has no manifest", where)
     expected = {MANIFEST, *(f"{name}.parquet" for name in TABLES)}
@@ -193,9 +196,8 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> dict[str, Any]:
         unexpected = sorted(set(names) ^ expected) or sorted(names)
         raise UserError(f"does not have the parts of a bundle: {unexpected[0]!r}", where)
     if not all(isinstance(value, (str, bool, type(None))) for value in provenance.values()):
-        raise UserError("has a provenance that is not a text", f"{where}, {MANIFEST}")
-    texts = pd.Series(list(map(str, provenance.values())), dtype=object)
-    _check_texts(texts, f"{where}, {MANIFEST}", _LONGEST_TEXT)
+        raise UserError("has a provenance that is not a text", place)
+    _check_texts(pd.Series(map(str, provenance.values()), dtype=object), place, _LONGEST_TEXT)
     return {**manifest, "parts": parts, "provenance": provenance}
 
 
@@ -242,9 +244,9 @@ def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
 def _check_tables(tables: ProfileTables, where: str) -> None:
     """Raise where rows do not belong together or have impossible values."""
     for name, rows in tables.items():
-        for column in rows.columns:
-            if rows[column].dtype == "string":
-                longest = _TOPOLOGY_TEXT if column == "topology" else _LONGEST_TEXT
+        for column, kind in TABLES[name].items():
+            longest = _TOPOLOGY_TEXT if column == "topology" else _LONGEST_TEXT
+            if kind == "string":
                 _check_texts(rows[column].dropna(), f"{where}, {name}.parquet, {column}", longest)
     profiles, place = tables["profiles"], f"{where}, profiles.parquet"
     identities = set(profiles["id"])
@@ -271,24 +273,16 @@ def _check_tables(tables: ProfileTables, where: str) -> None:
 
 def _check_values(rows: pd.DataFrame, where: str) -> None:
     """Raise where a needed value is missing, or a value does not fit its status."""
-    needed = (
-        *("profile", "host", "configuration", "experiment", "point", "replicate"),
-        *("status", "load", "initiator", "target", "metric"),
-    )
-    for column in needed:
+    for column in ("profile", *POINT, "replicate", "status", *LOAD, "metric"):
         if rows[column].isna().any():
             raise UserError("a row has no value", f"{where}, {column}")
-    known = rows["status"] == VALID
+    valid = (rows["status"] == VALID).to_numpy()
     values = rows["value"].to_numpy(dtype=float, na_value=np.nan)
-    bad = known.to_numpy() & ~((values >= 0.0) & np.isfinite(values))
-    bad |= ~known.to_numpy() & ~np.isnan(values)
+    bad = np.where(valid, ~((values >= 0.0) & np.isfinite(values)), ~np.isnan(values))
     if bad.any():
         number = int(np.argmax(bad))
-        raise UserError(
-            f"row {number + 1} has the value {values[number]:g}",
-            where,
-            "a valid row has a finite value of at least zero, any other row has none",
-        )
+        remedy = "a valid row has a finite value of at least zero, any other row has none"
+        raise UserError(f"row {number + 1} has the value {values[number]:g}", where, remedy)
 
 
 def _check_texts(texts: pd.Series, where: str, longest: int) -> None:
@@ -303,9 +297,7 @@ def _check_texts(texts: pd.Series, where: str, longest: int) -> None:
 def _check_json(texts: pd.Series, where: str) -> None:
     """Raise where a text is not a JSON object."""
     for text in texts.dropna().unique():
-        try:
-            is_object = isinstance(json.loads(text), dict)
-        except (ValueError, RecursionError):
-            is_object = False
-        if not is_object:
-            raise UserError("has a text that is not a JSON object", where)
+        with contextlib.suppress(ValueError, RecursionError):
+            if isinstance(json.loads(text), dict):
+                continue
+        raise UserError("has a text that is not a JSON object", where)

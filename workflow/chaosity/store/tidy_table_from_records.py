@@ -25,14 +25,14 @@ from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 MISSING = "missing"
 # A node with a smaller share of a load's pages holds only stacks and data of libraries, see
 # MEMORY_SHARE of the runner's checks.
-STRAY_SHARE = 0.02
+_STRAY_SHARE = 0.02
 
 
 def read_points(folder: Path) -> Iterator[Point]:
-    """The points of a plan, in a stable order.
+    """Yield the points of a plan, sorted by experiment and point.
 
     Args:
-        folder: with a file ``<experiment>/<point>.json`` for each point.
+        folder: has a file ``<experiment>/<point>.json`` for each point.
     """
     for path in sorted(folder.glob("*/*.json")):
         yield json.loads(path.read_text(encoding="utf-8"))
@@ -59,21 +59,8 @@ class ReplicateOutcome:
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def _read_outcomes(point: Point, folder: Path) -> list[ReplicateOutcome]:
-    """The outcome of every replicate of a planned point.
-
-    Args:
-        point: the point as planned.
-        folder: of its records.
-    """
-    return [
-        replace(_read_outcome(folder / f"rep{replicate}.json", point), order=order)
-        for replicate, order in enumerate(point["orders"], start=1)
-    ]
-
-
 def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome) -> Iterator[Row]:
-    """A row for each load and metric of a replicate, and for each node of a metric by node."""
+    """Yield a row for each load and metric of a replicate; for a metric by node, a row per node."""
     for load, columns in _common_columns_of_each_load(point, replicate, outcome):
         readings = outcome.readings.get(load["name"], {})
         for metric, source in load["metrics"].items():
@@ -191,7 +178,7 @@ def _read_outcome(path: Path, point: Point) -> ReplicateOutcome:
 
 
 def outcome_of_record(record: Record) -> ReplicateOutcome:
-    """The outcome in a record, with values computed from the raw output."""
+    """Return the outcome in a record, with values computed from the raw output."""
     verdict = record["verdict"]
     status, reason = str(verdict["status"]), verdict["reason"]
     readings: dict[str, dict[str, Reading]] = {}
@@ -200,15 +187,15 @@ def outcome_of_record(record: Record) -> ReplicateOutcome:
             readings = metric_readings(record)
         except ExtractionError as error:
             status, reason = FAILED, str(error)
-    nodes = {load["name"]: seen_nodes(load) for load in record["loads"]}
+    nodes = {load["name"]: _seen_nodes(load) for load in record["loads"]}
     return ReplicateOutcome(status, reason, record["order"], record["finished_at"], readings, nodes)
 
 
-def seen_nodes(load: LoadRecord) -> str | None:
+def _seen_nodes(load: LoadRecord) -> str | None:
     """The nodes where the kernel saw a load's pages, without stray pages; None when unknown."""
     seen = load["placement_seen"]
     by_node = (seen["memory_bytes_by_node"] if seen else None) or {}
-    least = STRAY_SHARE * sum(by_node.values())
+    least = _STRAY_SHARE * sum(by_node.values())
     return format_cpu_list(sorted(int(n) for n, size in by_node.items() if size > least)) or None
 
 
@@ -239,23 +226,23 @@ def _load_columns(load: Load) -> Row:
 
 
 def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
-    """The tidy table of one host and configuration.
+    """Return the tidy table of one host and configuration.
 
     Args:
         points: the plan, ``<experiment>/<point>.json``.
         results: the records, ``<experiment>/<point>/rep<N>.json``.
     """
-    planned = list(read_points(points))
+    planned = {(point["experiment"], point["point"]): point for point in read_points(points)}
     outcomes = {
-        (point["experiment"], point["point"]): _read_outcomes(
-            point, results / point["experiment"] / point["point"]
-        )
-        for point in planned
+        key: [
+            replace(_read_outcome(results.joinpath(*key, f"rep{number}.json"), point), order=order)
+            for number, order in enumerate(point["orders"], start=1)
+        ]
+        for key, point in planned.items()
     }
     rows: list[Row] = []
-    for point in planned:
-        own = outcomes[point["experiment"], point["point"]]
-        for replicate, outcome in enumerate(own, start=1):
+    for key, point in planned.items():
+        for replicate, outcome in enumerate(outcomes[key], start=1):
             rows += tidy_rows_of_outcome(point, replicate, outcome)
             rows += tidy_rows_of_derived_metrics(point, replicate, outcomes)
     return rows_to_table(rows, COLUMNS)

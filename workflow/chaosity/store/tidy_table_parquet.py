@@ -16,12 +16,7 @@ from chaosity.errors import UserError
 
 # A row of the tidy table: values by the names of columns.
 Row = dict[str, Any]
-_DUCKDB_TYPES = {
-    "string": "VARCHAR",
-    "Int64": "BIGINT",
-    "boolean": "BOOLEAN",
-    "Float64": "DOUBLE",
-}
+_DUCKDB_TYPES = {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}
 
 
 def column_types(*groups: tuple[str, str]) -> dict[str, str]:
