@@ -15,7 +15,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 
-from chaosity.errors import UserError, suggest_allowed
+from chaosity.errors import UserError, check_allowed, suggest_allowed
 from chaosity.units import metric_has_unit
 from chaosity.yaml_document_types import BenchmarkDocument, Config, ExperimentDocument
 
@@ -118,8 +118,7 @@ def load_named_yaml(folder: Path, name: str, where: str, kind: str) -> Any:
     Raises:
         UserError: there is no such file, or its content is wrong.
     """
-    if name not in (known := yaml_file_names(folder)):
-        raise UserError(f"unknown {kind} {name!r}", where, suggest_allowed(name, known))
+    check_allowed(name, yaml_file_names(folder), f"unknown {kind} {name!r}", where)
     path = folder / f"{name}.yaml"
     document = read_yaml(path)
     validate_document(document, kind, _path_in_repository(path))
@@ -149,9 +148,7 @@ def _check_relative_metrics(document: ExperimentDocument, where: str) -> None:
     names: set[str] = set()
     for index, entry in enumerate(document.get("relative", [])):
         place, name = f"{where}, relative.{index}", entry["name"]
-        if entry["load"] not in loads:
-            remedy = suggest_allowed(entry["load"], loads)
-            raise UserError(f"unknown load {entry['load']!r}", place, remedy)
+        check_allowed(entry["load"], loads, f"unknown load {entry['load']!r}", place)
         if name in {*names, entry["metric"]}:
             raise UserError(f"the name {name!r} is in use", place, "choose another name")
         if metric_has_unit(name):
@@ -170,10 +167,9 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
     document: BenchmarkDocument = load_named_yaml(BENCHMARKS, name, where, "benchmark")
     listed = document.get("counters", [])
     for metric, source in document["metrics"].items():
-        if "counter" in source and source["counter"] not in listed:
+        if counter := source.get("counter"):
             place = f"{_path_in_repository(BENCHMARKS)}/{name}.yaml, metrics.{metric}"
-            remedy = suggest_allowed(source["counter"], listed)
-            raise UserError(f"{source['counter']!r} is not among `counters`", place, remedy)
+            check_allowed(counter, listed, f"{counter!r} is not among `counters`", place)
     return document
 
 
@@ -220,9 +216,7 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> Config:
         place = f"{where}, levels"
         varied = _varied_names(experiments.get(name) or load_experiment(name, place))
         for level in levels:
-            if level not in varied:
-                remedy = suggest_allowed(level, varied)
-                raise UserError(f"{name} does not vary {level!r}", f"{place}.{name}", remedy)
+            check_allowed(level, varied, f"{name} does not vary {level!r}", f"{place}.{name}")
     for category, name in checked["benchmarks"].items():
         _check_benchmark(checked, category, name, where)
     for name in checked["parameters"]:
@@ -241,11 +235,9 @@ def _check_benchmark(config: Config, category: str, name: str, where: str) -> No
         raise UserError(f"{name} serves {benchmark['category']}", place)
     if category not in config["stopping"]:
         raise UserError(f"the key {category!r} is missing", f"{where}, stopping")
-    known = benchmark.get("parameters", {})
+    known, place = benchmark.get("parameters", {}), f"{where}, parameters.{name}"
     for key in config["parameters"].get(name, {}):
-        if key not in known:
-            place, remedy = f"{where}, parameters.{name}", suggest_allowed(key, known)
-            raise UserError(f"{name} has no parameter {key!r}", place, remedy)
+        check_allowed(key, known, f"{name} has no parameter {key!r}", place)
 
 
 def read_config(path: Path = CONFIG) -> Config:
