@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/monotonic_clock.h"
 #include "common/parse_numbers.h"

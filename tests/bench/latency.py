@@ -30,7 +30,13 @@ def build() -> None:
     """Compile the reference, as anybody would (``-O2``), with the objects of chaosity-latency."""
     subprocess.run(["make", "-s", "-C", SOURCES, f"BUILD={BUILD}"], check=True)
     latency = [f"latency/{name}.o" for name in ("cache_sizes", "pointer_chase", "timed_blocks")]
-    names = ("cpu_lists", "errors", "parse_numbers", "placed_memory", "start_line_and_signals")
+    names = (
+        "cpu_lists_and_pinning",
+        "errors",
+        "parse_numbers",
+        "placed_memory",
+        "start_line_and_signals",
+    )
     objects = [BUILD / name for name in (*latency, *(f"common/{name}.o" for name in names))]
     source = Path(__file__).with_name("chase_reference.c")
     command = ["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", f"-I{SOURCES}", "-pthread", "-o"]

@@ -128,7 +128,11 @@ def test_wrong_results_are_found_out(built: Built, cpu: str):
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs with nodes that are made up, under the sanitizers."""
     sources = ["thread_arenas", "task_stencil", "task_matmul", "task_mergesort", "task_spmv"]
-    shared = ["common/cpu_lists.c", "common/errors.c", "common/start_line_and_signals.c"]
+    shared = [
+        "common/cpu_lists_and_pinning.c",
+        "common/errors.c",
+        "common/start_line_and_signals.c",
+    ]
     folder = tmp_path_factory.mktemp("tasks")
     names = [*(f"tasks/{source}.cpp" for source in sources), *shared]
     return build_driver(folder, HERE / "tasks_driver.cpp", *names)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/monotonic_clock.h"
 #include "common/parse_numbers.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command line of every program: one table of options is what is parsed and what --help prints.
+ * The command line of every program: one table of options is both parsed and printed by --help.
  */
 #ifndef CHAOSITY_COMMAND_LINE_H
 #define CHAOSITY_COMMAND_LINE_H
@@ -14,8 +14,8 @@ typedef void option_setter(void *target, const char *option, const char *text);
 
 struct command_option {
     const char *name;  /* with its dashes: "--cpus" */
-    const char *value; /* what --help calls the value: "LIST"; NULL: the option has no value */
-    const char *help;  /* --help breaks it into lines */
+    const char *value; /* name of the value in --help: "LIST"; NULL: the option has no value */
+    const char *help;  /* text that --help breaks into lines */
     option_setter *set;
     void *target;
 };
@@ -46,7 +46,7 @@ struct program {
     const struct command_option *options;
     const char *notes;           /* after the options; a line for each paragraph */
     const char *example;         /* the last lines of --help */
-    const char *instruction_set; /* that it was built for, where that changes results; else NULL */
+    const char *instruction_set; /* of the build, if it changes results; else NULL */
     int (*run)(void);            /* measures and returns the exit code */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The clock that all times in the output are read from.
+ * The clock of all times in the output.
  */
 #ifndef CHAOSITY_MONOTONIC_CLOCK_H
 #define CHAOSITY_MONOTONIC_CLOCK_H

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 
 enum page_kind { PAGES_BASE, PAGES_THP, PAGES_2M, PAGES_1G };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/command_line.h"
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/parse_numbers.h"
 #include "common/placed_memory.h"
@@ -82,14 +82,13 @@ static const struct command_option command_options[] = {
      "let the kernel map the buffers once instead of for every read (default no)", set_yes_or_no,
      &options.registered},
     {"--buffer-nodes", "LIST",
-     "like --memory-nodes, for the buffers of an array on drives. With drives --array-bytes is a "
+     "bind the buffers of an array on drives to these NUMA nodes. With drives --array-bytes is a "
      "multiple of --chunk-bytes; 0 (default) means the capacity of the smallest drive times the "
      "number of drives",
      set_nodes, &buffer_nodes},
     {"--warmup-seconds", "S", "sum for this time before the first sample (default 0.1)",
      set_seconds, &options.warmup_seconds},
-    RUN_OPTIONS(options.stream_options.run_options,
-                "a sample lasts at least this long (default 0.02)"),
+    RUN_OPTIONS(options.stream_options.run_options, "least duration of a sample (default 0.02)"),
 };
 
 static void require_complete_options(void) {

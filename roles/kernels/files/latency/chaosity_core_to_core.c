@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "common/command_line.h"
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/placed_memory.h"
 #include "common/run_options.h"
@@ -147,7 +147,7 @@ static enum start wait_until_started(struct state *state) {
 
 static const char *find_wrong(const struct state *state, uint64_t number_at_end) {
     if (state->wrong_answers > 0 || state->wrong_questions > 0)
-        return "a number in the line was not the next one";
+        return "a number in the line was not the next number";
     if (number_at_end != state->moves)
         return "the line moved less or more often than was counted";
     return NULL;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/command_line.h"
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/placed_memory.h"
 #include "common/run_options.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "latency/latency_options.h"
 
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/parse_numbers.h"
 

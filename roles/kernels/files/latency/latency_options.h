@@ -18,7 +18,8 @@
     MEMORY_NODES_OPTION((options).run_options, "bind the pages to these NUMA nodes (default: they lie on the node " \
                              "of --cpu, which touches them first)"), \
     PAGES_OPTION((options).run_options), \
-    RUN_OPTIONS((options).run_options, "a sample is as many blocks as last this long (default 0.05)")
+    RUN_OPTIONS((options).run_options, \
+                "duration of a sample, rounded up to whole blocks (default 0.05)")
 /* clang-format on */
 
 option_setter set_cpu;        /* int */

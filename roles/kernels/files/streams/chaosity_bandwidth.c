@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "common/command_line.h"
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/placed_memory.h"
 #include "common/run_options.h"
@@ -52,7 +52,7 @@ static const struct command_option command_options[] = {
     WARMUP_PASSES_OPTION(options.warmup_passes),
     {"--list", NULL, "print the kernels that this build offers, one per line", list_streams, NULL},
     RUN_OPTIONS(options.stream_options.run_options,
-                "a sample is as many whole passes as last this long (default 0.02)"),
+                "duration of a sample, rounded up to whole passes (default 0.02)"),
 };
 
 static int run(void) {

@@ -9,7 +9,7 @@
  * The sequence of a run is in round_robin_reads.c, the threads are in thread_team.c.
  */
 #include "common/command_line.h"
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/run_options.h"
 #include "streams/round_robin_reads.h"
@@ -35,7 +35,7 @@ static const struct command_option command_options[] = {
      set_seconds, &options.turn_seconds},
     PAGES_OPTION(options.run_options),
     RUN_OPTIONS(options.run_options,
-                "a sample is as many whole rounds over all nodes as last this long (default 0.02)"),
+                "duration of a sample, rounded up to whole rounds over all nodes (default 0.02)"),
 };
 
 static int run(void) {
@@ -53,7 +53,7 @@ static int run(void) {
 const struct program program = {
     .name = "chaosity-paths",
     .usage = "--cpus LIST --memory-nodes LIST --bytes N [OPTION]...",
-    .summary = "Reads from several memory nodes in turn and prints what each of them gave.",
+    .summary = "Reads from several memory nodes in turn and prints the bytes and time of each.",
     .options = command_options,
     .notes =
         "SIGTERM or SIGINT stops all threads after their current chunks, a few microseconds; then "
@@ -64,7 +64,7 @@ const struct program program = {
         "bytes divided by its time, multiplied by the number of threads. Exit code: 0 right "
         "result, "
         "1 wrong result, 2 refused.",
-    .example = "what CPUs 0 to 3 read from two nodes, 1 GiB on each, for 2 seconds\n"
+    .example = "CPUs 0 to 3 read from two nodes, 1 GiB on each, for 2 seconds\n"
                "  chaosity-paths --cpus 0-3 --memory-nodes 0,1 --bytes 1073741824 --pages thp \\\n"
                "      --max-seconds 2",
     .instruction_set = stream_isa,

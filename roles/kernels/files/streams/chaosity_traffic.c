@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/command_line.h"
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/parse_numbers.h"
 #include "common/run_options.h"
@@ -74,8 +74,7 @@ static const struct command_option command_options[] = {
      set_seconds, &options.peak_seconds},
     {"--list", NULL, "print the kernels that this build offers, one per line", list_traffic_kernels,
      NULL},
-    RUN_OPTIONS(options.stream_options.run_options,
-                "a sample lasts at least this long (default 0.02)"),
+    RUN_OPTIONS(options.stream_options.run_options, "least duration of a sample (default 0.02)"),
 };
 
 static int run(void) {
@@ -89,7 +88,7 @@ static int run(void) {
 const struct program program = {
     .name = "chaosity-traffic",
     .usage = "--kernel NAME --cpus LIST --array-bytes N [OPTION]...",
-    .summary = "Makes memory traffic at an even rate, as a load beside another measurement.",
+    .summary = "Makes memory traffic at an even rate, to run next to another measurement.",
     .options = command_options,
     .notes =
         "SIGTERM or SIGINT stops all threads after their current chunks, a few microseconds; then "

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/run_options.h"
 #include "streams/stream_kernels.h"
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/placed_memory.h"
 #include "common/run_options.h"
 #include "common/spin_barrier.h"

@@ -6,12 +6,12 @@
  * The programs are in task_*.cpp, the runtimes in thread_arenas.cpp, the measure of locality in
  * page_access_counts.cpp, and the sequence of a run in repeated_runs.cpp.
  *
- * Where the data of a program that knows no nodes lie is chance: on the node that touches a page
- * first. In document 004 they lie on one node, written by one thread; then the share of local
- * accesses is the share of the work that this node's cores do, which is 1/n only if all cores are
- * equally fast and start at the same time. Here pages lie on the nodes in turn by default, as
- * random first touch would put them on average: any piece of data larger than n pages has 1/n of
- * its pages on each node, so 1/n of the accesses are local whichever core steals which task.
+ * If a program ignores nodes, chance decides where its pages lie: on the node that touches a page
+ * first. In document 004 all pages lie on one node, because one thread writes them. Then the share
+ * of local accesses is the share of the work that this node's cores do, which is 1/n only if all
+ * cores are equally fast and start at the same time. Here pages lie on the nodes in turn by
+ * default, as random first touch would put them on average. Any piece of data larger than n pages
+ * has 1/n of its pages on each node, so 1/n of the accesses are local whichever core steals a task.
  */
 #include <algorithm>
 #include <cstdio>
@@ -80,7 +80,7 @@ const command_option command_options[] = {
                         "CPUs that have memory)"),
     PAGES_OPTION(requested.run_options),
     RUN_OPTIONS(requested.run_options,
-                "a sample is as many whole runs as last this long (default 0.02)"),
+                "duration of a sample, rounded up to whole runs (default 0.02)"),
 };
 
 void require_complete_options() {

@@ -8,7 +8,7 @@
 #define _Noreturn [[noreturn]] /* C11's word, which C++ lacks */
 extern "C" {
 #include "common/command_line.h"
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/monotonic_clock.h"
 #include "common/parse_numbers.h"

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "common/command_line.h"
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 #include "common/errors.h"
 #include "common/placed_memory.h"
 #include "common/run_options.h"
@@ -74,7 +74,7 @@ static const struct command_option command_options[] = {
     WARMUP_PASSES_OPTION(options.warmup_passes),
     {"--list", NULL, "print the kernels, one per line with its formula", list_workloads, NULL},
     RUN_OPTIONS(options.run_options,
-                "a sample is as many whole passes as last this long (default 0.02)"),
+                "duration of a sample, rounded up to whole passes (default 0.02)"),
 };
 
 static void set_up(void *self, int index) {

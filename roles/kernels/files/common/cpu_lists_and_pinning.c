@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "common/cpu_lists.h"
+#include "common/cpu_lists_and_pinning.h"
 
 #include <ctype.h>
 #include <errno.h>
