@@ -39,7 +39,7 @@ def test_moves_are_blocks_times_their_length(core_to_core: Path, pair: list[str]
 
 
 MUTANTS = {
-    "a wrong answer": (1, "was not the next one"),
+    "a wrong answer": (1, "was not the next number"),
     "fewer moves than counted": (2, "moved less or more often than was counted"),
 }
 
