@@ -1,4 +1,4 @@
-"""Fills in a benchmark file for one load.
+"""Fills in the templates of a benchmark file for a load.
 
 Everything about a benchmark is in its YAML file, so this module has no benchmark's name. The texts
 in the file are Jinja2 templates. An unknown variable in a template is an error.
@@ -27,20 +27,20 @@ ENVIRONMENT = Environment(
     auto_reload=False,
 )
 # Between texts that are filled in together. People do not write this character.
-SEPARATOR = "\x1f"
+_SEPARATOR = "\x1f"
 # Jinja2's marks: a text without them is constant.
-MARKS = ("{{", "{%", "{#")
+_MARKS = ("{{", "{%", "{#")
 
-Fill = Callable[[Sequence[str]], Any]
+_Fill = Callable[[Sequence[str]], Any]
 
 
 @lru_cache(maxsize=4096)
-def compile_template(text: str) -> Template:
+def _compile_template(text: str) -> Template:
     """Return a template, compiled once for all points that use it."""
     return ENVIRONMENT.from_string(text)
 
 
-def _collect_templates(part: Any, templates: list[str]) -> Fill:
+def _collect_templates(part: Any, templates: list[str]) -> _Fill:
     """Append all templates of a part of the file, in order, to `templates`.
 
     Returns:
@@ -49,7 +49,7 @@ def _collect_templates(part: Any, templates: list[str]) -> Fill:
     """
     before = len(templates)
     if isinstance(part, str):
-        if any(mark in part for mark in MARKS):
+        if any(mark in part for mark in _MARKS):
             templates.append(part)
             return lambda filled: filled[before]
     elif isinstance(part, Mapping):
@@ -82,11 +82,6 @@ class Benchmark:
         return self.document.get("kernels", {})
 
     @property
-    def reports_progress(self) -> bool:
-        """Whether its loads report their progress with time stamps."""
-        return "progress" in self.document
-
-    @property
     def platform(self) -> str:
         """The operating system of its commands."""
         return self.document.get("platform", "linux")
@@ -96,35 +91,33 @@ class Benchmark:
         """The file, for error messages."""
         return f"templates/benchmarks/{self.name}.yaml"
 
-    def fill_texts(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
-        """Return texts of the file with all variables replaced, as a single template for speed.
+    def _fill_texts(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
+        """Return texts with all variables replaced; they are a single template, for speed.
 
         Raises:
             UserError: a text uses an unknown variable.
         """
         try:
-            return compile_template(SEPARATOR.join(texts)).render(context).split(SEPARATOR)
+            return _compile_template(_SEPARATOR.join(texts)).render(context).split(_SEPARATOR)
         except (TemplateError, TypeError) as error:
             for text in texts:
                 if len(texts) > 1:
-                    self.fill_texts([text], context)  # raises the error for this text alone
+                    self._fill_texts([text], context)  # raises the error for this text alone
             raise UserError(f"{texts[0]!r} cannot be filled in: {error}", self.file_path) from error
 
-    def filled_number(self, text: str, filled: str) -> float | None:
+    def _filled_number(self, text: str, filled: str) -> float | None:
         """Return a filled-in text as a number; None for an empty text or ``None``.
 
         Raises:
             UserError: it is not a number.
         """
-        if filled in ("None", ""):
-            return None
         try:
-            return float(filled)
+            return None if filled in ("None", "") else float(filled)
         except ValueError:
             raise UserError(f"{text!r} gives {filled!r}, not a number", self.file_path) from None
 
     @cached_property
-    def _parts(self) -> tuple[list[str], Fill]:
+    def _parts(self) -> tuple[list[str], _Fill]:
         """All templates of the parts that every load has, and the function that fills them in."""
         document = self.document
         bounds = {name: source.get("at_most") for name, source in document["metrics"].items()}
@@ -155,13 +148,11 @@ class Benchmark:
         document = self.document
         context = {**context, "parameters": {**self.parameters, **(varied or {})}}
         templates, fill = self._parts
-        filled = fill(self.fill_texts(templates, context) if templates else [])
-        bounds = {
-            metric: self.filled_number(metric, bound) for metric, bound in filled["bounds"].items()
-        }
+        filled = fill(self._fill_texts(templates, context) if templates else [])
+        bounds = {key: self._filled_number(key, bound) for key, bound in filled["bounds"].items()}
         metrics = filled["metrics"].items()
         load = {
-            "memory_bytes": int(self.filled_number("memory_bytes", filled["memory_bytes"]) or 0),
+            "memory_bytes": int(self._filled_number("memory_bytes", filled["memory_bytes"]) or 0),
             "environment": {key: text for key, text in filled["environment"].items() if text},
             "command": [word for word in filled["command"] if word],
             "metrics": {name: {**source, "at_most": bounds[name]} for name, source in metrics},
@@ -174,7 +165,7 @@ class Benchmark:
             "needs": document["needs"],
             "writes": document.get("writes", False),
             "files": {
-                file: self.fill_job_file(template, context)
+                file: self._fill_job_file(template, context)
                 for file, template in document.get("files", {}).items()
             },
             "start": document["start"],
@@ -185,7 +176,7 @@ class Benchmark:
             load["notes"] = document["notes"]
         return cast(Load, load)
 
-    def fill_job_file(self, template: str, context: Mapping[str, Any]) -> str:
+    def _fill_job_file(self, template: str, context: Mapping[str, Any]) -> str:
         """Return a file that the tool reads, from its template below ``templates/``."""
         try:
             return ENVIRONMENT.get_template(template).render(context)
@@ -196,8 +187,8 @@ class Benchmark:
         """Return the expected seconds of a run under a stopping rule, without its set-up."""
         given = self.document.get("estimate_seconds")
         if given is not None:
-            [filled] = self.fill_texts([given], {**context, "parameters": self.parameters})
-            return self.filled_number(given, filled) or 0.0
+            [filled] = self._fill_texts([given], {**context, "parameters": self.parameters})
+            return self._filled_number(given, filled) or 0.0
         if rule["relative_precision"] is None:
             return rule["max_seconds"]
         return (rule["min_seconds"] + rule["max_seconds"]) / 2

@@ -1,4 +1,4 @@
-"""Processor events of a counter: from last_level_misses_local_memory to the events of a host.
+"""Finds the processor events of a counter such as last_level_misses_local_memory on a host.
 
 Everything about the events of a processor is in the files below templates/counters.
 """
@@ -29,10 +29,7 @@ def counter_events_of(
 ) -> dict[str, CounterRequest]:
     """Return the events of each counter on a host, or the reason why it has none.
 
-    Args:
-        names: counters that a benchmark file lists.
-        host: facts of the host, see `topology.host`.
-        where: the benchmark file, for errors.
+    `names` are the counters of the benchmark file `where`, `host` are the facts in `Topology.host`.
 
     Raises:
         UserError: no file has a counter of that name.
@@ -65,9 +62,10 @@ def _counter(name: str, host: HostFacts) -> CounterRequest:
 
 
 def encode_x86_event(vendor: str | None, event: EventCode) -> int:
-    """Return the number of an event for the kernel's x86 driver, see /sys/devices/cpu/format.
+    """Return the number by which the Linux kernel knows an event, see /sys/devices/cpu/format.
 
-    Bits 0 to 7 are the event, 8 to 15 the unit mask. AMD has four more bits of the event at 32.
+    Bits 0 to 7 are the event code, 8 to 15 the unit mask. On AMD processors, bits 32 to 35 are the
+    upper four bits of the event code.
     """
     code, mask = event["code"], event["umask"]
     high = (code >> 8) << 32 if vendor == "AuthenticAMD" else 0
@@ -90,9 +88,7 @@ def _is_for(document: CounterEventsDocument, host: HostFacts) -> bool:
 
 
 def _within(model: int, models: int | list[int]) -> bool:
-    if isinstance(models, int):
-        return model == models
-    first, last = models
+    first, last = (models, models) if isinstance(models, int) else models
     return first <= model <= last
 
 

@@ -45,9 +45,8 @@ def read_json_object(path: Path) -> dict[str, object] | None:
 def record_component_state(path: Path) -> None:
     """Add the content of a component file to the component's history, if it changed.
 
-    Args:
-        path: of the component file; a missing file is recorded as a missing component. Text that
-            is not a JSON object is recorded under the key `unreadable`.
+    A missing file is recorded as a missing component. Text that is not a JSON object is recorded
+    under the key `unreadable`.
     """
     history = path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
     states, content, since = _read_states(history), read_json_object(path), utc_now()
@@ -68,10 +67,7 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
     """Return the states of each component by name, the oldest first.
 
     Every state has content. A component that was missing for a while and came back unchanged has
-    a single state.
-
-    Args:
-        directory: with the component files.
+    a single state. `directory` has the component files.
     """
     histories: dict[str, list[ComponentState]] = {}
     for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):

@@ -31,8 +31,7 @@ class HostResources:
     def cpu_groups_of_level(self, level: str) -> list[tuple[PlaceName, CpuSet]]:
         """Return the name and processing units of every group of a level.
 
-        Args:
-            level: pu, core, l3_domain, core_kind, node, package or machine.
+        Levels are pu, core, l3_domain, core_kind, node, package and machine.
         """
         topology = self.topology
         if level == "pu":
@@ -121,9 +120,7 @@ class HostResources:
     def remaining_cores(self, initiator: Initiator, level: str) -> Initiator | None:
         """Return the cores of an initiator's groups that it does not use; None without any.
 
-        Args:
-            initiator: its SMT siblings are left out too, since they share its cores.
-            level: l3_domain, node, package or machine.
+        Its SMT siblings are left out too, since they share its cores.
         """
         own = self._with_siblings(initiator)
         groups = {name: cpus for name, cpus in self.cpu_groups_of_level(level) if own & set(cpus)}
@@ -255,9 +252,7 @@ class HostResources:
     def buffer_nodes(self, initiator: Initiator, where: str) -> tuple[int, ...]:
         """Return the nodes of an initiator's buffers; empty if there is no such node.
 
-        Args:
-            initiator: whose threads use the buffers.
-            where: `own` for its own memory; `other` for the first of the farthest other nodes.
+        `where` is `own` for its own memory, or `other` for the first of the farthest other nodes.
         """
         own = self.local_memory_nodes(initiator)
         if where == "own":
@@ -336,12 +331,10 @@ class HostResources:
         }
 
     def drive_set_target(self, kind: str, drives: tuple[PlannedDrive, ...]) -> Target:
-        """Return drives as a target, named after their place.
+        """Return one or more drives as a target, named after their place.
 
-        Args:
-            kind: drive, first_of_node, all_of_node, first_of_package, all_of_package, all_of_nodes
-                or all.
-            drives: at least one.
+        Kinds are drive, first_of_node, all_of_node, first_of_package, all_of_package, all_of_nodes
+        and all.
         """
         nodes = cpu_set(drive.node for drive in drives if drive.node is not None)
         of_package = kind.endswith("package")

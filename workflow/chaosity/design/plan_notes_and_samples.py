@@ -1,4 +1,4 @@
-"""Even samples of too many levels, sets or points, and notes on what a plan leaves out."""
+"""Picks even samples of levels, sets or points, and collects notes on what a plan leaves out."""
 
 from __future__ import annotations
 
@@ -58,11 +58,7 @@ def sets_of_every_size(items: Sequence[T], at_most: int = AT_MOST_SETS) -> list[
 
     If there are too many sets, each size gets one, and the rest is distributed in proportion to
     the number of sets of each size. The sets of a size are evenly spread. If there are more sizes
-    than `at_most`, the sizes are evenly spread too.
-
-    Args:
-        items: without repetition, in the order in which sets list them.
-        at_most: how many sets to take, at least 1.
+    than `at_most` (at least 1), the sizes are evenly spread too.
     """
     count = len(items)
     sizes = pick_evenly_spread(range(1, count + 1), at_most)

@@ -1,11 +1,11 @@
-"""Expands an experiment against a host: every point, with commands and checks of its loads."""
+"""Expands an experiment into its points on a host, with the commands and checks of their loads."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
@@ -32,39 +32,36 @@ from chaosity.topology.device_types import OpenclDevice
 from chaosity.yaml_document_types import Config, ExperimentDocument
 
 # First touch of new pages, which the kernel clears: measured at 3 to 8 GB/s with one thread.
-SETUP_BYTES_PER_SECOND = 4e9
+_SETUP_BYTES_PER_SECOND = 4e9
 # Starting tools, reading back the placement, writing the record.
-SETUP_SECONDS = 0.3
+_SETUP_SECONDS = 0.3
 # A search of the best placement takes some ten seconds before its load is ready, at most 60.
-SETTLING_SECONDS = 10.0
+_SETTLING_SECONDS = 10.0
 # A point hangs if it takes this much longer than its stopping rule allows.
-TIMEOUT_SECONDS = 120.0
+_TIMEOUT_SECONDS = 120.0
 # Arrays are whole huge pages, so that no two arrays share a page.
-HUGE_PAGE_BYTES = 2 * 1024 * 1024
+_HUGE_PAGE_BYTES = 2 * 1024 * 1024
 # x86-64 and most arm64, for hosts that do not report it.
-USUAL_LINE_BYTES = 64
+_USUAL_LINE_BYTES = 64
 
 
+@dataclass
 class PointExpansion:
     """Expands experiments for one host.
 
-    Args:
+    Attributes:
         host: its initiators, nodes and drives.
         benchmarks: the benchmark of each category.
         config: the checked config.
         weights: the measured weights for placements of pages; None if there are none.
+        plan_notes: what was left out, with reasons.
     """
 
-    def __init__(
-        self,
-        host: HostResources,
-        benchmarks: Mapping[str, Benchmark],
-        config: Config,
-        weights: WeightsLookup | None = None,
-    ) -> None:
-        self.host, self.benchmarks, self.config = host, benchmarks, config
-        self.plan_notes = PlanNotes()
-        self._combinations = LoadCombinations(host, benchmarks, config, self.plan_notes, weights)
+    host: HostResources
+    benchmarks: Mapping[str, Benchmark]
+    config: Config
+    weights: WeightsLookup | None = None
+    plan_notes: PlanNotes = field(default_factory=PlanNotes)
 
     @property
     def notes(self) -> list[str]:
@@ -78,10 +75,13 @@ class PointExpansion:
             UserError: this host or benchmark does not have a selector or kernel.
         """
         name = experiment["experiment"]
+        combinations = LoadCombinations(
+            self.host, self.benchmarks, self.config, self.plan_notes, self.weights
+        )
         found: dict[str, ExpandedPoint] = {}
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
-            for chosen in self._combinations.iterate_combinations(name, spec["loads"], where):
+            for chosen in combinations.iterate_combinations(name, spec["loads"], where):
                 point = self._point(experiment, design, chosen)
                 found.setdefault(point["point"], point)
         return list(found.values())
@@ -89,7 +89,7 @@ class PointExpansion:
     def _point(
         self, experiment: ExperimentDocument, design: str, chosen: Combination
     ) -> ExpandedPoint:
-        """Return one point of a design, with its loads as the runner takes them."""
+        """Return a point of a design, with its loads as the runner takes them."""
         specs = experiment["designs"][design]["loads"]
         present = {role: group for role, group in chosen.items() if not group.is_left_out}
         categories = {role: specs[role]["category"] for role in present}
@@ -111,7 +111,7 @@ class PointExpansion:
             ),
             "loads": loads,
             "stopping": stopping,
-            "timeout_seconds": stopping["max_seconds"] + seconds + TIMEOUT_SECONDS,
+            "timeout_seconds": stopping["max_seconds"] + seconds + _TIMEOUT_SECONDS,
             "factors": {
                 name: factor_level_of_point(spec, design, chosen, self.host)
                 for name, spec in experiment.get("factors", {}).items()
@@ -120,7 +120,7 @@ class PointExpansion:
         }
         # Notes do not affect the measurement, so another note asks for no new measurement.
         defining = [{key: v for key, v in load.items() if key != "notes"} for load in loads]
-        estimate = seconds + SETUP_SECONDS + memory / SETUP_BYTES_PER_SECOND
+        estimate = seconds + _SETUP_SECONDS + memory / _SETUP_BYTES_PER_SECOND
         definition = json_fingerprint({**body, "loads": defining})
         return cast(
             ExpandedPoint, {**body, "definition": definition, "estimated_seconds": estimate}
@@ -153,7 +153,7 @@ class PointExpansion:
         if counters := document.get("counters"):
             facts = self.host.topology.host
             load["counters"] = counter_events_of(counters, facts, benchmark.file_path)
-        settling = SETTLING_SECONDS if target.settles else 0.0
+        settling = _SETTLING_SECONDS if target.settles else 0.0
         return cast(Load, load), benchmark.expected_seconds(rule, context) + settling
 
     def _target_facts(
@@ -165,35 +165,28 @@ class PointExpansion:
             "kind": target.kind,
             "nodes": list(target.nodes),
             "drives": target.drive_entries,
-            "relation": self.host.endpoint_relation(initiator, target),
-            "distance": self.host.largest_slit_distance(initiator, target)
-            if target.is_memory
-            else None,
+            **self._relation(initiator, target),
             **_placement_facts(target),
         }
         if target.device:
             facts["device"] = asdict(target.device)
         if any("by_node" in source for source in benchmark.document["metrics"].values()):
-            nodes = {str(node): self.host.target_of_nodes([node]) for node in target.nodes}
-            facts["by_node"] = {
-                node: NodeRelation(
-                    relation=self.host.endpoint_relation(initiator, memory),
-                    distance=self.host.largest_slit_distance(initiator, memory),
-                )
-                for node, memory in nodes.items()
-            }
+            memory = {str(node): self.host.target_of_nodes([node]) for node in target.nodes}
+            facts["by_node"] = {node: self._relation(initiator, m) for node, m in memory.items()}
         return cast(LoadTarget, facts)
+
+    def _relation(self, initiator: Initiator, target: Target) -> NodeRelation:
+        """Return relation and SLIT distance of a target; drives and devices have no distance."""
+        relation = self.host.endpoint_relation(initiator, target)
+        distance = self.host.largest_slit_distance(initiator, target)
+        return {"relation": relation, "distance": distance if target.is_memory else None}
 
     def template_variables(
         self, chosen: ChosenLoad, benchmark: Benchmark, rule: PointStoppingRule, together: int = 1
     ) -> dict[str, Any]:
         """Return the variables for a benchmark file's templates, see docs/adding-a-benchmark.md.
 
-        Args:
-            chosen: the load.
-            benchmark: of the load.
-            rule: when the load stops.
-            together: how many loads of this role run at the same time.
+        `together` is the number of loads of this role that run at the same time.
         """
         initiator, target, responder = chosen.initiator, chosen.target, chosen.responder
         kernel = benchmark.kernels.get(chosen.kernel) if chosen.kernel else None
@@ -235,9 +228,9 @@ class PointExpansion:
             "memory_peak_bytes_per_second": None,
             "host": {
                 "cpu_flags": self.host.topology.host.get("cpu_flags") or [],
-                "line_bytes": self.host.topology.cache_line_bytes or USUAL_LINE_BYTES,
+                "line_bytes": self.host.topology.cache_line_bytes or _USUAL_LINE_BYTES,
             },
-            "timeout_seconds": int(rule["max_seconds"] + TIMEOUT_SECONDS),
+            "timeout_seconds": int(rule["max_seconds"] + _TIMEOUT_SECONDS),
             **rule,
         }
 
@@ -255,21 +248,21 @@ class PointExpansion:
         return self.host.buffer_nodes(chosen.initiator, str(buffers))
 
     def _array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
-        """Return the size of each array in bytes, see `_beyond_caches`."""
-        # All placements for the same workers get arrays of the same size, so that their speeds
-        # can be compared.
-        nodes = (
-            self.host.worker_memory_nodes(initiator) if target.is_page_placement else target.nodes
-        )
-        memory = sum(self.host.memory_bytes(node) or 0 for node in nodes)
+        """Return the size of each array in bytes, see `_beyond_caches`.
+
+        All placements for the same workers get arrays of the same size, so that their speeds can
+        be compared.
+        """
+        host = self.host
+        nodes = host.worker_memory_nodes(initiator) if target.is_page_placement else target.nodes
+        memory = sum(host.memory_bytes(node) or 0 for node in nodes)
         return self._beyond_caches(initiator, memory, arrays)
 
     def _bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
         """Return the size of a buffer on each node of a target that so many loads share."""
-        if not target.is_memory:
-            return 0
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
-        return self._beyond_caches(initiator, min(sizes, default=0), together)
+        least = min(sizes, default=0)
+        return self._beyond_caches(initiator, least, together) if target.is_memory else 0
 
     def _beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
         """Return the size of an array in bytes, a multiple of 2 MiB.
@@ -283,7 +276,7 @@ class PointExpansion:
         room = rule["at_most_share_of_node"] * memory / arrays if memory else float("inf")
         wish = min(rule["at_least_bytes"], room)
         size = max(caches * rule["times_last_level_cache"], wish)
-        return -(-int(size) // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+        return -(-int(size) // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
 
     def _components(self, present: Iterable[LoadGroup]) -> list[str]:
         """Return the components that a point uses; if any changes, the point is measured again."""
@@ -305,7 +298,7 @@ class PointExpansion:
 
     def _device_components(self, device: OpenclDevice) -> set[str]:
         """Return an OpenCL device, and the GPU in the same slot."""
-        gpus = (gpu for gpu in self.host.topology.gpus if gpu.compute)
+        gpus = self.host.topology.compute_gpus
         same = {gpu_component_name(gpu) for gpu in gpus if device.pci and gpu.pci == device.pci}
         return {device.name, *same}
 
@@ -331,11 +324,10 @@ def _check_common_window(loads: Sequence[Load]) -> None:
     """
     silent = [load["benchmark"] for load in loads if not load["progress"]]
     if len(silent) > 1:
-        raise UserError(
-            f"{' and '.join(sorted(set(silent)))} report no progress and cannot run together",
-            "config, benchmarks",
-            "choose a benchmark with progress for one of the categories",
-        )
+        names = " and ".join(sorted(set(silent)))
+        wrong = f"{names} report no progress and cannot run together"
+        remedy = "choose a benchmark with progress for one of the categories"
+        raise UserError(wrong, "config, benchmarks", remedy)
 
 
 def _check_destructive(benchmark: Benchmark, target: Target) -> None:
@@ -344,14 +336,13 @@ def _check_destructive(benchmark: Benchmark, target: Target) -> None:
     Raises:
         UserError: it does not; the error names the first such drive.
     """
+    remedy = (
+        "name the drive in chaosity_destructive_drives of its host, or choose another benchmark"
+    )
     for drive in target.drives:
         if not drive.destructive:
-            raise UserError(
-                f"{benchmark.name} would destroy the data on {drive.component}",
-                "config, benchmarks",
-                "name the drive in chaosity_destructive_drives of its host, or choose a benchmark "
-                "that reads",
-            )
+            wrong = f"{benchmark.name} would destroy the data on {drive.component}"
+            raise UserError(wrong, "config, benchmarks", remedy)
 
 
 def _combine_stopping_rules(rules: Sequence[PointStoppingRule]) -> PointStoppingRule:

@@ -1,4 +1,4 @@
-"""The loads of a point: their endpoints and levels, and the levels of the experiment's factors."""
+"""Describes the loads of a point: their endpoints and levels, and the levels of factors."""
 
 from __future__ import annotations
 
@@ -80,14 +80,7 @@ Combination = Mapping[str, LoadGroup]
 def factor_level_of_point(
     spec: FactorSpec, design: str, chosen: Combination, host: HostResources
 ) -> Level:
-    """Return the level of a factor at a point.
-
-    Args:
-        spec: the factor as in the experiment's file.
-        design: name of the point's design.
-        chosen: what is chosen for the point's loads.
-        host: gives the relation of two endpoints.
-    """
+    """Return the level of an experiment's factor at a point, from its design and chosen loads."""
     if "design" in spec:
         return design
     if "mode" in spec:

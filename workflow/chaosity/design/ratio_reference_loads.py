@@ -51,10 +51,8 @@ def add_reference_loads(
 ) -> list[ExpandedPoint]:
     """Return the points with the references of their derived metrics under the key `relative`.
 
-    Args:
-        experiment: the checked document.
-        points: of the experiment on one host.
-        notes: gets the number of loads without a reference.
+    `points` are those of the experiment on one host. `notes` gets the number of loads without a
+    reference.
 
     Raises:
         UserError: a named column does not exist, or several loads could be the reference.

@@ -27,10 +27,10 @@ from chaosity.yaml_document_types import DriveSelector, OpenclSelector, TargetSe
 # Returns the measured share of each node, for the name of the weights (CANONICAL or CONTENDED) and
 # the workers' nodes; None if they were not measured.
 WeightsLookup = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
-# Shares are multiples of 1/SHARE_PARTS, so that they are short as text and add up to exactly 1. The
+# Shares are multiples of 1/_SHARE_PARTS: short as text, and they add up to exactly 1. The
 # check of placement allows 200 times as much.
-SHARE_PARTS = 10_000
-LOAD_LEFT_OUT = Target("none", "none", ())
+_SHARE_PARTS = 10_000
+_LOAD_LEFT_OUT = Target("none", "none", ())
 
 
 def select_targets(
@@ -41,7 +41,7 @@ def select_targets(
     where: str,
     weights: WeightsLookup | None = None,
 ) -> list[Target]:
-    """Return the selected targets; of equal targets only the first.
+    """Return the selected targets of an initiator's load; of equal targets only the first.
 
     Args:
         selectors: of the load.
@@ -49,7 +49,7 @@ def select_targets(
         host: its nodes, drives and devices.
         earlier: endpoints of the loads before, and of this load's initiator.
         where: the load's place in the file, for errors.
-        weights: the measured weights; None if there are none.
+        weights: the measured weights, if there are any.
 
     Raises:
         UserError: this host has no such target, or a reference is not to a target.
@@ -64,7 +64,7 @@ def select_targets(
         elif "policies" in selector:
             found += _placements(selector["policies"], initiator, host, weights, where)
         elif "none" in selector:
-            found.append(LOAD_LEFT_OUT)
+            found.append(_LOAD_LEFT_OUT)
         elif "local_to" in selector:
             near = find_referred_initiator(selector["local_to"], earlier, where)
             found.append(host.target_of_nodes(host.local_memory_nodes(near)))
@@ -131,11 +131,7 @@ def page_placement_target(
 ) -> Target | None:
     """Return a placement of pages as a target; None if the workers' weights are unknown.
 
-    Args:
-        name: a key of POLICIES.
-        workers: the nodes whose units run the program.
-        host: its memory nodes.
-        weights: the measured weights; None if there are none.
+    `name` is a key of POLICIES; the program runs on the units of the `workers`.
     """
     policy = POLICIES[name]
     nodes = tuple(node.os_index for node in host.topology.memory_nodes)
@@ -152,15 +148,14 @@ def page_placement_target(
 
 
 def whole_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
-    """Return pairs of node and share by node: multiples of 1/SHARE_PARTS that add up to 1.
+    """Return pairs of node and share: multiples of 1/_SHARE_PARTS that add up to 1.
 
-    Args:
-        shares: by node; only their ratios count.
+    Only the ratios of the given shares count.
     """
     if shares is None:
         return None
-    whole = apportion_whole(SHARE_PARTS, dict(sorted(shares.items())))
-    return tuple((node, part / SHARE_PARTS) for node, part in whole.items() if part)
+    whole = apportion_whole(_SHARE_PARTS, dict(sorted(shares.items())))
+    return tuple((node, part / _SHARE_PARTS) for node, part in whole.items() if part)
 
 
 def notes_on_missing_weights(
@@ -168,10 +163,8 @@ def notes_on_missing_weights(
 ) -> Iterator[str]:
     """Yield notes on policies that are left out, and what to run for them.
 
-    Args:
-        names: the policies that are left out.
-        sources: name of weights -> the experiment that measures them.
-        experiments: the experiments of this run.
+    `sources` has the experiment that measures each kind of weights; `experiments` are those of
+    this run.
     """
     lacking: dict[str, list[str]] = {}
     for name in names:
@@ -200,14 +193,14 @@ def _drive_sets(
         near = {place: drives for place, drives in groups.items() if place in own}
         # If no drive has a known node, "local" has no meaning, and all drives count.
         groups = near if near or set(groups) != {None} else groups
-    found: list[Target] = [LOAD_LEFT_OUT] if selector.get("none") else []
+    found: list[Target] = [_LOAD_LEFT_OUT] if selector.get("none") else []
     every = tuple(drive for group in groups.values() for drive in group)
     if "each" in selector:
         found += [host.drive_set_target("drive", (drive,)) for drive in every]
     elif "first_of" in selector:
-        kind = f"first_of_{owner}"
         for group in groups.values():
-            found += [host.drive_set_target(kind, group[:count]) for count in range(1, len(group))]
+            firsts = (group[:count] for count in range(1, len(group)))
+            found += [host.drive_set_target(f"first_of_{owner}", first) for first in firsts]
     elif "all_of" in selector:
         found += [host.drive_set_target(f"all_of_{owner}", group) for group in groups.values()]
     elif "all_of_each_set_of" in selector:
@@ -248,5 +241,5 @@ def _opencl_targets(selector: OpenclSelector, host: HostResources, where: str) -
     names = selector.get("names", list(known))
     for name in names:
         check_allowed(name, known, f"this host has no OpenCL device {name!r}", where)
-    baseline = [LOAD_LEFT_OUT] if selector.get("none") and known else []
+    baseline = [_LOAD_LEFT_OUT] if selector.get("none") and known else []
     return [*baseline, *(host.opencl_target(known[name]) for name in names)]

@@ -21,7 +21,7 @@ from chaosity.export.host_measurements_for_export import (
     select_node_measurements,
 )
 from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY
-from chaosity.topology.run_lstopo import read_xml_of_description
+from chaosity.topology.run_lstopo import parse_xml_file
 from chaosity.units import format_count
 
 _MIB = 2**20
@@ -73,7 +73,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocExport:
     Raises:
         UserError: ``topology.xml`` is not readable, or has no machine.
     """
-    root = read_xml_of_description(host.folder / "topology.xml")
+    root = parse_xml_file(host.folder / "topology.xml")
     machine = root.find("object")
     if machine is None:
         raise UserError("has no object of type Machine", "topology.xml")

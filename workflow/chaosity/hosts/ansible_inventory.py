@@ -24,9 +24,9 @@ from chaosity.topology.topology_sources import LIVE
 from chaosity.yaml_document_types import HostVariables
 
 # Prefix of the workflow's own variables; all others belong to the roles and to Ansible.
-PREFIX = "chaosity_"
+_PREFIX = "chaosity_"
 # Other variables that the workflow uses: how to connect, and the folders of runner and kernels.
-CONNECTION_VARIABLES = (
+_CONNECTION_VARIABLES = (
     "ansible_connection",
     "ansible_host",
     "ansible_port",
@@ -43,7 +43,7 @@ CONNECTION_VARIABLES = (
 # A value of a variable that says how to connect.
 Variable = str | int | float | bool
 # How many variables may refer to each other in a chain.
-LONGEST_CHAIN = 8
+_LONGEST_CHAIN = 8
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class InventoryHost:
     Attributes:
         name: its name in the inventory.
         variables: its variables that begin with ``chaosity_``.
-        connection_variables: its variables in `CONNECTION_VARIABLES`, with expressions evaluated.
+        connection_variables: its variables in `_CONNECTION_VARIABLES`, with expressions evaluated.
     """
 
     name: str
@@ -67,26 +67,22 @@ class InventoryHost:
 
     @property
     def connection(self) -> str:
-        """``local`` or ``ssh``.
+        """The way to the host: ``local`` or ``ssh``.
 
         Raises:
             UserError: the host has another connection of Ansible's, which is not supported.
         """
         variable = self.connection_variables.get("ansible_connection", "ssh")
         given = str(variable).removeprefix("ansible.builtin.")
-        if given in ("ssh", "smart"):
-            return "ssh"
-        if given != "local":
-            raise UserError(
-                f"ansible_connection {given!r} cannot carry measurements",
-                f"host {self.name}",
-                "allowed: local, ssh",
-            )
-        return "local"
+        known = {"ssh": "ssh", "smart": "ssh", "local": "local"}
+        if given not in known:
+            wrong = f"ansible_connection {given!r} cannot carry measurements"
+            raise UserError(wrong, f"host {self.name}", "allowed: local, ssh")
+        return known[given]
 
 
 def _render_variables(given: Mapping[str, Any], inventory: str, name: str) -> dict[str, Variable]:
-    """Return a host's `CONNECTION_VARIABLES`, with their expressions evaluated.
+    """Return a host's `_CONNECTION_VARIABLES`, with their expressions evaluated.
 
     ``ansible-inventory`` does not evaluate expressions. They may use the host's own variables,
     ``inventory_dir``, ``inventory_hostname``, ``playbook_dir`` and ``lookup('env', NAME)``.
@@ -104,12 +100,12 @@ def _render_variables(given: Mapping[str, Any], inventory: str, name: str) -> di
     }
     environment = SandboxedEnvironment(undefined=StrictUndefined)
     values: dict[str, Variable] = {}
-    for key in CONNECTION_VARIABLES:
+    for key in _CONNECTION_VARIABLES:
         if str(values.get("ansible_connection")).endswith("local"):
             break  # no connection is needed, and the tools are on the search path
         value = given.get(key)
         try:
-            for _ in range(LONGEST_CHAIN):
+            for _ in range(_LONGEST_CHAIN):
                 if not (isinstance(value, str) and "{{" in value):
                     break
                 value = environment.from_string(value).render(known)
@@ -160,7 +156,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
     """Return the hosts of an inventory.
 
     Args:
-        inventory: file or folder.
+        inventory: path of the file or folder.
         wanted: names of hosts; all hosts if empty.
 
     Raises:
@@ -177,7 +173,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
     hosts = []
     for name in wanted or names:
         given = facts.get(name, {})
-        own = {key: value for key, value in given.items() if key.startswith(PREFIX)}
+        own = {key: value for key, value in given.items() if key.startswith(_PREFIX)}
         validate_document(own, "host", f"{inventory}, host {name}")
         hosts.append(
             InventoryHost(name, cast(HostVariables, own), _render_variables(given, inventory, name))

@@ -46,12 +46,12 @@ from chaosity.transport.runner_command import (
 from chaosity.transport.skipped_hosts import read_skipped_host, readmit_host, skip_host
 from chaosity.yaml_document_types import Config
 
-DESCRIPTION_FILE = "description.tar.gz"
+_DESCRIPTION_FILE = "description.tar.gz"
 # lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.
-DESCRIBE_SECONDS = 180
+_DESCRIBE_SECONDS = 180
 # Hosts that are discovered at the same time. Each needs a process here, which mostly waits.
-HOSTS_AT_ONCE = 16
-PROVISION = "run ansible-playbook provision.yml"
+_HOSTS_AT_ONCE = 16
+_PROVISION = "run ansible-playbook provision.yml"
 
 
 class SeenTool(TypedDict):
@@ -80,9 +80,7 @@ def parse_version_number(text: str) -> tuple[int, ...]:
 def check_tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str, str]:
     """Return version and hash of each tool on a host.
 
-    Args:
-        needs: the required tools, from the benchmark files.
-        seen: the same tools on the host, in the same order.
+    `needs` are the required tools, `seen` the same tools on the host, in the same order.
 
     Raises:
         UserError: a tool is missing or too old; the error says how to install it.
@@ -100,11 +98,6 @@ def check_tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dic
             raise UserError(wrong, name, need["install"])
         versions[name] = f"{version} (sha256 {(tool['sha256'] or '')[:16]})".strip()
     return versions
-
-
-def _required_tools(config: Config) -> list[Needs]:
-    """Return the tools that the chosen benchmarks need."""
-    return [benchmark.document["needs"] for benchmark in open_benchmarks(config).values()]
 
 
 def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
@@ -147,17 +140,10 @@ def _request_description(
     path: Path,
     queue_seconds: float = 0,
 ) -> DescribedFacts:
-    """Request a host's description of itself and saves it.
+    """Return the facts of a host that neither hwloc nor /sys has, and save its description.
 
-    Args:
-        host: from the inventory.
-        transport: to its runner.
-        needs: the tools to look for.
-        path: the file for the description.
-        queue_seconds: how long the host may be busy before it starts.
-
-    Returns:
-        The facts that neither hwloc nor /sys has.
+    `needs` are the tools to look for, `path` is the file for the description, and `queue_seconds`
+    is the longest wait for a busy host.
 
     Raises:
         UserError: the host cannot be reached, or its runner is missing, of another version, or
@@ -167,15 +153,11 @@ def _request_description(
     if password := host.connection_variables.get("ansible_password"):
         command, environment = ssh_command_with_password(command, str(password))
     where = f"host {host.name}"
-    seconds = DESCRIBE_SECONDS + queue_seconds
+    seconds = _DESCRIBE_SECONDS + queue_seconds
+    asked = json.dumps({"needs": list(needs)}).encode()
     try:
         answer = subprocess.run(
-            command,
-            input=json.dumps({"needs": list(needs)}).encode(),
-            capture_output=True,
-            env=environment,
-            timeout=seconds,
-            check=False,
+            command, input=asked, capture_output=True, env=environment, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
         raise UserError(f"did not describe itself within {seconds} s", where) from None
@@ -185,35 +167,31 @@ def _request_description(
     if answer.returncode:
         last = (errors.strip().splitlines() or ["the runner printed no error"])[-1]
         text = f"cannot be described: {last.removeprefix('chaosity-run: ')}"
-        raise UserError(text, where, PROVISION)
+        raise UserError(text, where, _PROVISION)
     write_atomically(path, answer.stdout)
     with tarfile.open(path) as archive:
         member = archive.extractfile(FACTS_MEMBER)
         assert member is not None
         facts: DescribedFacts = json.load(member)
     if facts["runner_sha256"] and facts["runner_sha256"] != runner_digest():
-        raise UserError("the runner on the host has another version", where, PROVISION)
+        raise UserError("the runner on the host has another version", where, _PROVISION)
     return facts
 
 
 def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
-    """Discover a host and writes its topology, its components and ``host.json``.
-
-    Args:
-        host: from the inventory.
-        config: the checked config.
+    """Discover a host and write its topology, its components and ``host.json``.
 
     Raises:
         UserError: it cannot be discovered.
     """
     results = Path(config["results"])
-    needs = _required_tools(config)
+    needs = [benchmark.document["needs"] for benchmark in open_benchmarks(config).values()]
     tools: dict[str, str] = {}
     live_facts: dict[str, object] = {}
     source = host.topology_source
     if source == LIVE:
         transport = _choose_transport(host, config)
-        source = str(results / host.name / DESCRIPTION_FILE)
+        source = str(results / host.name / _DESCRIPTION_FILE)
         queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport["kind"] == SLURM else 0
         facts = _request_description(host, transport, needs, Path(source), queue_seconds)
         tools = check_tool_versions(needs, facts["tools"])
@@ -222,40 +200,36 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     configuration = configuration_name(topology)
     expected = config["expected_configuration"]
     if expected and source != host.topology_source and configuration != expected:
-        raise UserError(
-            f"is in configuration {configuration}, not {expected}",
-            f"host {host.name}",
-            "check its firmware settings and its topology.xml",
-        )
-    local = is_this_machine(host, config)
+        wrong = f"is in configuration {configuration}, not {expected}"
+        remedy = "check its firmware settings and its topology.xml"
+        raise UserError(wrong, f"host {host.name}", remedy)
+    local = _is_this_machine(host, config)
     planned = PlannedHost(host.name, configuration, topology, host.variables, local)
     folder = results / host.name / configuration
     write_if_changed(folder / "topology.xml", xml)
-    document = topology_to_json(topology)
-    write_if_changed(folder / "topology.json", json.dumps(document, indent=1) + "\n")
+    write_if_changed(folder / "topology.json", _json_text(topology_to_json(topology)))
     drives = {drive.component: drive.point_entry for drive in planned.drives_to_measure(results)}
     write_components(folder / "components", make_component_documents(topology, tools, drives))
     known = {"host": host.name, "configuration": configuration, "source": source, **live_facts}
-    write_if_changed(results / host.name / "host.json", json.dumps(known, indent=1) + "\n")
+    write_if_changed(results / host.name / "host.json", _json_text(known))
     readmit_host(results / host.name)
     return planned
 
 
-def is_this_machine(host: InventoryHost, config: Config) -> bool:
-    """Return whether a host is this machine, by the inventory and the config."""
-    if host.topology_source != LIVE:
-        return True
-    return config["transport"] != SLURM and host.connection == LOCAL
+def _json_text(document: object) -> str:
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _is_this_machine(host: InventoryHost, config: Config) -> bool:
+    """Return whether a host is this machine, or a file with the topology of another machine."""
+    live, local = host.topology_source == LIVE, config["transport"] != SLURM
+    return not live or (local and host.connection == LOCAL)
 
 
 def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
-    """Discover all hosts of the config, several at a time.
+    """Return the discovered hosts of the config, and an error for each skipped host.
 
-    Args:
-        config: the checked config.
-
-    Returns:
-        The hosts, and an error for each skipped host; ``left_out.json`` has the reason too.
+    Several hosts are discovered at a time. ``left_out.json`` has the reason of a skipped host too.
 
     Raises:
         UserError: the inventory is wrong, or no host could be discovered.
@@ -270,7 +244,7 @@ def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
             return error
 
     inventory = read_inventory(config["inventory"], config["hosts"])
-    with ThreadPoolExecutor(max_workers=HOSTS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(max_workers=_HOSTS_AT_ONCE) as pool:
         outcomes = list(pool.map(discover_or_skip, inventory))
     hosts = [outcome for outcome in outcomes if isinstance(outcome, PlannedHost)]
     errors = [outcome for outcome in outcomes if isinstance(outcome, UserError)]
@@ -295,8 +269,8 @@ def read_discovered_hosts(config: Config) -> list[PlannedHost]:
         path = results / host.name / "host.json"
         if not path.exists():
             raise UserError("has not been discovered yet", host.name, "run snakemake")
-        configuration = json.loads(path.read_text())["configuration"]
-        hosts.append(read_discovered_host(host, configuration, config))
+        known = json.loads(path.read_text())
+        hosts.append(read_discovered_host(host, known["configuration"], config))
     return hosts
 
 
@@ -310,6 +284,5 @@ def read_discovered_host(host: InventoryHost, configuration: str, config: Config
     topology = read_topology(path)
     if topology is None:
         raise UserError("does not exist", str(path), "run snakemake")
-    return PlannedHost(
-        host.name, configuration, topology, host.variables, is_this_machine(host, config)
-    )
+    local = _is_this_machine(host, config)
+    return PlannedHost(host.name, configuration, topology, host.variables, local)

@@ -46,13 +46,7 @@ _OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
 
 
 class DeviceMaker:
-    """Makes the model's devices of a tree.
-
-    Args:
-        tree: hwloc's objects.
-        nodes: all nodes of the host.
-        sysfs: the kernel's files; without any for an XML alone.
-    """
+    """Makes the model's devices of a tree; `nodes` are all nodes of the host."""
 
     def __init__(self, tree: HwlocTree, nodes: tuple[Node, ...], sysfs: SysfsReader) -> None:
         self._sysfs = sysfs

@@ -53,14 +53,21 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
     """Return all facts on a host; from an XML file only the facts that hwloc wrote into it."""
     infos, sysfs = tree.machine.infos, source.sysfs
     cpuinfo = sysfs.read_cpuinfo()
+    parts = (*tree.machine.objects_of_type("Package"), tree.machine)
+
+    def processor(info: str, key: str) -> str | None:
+        """Return a fact from hwloc's infos of a package or the machine, else from /proc/cpuinfo."""
+        values = (*(part.infos.get(info) for part in parts), cpuinfo.get(key))
+        return next((" ".join(value.split()) for value in values if value), None)
+
     facts: HostFacts = {
         "name": infos.get("HostName"),
         "firmware": _firmware(infos),
-        "cpu_model": _cpu_model(tree, cpuinfo),
-        "cpu_vendor": _package_info(tree, "CPUVendor") or cpuinfo.get("vendor_id"),
-        "cpu_family": _package_info(tree, "CPUFamilyNumber") or cpuinfo.get("cpu family"),
-        "cpu_model_number": _package_info(tree, "CPUModelNumber") or cpuinfo.get("model"),
-        "cpu_stepping": _package_info(tree, "CPUStepping") or cpuinfo.get("stepping"),
+        "cpu_model": processor("CPUModel", "model name"),
+        "cpu_vendor": processor("CPUVendor", "vendor_id"),
+        "cpu_family": processor("CPUFamilyNumber", "cpu family"),
+        "cpu_model_number": processor("CPUModelNumber", "model"),
+        "cpu_stepping": processor("CPUStepping", "stepping"),
         "architecture": infos.get("Architecture") or source.architecture,
         "operating_system": infos.get("OSName"),
         "cpu_flags": sorted((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
@@ -125,18 +132,6 @@ def _firmware(infos: dict[str, str]) -> dict[str, str | None]:
         "product_version": "DMIProductVersion",
     }
     return {key: infos.get(name, "").strip(" .") or None for key, name in names.items()}
-
-
-def _package_info(tree: HwlocTree, name: str) -> str | None:
-    values = (
-        item.infos.get(name) for item in (*tree.machine.objects_of_type("Package"), tree.machine)
-    )
-    return next((" ".join(value.split()) for value in values if value), None)
-
-
-def _cpu_model(tree: HwlocTree, cpuinfo: dict[str, str]) -> str | None:
-    text = _package_info(tree, "CPUModel") or cpuinfo.get("model name") or ""
-    return " ".join(text.split()) or None
 
 
 def _kernel_facts(sysfs: SysfsReader, cpuinfo: dict[str, str]) -> HostFacts:

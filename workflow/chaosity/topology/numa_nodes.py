@@ -1,4 +1,4 @@
-"""NUMA nodes: which exist, which processing units each owns, what kind of memory, what is usable.
+"""Discovers NUMA nodes: their own processing units, kind of memory, and what is usable.
 
 hwloc hides nodes without memory, gives a node without processing units those of a neighbour, and
 drops what a cgroup forbids. /sys has the truth where it is available. From an XML alone the owner
@@ -63,12 +63,7 @@ class _NodeEvidence:
 
 
 def discover_nodes(tree: HwlocTree, sysfs: SysfsReader) -> tuple[Node, ...]:
-    """Return the model's nodes, with flags, kinds and tiers.
-
-    Args:
-        tree: hwloc's objects.
-        sysfs: the kernel's files; without any for an XML alone.
-    """
+    """Return the model's nodes, with flags, kinds and tiers."""
     evidence = _collect_evidence(tree, sysfs)
     usable = set(usable_cpus(tree))
     present = sysfs.present_bytes(tree.page_bytes)

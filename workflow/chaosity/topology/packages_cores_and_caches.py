@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from chaosity.cpusets import CpuSet, cpu_set
-from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
+from chaosity.topology.hwloc_xml import HwlocCoreKind, HwlocObject, HwlocTree
 from chaosity.topology.topology_model import (
     Cache,
     Core,
@@ -21,12 +21,9 @@ _CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 
 
 class CoreAndCacheMaker:
-    """Makes the model's objects of a tree, each with only its usable processing units.
+    """Makes the model's objects of a tree, each with only its `usable` processing units.
 
-    Args:
-        tree: hwloc's objects.
-        usable: the processing units that can be used.
-        nodes_of: returns the nodes that own some processing units.
+    `nodes_of` returns the nodes that own some processing units.
     """
 
     def __init__(self, tree: HwlocTree, usable: CpuSet, nodes_of: NodesOf) -> None:
@@ -35,23 +32,20 @@ class CoreAndCacheMaker:
         self._usable = set(usable)
         self._nodes_of = nodes_of
 
-    def _cpus(self, item: HwlocObject) -> CpuSet:
-        return cpu_set(self._usable & set(item.cpus))
-
     def _usable_objects(self, type_name: str) -> list[tuple[int, HwlocObject, CpuSet]]:
-        """Return position, object and processing units of a type's objects that are usable."""
+        """Return position, object and usable processing units of a type's usable objects."""
         pairs = [(item, self._cpus(item)) for item in self._machine.objects_of_type(type_name)]
-        usable = [(item, cpus) for item, cpus in pairs if cpus]
-        return [(index, item, cpus) for index, (item, cpus) in enumerate(usable)]
+        return [(index, *pair) for index, pair in enumerate(pair for pair in pairs if pair[1])]
+
+    def _cpus(self, item: HwlocObject | HwlocCoreKind) -> CpuSet:
+        return cpu_set(self._usable & set(item.cpus))
 
     def make_packages(self, package_of_node: Mapping[int, int | None]) -> tuple[Package, ...]:
         """Return the packages with at least one usable processing unit."""
         packages = []
         for index, item, cpus in self._usable_objects("Package"):
             os_index = item.os_index if item.os_index is not None else index
-            nodes = tuple(
-                n for n, package in sorted(package_of_node.items()) if package == os_index
-            )
+            nodes = tuple(n for n in sorted(package_of_node) if package_of_node[n] == os_index)
             packages.append(Package(os_index, cpus, nodes, _model(item, self._machine)))
         return tuple(packages)
 
@@ -62,20 +56,15 @@ class CoreAndCacheMaker:
 
     def make_l3_domains(self) -> tuple[L3Domain, ...]:
         """Return an L3 domain for each L3 cache."""
-        return tuple(
-            L3Domain(
-                index,
-                cpus,
-                self._nodes_of(cpus),
-                _package(item),
-                item.attribute_number("cache_size"),
-            )
-            for index, item, cpus in self._usable_objects("L3Cache")
-        )
+        domains = []
+        for index, item, cpus in self._usable_objects("L3Cache"):
+            size, nodes = item.attribute_number("cache_size"), self._nodes_of(cpus)
+            domains.append(L3Domain(index, cpus, nodes, _package(item), size))
+        return tuple(domains)
 
     def make_core_kinds(self) -> tuple[CoreKind, ...]:
         """Return the kinds of cores; a single unnamed kind where the source shows none."""
-        kinds = [(kind, cpu_set(self._usable & set(kind.cpus))) for kind in self._kinds]
+        pairs = [(kind, self._cpus(kind)) for kind in self._kinds]
         core_kinds = tuple(
             CoreKind(
                 index,
@@ -85,7 +74,7 @@ class CoreAndCacheMaker:
                 kind.frequency_hertz("FrequencyMaxMHz"),
                 kind.infos.get("CoreType"),
             )
-            for index, (kind, cpus) in enumerate((k, c) for k, c in kinds if c)
+            for index, (kind, cpus) in enumerate(pair for pair in pairs if pair[1])
         )
         return core_kinds or (CoreKind(0, cpu_set(self._usable)),)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -29,46 +30,25 @@ _OLDEST_HWLOC = (2, 0)
 _SHOWN_CHARACTERS = 80  # of unexpected output, in an error
 
 
-def run_lstopo_live() -> etree._Element:
-    """Return hwloc's XML of this machine, as the root element."""
-    return _run([], {}, "this machine")
-
-
-def run_lstopo_on_capture(root: Path, where: str) -> etree._Element:
-    """Return hwloc's XML of the captured /sys and /proc below `root`.
-
-    Only hwloc's Linux component runs. The others (CUDA, x86 cpuid) would explore this machine.
-    """
-    fsroot = {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{root}/"}
-    return _run([], fsroot, where)
-
-
-def read_xml_of_description(path: Path) -> etree._Element:
-    """Return hwloc's XML in a host's description, which is format 2 already.
-
-    Raises:
-        UserError: the file is missing or is not complete XML.
-    """
-    return _parse_file(path)
-
-
 def read_hwloc_xml(path: Path) -> etree._Element:
     """Return an hwloc XML file, of any version that the installed hwloc reads, as format 2.
 
     Raises:
         UserError: the file is missing, is not complete hwloc XML, or is too new.
     """
-    root = _parse_file(path)
+    root = parse_xml_file(path)
     if root.tag != "topology":
-        raise UserError(
-            f"is XML, but not hwloc's: its root element is <{root.tag}>, not <topology>",
-            str(path),
-            "write it with `lstopo --of xml FILE`",
-        )
-    _check_version(root, path)
+        wrong = f"is XML, but not hwloc's: its root element is <{root.tag}>, not <topology>"
+        raise UserError(wrong, str(path), "write it with `lstopo --of xml FILE`")
+    stated = root.get("version", "1.0")  # a version 1 file carries no version
+    major = stated.partition(".")[0]
+    if not major.isdigit():
+        wrong = f"has the format version {stated!r}, which is not a version of hwloc's XML"
+        raise UserError(wrong, str(path))
+    if int(major) > installed_hwloc_version()[0]:
+        raise _too_new(f"version {stated}", str(path))
     # --disallowed keeps forbidden processing units that the file has; lstopo would drop them.
-    arguments = ["--if", "xml", "--input", str(path), "--disallowed"]
-    return _run(arguments, {}, str(path))
+    return run_lstopo(str(path), ["--if", "xml", "--input", str(path), "--disallowed"])
 
 
 @cache
@@ -101,17 +81,24 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _run(arguments: list[str], extra: dict[str, str], where: str) -> etree._Element:
-    """Run lstopo and parses its output; `where` names the source in errors."""
-    command = lstopo_command(_program(), installed_hwloc_version()[0], arguments)
-    environment = lstopo_environment() | extra
+def run_lstopo(
+    where: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
+) -> etree._Element:
+    """Return hwloc's XML as lstopo prints it, as the root element.
+
+    Args:
+        where: the source, for errors.
+        arguments: name the source; none for this machine.
+        variables: further environment variables.
+
+    Raises:
+        UserError: hwloc is missing or too old, or lstopo failed.
+    """
+    command = lstopo_command(_program(), installed_hwloc_version()[0], list(arguments))
+    environment = {**lstopo_environment(), **(variables or {})}
     try:
         answer = subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
+            command, env=environment, capture_output=True, timeout=TIMEOUT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         message = f"lstopo did not answer within {TIMEOUT_SECONDS} s"
@@ -147,7 +134,12 @@ def _parser() -> etree.XMLParser:
     return etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
 
 
-def _parse_file(path: Path) -> etree._Element:
+def parse_xml_file(path: Path) -> etree._Element:
+    """Return the root element of an XML file.
+
+    Raises:
+        UserError: the file is missing or is not complete XML.
+    """
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -164,18 +156,6 @@ def _parse_file(path: Path) -> etree._Element:
         whole = text.rstrip().endswith(b"</topology>")
         what = "is not well-formed XML" if whole else "is truncated"
         raise UserError(f"{what}: {error.msg}", str(path), remedy) from None
-
-
-def _check_version(root: etree._Element, path: Path) -> None:
-    """Refuse a format newer than the installed hwloc; a version 1 file carries no version."""
-    stated = root.get("version", "1.0")
-    major = stated.partition(".")[0]
-    if not major.isdigit():
-        raise UserError(
-            f"has the format version {stated!r}, which is not a version of hwloc's XML", str(path)
-        )
-    if int(major) > installed_hwloc_version()[0]:
-        raise _too_new(f"version {stated}", str(path))
 
 
 def _too_new(stated: str, where: str) -> UserError:

@@ -123,8 +123,8 @@ class SysfsReader:
 
     def package_of_pus(self, cpus: CpuSet) -> int | None:
         """Return the package of these processing units; None for several packages or unknown."""
-        base = "sys/devices/system/cpu"
-        ids = {self.read_number(f"{base}/cpu{cpu}/topology/physical_package_id") for cpu in cpus}
+        folders = (f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus)
+        ids = {self.read_number(f"{folder}/physical_package_id") for folder in folders}
         return ids.pop() if len(ids) == 1 else None
 
     def online_cpus(self) -> CpuSet | None:
@@ -159,12 +159,7 @@ class SysfsReader:
         return None if node is None or node < 0 else node
 
     def pci_link_speed(self, pci: str, which: str) -> int | None:
-        """Return the bytes per second of a function's link after encoding.
-
-        Args:
-            pci: the function's address.
-            which: `current` or `max`.
-        """
+        """Return the bytes per second of a function's `current` or `max` link after encoding."""
         base = f"sys/bus/pci/devices/{pci}/{which}_link"
         speed, width = self.read_text(f"{base}_speed"), self.read_number(f"{base}_width")
         try:

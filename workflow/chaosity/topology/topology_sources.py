@@ -69,7 +69,7 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
     """
     path = Path(name)
     if name == LIVE:
-        xml, machine = run_lstopo.run_lstopo_live(), platform.machine()
+        xml, machine = run_lstopo.run_lstopo("this machine"), platform.machine()
         printed = describe_host.read_memory_modules(), describe_host.read_clinfo()
         yield TopologySource(name, LIVE, xml, SysfsReader(Path("/")), machine, *printed)
     elif path.is_dir():
@@ -83,26 +83,25 @@ def open_topology_source(name: str) -> Iterator[TopologySource]:
 
 
 def _open_capture(name: str, root: Path) -> TopologySource:
-    return TopologySource(
-        name, "sysfs", run_lstopo.run_lstopo_on_capture(root, name), SysfsReader(root)
-    )
+    # Only hwloc's Linux component runs. The others (CUDA, x86 cpuid) would explore this machine.
+    variables = {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{root}/"}
+    xml = run_lstopo.run_lstopo(name, variables=variables)
+    return TopologySource(name, "sysfs", xml, SysfsReader(root))
 
 
 def _open_description(name: str, root: Path) -> TopologySource:
     facts = json.loads((root / describe_host.FACTS_MEMBER).read_text(encoding="utf-8"))
-    xml = run_lstopo.read_xml_of_description(root / describe_host.TOPOLOGY_MEMBER)
+    xml = run_lstopo.parse_xml_file(root / describe_host.TOPOLOGY_MEMBER)
     printed = facts["memory_modules"], facts.get("opencl")
     return TopologySource(name, LIVE, xml, SysfsReader(root), facts["architecture"], *printed)
 
 
 def _is_tarball(path: Path) -> bool:
     """Return whether a file is a tarball, also a broken tarball: by its name or content."""
-    return path.name.lower().endswith(_TAR_SUFFIXES) or (path.is_file() and _opens(path))
-
-
-def _opens(path: Path) -> bool:
+    if path.name.lower().endswith(_TAR_SUFFIXES):
+        return True
     try:
-        return tarfile.is_tarfile(path)
+        return path.is_file() and tarfile.is_tarfile(path)
     except (OSError, *_BROKEN):
         return False
 
@@ -121,12 +120,10 @@ def unpacked_tarball(path: Path) -> Iterator[Path]:
         try:
             with tarfile.open(path) as archive:
                 _unpack(archive, Path(folder).resolve())
-        except _BROKEN as error:
+        except (OSError, *_BROKEN) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # None: broken data in bz2
+                raise UserError(f"cannot be unpacked: {error.strerror}", str(path)) from None
             raise UserError(f"is a broken tarball: {error}", str(path), _REMEDY) from None
-        except OSError as error:
-            if error.errno is None:  # how bz2 reports broken data
-                raise UserError(f"is a broken tarball: {error}", str(path), _REMEDY) from None
-            raise UserError(f"cannot be unpacked: {error.strerror}", str(path)) from None
         yield _find_capture_root(Path(folder), path)
 
 

@@ -52,11 +52,8 @@ def bandwidth_under_contention(
     """Return what each worker got from each node while exactly these workers ran together.
 
     Of several points (kernels, pages), the point with the most cells counts, then the first by
-    name. The result is None where no such point was measured.
-
-    Args:
-        measurements: of one host in one configuration.
-        workers: nodes whose cores run the program.
+    name. The result is None where no such point was measured. The measurements are those of one
+    host in one configuration.
     """
     rows = measurements.where(metric=PATH_BANDWIDTH).valid_rows().node_to_node_rows()
     points = sorted(rows.groups(["experiment", "point"]), key=lambda group: group[0])
@@ -111,12 +108,8 @@ def compare_alone_and_contended_weights(
 ) -> WeightsComparison:
     """Return the canonical weights of workers from both matrices.
 
-    The expected bandwidths are by the contended matrix, since this is how the weights are used.
-
-    Args:
-        alone: each path measured alone.
-        contended: the same paths, measured with all these workers at once.
-        workers: nodes whose cores run the program.
+    In the matrix `alone` each path was measured alone, in `contended` with all these workers at
+    once. The expected bandwidths are by `contended`, since this is how the weights are used.
 
     Raises:
         UserError: as `path_bandwidths`.
