@@ -231,7 +231,7 @@ def test_a_file_that_stands_in_is_said_in_title_and_text(tmp_path):
 def test_one_replicate_has_no_interval(tmp_path):
     found = machine(replicates=1)
     file, *_ = draw([experiment(heatmap("nodes"))], found.tidy(), found.topology(), tmp_path)
-    assert "No intervals: one replicate. No value for 2 of 16 marks: " in file.sentence
+    assert "No intervals: one replicate. 2 of 16 cells have no value: " in file.sentence
     text = titles(tmp_path, "nodes")["nodes-cell-0-0"]
     assert "no interval: n = 1" in text
     assert rows(tmp_path, "nodes")[0][f"interval_low_{BANDWIDTH}"] == ""

@@ -7,8 +7,8 @@ import synthetic
 from table_figures import select_figure_data
 
 from chaosity.figures.figure_captions import figure_caption
+from chaosity.figures.figure_marks_axes_and_limits import round_value_limits
 from chaosity.figures.figure_spec import FigureSpec
-from chaosity.figures.value_axis_limits import round_value_limits
 from chaosity.units import choose_scale
 
 NODES = {
@@ -48,9 +48,9 @@ def caption(entry, found, experiment="memory_bandwidth"):
 def test_heatmap_caption_has_best_worst_and_ratios_by_relation():
     text = caption(NODES, machine())
     assert text.startswith("Best: 41.")
-    assert "; 33 % less)" in text
+    assert "; 33 % less than the best)" in text
     assert ", 95 % interval 4" in text
-    assert "Bandwidth relative to the same node: 0.97 (95 % interval 0.97 to" in text
+    assert "Bandwidth as a ratio to the same node: 0.97 (95 % interval 0.97 to" in text
     assert ") for another node of the package and 0.67 (" in text
     assert text.endswith("for another package.")
 
@@ -59,13 +59,13 @@ def test_noise_is_not_called_a_difference():
     found = machine(noise=0.02)
     found.memory_rate = lambda initiator, target, share=1.0: 40e9 * share
     text = caption(NODES, found)
-    assert text.startswith("No difference detected between 16 marks (n = 3): 3")
-    assert "relative to" not in text
+    assert text.startswith("No difference detected between 16 cells (n = 3): 3")
+    assert "as a ratio to" not in text
 
 
 def test_line_caption_has_the_change_and_the_worst_panel():
     text = caption(BESIDE, machine(), "interference")
-    assert "Bandwidth from 0 to 2 (number of drives) changes by the factor 0.70 (" in text
+    assert "From number of drives 0 to 2, bandwidth changes by the factor 0.70 (" in text
     assert "95 % interval 0.69 to 0.70; worst panel: node" in text
     assert ") for same node, " in text
 
@@ -79,14 +79,14 @@ def test_caption_of_a_single_value():
 def test_caption_without_a_valid_value_counts_the_marks_by_status():
     found = synthetic.small()
     found.failed = {"memory=node0+node0+triad": "killed"}
-    assert caption(NODES, found) == "No value for 1 of 1 mark: 1 failed."
+    assert caption(NODES, found) == "1 of 1 cell has no value: 1 failed."
 
 
 def test_caption_counts_the_marks_without_a_value():
     found = machine(failed={"memory=node1+node2+triad": "killed"})
     found.missing = ("memory=node3+node3+triad",)
     text = caption(NODES, found)
-    assert text.endswith("No value for 2 of 16 marks: 1 failed, 1 not measured yet.")
+    assert text.endswith("2 of 16 cells have no value: 1 failed, 1 not measured yet.")
 
 
 def test_colour_limits_are_round_and_wide_enough_to_keep_noise_quiet():
@@ -130,7 +130,7 @@ def loss_of(device_rate, **keys):
 def test_bar_caption_has_the_difference_to_the_reference():
     text = loss_of(0.6)
     assert text.startswith(
-        "Bandwidth relative to node 0: 40 % less for PU 0 with node 1 (ratio 0.60"
+        "Bandwidth compared with node 0: 40 % less for PU 0 with node 1, ratio 0.60"
     )
     assert "(95 % interval 0.60 to 0.60)" in text
     assert "10 % more for " in loss_of(1.1)

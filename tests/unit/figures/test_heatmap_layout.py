@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 
-from chaosity.figures import figure_style as style
+from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.axis_order_and_labels import (
     Axis,
     axis_title,
     make_axis_value,
     sort_and_group_axis_values,
 )
-from chaosity.figures.heatmap_layout import MOST_ROWS, lay_out_heatmap
+from chaosity.figures.heatmap_layout import MOST_ROWS, HeatmapLayout, row_count
 
 
 def axis(column, names, packages=None):
@@ -42,7 +42,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_map_fits_a_page_and_its_labels_fit_their_room(shape):
-    layout = lay_out_heatmap(*SHAPES[shape], top=0.6)
+    layout = HeatmapLayout(*SHAPES[shape], top=0.6)
     assert layout.last_block_right <= style.WIDTH
     assert layout.top + layout.tallest_block_height + layout.column_label_height <= 10.5
     assert layout.rows.points >= 5.0
@@ -52,22 +52,22 @@ def test_every_map_fits_a_page_and_its_labels_fit_their_room(shape):
 
 
 def test_255_drive_sets_run_down_the_page_in_blocks_between_sizes():
-    layout = lay_out_heatmap(*SHAPES["figure 6"], top=0.6)
+    layout = HeatmapLayout(*SHAPES["figure 6"], top=0.6)
     assert layout.turned
-    assert [block.rows for block in layout.blocks] == [36, 56, 70, 56, 37]
+    assert list(map(row_count, layout.blocks)) == [36, 56, 70, 56, 37]
     assert layout.rows.texts[0] == "0·······"
     assert layout.rows.texts[-1] == "01234567"
     assert layout.rows.fixed
 
 
 def test_a_group_longer_than_a_page_is_cut():
-    layout = lay_out_heatmap(*SHAPES["384 PUs"], top=0.6)
-    assert max(block.rows for block in layout.blocks) <= MOST_ROWS
-    assert sum(block.rows for block in layout.blocks) == 384
+    layout = HeatmapLayout(*SHAPES["384 PUs"], top=0.6)
+    assert max(map(row_count, layout.blocks)) <= MOST_ROWS
+    assert sum(map(row_count, layout.blocks)) == 384
 
 
 def test_columns_of_packages_do_not_touch():
-    layout = lay_out_heatmap(*SHAPES["figure 4"], top=0.6)
+    layout = HeatmapLayout(*SHAPES["figure 4"], top=0.6)
     inside = layout.column_left(1) - layout.column_left(0)
     assert layout.column_left(4) - layout.column_left(3) > inside
     assert layout.named

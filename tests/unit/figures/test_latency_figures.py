@@ -75,7 +75,7 @@ def test_numbers_of_bytes_are_sizes():
 def test_sizes_read_as_sizes_in_marks_and_sentences(large):
     folder, files = large
     said = files["latency_by_size"].sentence
-    assert said.startswith("Latency from 4 KiB to 1 GiB (working set) changes by the factor ")
+    assert said.startswith("From working set 4 KiB to 1 GiB, latency changes by the factor ")
     texts = titles(folder, "latency_by_size").values()
     assert any(text.startswith("PU 0, serial, 32 MiB: ") for text in texts)
     assert len(titles(folder, "latency_by_size")) == len(rows(folder, "latency_by_size"))
@@ -246,12 +246,12 @@ def test_a_cell_has_its_distance(large):
 def test_a_table_of_distances_that_lies_is_told(large, tmp_path):
     _, files = large
     for name in ("latency_matrix", "latency_by_distance"):
-        assert "The distance agrees with the measurement: 0 of " in files[name].sentence
+        assert "The distance agrees with the measurement: in 0 of " in files[name].sentence
     _, lying = drawn_of(latency.epyc(), tmp_path, lies=True)
     for name in ("latency_matrix", "latency_by_distance"):
         said = lying[name].sentence
-        assert "The distance contradicts the measurement in " in said
-        assert "Worst: pu" in said
+        assert "The distance contradicts the measurement: in " in said
+        assert "Largest contradiction: pu" in said
         assert "(distance 12, 1" in said
 
 

@@ -57,8 +57,8 @@ def drawn(tmp_path):
 def test_both_sides_say_what_they_lose(drawn):
     _, files = drawn
     cores, device = (files[f"gpu_and_cpu_{side}"].sentence for side in ("cores", "device"))
-    assert cores.startswith("Bandwidth relative to alone: 40 % less for PU 1 with OpenCL")
-    assert device.startswith("Bandwidth relative to alone: 25 % less for OpenCL device 0 with")
+    assert cores.startswith("Bandwidth compared with alone: 40 % less for PU 1 with OpenCL")
+    assert device.startswith("Bandwidth compared with alone: 25 % less for OpenCL device 0 with")
 
 
 def test_both_bars_are_drawn_alone_first(drawn):

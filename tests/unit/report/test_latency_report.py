@@ -12,10 +12,10 @@ import synthetic_latency as latency
 from lxml import etree
 from table_figures import draw
 
+from chaosity.report.build_report_data import build_report_data
 from chaosity.report.component_change_effects import component_changes
 from chaosity.report.configuration_comparison import compare_configurations
-from chaosity.report.html_rendering import render_report
-from chaosity.report.report_builder import build_report_data
+from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.resource_table import resource_table
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
@@ -40,11 +40,11 @@ def report(tmp_path_factory):
         summaries=[],
         config=synthetic.CONFIG,
     )
-    return report, etree.HTML(render_report(report))
+    return report, etree.HTML(render_page("report.html.j2", report=report))
 
 
 def sections(context):
-    return {figure.name: figure for one in context.experiments for figure in one.figures}
+    return {figure.file.name: figure for one in context.experiments for figure in one.figures}
 
 
 def test_a_table_figure_is_in_the_page_with_its_csv(report):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import duckdb
 import pytest
@@ -13,8 +14,12 @@ from test_report import FIGURES, read, write
 
 from chaosity.cli.report import overview_command, reports_command
 from chaosity.errors import UserError
-from chaosity.report.equal_host_comparison import HostResults, compare_equal_hosts, processor_model
-from chaosity.report.overview_page import write_overview
+from chaosity.report.overview_and_equal_hosts import (
+    HostResults,
+    compare_equal_hosts,
+    processor_model,
+    write_overview,
+)
 from chaosity.report.report_summary import summarise_report
 from chaosity.report.write_report_files import has_outdated_skip_note
 from chaosity.store.measurements import Measurements
@@ -36,7 +41,7 @@ def measured(results, figures, host="lab", configuration="default", **keys):
     folder = results / host / configuration
     folder.mkdir(parents=True)
     context, _ = write(folder, found, figures)
-    summary = summarise_report(context, Measurements.from_table(found.tidy())).to_json()
+    summary = asdict(summarise_report(context, Measurements.from_table(found.tidy())))
     (folder / "summary.json").write_text(json.dumps(summary))
     (folder / "summary.txt").write_text("warning: something\n")
     text = json.dumps({"host": host, "configuration": configuration})
@@ -61,11 +66,12 @@ def test_a_row_has_link_worst_points_and_resources(tmp_path, figures):
     measured(tmp_path, figures, "b", "nps1")
     found, html = overview(tmp_path)
     first, second = found.rows
-    assert (first.host, first.link) == ("a", "a/default/report.html")
-    assert (first.failed, first.missing, second.failed) == (1, 0, 0)
-    assert first.severity == "problem"
+    assert (first.summary.host, first.link) == ("a", "a/default/report.html")
+    assert first.summary.points["failed"] == 1
+    assert first.summary.points["missing"] == second.summary.points["failed"] == 0
+    assert first.worst.severity == "problem"
     assert found.columns == ("Memory bandwidth", "Storage bandwidth")
-    assert first.resources[0][0]["value"].endswith(" GB/s")
+    assert first.summary.resources["Memory bandwidth"][0].value.endswith(" GB/s")
     assert found.sentence.startswith("Worst: a default, Failed points: 1 of")
     page = read(html)
     assert page.open == []
@@ -78,7 +84,7 @@ def test_a_skipped_host_is_listed(tmp_path, figures):
     leave_out(tmp_path, "never", "the <host key> changed")
     found, html = overview(tmp_path)
     assert [row.skipped is not None for row in found.rows] == [True, True]
-    assert found.rows[0].valid > 0
+    assert found.rows[0].summary.points["valid"] > 0
     assert found.rows[1].link is None
     assert "no route to host" in html
     assert "&lt;host key&gt;" in html
@@ -189,7 +195,7 @@ def test_an_outlier_host_is_named_and_linked(tmp_path, said):
     assert group.outlier_hosts == {"d"}
     assert group.statements[0].text.startswith("d is an outlier: ")
     assert "worst memory bandwidth of " in group.statements[0].text
-    assert [row.host for row in found.rows if row.outlier] == ["d"]
+    assert [row.summary.host for row in found.rows if row.outlier] == ["d"]
     assert found.sentence.startswith("Worst: d default, ")
     assert '<a href="d/default/report.html">Report of d</a>' in html
     assert read(html).open == []

@@ -11,9 +11,8 @@ from lxml import etree
 from table_figures import draw
 
 from chaosity.errors import UserError
-from chaosity.report.html_rendering import render_report
-from chaosity.report.inline_svg import inline_svg
-from chaosity.report.report_builder import build_report_data
+from chaosity.report.build_report_data import build_report_data
+from chaosity.report.html_pages_and_inline_svg import inline_svg, render_page
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 from chaosity.topology.topology_model import Topology
@@ -99,7 +98,7 @@ def write(folder, found, figures=None, **parts):
     }
     output = folder / "report.html"
     report = build_report_data(Measurements.from_table(tidy), output=output, **given)
-    output.write_text(render_report(report), encoding="utf-8")
+    output.write_text(render_page("report.html.j2", report=report), encoding="utf-8")
     return report, output.read_text(encoding="utf-8")
 
 
@@ -239,7 +238,7 @@ def test_the_methodology_has_points_order_and_precision(report):
     assert "seed 1" in facts["Order"]
     assert "±1.0 %" in facts["Stopping rule, memory bandwidth"]
     assert "Stopping rule, core to core" not in facts  # of what was measured alone
-    assert facts["Precision reached"].startswith("±")
+    assert facts["Precision reached"].startswith("half of the cells are within ±")
     assert facts["Checks of each record"] == "pages (always passed)"
     assert {fact.name for fact in context.programs} >= {"chaosity", "fio", "gcc"}
 
@@ -307,7 +306,7 @@ def test_a_table_without_any_value_still_gives_a_report(tmp_path):
     found.missing = tuple(tidy["point"].unique())
     context, html = write(tmp_path, found, summaries=[])
     assert context.resources == ()
-    assert "without a measurement" in html
+    assert " have no value" in html
     assert "No value was measured." in html
     assert read(html).open == []
 

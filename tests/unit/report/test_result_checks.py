@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import synthetic
 
+from chaosity.report.findings_and_checks import SEVERITIES, check_results
 from chaosity.report.machine_facts import host_state_groups, machine_facts, node_rows
-from chaosity.report.result_checks import SEVERITIES, check_results
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 

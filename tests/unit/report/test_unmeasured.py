@@ -86,8 +86,8 @@ def test_marks_without_a_value_differ_from_unmeasured_marks(tmp_path):
     found = machine(missing=("memory=node3+node3+triad",))
     tidy = with_metric(found.tidy(), COUNT, of_node0, where_empty)
     files = drawn(tmp_path, tidy, COUNT)
-    for name in ("map", "bars", "lines"):
-        assert f"{REASON} (4 of 14 marks)" in files[name].unmeasured
+    for name, noun in {"map": "cells", "bars": "bars", "lines": "points"}.items():
+        assert f"{REASON} (4 of 14 {noun})" in files[name].unmeasured
         assert f"not measured: {REASON}" in texts(tmp_path)[f"{name}.svg"]
     assert files["map"].sentence.startswith("Highest: ")  # a count is neither good nor bad
     [table] = files["table"].tables

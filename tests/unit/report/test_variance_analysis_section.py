@@ -12,8 +12,8 @@ import synthetic_latency as latency
 from lxml import etree
 from table_figures import draw
 
-from chaosity.report.html_rendering import render_report
-from chaosity.report.report_builder import build_report_data
+from chaosity.report.build_report_data import build_report_data
+from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
@@ -42,7 +42,7 @@ def report(tmp_path_factory):
         summaries=[],
         config=synthetic.CONFIG,
     )
-    return report, render_report(report)
+    return report, render_page("report.html.j2", report=report)
 
 
 def sections(context):
@@ -52,9 +52,10 @@ def sections(context):
 def test_each_design_of_an_experiment_is_explained(report):
     context, _ = report
     titles = [one.title for one in sections(context)["memory_bandwidth"]]
-    assert "Bandwidth of memory by initiator and target (initiator kind node, kernel triad)" in (
-        titles
-    )
+    assert (
+        "Bandwidth of memory: effect of initiator and target "
+        "(only initiator kind node, kernel triad)"
+    ) in titles
     assert sections(context)["storage_bandwidth"] == ()
     assert json.dumps(dataclasses.asdict(context))
 

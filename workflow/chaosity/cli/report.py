@@ -56,7 +56,7 @@ def overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     Hosts of one processor model in one configuration should be equal; from three hosts on, outlier
     hosts are named. Hosts that the last run skipped are listed with the reason.
     """
-    from chaosity.report.overview_page import write_overview
+    from chaosity.report.overview_and_equal_hosts import write_overview
 
     page = write_overview(summaries, output)
     click.echo(page.sentence)
@@ -82,7 +82,7 @@ def reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     Hosts that the last run skipped are listed with the reason, and the exit status is 1. Their
     earlier reports are written again, to say that the host was skipped.
     """
-    from chaosity.report.overview_page import write_overview
+    from chaosity.report.overview_and_equal_hosts import write_overview
     from chaosity.report.write_report_files import rewrite_reports
     from chaosity.result_folders import skipped_hosts, summary_files
 

@@ -24,11 +24,18 @@ _OtherKind = Literal["unknown_drives", "all_drives", "gpu", "opencl"]
 _LevelKind = Literal["relation", "number", "size", "text"]
 AxisKind = Literal[_GroupKind, _DriveKind, _OtherKind, _LevelKind]
 _KINDS: tuple[AxisKind, ...] = get_args(AxisKind)
+_NOUNS: Mapping[AxisKind, str] = {
+    "pu": "processing unit",
+    "core": "core",
+    "l3": "L3 domain",
+    "node": "node",
+    "package": "package",
+    "gpu": "GPU",
+    "opencl": "OpenCL device",
+}
 _PLURALS: Mapping[AxisKind, str] = {
-    "pu": "processing units",
-    "l3": "L3 domains",
+    **{kind: f"{noun}s" for kind, noun in _NOUNS.items()},
     "core_kind": "kinds of cores",
-    "opencl": "OpenCL devices",
     "nodes": "groups of nodes",
     "drive": "single drives",
     "first_drives": "first drives of a node",
@@ -45,20 +52,11 @@ _RELATIONS = (
 _MODES = ("serial", "concurrent")
 _LEVELS = {
     "pu": "one PU",
-    "core": "one core",
-    "l3": "one L3 domain",
-    "node": "one node",
-    "package": "one package",
+    **{kind: f"one {_NOUNS[kind]}" for kind in ("core", "l3", "node", "package")},
 }
 _TITLES = {"drives": "Number of drives", "bytes": "Working set", "distance": "Distance (SLIT)"}
 _PLACE_TITLES: Mapping[AxisKind, str] = {
-    "pu": "{} processing unit",
-    "core": "{} core",
-    "l3": "{} L3 domain",
-    "node": "{} node",
-    "package": "{} package",
-    "gpu": "{} GPU",
-    "opencl": "{} OpenCL device",
+    **{kind: f"{{}} {noun}" for kind, noun in _NOUNS.items()},
     "nodes": "{} nodes",
     "drive": "{} drive (PCI address)",
     "first_drives": "First drives of a node",
@@ -218,46 +216,42 @@ def make_text_axis_value(text: str) -> AxisValue:
 
 def _place_value(name: str, place: PlaceName, nodes: tuple[int, ...]) -> AxisValue | None:
     """Return order and labels of a place; None when its name serves as a text."""
+
+    def make(kind: AxisKind, order: object, short: str, long: str = "") -> AxisValue:
+        keys = order if isinstance(order, tuple) else (order,)
+        return AxisValue(name, kind, keys, short, long or short, place.nodes or nodes)
+
     index = place.indices[0] if place.indices else 0
-    order: tuple[Any, ...] = (index,)
     match place.kind:
         case "machine":
-            return AxisValue(name, "machine", (0,), "machine", "machine", nodes)
+            return make("machine", 0, "machine")
         case "all_drives":
-            return AxisValue(name, "all_drives", (0,), "all", "all drives", nodes)
+            return make("all_drives", 0, "all", "all drives")
         case "core_kind":
-            label = name.replace("_", " ")
-            return AxisValue(name, "core_kind", natural_sort_key(name), label, label, nodes)
+            return make("core_kind", natural_sort_key(name), name.replace("_", " "))
         case "drive":
             address = place.address or str(index)
             label = _drive_label(address)
-            order = natural_sort_key(address)
-            return AxisValue(name, "drive", order, label, f"drive {label}", nodes)
+            return make("drive", natural_sort_key(address), label, f"drive {label}")
         case "node_drives" | "package_drives" if place.count:
-            word = place.kind.removesuffix("_drives")
             many = f"first {place.count}" if place.count > 1 else "first"
-            long, own = f"{many} of {word} {index}", nodes or place.nodes
-            order = (index, place.count)
-            return AxisValue(name, "first_drives", order, str(place.count), long, own)
+            long = f"{many} of {place.kind.removesuffix('_drives')} {index}"
+            return make("first_drives", (index, place.count), str(place.count), long)
         case "package_drives":
-            long = f"drives of package {index}"
-            return AxisValue(name, "package_drives", (index,), str(index), long, nodes)
+            return make("package_drives", index, str(index), f"drives of package {index}")
         case "unknown_drives":
-            short = str(place.count or "all")
-            long = f"{short} drives of unknown node"
-            return AxisValue(name, "unknown_drives", (place.count or 10**6,), short, long, nodes)
+            number = str(place.count or "all")
+            long = f"{number} drives of unknown node"
+            return make("unknown_drives", place.count or 10**6, number, long)
         case "nodes" | "node_drives" | "nodes_drives":
             kind: AxisKind = "nodes" if place.kind == "nodes" else "node_drives"
             short = name.removesuffix("drives").removeprefix("nodes").removeprefix("node")
             long = f"{'node' if len(place.indices) == 1 else 'nodes'} {short}"
-            order = (len(place.indices), place.indices)
-            return AxisValue(name, kind, order, short, long, place.indices)
+            return make(kind, (len(place.indices), place.indices), short, long)
         case "pu" | "core" | "l3" | "node" | "package" | "file" | "opencl" | "gpu":
-            if not place.indices:
-                return None
-            word = {"pu": "PU", "l3": "L3", "opencl": "OpenCL device"}.get(place.kind, place.kind)
-            own = place.nodes or nodes
-            return AxisValue(name, place.kind, (index,), str(index), f"{word} {index}", own)
+            if place.indices:
+                word = {"pu": "PU", "l3": "L3"}.get(place.kind, _NOUNS.get(place.kind, place.kind))
+                return make(place.kind, index, str(index), f"{word} {index}")
     return None
 
 
@@ -284,15 +278,10 @@ def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:
 def sort_and_group_axis_values(
     values: Iterable[AxisValue], packages: Mapping[int, int]
 ) -> tuple[list[AxisValue], list[AxisGroup]]:
-    """Return the values in their natural order, and the groups that a gap separates.
+    """Return distinct values in their natural order, and the groups that a gap separates.
 
-    Args:
-        values: without duplicates.
-        packages: package of each node.
-
-    Returns:
-        The values and their groups; a single group without a label when a separation would say
-        nothing.
+    `packages` maps each node to its package. Where a separation would say nothing, there is a
+    single group without a label.
     """
     found = list(values)
     # All drives are also all drives of all nodes: another set, by its number of nodes.

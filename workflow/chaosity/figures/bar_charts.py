@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,32 +11,22 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from chaosity.figures import figure_style as style
-from chaosity.figures.figure_header_and_legends import (
-    MARGIN,
-    BoxStyle,
-    TextStyle,
-    draw_failed_mark_cross,
-    draw_intervals,
-    draw_status_legend,
-    figure_header_height,
-    missing_mark_style,
-    new_figure_sheet,
-    wrap_legend,
-    write_figure_header,
+from chaosity.figures import figure_style_header_and_legends as style
+from chaosity.figures.figure_marks_axes_and_limits import (
+    FigureData,
+    FigureMark,
+    ValueLimits,
+    mark_rows,
 )
-from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
 from chaosity.figures.mark_labels_and_hover_texts import (
     hover_text,
     provenance_text,
     value_axis_title,
 )
 from chaosity.figures.svg_hover_texts import IGNORE
-from chaosity.figures.value_axis_limits import ValueLimits
 
 _WIDTH = 6.6
 _GAP = 0.12  # between groups of bars, inches
-_LEGEND_LINE = 0.17  # inches
 
 
 @dataclass(frozen=True)
@@ -49,14 +40,9 @@ class _Bar:
 
 
 def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
-    """Draw bars with intervals.
+    """Return a figure of bars from zero, and the hover text of each bar by its id in the SVG.
 
-    Args:
-        data: with the axis "x"; "series" is optional.
-        limits: of the value axis, which starts at zero.
-
-    Returns:
-        The figure, and the hover text of each bar by its id in the SVG.
+    The data has the axis "x"; "series" is optional.
     """
     groups = data.axes["x"]
     bars, middles, tall = _arrange_bars(data)
@@ -64,16 +50,20 @@ def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[
     titled = tall > style.text_width(groups.title, style.TEXT_POINTS)
     labels = [groups.tick_label(value) if titled else value.long for value in groups.values]
     label_width = max(style.text_width(text, style.TEXT_POINTS) for text in labels)
-    left = MARGIN + 0.22 + label_width + 0.08
-    header = figure_header_height(data.title, provenance_text(data), _WIDTH - 0.2)
-    legend = wrap_legend(_legend(data), _WIDTH - left - MARGIN, 0.5)
-    top = header + _LEGEND_LINE * len(legend)
+    left = style.MARGIN + 0.22 + label_width + 0.08
+    header = style.figure_header_height(data.title, provenance_text(data), _WIDTH - 0.2)
+    legend = style.split_legend_into_rows(
+        _legend(data), _WIDTH - left - style.MARGIN, style.BOX_WIDTH
+    )
+    top = header + style.LEGEND_LINE * len(legend)
     statuses = {bar.mark["status"] for bar in bars} - {"valid"}
     below = 0.5 + (0.24 if statuses else 0.0)
     height = top + tall + below
-    figure, sheet = new_figure_sheet(_WIDTH, height)
-    write_figure_header(sheet, data.title, provenance_text(data), _WIDTH - 0.2)
-    _draw_legend(sheet, legend, left, header + 0.05)
+    figure, sheet = style.new_figure_sheet(_WIDTH, height)
+    style.write_figure_header(sheet, data.title, provenance_text(data), _WIDTH - 0.2)
+    style.draw_legend(
+        sheet, legend, left, header + 0.05, style.BOX_WIDTH, partial(style.draw_legend_box, sheet)
+    )
     width = _WIDTH - left - 0.15 - _number_room(bars, limits)
     corner = (left / _WIDTH, below / height)
     axes = figure.add_axes((*corner, width / _WIDTH, tall / height))
@@ -82,17 +72,17 @@ def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[
     axes.grid(axis="x", color=style.GRID, lw=0.6)
     axes.set_axisbelow(True)
     axes.set_xlabel(value_axis_title(data, limits.scale), size=style.TEXT_POINTS, labelpad=3)
-    look = TextStyle(size=style.TEXT_POINTS, ha="right", va="center_baseline")
+    look = style.TextStyle(size=style.TEXT_POINTS, ha="right", va="center_baseline")
     for label, middle in zip(labels, middles, strict=True):
         sheet.text(left - 0.08, top + middle, label, **look)
     if titled:
-        look = TextStyle(size=style.TEXT_POINTS, rotation=90, ha="left", va="center")
-        sheet.text(MARGIN, top + tall / 2, groups.title, **look)
+        look = style.TextStyle(size=style.TEXT_POINTS, rotation=90, ha="left", va="center")
+        sheet.text(style.MARGIN, top + tall / 2, groups.title, **look)
     texts: dict[str, str] = {}
     for number, bar in enumerate(bars):
         _draw_bar(axes, bar, limits, f"mark-{number}")
         texts[f"mark-{number}"] = hover_text(bar.mark, data, limits.scale)
-    draw_status_legend(sheet, left, height - 0.13, statuses)
+    style.draw_status_legend(sheet, left, height - 0.13, statuses)
     return figure, texts
 
 
@@ -121,30 +111,20 @@ def _number_room(bars: list[_Bar], limits: ValueLimits) -> float:
     return max((style.text_width(text, style.SMALL_POINTS) for text in texts), default=0.0) + 0.1
 
 
-def _legend(data: FigureData) -> list[tuple[str, int]]:
-    """Return text and number of each series; empty for a single series."""
+def _legend(data: FigureData) -> list[tuple[str, style.BoxStyle]]:
+    """Return text and look of each series; empty for a single series."""
     if "series" not in data.axes or len(data.axes["series"].values) < 2:
         return []
     axis = data.axes["series"]
-    return [(axis.legend_label(value), number) for number, value in enumerate(axis.values)]
+    return [(axis.legend_label(value), _series_style(i)) for i, value in enumerate(axis.values)]
 
 
-def _series_style(series: int) -> BoxStyle:
+def _series_style(series: int) -> style.BoxStyle:
     """Return colour and hatch of a series."""
     colours = len(style.COLOURS)
     hatch = style.HATCHES[(series + series // colours) % len(style.HATCHES)]
     colour = style.COLOURS[series % colours]
-    return BoxStyle(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0.5)
-
-
-def _draw_legend(sheet: Axes, rows: list[list[tuple[str, int]]], left: float, top: float) -> None:
-    """Draw legend entries row by row; `top` is the middle of the first row."""
-    for number, row in enumerate(rows):
-        x, y = left, top + _LEGEND_LINE * number
-        for text, series in row:
-            sheet.add_patch(Rectangle((x, y - 0.055), 0.2, 0.11, **_series_style(series)))
-            sheet.text(x + 0.26, y, text, size=style.SMALL_POINTS, va="center_baseline")
-            x += 0.5 + style.text_width(text, style.SMALL_POINTS)
+    return style.BoxStyle(facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0.5)
 
 
 def _draw_bar(axes: Axes, bar: _Bar, limits: ValueLimits, identity: str) -> None:
@@ -154,9 +134,11 @@ def _draw_bar(axes: Axes, bar: _Bar, limits: ValueLimits, identity: str) -> None
     status, height = mark["status"], bar.height - 0.02
     if status != "valid":
         width = 0.05 * limits.high / factor
-        axes.add_patch(Rectangle(corner, width, height, gid=identity, **missing_mark_style(status)))
+        axes.add_patch(
+            Rectangle(corner, width, height, gid=identity, **style.missing_mark_style(status))
+        )
         if status == "failed":
-            draw_failed_mark_cross(axes, width / 2, middle, bar.height)
+            style.draw_failed_mark_cross(axes, width / 2, middle, bar.height)
         return
     value = end = mark["median"] / factor
     axes.add_patch(Rectangle(corner, value, height, gid=identity, **_series_style(bar.series)))
@@ -164,7 +146,7 @@ def _draw_bar(axes: Axes, bar: _Bar, limits: ValueLimits, identity: str) -> None
         low, high = mark["low"] / factor, mark["high"] / factor
         end = max(value, high)
         ends, caps = [[value - low], [high - value]], min(2.5, bar.height * 12)
-        draw_intervals(axes, value, middle, xerr=ends, ecolor=style.INK, capsize=caps)
-    look = TextStyle(size=style.SMALL_POINTS, ha="left", va="center_baseline", gid=IGNORE)
+        style.draw_intervals(axes, value, middle, xerr=ends, ecolor=style.INK, capsize=caps)
+    look = style.TextStyle(size=style.SMALL_POINTS, ha="left", va="center_baseline", gid=IGNORE)
     number = limits.scale.number(mark["median"])
     axes.text(end + 0.01 * limits.high / factor, middle, number, clip_on=False, **look)

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from chaosity.figures.axis_order_and_labels import AxisValue, make_axis_value, natural_sort_key
-from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
+from chaosity.figures.column_values_and_bounds import lowest_bound_of_mark
+from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import LevelComparison, Role
 from chaosity.figures.mark_labels_and_hover_texts import panel_title
-from chaosity.figures.measured_bounds import lowest_bound_of_mark
 from chaosity.figures.value_and_curve_tables import latency_curve_numbers
 from chaosity.statistics import (
     DIVERGING_RATIO,
@@ -90,12 +91,15 @@ def change_along_x_statement(data: FigureData) -> str | None:
         shown = [shown[0], shown[-1]]
     same_ends = len({(change.start.name, change.stop.name) for change in shown}) == 1
     first = shown[0]
-    ends = f"{first.start.short} to {first.stop.short}" if same_ends else "first to last value"
+    axis = data.axes["x"].title.lower()
+    ends = f"the first to the last {axis}"
+    if same_ends:
+        ends = f"{axis} {first.start.short} to {first.stop.short}"
     texts = [_change_text(data, change, same_ends) for change in shown]
     which = f" (smallest and largest of {len(worst)} series)" if len(worst) > len(shown) else ""
     return (
-        f"{metric_words(data.spec.metric)} from {ends} ({data.axes['x'].title.lower()}) changes by "
-        f"the factor {join_with_and(texts)}{which}"
+        f"from {ends}, {metric_words(data.spec.metric)} changes by the factor "
+        f"{join_with_and(texts)}{which}"
     )
 
 
@@ -150,7 +154,7 @@ def latency_curve_statement(data: FigureData) -> str | None:
         ends = [
             format_quantity(data.spec.metric, value) for value in (unloaded.min(), unloaded.max())
         ]
-        parts.append(f"{' to '.join(dict.fromkeys(ends))} unloaded")
+        parts.append(f"unloaded {metric} is {' to '.join(dict.fromkeys(ends))}")
     doubled = knees[knees["note"].isna()].sort_values("median", kind="stable")
     if len(doubled):
         curve: list[str] = [*data.axes] or ["host"]
@@ -179,48 +183,39 @@ def distance_order_statement(table: pd.DataFrame, by: str, metric: str, name: st
     """Return whether marks with a smaller number, such as the distance, have better values.
 
     Args:
-        table: valid marks; the column `by` holds the number.
-        by: this column.
+        table: valid marks.
+        by: column of the number; None is returned when fewer than two marks have it.
         metric: of the values.
         name: of the number in the text.
-
-    Returns:
-        None when fewer than two marks have the number.
     """
     known = table[table[by].notna()]
     if len(known) < 2:
         return None
     if known[by].nunique() == 1:
         return f"all pairs have the same {name} ({float(known[by].iloc[0]):g})"
-    sign = 1.0 if less_is_better(metric) else -1.0
     single = bool(known["low"].isna().any())
     low, high = ("median", "median") if single else ("low", "high")
-    if sign < 0.0:
-        low, high = high, low
-    wrong, compared, worst, largest = 0, 0, None, -math.inf
-    marks = known.to_dict("records")
-    for near in marks:
-        for far in marks:
-            if float(near[by]) >= float(far[by]):
-                continue
-            compared += 1
-            if sign * near[low] > sign * far[high]:
-                wrong += 1
-                size = sign * math.log(near["median"] / far["median"])
-                if size > largest:
-                    largest, worst = size, (near, far)
-    test = "by their medians: one replicate" if single else "beyond their intervals"
-    number = f"{group_thousands(wrong)} of {format_count(compared, 'comparison')}"
-    if worst is None:
-        return f"the {name} agrees with the measurement: {number} contradict it ({test})"
+    medians = known["median"].to_numpy(float)
+    # How much worse each mark is than each other mark, and whether noise cannot explain it.
+    excess, clear = np.log(medians[:, None] / medians), np.greater.outer(known[low], known[high])
+    if not less_is_better(metric):
+        excess, clear = -excess, np.less.outer(known[high], known[low])
+    nearer = np.less.outer(known[by].to_numpy(float), known[by].to_numpy(float))
+    wrong = nearer & clear
+    test = " (single replicates)" if single else ", beyond both intervals"
+    number = f"{group_thousands(wrong.sum())} of {format_count(nearer.sum(), 'comparison')}"
+    text = f"in {number} the pair with the smaller {name} is worse{test}"
+    if not wrong.any():
+        return f"the {name} agrees with the measurement: {text}"
+    worst = np.unravel_index(np.where(wrong, excess, -np.inf).argmax(), wrong.shape)
     near_text, far_text = (
         f"{mark['initiator']} -> {mark['target']} ({name} {float(mark[by]):g}, "
         f"{format_quantity(metric, float(mark['median']))})"
-        for mark in worst
+        for mark in known.iloc[np.array(worst)].to_dict("records")
     )
     return (
-        f"the {name} contradicts the measurement in {number} ({test}). "
-        f"Worst: {near_text} is worse than {far_text}"
+        f"the {name} contradicts the measurement: {text}. "
+        f"Largest contradiction: {near_text} is worse than {far_text}"
     )
 
 
@@ -242,11 +237,12 @@ def difference_to_base_statement(data: FigureData, base: str) -> str | None:
                 more = "more" if ratio.median > 1.0 else "less"
                 change = f"{format_percent(abs(ratio.median - 1.0))} {more}"
                 where = f"{data.long_label('x', group)} with {data.long_label('series', name)}"
-                parts.append(f"{change} for {where} (ratio {ratio_text(ratio)})")
+                parts.append(f"{change} for {where}, ratio {ratio_text(ratio)}")
     if not parts:
         return None
     reference_label = make_axis_value(base).long
-    return f"{metric_words(data.spec.metric)} relative to {reference_label}: {'; '.join(parts)}"
+    metric = metric_words(data.spec.metric)
+    return f"{metric} compared with {reference_label}: {'; '.join(parts)}"
 
 
 def level_comparison_statement(data: FigureData, compare: LevelComparison) -> str:
@@ -323,11 +319,11 @@ def lowest_bound_statement(data: FigureData) -> str | None:
         labels = dict.fromkeys(_line_label(data, lines, mark) for mark in first_marks)
         line = f" for {join_with_and(list(labels))}" if len(found) > 1 else ""
         ends = dict.fromkeys(format_percent(share) for share in (min(shares), max(shares)))
-        part = f"lowest bound{line}: {text}; {' to '.join(ends)} of it is reached"
+        part = f"lowest bound{line}: {text}; the values reach {' to '.join(ends)} of it"
         if max(shares) > _MOST_REACHED:
             part += (
-                f"; exceeded by {format_percent(max(shares) - 1)}: bound and line were not "
-                "measured under the same conditions, or one of them was disturbed"
+                f"; the largest exceeds it by {format_percent(max(shares) - 1)}: bound and line "
+                "were not measured under the same conditions, or one of them was disturbed"
             )
         parts.append(part[:1].upper() + part[1:])
     return ". ".join(parts) or None

@@ -14,15 +14,20 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from chaosity.errors import UserError
-from chaosity.figures import figure_style as style
+from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.axis_order_and_labels import Axis, make_text_axis_value
 from chaosity.figures.bar_charts import draw_bar_chart
-from chaosity.figures.curve_and_scatter_charts import draw_curve_or_scatter
 from chaosity.figures.figure_captions import figure_caption
-from chaosity.figures.figure_marks_and_axes import FigureData, mark_rows, select_figure_data
+from chaosity.figures.figure_marks_axes_and_limits import (
+    FigureData,
+    ValueLimits,
+    mark_rows,
+    round_value_limits,
+    select_figure_data,
+)
 from chaosity.figures.figure_spec import FigureSpec, Role, read_figure_specs
 from chaosity.figures.heatmaps import draw_heatmap
-from chaosity.figures.line_charts import draw_line_chart
+from chaosity.figures.line_curve_and_scatter_charts import draw_curve_or_scatter, draw_line_chart
 from chaosity.figures.mark_labels_and_hover_texts import failed_lines, unmeasured_lines
 from chaosity.figures.svg_hover_texts import add_hover_texts
 from chaosity.figures.value_and_curve_tables import (
@@ -31,7 +36,6 @@ from chaosity.figures.value_and_curve_tables import (
     latency_curve_numbers,
     metric_of_quantity,
 )
-from chaosity.figures.value_axis_limits import ValueLimits, round_value_limits
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.statistics import UNMEASURED
 from chaosity.store.measurements import Measurements
@@ -245,7 +249,7 @@ def write_bar_chart(
         measurements: rows of the tidy table behind the marks, with the same columns.
         name: of the files.
         title: of the figure.
-        series_title: title of the series.
+        series_title: above the legend.
         caption: of the figure.
         directory: folder of the files.
     """
@@ -270,15 +274,10 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
     """
     spec, metric, axes, table = data.spec, data.spec.metric, data.axes, data.marks
     if spec.kind == "heatmap":
-        pairs = [
-            (row, column)
-            for row in axes["rows"].value_names
-            for column in axes["columns"].value_names
-        ]
-        every = pd.DataFrame(pairs, columns=["rows", "columns"])
-        table = every.merge(table, on=["rows", "columns"], how="left")
-        table["status"] = table["status"].fillna("absent")
-        table["n"] = table["n"].fillna(0).astype(int)
+        keys, names = ["rows", "columns"], (axes["rows"].value_names, axes["columns"].value_names)
+        every = pd.MultiIndex.from_product(names, names=keys).to_frame(index=False)
+        table = every.merge(table, on=keys, how="left")
+        table = table.fillna({"status": "absent", "n": 0}).astype({"n": int})
     columns = {axis.column: table[role] for role, axis in axes.items()}
     if spec.has_measured_x or spec.kind == "table":
         columns = {"initiator": table["initiator"], "target": table["target"]} | columns

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from chaosity.figures import caption_statements
-from chaosity.figures.figure_header_and_legends import STATUS_TEXTS
-from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
+from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, mark_rows
+from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
 from chaosity.figures.mark_labels_and_hover_texts import (
     mark_label,
     mark_value_text,
@@ -45,11 +45,7 @@ def figure_caption(data: FigureData, scale: Scale) -> str:
     """Return the caption of a figure, one to five sentences.
 
     The caption gives the most important values with interval and n, says when no difference was
-    detected, and counts the marks without a value.
-
-    Args:
-        data: of the figure.
-        scale: unit of its values.
+    detected, and counts the marks without a value. `scale` is the unit of the values.
     """
     valid = data.marks[data.marks["status"] == "valid"]
     if valid.empty and (data.marks["status"] == UNMEASURED).all():
@@ -112,7 +108,8 @@ def _missing_statement(data: FigureData) -> str | None:
     if not parts:
         return None
     missing = int((status != "valid").sum())
-    return f"no value for {missing} of {format_count(len(status), 'mark')}: {', '.join(parts)}"
+    total = format_count(len(status), data.mark_noun)
+    return f"{missing} of {total} {'has' if missing == 1 else 'have'} no value: {', '.join(parts)}"
 
 
 def _mark_columns(data: FigureData) -> list[str]:
@@ -130,7 +127,7 @@ def _range_statement(
     ordered = valid.sort_values("median", ascending=less, kind="stable")
     best, worst = mark_rows(ordered.iloc[[0, -1]])
     low, high = sorted((best["median"], worst["median"]))
-    marks = format_count(len(valid), "mark")
+    marks = format_count(len(valid), data.mark_noun)
     if differ is False:
         between = f"{scale.number(low)} to {scale.text(high)}"
         return f"no difference detected between {marks} (n = {valid['n'].max()}): {between}"
@@ -139,8 +136,8 @@ def _range_statement(
     judged = is_performance_metric(data.spec.metric)  # a count is neither good nor bad
     first, last = ("best", "Worst") if judged else ("highest", "Lowest")
     ratio = worst["median"] / best["median"]
-    change = f"{format_percent(abs(ratio - 1.0))} {'more' if less else 'less'}"
-    change = f"{ratio:.0f} times as much" if ratio >= _MANY_TIMES else change
+    change = f"{format_percent(abs(ratio - 1.0))} {'more' if less else 'less'} than the {first}"
+    change = f"{ratio:.0f} times the {first}" if ratio >= _MANY_TIMES else change
     return (
         f"{first}: {_median_text(best, data)} ({mark_label(best, data)}). "
         f"{last}: {_median_text(worst, data)} ({mark_label(worst, data)}; {change})"
@@ -167,7 +164,7 @@ def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
         for name, ratio in ratios.items()
     ]
     metric = metric_words(data.spec.metric)
-    return f"{metric} relative to {_RELATIONS[nearest]}: {join_with_and(texts)}"
+    return f"{metric} as a ratio to {_RELATIONS[nearest]}: {join_with_and(texts)}"
 
 
 def _relation_ratios(data: FigureData) -> tuple[str, dict[str, Estimate]]:

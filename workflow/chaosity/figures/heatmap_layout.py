@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from chaosity.figures import figure_style as style
-from chaosity.figures.axis_order_and_labels import Axis, AxisGroup, AxisValue
-from chaosity.figures.figure_header_and_legends import MARGIN
+from chaosity.figures import figure_style_header_and_legends as style
+from chaosity.figures.axis_order_and_labels import Axis, AxisGroup
 
 # A map with more columns than this is turned when that makes it narrower.
 MOST_COLUMNS = 32
@@ -30,16 +29,8 @@ _PAGE = 8.2  # height of the cells on a page
 _TITLE = 0.2  # width of the upright title of the row axis
 
 
-@dataclass(frozen=True)
-class RowBlock:
-    """A part of the row axis, in its own column of the page."""
-
-    groups: tuple[AxisGroup, ...]
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return sum(group.value_count for group in self.groups)
+# A part of the row axis that stands in its own column of the page.
+RowBlock = tuple[AxisGroup, ...]
 
 
 @dataclass(frozen=True)
@@ -64,7 +55,6 @@ class AxisLabels:
         return max(style.text_width(text, self.points, fixed=self.fixed) for text in self.texts)
 
 
-@dataclass(frozen=True)
 class HeatmapLayout:
     """Layout of a heat map.
 
@@ -77,27 +67,55 @@ class HeatmapLayout:
         headed: whether groups of rows have headings.
         bracket: width on the left for the names of row groups; 0 without them.
         named: whether column groups have names above them.
+        row_title, column_title: titles of the axes as drawn.
         title_above: whether the title of the row axis lies above it, since it is too long to stand.
         repeated: whether column labels stand above the blocks too.
         top: upper edge of the cells.
         gap: between groups of columns.
     """
 
-    turned: bool
-    down: Axis
-    across: Axis
-    blocks: tuple[RowBlock, ...]
-    cell_width: float
-    cell_height: float
-    rows: AxisLabels
-    columns: AxisLabels
-    headed: bool
-    bracket: float
-    named: bool
-    title_above: bool
-    repeated: bool
-    top: float
-    gap: float
+    def __init__(self, rows: Axis, columns: Axis, top: float, *, noted: bool = False) -> None:
+        """Compute the layout.
+
+        Args:
+            rows: axis that runs down, unless the map is turned.
+            columns: axis that runs across.
+            top: height of the header.
+            noted: whether cells have a second line of text.
+        """
+        self.turned = len(columns.values) > MOST_COLUMNS and len(columns.values) > len(rows.values)
+        self.down, self.across = (columns, rows) if self.turned else (rows, columns)
+        self.blocks = _cut_into_blocks(self.down)
+        most_rows = max(map(row_count, self.blocks))
+        table = _membership_labels(self.down)
+        self.headed = len(self.down.values) > MOST_ROWS or table is not None
+        tallest = TALLEST_WITH_NOTE if noted else TALLEST_CELL
+        height = min(tallest, max(LOWEST_CELL, _PAGE / most_rows))
+        self.rows = AxisLabels(
+            table or tuple(map(self.down.tick_label, self.down.values)),
+            min(style.SMALL_POINTS, max(5.0, 0.86 * height * style.POINTS_PER_INCH)),
+            fixed=table is not None,
+        )
+        spare = style.WIDTH - 2 * style.MARGIN - 2 * _TITLE - BLOCK_GAP * (len(self.blocks) - 1)
+        spare = spare / len(self.blocks) - self.rows.widest_inches - PAD
+        # Gaps shrink where room is scarce, but stay wider than the lines between cells.
+        self.gap = min(GAP, 0.5 * spare / len(self.across.values))
+        spare -= self.gap * (len(self.across.groups) - 1)
+        widest = 1.2 if len(self.across.values) <= 2 else WIDEST_CELL
+        self.cell_width = min(widest, max(NARROWEST_CELL, spare / len(self.across.values)))
+        if not self.headed and not self.turned:  # near-square cells, high enough for their labels
+            height = min(height, max(LOWEST_CELL, 0.17, 0.72 * self.cell_width))
+        self.cell_height = height
+        self.named = len(self.across.groups) > 1 and _names_fit(self.across, self.cell_width)
+        upright_title = style.text_width(_axis_title(self.down, self.named), style.TEXT_POINTS)
+        self.title_above = upright_title > most_rows * height + 0.3
+        bracketed = len(self.down.groups) > 1 and not self.headed and _names_fit(self.down, height)
+        self.bracket = _TITLE if bracketed else 0.0
+        self.row_title = _axis_title(self.down, bracketed or self.headed)
+        self.column_title = _axis_title(self.across, self.named)
+        self.columns = _column_labels(self.across, self.cell_width)
+        self.repeated = len(self.blocks) > 1 and not self.columns.upright
+        self.top = top + LINE * (self.named + self.title_above) + (0.14 if self.repeated else 0.0)
 
     @property
     def cells_width(self) -> float:
@@ -116,11 +134,6 @@ class HeatmapLayout:
         return max(self.block_height(block) for block in self.blocks)
 
     @property
-    def first_block_left(self) -> float:
-        """Left edge of the first block's cells."""
-        return self.block_left(0)
-
-    @property
     def last_block_right(self) -> float:
         """Right edge of the last block's cells."""
         return self.block_left(len(self.blocks) - 1) + self.cells_width
@@ -133,13 +146,13 @@ class HeatmapLayout:
     def block_left(self, number: int) -> float:
         """Return the left edge of a block's cells."""
         labels = self.rows.widest_inches + PAD
-        first = MARGIN + (0.0 if self.title_above else _TITLE) + self.bracket + labels
+        first = style.MARGIN + (0.0 if self.title_above else _TITLE) + self.bracket + labels
         return first + number * (labels + self.cells_width + BLOCK_GAP)
 
     def block_height(self, block: RowBlock) -> float:
         """Return the height of a block's cells, gaps and headings."""
-        gaps = GAP * (len(block.groups) - 1) + self.heading_height * len(block.groups)
-        return block.rows * self.cell_height + gaps
+        gaps = GAP * (len(block) - 1) + self.heading_height * len(block)
+        return row_count(block) * self.cell_height + gaps
 
     def column_left(self, position: int) -> float:
         """Return the distance of a column from its block's left edge."""
@@ -147,71 +160,9 @@ class HeatmapLayout:
         return position * self.cell_width + self.gap * before
 
 
-def lay_out_heatmap(rows: Axis, columns: Axis, top: float, *, noted: bool = False) -> HeatmapLayout:
-    """Return the layout of a heat map.
-
-    Args:
-        rows: axis that runs down, unless the map is turned.
-        columns: axis that runs across.
-        top: height of the header in inches.
-        noted: whether cells have a second line of text.
-    """
-    turned = len(columns.values) > MOST_COLUMNS and len(columns.values) > len(rows.values)
-    down, across = (columns, rows) if turned else (rows, columns)
-    blocks = _cut_into_blocks(down)
-    table = _membership_labels(down)
-    headed = len(down.values) > MOST_ROWS or table is not None
-    tallest = TALLEST_WITH_NOTE if noted else TALLEST_CELL
-    height = min(tallest, max(LOWEST_CELL, _PAGE / max(block.rows for block in blocks)))
-    row_labels = AxisLabels(
-        table or tuple(map(down.tick_label, down.values)),
-        min(style.SMALL_POINTS, max(5.0, 0.86 * height * style.POINTS_PER_INCH)),
-        fixed=table is not None,
-    )
-    spare = style.WIDTH - 2 * MARGIN - 2 * _TITLE - BLOCK_GAP * (len(blocks) - 1)
-    spare = spare / len(blocks) - row_labels.widest_inches - PAD
-    # Gaps shrink where room is scarce, but stay wider than the lines between cells.
-    gap = min(GAP, 0.5 * spare / len(across.values))
-    spare -= gap * (len(across.groups) - 1)
-    few = len(across.values) <= 2
-    widest = 1.2 if few else WIDEST_CELL
-    width = min(widest, max(NARROWEST_CELL, spare / len(across.values)))
-    if not headed and not turned:  # near-square cells, high enough for their labels
-        height = min(height, max(LOWEST_CELL, 0.17, 0.72 * width))
-    named = len(across.groups) > 1 and _names_fit(across, width)
-    tall = max(block.rows for block in blocks) * height
-    title_above = style.text_width(_axis_title(down, named), style.TEXT_POINTS) > tall + 0.3
-    bracket = _TITLE if len(down.groups) > 1 and not headed and _names_fit(down, height) else 0.0
-    column_labels = _column_labels(across, width)
-    repeated = len(blocks) > 1 and not column_labels.upright
-    top += LINE * (named + title_above) + (0.14 if repeated else 0.0)
-    return HeatmapLayout(
-        turned=turned,
-        down=down,
-        across=across,
-        blocks=blocks,
-        cell_width=width,
-        cell_height=height,
-        rows=row_labels,
-        columns=column_labels,
-        headed=headed,
-        bracket=bracket,
-        named=named,
-        title_above=title_above,
-        repeated=repeated,
-        top=top,
-        gap=gap,
-    )
-
-
-def row_axis_title(layout: HeatmapLayout) -> str:
-    """Return the title of the axis that runs down."""
-    return _axis_title(layout.down, bool(layout.bracket) or layout.headed)
-
-
-def column_axis_title(layout: HeatmapLayout) -> str:
-    """Return the title of the axis that runs across."""
-    return _axis_title(layout.across, layout.named)
+def row_count(block: RowBlock) -> int:
+    """Return the number of rows of a block."""
+    return sum(group.value_count for group in block)
 
 
 def _axis_title(axis: Axis, named: bool) -> str:
@@ -221,22 +172,19 @@ def _axis_title(axis: Axis, named: bool) -> str:
     return f"{axis.title}, grouped by {axis.groups[0].label.split()[0].rstrip('s')}"
 
 
-def _cut_into_blocks(axis: Axis) -> tuple[RowBlock, ...]:
+def _cut_into_blocks(axis: Axis) -> list[RowBlock]:
     """Cut an axis into page-high parts, between groups where possible."""
     if len(axis.values) <= MOST_ROWS:
-        return (RowBlock(axis.groups),)
-    pieces: list[AxisGroup] = []
+        return [axis.groups]
+    blocks: list[RowBlock] = [()]
     for group in axis.groups:
         size = math.ceil(group.value_count / math.ceil(group.value_count / MOST_ROWS))
         for start in range(group.start, group.stop, size):
-            pieces.append(AxisGroup(group.label, start, min(group.stop, start + size)))
-    blocks: list[list[AxisGroup]] = [[]]
-    for piece in pieces:
-        held = sum(other.value_count for other in blocks[-1])
-        if blocks[-1] and held + piece.value_count > MOST_ROWS:
-            blocks.append([])
-        blocks[-1].append(piece)
-    return tuple(RowBlock(tuple(block)) for block in blocks)
+            piece = AxisGroup(group.label, start, min(group.stop, start + size))
+            if blocks[-1] and row_count(blocks[-1]) + piece.value_count > MOST_ROWS:
+                blocks.append(())
+            blocks[-1] += (piece,)
+    return blocks
 
 
 def _membership_labels(axis: Axis) -> tuple[str, ...] | None:
@@ -250,11 +198,10 @@ def _membership_labels(axis: Axis) -> tuple[str, ...] | None:
     nodes = sorted({node for value in axis.values for node in value.nodes})
     if nodes and nodes[-1] > 9:
         return None
-
-    def label(value: AxisValue) -> str:
-        return "".join(str(node) if node in value.nodes else "·" for node in nodes)
-
-    return tuple(label(value) for value in axis.values)
+    return tuple(
+        "".join(str(node) if node in value.nodes else "·" for node in nodes)
+        for value in axis.values
+    )
 
 
 def _names_fit(axis: Axis, cell: float) -> bool:

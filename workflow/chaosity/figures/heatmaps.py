@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import matplotlib as mpl
 import pandas as pd
@@ -14,30 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from chaosity.figures import figure_style as style
-from chaosity.figures.figure_header_and_legends import (
-    CENTRED,
-    MARGIN,
-    STATUS_TEXTS,
-    BoxStyle,
-    TextStyle,
-    draw_failed_mark_cross,
-    draw_status_legend,
-    figure_header_height,
-    missing_mark_style,
-    new_figure_sheet,
-    write_figure_header,
+from chaosity.figures import figure_style_header_and_legends as style
+from chaosity.figures.figure_marks_axes_and_limits import (
+    FigureData,
+    FigureMark,
+    ValueLimits,
+    mark_rows,
 )
-from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
 from chaosity.figures.heatmap_layout import (
     GAP,
     LINE,
     PAD,
     HeatmapLayout,
     RowBlock,
-    column_axis_title,
-    lay_out_heatmap,
-    row_axis_title,
 )
 from chaosity.figures.mark_labels_and_hover_texts import (
     cell_note_text,
@@ -46,7 +34,6 @@ from chaosity.figures.mark_labels_and_hover_texts import (
     provenance_text,
     value_axis_title,
 )
-from chaosity.figures.value_axis_limits import ValueLimits
 from chaosity.units import Scale
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_ROOM = 2.4, 0.11, 0.52
@@ -58,52 +45,33 @@ Cells = Mapping[tuple[str, str], FigureMark]  # by names of row and column
 
 
 def draw_heatmap(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[str, str]]:
-    """Draw a heat map.
+    """Return a heat map, and the hover text of each cell by the cell's id in the SVG.
 
-    Args:
-        data: with the axes "rows" and "columns".
-        limits: of the colours.
-
-    Returns:
-        The figure, and the hover text of each cell by the cell's id in the SVG.
+    The data has the axes "rows" and "columns"; the limits are those of the colours.
     """
     cells = {(mark["rows"], mark["columns"]): mark for mark in mark_rows(data.marks)}
     rows, columns = data.axes["rows"], data.axes["columns"]
     statuses = {mark["status"] for mark in cells.values()}
     if len(cells) < len(rows.values) * len(columns.values):
         statuses.add("absent")
-    header = figure_header_height(data.title, provenance_text(data), _LEAST_WIDTH - 2 * MARGIN)
-    layout = lay_out_heatmap(rows, columns, header, noted=data.spec.cell_note is not None)
-    width = max(layout.last_block_right + MARGIN, _LEAST_WIDTH)
+    texts = (data.title, provenance_text(data), _LEAST_WIDTH - 2 * style.MARGIN)
+    header = style.figure_header_height(*texts)
+    layout = HeatmapLayout(rows, columns, header, noted=data.spec.cell_note is not None)
+    width = max(layout.last_block_right + style.MARGIN, _LEAST_WIDTH)
     bar_top = layout.top + layout.tallest_block_height + layout.column_label_height
-    figure, sheet = new_figure_sheet(width, bar_top + _BAR_ROOM)
-    write_figure_header(sheet, data.title, provenance_text(data), _LEAST_WIDTH - 2 * MARGIN)
+    figure, sheet = style.new_figure_sheet(width, bar_top + _BAR_ROOM)
+    style.write_figure_header(sheet, *texts)
     painter = _HeatmapPainter(data, layout, limits, sheet, cells)
-    texts = painter.paint()
-    left = min(layout.first_block_left, width - MARGIN - _BAR_WIDTH - 0.2)
+    hover_texts = painter.paint()
+    left = min(layout.block_left(0), width - style.MARGIN - _BAR_WIDTH - 0.2)
     _draw_colour_bar(
         figure, left, bar_top, limits, painter.colours, value_axis_title(data, limits.scale)
     )
     x = left + _BAR_WIDTH + 0.35
-    if legend := painter.notes.legend:
+    if legend := painter.note_legend:
         sheet.text(x, bar_top + 0.07, legend, size=style.SMALL_POINTS, va="center_baseline")
-    draw_status_legend(sheet, x, bar_top + 0.26, statuses)
-    return figure, texts
-
-
-@dataclass(frozen=True)
-class _Notes:
-    """The small second lines of the cells.
-
-    Attributes:
-        texts: by names of row and column; empty when they do not fit.
-        points: font size.
-        legend: explains the notes when they are bare numbers or only in hover texts.
-    """
-
-    texts: Mapping[tuple[str, str], str]
-    points: float = 0.0
-    legend: str = ""
+    style.draw_status_legend(sheet, x, bar_top + 0.26, statuses)
+    return figure, hover_texts
 
 
 class _HeatmapPainter:
@@ -122,7 +90,8 @@ class _HeatmapPainter:
         self.colours = mpl.colormaps[style.COLOUR_MAP]
         self.norm = Normalize(limits.low, limits.high)
         self.scale, self.points = self._number_format()
-        self.notes = self._fit_notes()
+        # Second line of each cell by row and column, its font size, and what explains it.
+        self.notes, self.note_points, self.note_legend = self._fit_notes()
         self.texts: dict[str, str] = {}
 
     def _number_format(self) -> tuple[Scale, float]:
@@ -143,11 +112,11 @@ class _HeatmapPainter:
                 return shown, size
         return scale, 0.0
 
-    def _fit_notes(self) -> _Notes:
-        """Return the notes as they fit: with their name, as bare numbers, or none."""
+    def _fit_notes(self) -> tuple[dict[tuple[str, str], str], float, str]:
+        """Return the second lines of the cells as they fit: with their name, bare, or none."""
         column = self.data.spec.cell_note
         if column is None:
-            return _Notes({})
+            return {}, 0.0, ""
         full = {
             place: cell_note_text(column, cell["note"])
             for place, cell in self.cells.items()
@@ -160,8 +129,8 @@ class _HeatmapPainter:
             widest = max((style.text_width(text, 10.0) for text in texts.values()), default=1.0)
             size = min(6.0, 0.92 * self.layout.cell_width / widest * 10.0, 0.8 * room)
             if texts and self.points and size >= style.SMALLEST_POINTS:
-                return _Notes(texts, size, legend)
-        return _Notes({}, 0.0, f"{name}: on hover and in the CSV" if full else "")
+                return texts, size, legend
+        return {}, 0.0, f"{name}: on hover and in the CSV" if full else ""
 
     def paint(self) -> dict[str, str]:
         """Draw all blocks and return the hover text of each cell by its id."""
@@ -176,10 +145,10 @@ class _HeatmapPainter:
             self._write_column_labels(left, top - PAD, above=True)
         if layout.named:
             self._name_column_groups(left)
-        for number, group in enumerate(block.groups):
+        for number, group in enumerate(block):
             top += GAP if number else 0.0
             if layout.headed and group.label:
-                heading = TextStyle(size=6.5, color=style.GREY, weight="bold", va="baseline")
+                heading = style.TextStyle(size=6.5, color=style.GREY, weight="bold", va="baseline")
                 self.sheet.text(left, top + 0.12, group.label, **heading)
             top += layout.heading_height
             for position in range(group.start, group.stop):
@@ -194,14 +163,14 @@ class _HeatmapPainter:
         """Write the name of a group of rows beside a line on its left."""
         x = left - PAD - self.layout.rows.widest_inches - 0.06
         self.sheet.plot([x, x], [top + 0.02, top + height - 0.02], color=style.RULE, lw=0.8)
-        look = TextStyle(size=style.SMALL_POINTS, color=style.GREY, ha="right", va="center")
+        look = style.TextStyle(size=style.SMALL_POINTS, color=style.GREY, ha="right", va="center")
         self.sheet.text(x - 0.05, top + height / 2, text, rotation=90, **look)
 
     def _draw_row(self, left: float, top: float, position: int) -> None:
         """Draw a row's label and cells, and add the hover texts."""
         layout, labels = self.layout, self.layout.rows
         middle, family = top + layout.cell_height / 2, "DejaVu Sans Mono" if labels.fixed else None
-        look = TextStyle(size=labels.points, ha="right", va="center_baseline")
+        look = style.TextStyle(size=labels.points, ha="right", va="center_baseline")
         text = labels.texts[position]
         self.sheet.text(left - PAD, middle, text, family=family or "DejaVu Sans", **look)
         for column, value in enumerate(layout.across.values):
@@ -209,13 +178,13 @@ class _HeatmapPainter:
             row, col = (pair[1], pair[0]) if layout.turned else pair
             cell = self.cells.get((row, col))
             identity = f"cell-{position}-{column}"
-            note = self.notes.texts.get((row, col), "")
+            note = self.notes.get((row, col), "")
             self._draw_cell(left + layout.column_left(column), top, cell, identity, note)
             if cell is not None:
                 self.texts[identity] = hover_text(cell, self.data, self.limits.scale)
             else:
                 place = mark_label({"rows": row, "columns": col}, self.data)
-                self.texts[identity] = f"{place}: {STATUS_TEXTS['absent']}"
+                self.texts[identity] = f"{place}: {style.STATUS_TEXTS['absent']}"
 
     def _draw_cell(
         self, x: float, y: float, cell: FigureMark | None, identity: str, note: str
@@ -226,29 +195,29 @@ class _HeatmapPainter:
         middle = (x + layout.cell_width / 2, y + layout.cell_height / 2)
         if cell is None or cell["status"] != "valid":
             status = cell["status"] if cell is not None else "absent"
-            box = Rectangle((x, y), *size, gid=identity, **missing_mark_style(status))
+            box = Rectangle((x, y), *size, gid=identity, **style.missing_mark_style(status))
             self.sheet.add_patch(box)
             if status == "failed":
-                draw_failed_mark_cross(self.sheet, *middle, min(size))
+                style.draw_failed_mark_cross(self.sheet, *middle, min(size))
             return
         line = 0.9 if layout.cell_height > 0.15 else 0.35
         colour = self.colours(float(self.norm(cell["median"])))
-        look = BoxStyle(facecolor=colour, edgecolor="white", linewidth=line)
+        look = style.BoxStyle(facecolor=colour, edgecolor="white", linewidth=line)
         self.sheet.add_patch(Rectangle((x, y), *size, gid=identity, **look))
         if not self.points:
             return
         ink = "black" if _luminance(colour) > _EVEN_LUMINANCE else "white"
         if note:
-            rise = 0.55 * self.notes.points / style.POINTS_PER_INCH
+            rise = 0.55 * self.note_points / style.POINTS_PER_INCH
             y = middle[1] + 0.6 * self.points / style.POINTS_PER_INCH
-            self.sheet.text(middle[0], y, note, size=self.notes.points, color=ink, **CENTRED)
+            self.sheet.text(middle[0], y, note, size=self.note_points, color=ink, **style.CENTRED)
             middle = (middle[0], middle[1] - rise)
         number = self.scale.number(cell["median"])
-        self.sheet.text(*middle, number, size=self.points, color=ink, **CENTRED)
+        self.sheet.text(*middle, number, size=self.points, color=ink, **style.CENTRED)
 
     def _write_column_labels(self, left: float, edge: float, *, above: bool = False) -> None:
         layout, labels = self.layout, self.layout.columns
-        look = TextStyle(size=labels.points, ha="center", va="bottom" if above else "top")
+        look = style.TextStyle(size=labels.points, ha="center", va="bottom" if above else "top")
         look["rotation"] = 90 if labels.upright else 0
         for column, text in enumerate(labels.texts):
             x = left + layout.column_left(column) + layout.cell_width / 2
@@ -258,7 +227,9 @@ class _HeatmapPainter:
         """Write the names of column groups above a line over each."""
         layout = self.layout
         edge = layout.top - (0.14 if layout.repeated else 0.0)
-        look = TextStyle(size=style.SMALL_POINTS, color=style.GREY, ha="center", va="baseline")
+        look = style.TextStyle(
+            size=style.SMALL_POINTS, color=style.GREY, ha="center", va="baseline"
+        )
         for group in layout.across.groups:
             first = left + layout.column_left(group.start)
             last = left + layout.column_left(group.stop - 1) + layout.cell_width
@@ -270,17 +241,17 @@ class _HeatmapPainter:
         """Write the titles of both axes."""
         layout, size = self.layout, style.TEXT_POINTS
         x, y = (
-            (layout.first_block_left + layout.last_block_right) / 2,
+            (layout.block_left(0) + layout.last_block_right) / 2,
             layout.top + layout.tallest_block_height + layout.column_label_height - 0.08,
         )
-        self.sheet.text(x, y, column_axis_title(layout), ha="center", va="baseline", size=size)
-        title = row_axis_title(layout)
+        self.sheet.text(x, y, layout.column_title, ha="center", va="baseline", size=size)
+        title = layout.row_title
         if layout.title_above:
             y = layout.top - 0.07 - LINE * layout.named
-            self.sheet.text(MARGIN, y, title, va="baseline", size=size)
+            self.sheet.text(style.MARGIN, y, title, va="baseline", size=size)
             return
         y = layout.top + min(layout.tallest_block_height, 7.0) / 2
-        self.sheet.text(MARGIN, y, title, va="center", ha="left", rotation=90, size=size)
+        self.sheet.text(style.MARGIN, y, title, va="center", ha="left", rotation=90, size=size)
 
 
 def _luminance(colour: tuple[float, ...]) -> float:

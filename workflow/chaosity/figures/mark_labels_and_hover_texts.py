@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from chaosity.figures.axis_order_and_labels import make_axis_value
-from chaosity.figures.figure_header_and_legends import STATUS_TEXTS
-from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
+from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
+from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
 from chaosity.statistics import UNMEASURED, Estimate
 from chaosity.units import Scale, format_count, metric_words
 
@@ -107,14 +107,7 @@ def mark_value_text(mark: FigureMark, scale: Scale) -> str:
 
 
 def hover_text(mark: FigureMark, data: FigureData, scale: Scale, position: str = "") -> str:
-    """Return the whole hover text of a mark.
-
-    Args:
-        mark: of the figure.
-        data: of the figure.
-        scale: unit of the value.
-        position: a measured x with its unit; empty without it.
-    """
+    """Return the whole hover text of a mark; `position`: a measured x with its unit, or empty."""
     shown = {axis.column for axis in data.axes.values()}
     combined = data.spec.combine is not None
     notes = []
@@ -161,16 +154,13 @@ def failed_lines(data: FigureData) -> list[str]:
 def unmeasured_lines(data: FigureData) -> list[str]:
     """Return one line for each reason why marks have no value, with the number of marks."""
     unmeasured = data.marks[data.marks["status"] == UNMEASURED]
-    return reason_texts(unmeasured["reason"], len(data.marks), "mark")
+    return reason_texts(unmeasured["reason"], len(data.marks), data.mark_noun)
 
 
 def reason_texts(reasons: pd.Series, total: int, noun: str) -> list[str]:
-    """Return each reason once, with its count unless it holds for all: "no GPU (2 of 5 marks)".
+    """Return each reason once, with its count unless it holds for all: "no GPU (2 of 5 cells)".
 
-    Args:
-        reasons: of all things without a value.
-        total: number of things, with and without a value.
-        noun: name of a thing, such as "mark".
+    `total` counts the things with and without a value; `noun` is their name, such as "cell".
     """
     numbers = reasons.fillna(_NO_REASON).value_counts(sort=False)
     return [

@@ -15,29 +15,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from chaosity.figures import figure_style as style
-from chaosity.figures.figure_header_and_legends import (
-    MARGIN,
-    draw_intervals,
-    figure_header_height,
-    new_figure_sheet,
-    wrap_legend,
-    write_figure_header,
-)
-from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark
+from chaosity.figures import figure_style_header_and_legends as style
+from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, ValueLimits
 from chaosity.figures.mark_labels_and_hover_texts import (
+    hover_text,
     panel_title,
     provenance_text,
     value_axis_title,
 )
-from chaosity.figures.value_axis_limits import ValueLimits
 
 _LEFT = 0.62  # inches for the value axis, its numbers and its title
 _GAP = 0.16  # inches between panels
 _HIT_POINTS = 16.0  # a finger needs more than the 5 points of a marker
 # Room below the lowest and above the highest value of a logarithmic axis, as a factor.
 _LOG_ROOM = 1.15
-_LEGEND_LINE = 0.165  # inches
 
 
 class LineStyle(TypedDict, total=False):
@@ -62,26 +53,67 @@ class Panel:
     """A panel to be filled.
 
     Attributes:
+        data, limits: of the figure.
         axes: to draw on.
         name: value of the axis "panels"; None for a single panel.
         number: position in the grid, row by row.
         lowest: whether the panel shows the numbers of the x axis.
+        hover_texts: hover text of each mark by its id in the SVG; `draw_series` adds to them.
     """
 
+    data: FigureData
+    limits: ValueLimits
     axes: Axes
     name: str | None
     number: int
     lowest: bool
+    hover_texts: dict[str, str]
 
-    def marks_of_panel(self, marks: pd.DataFrame) -> pd.DataFrame:
-        """Return the marks that belong to this panel."""
+    @property
+    def marks(self) -> pd.DataFrame:
+        """Marks of this panel."""
+        marks = self.data.marks
         return marks if self.name is None else marks[marks["panels"] == self.name]
+
+    def draw_series(
+        self,
+        points: list[tuple[float, FigureMark]],
+        look: LineStyle,
+        series: str,
+        describe_position: Callable[[float, FigureMark], str] = lambda _x, _mark: "",
+    ) -> None:
+        """Draw a series: line, intervals, markers, crosses of failed marks, and hover areas.
+
+        Args:
+            points: position and mark. The `position_low` and `position_high` of a mark, where it
+                has them, are the interval of its position in units of the axis.
+            look: of line and markers.
+            series: name of the series within the ids of its marks.
+            describe_position: returns the position of a mark for its hover text.
+        """
+        axes, factor = self.axes, self.limits.scale.factor
+        valid = [(x, mark) for x, mark in points if mark["status"] == "valid"]
+        heights = np.array([mark["median"] for _, mark in valid]) / factor
+        settings: LineStyle = {"lw": 1.4, "markersize": 4.5, "zorder": 3, **look}
+        axes.plot([x for x, _ in valid], heights, markeredgewidth=0.9, clip_on=False, **settings)
+        _draw_mark_intervals(axes, valid, look["color"], factor)
+        floor = axes.get_ylim()[0]
+        for number, (x, mark) in enumerate(points):
+            y = mark["median"] / factor if mark["status"] == "valid" else floor
+            if mark["status"] == "failed":
+                cross = LineStyle(marker="x", color=style.FAILED, markersize=6, zorder=4)
+                axes.plot([x], [floor], mew=1.6, clip_on=False, **cross)
+            identity = f"mark-{self.number}-{series}-{number}"
+            area = LineStyle(marker="o", color="white", markersize=_HIT_POINTS, linestyle="none")
+            axes.plot([x], [y], alpha=0.0, zorder=5, clip_on=False, gid=identity, **area)
+            position = describe_position(x, mark)
+            self.hover_texts[identity] = hover_text(mark, self.data, self.limits.scale, position)
 
 
 def panel_width(data: FigureData) -> float:
     """Return the width of a panel in inches."""
     columns = _column_count(len(data.axis_names("panels")))
-    return (_sheet_width(columns) - _LEFT - MARGIN - _GAP * (columns - 1)) / columns
+    return (_sheet_width(columns) - _LEFT - style.MARGIN - _GAP * (columns - 1)) / columns
 
 
 def draw_panels(
@@ -90,9 +122,9 @@ def draw_panels(
     *,
     x_title: str,
     legend: list[tuple[str, LineStyle]],
-    label_height: float,
     fill: Callable[[Panel], None],
-) -> Figure:
+    label_height: float = 0.0,
+) -> tuple[Figure, dict[str, str]]:
     """Draw header, legend, axes and titles, and let the caller fill each panel.
 
     Args:
@@ -100,23 +132,30 @@ def draw_panels(
         limits: of the value axis.
         x_title: title of the x axis.
         legend: text and look of each entry.
-        label_height: height of upright labels of the x axis in inches; 0 for level labels.
         fill: draws the marks of a panel.
+        label_height: height of upright labels of the x axis in inches; 0 for level labels.
+
+    Returns:
+        The figure, and the hover text of each mark by the mark's id in the SVG.
     """
     panels = data.axis_names("panels")
     columns = _column_count(len(panels))
     rows = math.ceil(len(panels) / columns)
     width, each = _sheet_width(columns), panel_width(data)
-    legend_rows = wrap_legend(legend, width - _LEFT - MARGIN, 0.62)
-    header = figure_header_height(data.title, provenance_text(data), width - 2 * MARGIN)
+    legend_rows = style.split_legend_into_rows(
+        legend, width - _LEFT - style.MARGIN, style.LINE_WIDTH
+    )
+    header = style.figure_header_height(data.title, provenance_text(data), width - 2 * style.MARGIN)
     title_height = 0.0 if panels == [None] else 0.18
-    top = header + _LEGEND_LINE * len(legend_rows) + 0.08
+    top = header + style.LEGEND_LINE * len(legend_rows) + 0.08
     tall = {1: 2.7, 2: 2.1, 4: 1.45}.get(columns, 1.15)
     below = 0.46 + label_height
     height = top + rows * (tall + title_height) + (rows - 1) * _GAP + below
-    figure, sheet = new_figure_sheet(width, height)
-    write_figure_header(sheet, data.title, provenance_text(data), width - 2 * MARGIN)
-    _draw_legend(sheet, legend_rows, header + 0.06)
+    figure, sheet = style.new_figure_sheet(width, height)
+    style.write_figure_header(sheet, data.title, provenance_text(data), width - 2 * style.MARGIN)
+    symbol = partial(_draw_legend_line, sheet)
+    style.draw_legend(sheet, legend_rows, _LEFT, header + 0.06, style.LINE_WIDTH, symbol)
+    texts: dict[str, str] = {}
     for number, name in enumerate(panels):
         row, column = divmod(number, columns)
         x, y = _LEFT + column * (each + _GAP), top + title_height
@@ -125,18 +164,22 @@ def draw_panels(
         axes = figure.add_axes((*corner, each / width, tall / height))
         _set_value_axis(axes, data, limits)
         lowest = number + columns >= len(panels)
-        fill(Panel(axes, name, number, lowest))
+        fill(Panel(data, limits, axes, name, number, lowest, texts))
         if not lowest:
             axes.tick_params(axis="x", labelbottom=False)
         if column:
             axes.tick_params(axis="y", labelleft=False)
         if name is not None:
             axes.set_title(panel_title(data, name), size=style.TEXT_POINTS, loc="left", pad=3)
-    middle = (_LEFT + width - MARGIN) / 2
-    sheet.text(middle, height - MARGIN, x_title, size=style.TEXT_POINTS, ha="center", va="baseline")
+    middle = (_LEFT + width - style.MARGIN) / 2
+    sheet.text(
+        middle, height - style.MARGIN, x_title, size=style.TEXT_POINTS, ha="center", va="baseline"
+    )
     middle, title = top + (height - top - below) / 2, value_axis_title(data, limits.scale)
-    sheet.text(MARGIN, middle, title, size=style.TEXT_POINTS, rotation=90, ha="left", va="center")
-    return figure
+    sheet.text(
+        style.MARGIN, middle, title, size=style.TEXT_POINTS, rotation=90, ha="left", va="center"
+    )
+    return figure, texts
 
 
 def _column_count(panels: int) -> int:
@@ -192,54 +235,17 @@ def series_style(number: int) -> LineStyle:
     return look
 
 
-def _draw_legend(sheet: Axes, rows: list[list[tuple[str, LineStyle]]], top: float) -> None:
-    """Draw legend entries row by row; `top` is the middle of the first row."""
-    for number, row in enumerate(rows):
-        x, y = _LEFT, top + _LEGEND_LINE * number
-        for text, look in row:
-            settings: LineStyle = {"markersize": 4.5, "lw": 1.4, **look}
-            sheet.add_line(Line2D([x, x + 0.17, x + 0.34], [y] * 3, markevery=[1], **settings))
-            sheet.text(x + 0.4, y, text, size=style.SMALL_POINTS, va="center_baseline")
-            x += 0.62 + style.text_width(text, style.SMALL_POINTS)
-
-
-def draw_series(
-    axes: Axes,
-    points: list[tuple[float, FigureMark]],
-    look: LineStyle,
-    factor: float,
-    identity: str,
-) -> None:
-    """Draw a series: line, intervals, markers, crosses of failed marks, and hover areas.
-
-    Args:
-        axes: of the panel.
-        points: position and mark. The `position_low` and `position_high` of a mark, where it has
-            them, are the interval of its position in units of the axis.
-        look: of line and markers.
-        factor: value of a unit of the value axis.
-        identity: prefix of the marks' ids; their number follows.
-    """
-    valid = [(x, mark) for x, mark in points if mark["status"] == "valid"]
-    heights = np.array([mark["median"] for _, mark in valid]) / factor
-    settings: LineStyle = {"lw": 1.4, "markersize": 4.5, "zorder": 3, **look}
-    axes.plot([x for x, _ in valid], heights, markeredgewidth=0.9, clip_on=False, **settings)
-    _draw_mark_intervals(axes, valid, look["color"], factor)
-    floor = axes.get_ylim()[0]
-    for number, (x, mark) in enumerate(points):
-        y = mark["median"] / factor if mark["status"] == "valid" else floor
-        if mark["status"] == "failed":
-            cross = LineStyle(marker="x", color=style.FAILED, markersize=6, zorder=4)
-            axes.plot([x], [floor], mew=1.6, clip_on=False, **cross)
-        area = LineStyle(marker="o", color="white", markersize=_HIT_POINTS, linestyle="none")
-        axes.plot([x], [y], alpha=0.0, zorder=5, clip_on=False, gid=f"{identity}-{number}", **area)
+def _draw_legend_line(sheet: Axes, x: float, y: float, look: LineStyle) -> None:
+    """Draw a line with a marker as the symbol of a legend entry."""
+    settings: LineStyle = {"markersize": 4.5, "lw": 1.4, **look}
+    sheet.add_line(Line2D([x, x + 0.17, x + 0.34], [y] * 3, markevery=[1], **settings))
 
 
 def _draw_mark_intervals(
     axes: Axes, points: list[tuple[float, FigureMark]], color: str, factor: float
 ) -> None:
     """Draw the intervals of the values and of measured positions."""
-    draw = partial(draw_intervals, axes, ecolor=color, capsize=2.5)
+    draw = partial(style.draw_intervals, axes, ecolor=color, capsize=2.5)
     known = [(x, mark) for x, mark in points if not pd.isna(mark["low"])]
     if known:
         medians = np.array([mark["median"] for _, mark in known]) / factor

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from chaosity.figures import figure_style as style
+from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.svg_hover_texts import add_hover_texts
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.statistics.anova import Analysis
@@ -26,13 +26,7 @@ _WIDE = 20.0
 
 
 def _draw_residuals(analysis: Analysis, metric: str, title: str = "") -> Figure:
-    """Return a figure with both plots side by side.
-
-    Args:
-        analysis: analysis of variance.
-        metric: that was analysed; its suffix names the unit.
-        title: above both plots; may be empty.
-    """
+    """Return a figure with both plots side by side; the suffix of the metric names its unit."""
     shown_rows = np.argsort(analysis.residuals, kind="stable")
     if len(shown_rows) > MOST_MARKS:
         shown_rows = shown_rows[np.linspace(0, len(shown_rows) - 1, MOST_MARKS).round().astype(int)]

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from lxml import etree
 
 SVG = "http://www.w3.org/2000/svg"
-_XLINK = "{http://www.w3.org/1999/xlink}href"
+# Attributes that refer to another element or file.
+REFERENCES = ("href", "{http://www.w3.org/1999/xlink}href")
 _CELL = re.compile(r"cell-(\d+)-(\d+)")
 # Text drawn over a mark has this id, so that the mark beneath it receives the pointer.
 IGNORE = "ignore"
@@ -47,7 +48,7 @@ def add_hover_texts(
             _mark(element, missing.pop(identity))
     if missing:
         raise ValueError(f"figure {name}: the SVG has no mark {next(iter(missing))}")
-    _prefix_ids(root, name)
+    prefix_ids(root, name)
     _shorten_numbers(root)
     for tag, text in (("desc", description), ("title", title)):
         root.insert(0, _text_element(tag, text))
@@ -73,14 +74,14 @@ def _mark(element: etree._Element, text: str) -> None:
         element.set("data-column", match.group(2))
 
 
-def _prefix_ids(root: etree._Element, name: str) -> None:
-    """Put the figure's name before every id and every reference to an id."""
+def prefix_ids(root: etree._Element, name: str) -> None:
+    """Put a name before every id in an SVG and before every reference to an id."""
     for element in root.iter(etree.Element):
-        if identity := element.get("id"):
-            element.set("id", f"{name}-{identity}")
         for key in map(str, element.attrib):
             value = element.get(key, "")
-            if key in (_XLINK, "href") and value.startswith("#"):
+            if key == "id":
+                element.set(key, f"{name}-{value}")
+            elif key in REFERENCES and value.startswith("#"):
                 element.set(key, f"#{name}-{value[1:]}")
             elif "url(#" in value:
                 element.set(key, value.replace("url(#", f"url(#{name}-"))

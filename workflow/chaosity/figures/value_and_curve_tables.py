@@ -11,8 +11,8 @@ import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.figures.axis_order_and_labels import Axis, make_axis_value
-from chaosity.figures.figure_column_values import parse_node_list
-from chaosity.figures.figure_marks_and_axes import FigureData, FigureMark, mark_rows
+from chaosity.figures.column_values_and_bounds import parse_node_list
+from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
 from chaosity.figures.mark_labels_and_hover_texts import (
     mark_value_text,
@@ -22,10 +22,11 @@ from chaosity.figures.mark_labels_and_hover_texts import (
 )
 from chaosity.statistics import (
     QUANTITIES,
+    Estimate,
     latency_curve_quantities,
     repeat_unloaded_points_on_each_line,
 )
-from chaosity.units import Scale, choose_scale, format_quantity, metric_words
+from chaosity.units import Scale, choose_scale, metric_words
 
 # Columns of values that fit on a page of A4 at a legible size; the others follow below.
 MOST_COLUMNS = 24
@@ -233,10 +234,7 @@ def _curve_number_cell(number: pd.Series, metric: str) -> TextCell:
     """Return a quantity of a curve, with interval and n as detail."""
     if pd.isna(number["median"]):
         return TextCell("\N{EN DASH}", str(number["reason"]), "absent")
-    text = format_quantity(metric, number["median"])
     note = f"{number['note']}; " if isinstance(number["note"], str) else ""
-    if pd.isna(number["low"]):
-        return TextCell(text, f"{note}no interval: n = {int(number['n'])}")
     scale = choose_scale(metric, [number["median"]])
-    interval = f"{scale.number(number['low'])} to {scale.number(number['high'])}"
-    return TextCell(text, f"{note}{interval}, n = {int(number['n'])}")
+    estimate = Estimate.of_cell({str(name): value for name, value in number.items()})
+    return TextCell(scale.text(estimate.median), note + estimate.interval_text(scale.number))

@@ -74,11 +74,9 @@ class ComponentChange:
 def component_changes(
     history: Measurements, histories: Histories
 ) -> tuple[list[ComponentChange], int]:
-    """The newest changes, the newest first, and the number of omitted older changes.
+    """Return the newest changes, the newest first, and the number of omitted older changes.
 
-    Args:
-        history: values by period, as `store.build_measurement_history` makes them.
-        histories: the states of each component.
+    `history` has values by period, as `store.build_measurement_history` makes them.
     """
     # `compare` is not used here: which periods are compared differs from cell to cell.
     cells = _with_load_counts(compare_neighbouring_periods(history))
@@ -93,7 +91,7 @@ def component_changes(
 
 
 def _with_load_counts(cells: pd.DataFrame) -> pd.DataFrame:
-    """Cells with the numbers of their point's loads: all, and those of the same name."""
+    """Return cells with the numbers of their point's loads: all, and those of the same name."""
     loads = cells[[*POINT, *LOAD]].drop_duplicates()
     counts = {}
     for column, keys in (("loads", [*POINT]), ("same_name_loads", [*POINT, "load"])):
@@ -140,7 +138,7 @@ def _changed_component(
 def _differences(
     old: Mapping[str, object], new: Mapping[str, object], prefix: str = ""
 ) -> Iterator[Fact]:
-    """The keys with different values, including keys of nested documents."""
+    """Yield the keys with different values, including keys of nested documents."""
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
         if before == after:
@@ -165,22 +163,17 @@ def _minute(moment: str | None) -> str:
 
 
 def _effect_sentence(rows: pd.DataFrame) -> str:
-    """How many values increased, decreased or show no difference, and the largest changes."""
+    """Return how many values increased, decreased or did neither, and the largest changes."""
     if rows.empty:
         return "No point of the changed component has valid values before and after the change."
-    increased = int((rows["ratio_low"] > 1.0).fillna(False).sum())
-    decreased = int((rows["ratio_high"] < 1.0).fillna(False).sum())
-    single = int(rows["ratio_low"].isna().sum())
-    parts = [
-        f"{group_thousands(number)} {text}"
-        for number, text in (
-            (increased, "increased by more than the scatter of the replicates"),
-            (decreased, "decreased by more than the scatter of the replicates"),
-            (len(rows) - increased - decreased - single, "without a detected difference"),
-            (single, "with a single replicate, so without an interval"),
-        )
-        if number
-    ]
+    low, high = rows["ratio_low"], rows["ratio_high"]
+    numbers = {
+        "increased by more than the scatter of the replicates": (low > 1.0).sum(),
+        "decreased by more than the scatter of the replicates": (high < 1.0).sum(),
+        "without a detected difference": ((low <= 1.0) & (high >= 1.0)).sum(),
+        "with a single replicate, so without an interval": low.isna().sum(),
+    }
+    parts = [f"{group_thousands(number)} {text}" for text, number in numbers.items() if number]
     ends = dict.fromkeys((change_text(rows["ratio"].min()), change_text(rows["ratio"].max())))
     values = format_count(len(rows), "value")
     return f"{values} measured again: {', '.join(parts)}; change {' to '.join(ends)}."

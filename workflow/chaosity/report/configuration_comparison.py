@@ -101,6 +101,11 @@ class ConfigurationRow:
     detail: str
     cells: tuple[ConfigurationCell | None, ...]
 
+    @property
+    def has_value(self) -> bool:
+        """Whether any configuration has a value."""
+        return any(self.cells)
+
 
 @dataclass(frozen=True)
 class ConfigurationsSection:
@@ -139,34 +144,27 @@ def compare_configurations(
     Returns:
         None if this configuration or all others have no value.
     """
-    if first_valid_configuration(measurements) is None:
+    own = first_valid_configuration(measurements)
+    with_values = {path: each for path, each in others.items() if first_valid_configuration(each)}
+    if own is None or not with_values:
         return None
-    paths: list[Path | None] = [None]
-    tables = [measurements]
-    for path, table in others.items():
-        if first_valid_configuration(table) is not None:
-            paths.append(path)
-            tables.append(table)
-    if len(tables) < 2:
-        return None
-    columns = tuple(map(_column, tables, paths, [output] * len(tables)))
+    tables = [measurements, *with_values.values()]
+    columns = tuple(map(_column, tables, [None, *with_values], [output] * len(tables)))
     names = [column.name for column in columns]
     levels = [_compared_level(level, tables) for level in _all_levels(tables)]
     ratios: list[_Ratios] = [{}, *(_ratios(levels, number) for number in range(1, len(tables)))]
     rows = (_row(level, ratios) for level in levels)
+    verdicts = (_verdict(table, measurements, own) for table in with_values.values())
     return ConfigurationsSection(
-        verdicts=tuple(
-            _verdict(table, measurements, (name, names[0]))
-            for table, name in zip(tables[1:], names[1:], strict=True)
-        ),
+        verdicts=tuple(verdicts),
         columns=columns,
-        rows=tuple(row for row in rows if row is not None),
+        rows=tuple(row for row in rows if row.has_value),
         figures=tuple(_figures(levels, ratios, names, figures)),
     )
 
 
 def first_valid_configuration(measurements: Measurements) -> str | None:
-    """The configuration of the first valid row, None without a valid row."""
+    """Return the configuration of the first valid row, None without a valid row."""
     valid = measurements.rows[measurements.rows["status"] == "valid"]
     return None if valid.empty else str(valid["configuration"].iloc[0])
 
@@ -182,7 +180,7 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> Conf
 
 
 def _all_levels(tables: Sequence[Measurements]) -> list[ResourceLevel]:
-    """The levels of all tables, each from the first table that has it, small to large."""
+    """Return the levels of all tables, each from the first table that has it, small to large."""
     levels: dict[tuple[str, str, str | None], ResourceLevel] = {}
     for table in tables:
         for level in resource_levels(table):
@@ -196,14 +194,13 @@ def _all_levels(tables: Sequence[Measurements]) -> list[ResourceLevel]:
     return sorted(levels.values(), key=position)
 
 
-def _verdict(
-    other: Measurements, own: Measurements, names: tuple[str, str]
-) -> ConfigurationVerdict:
-    """Another configuration compared with this one, in the sentences of `compare`."""
+def _verdict(other: Measurements, own: Measurements, own_name: str) -> ConfigurationVerdict:
+    """Return another configuration compared with this one, in the sentences of `compare`."""
+    name = str(first_valid_configuration(other))
     try:
-        found = compare_selections(other, own, names=names)
+        found = compare_selections(other, own, names=(name, own_name))
     except UserError as error:
-        return ConfigurationVerdict(f"{names[0]} against {names[1]}: {error}")
+        return ConfigurationVerdict(f"{name} against {own_name}: {error}")
     verdict, *sentences = found.sentences
     groups, unmatched = sentences[: len(found.groups)], sentences[len(found.groups) :]
     notes = [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
@@ -218,7 +215,7 @@ def _compared_level(level: ResourceLevel, tables: Sequence[Measurements]) -> _Co
 
 
 def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
-    """Best and worst places of one configuration compared with those of the first configuration.
+    """Return the ratios of best and worst places of a configuration to those of the first.
 
     All are compared at once, since among many ratios some are large by chance.
     """
@@ -242,38 +239,35 @@ def _ratios(levels: Sequence[_ComparedLevel], number: int) -> _Ratios:
 
 
 def _replicates(rows: pd.DataFrame, cell: pd.Series) -> pd.DataFrame:
-    """The valid rows of a cell."""
+    """Return the valid rows of a cell."""
     same = rows["status"] == "valid"
     for column in _CELL:
         same &= rows[column] == cell[column]
     return rows[same]
 
 
-def _row(compared: _ComparedLevel, ratios: Sequence[_Ratios]) -> ConfigurationRow | None:
-    """A row of the table; None without a value in any configuration."""
-    cells = [_cell(compared, number, own) for number, own in enumerate(ratios)]
-    if not any(cells):
-        return None
+def _row(compared: _ComparedLevel, ratios: Sequence[_Ratios]) -> ConfigurationRow:
     level = compared.level
+    cells = (_cell(level.full_name, *pair) for pair in zip(compared.cells, ratios, strict=True))
     return ConfigurationRow(level.full_name, load_description(level.measurements), tuple(cells))
 
 
-def _cell(compared: _ComparedLevel, number: int, ratios: _Ratios) -> ConfigurationCell | None:
-    cells = compared.cells[number]
+def _cell(name: str, cells: pd.DataFrame, ratios: _Ratios) -> ConfigurationCell | None:
     if cells.empty:
         return None
-    best, worst = (ratios.get((compared.level.full_name, end)) for end in (_BEST, _WORST))
+    found = {end: ratios.get((name, end)) for end in (_BEST, _WORST)}
+    texts = {end: ratio and compared_ratio_text(ratio) for end, ratio in found.items()}
     return ConfigurationCell(
         best=measured_place(cells.iloc[0]),
         worst=measured_place(cells.iloc[-1]) if len(cells) > 1 else None,
         detail=", ".join([*_size_text(cells), format_count(len(cells), "place")]),
-        ratio=None if best is None else compared_ratio_text(best),
-        worst_ratio=None if worst is None else compared_ratio_text(worst),
+        ratio=texts[_BEST] or None,
+        worst_ratio=texts[_WORST] or None,
     )
 
 
 def _size_text(cells: pd.DataFrame) -> Iterator[str]:
-    """Number of drives of a drive set, else number of threads of an initiator."""
+    """Yield the number of drives of a drive set, else the number of threads of an initiator."""
     for column, noun in (("drives", "drive"), ("threads", "thread")):
         known = cells[column].dropna().astype(int)
         if not known.empty:
@@ -283,7 +277,7 @@ def _size_text(cells: pd.DataFrame) -> Iterator[str]:
 
 
 def compared_ratio_text(cell: Mapping[Hashable, Any]) -> RatioText:
-    """A row of compare's cells as text."""
+    """Return a row of compare's cells as text."""
     low, high, verdict = cell["low"], cell["high"], str(cell["verdict"])
     if pd.isna(low):
         return RatioText(f"{cell['ratio']:.2f} times, no interval: n = 1", verdict)
@@ -297,7 +291,7 @@ def compared_ratio_text(cell: Mapping[Hashable, Any]) -> RatioText:
 def _figures(
     levels: Sequence[_ComparedLevel], ratios: Sequence[_Ratios], names: Sequence[str], folder: Path
 ) -> Iterator[FigureFile]:
-    """A bar chart of the best places for each resource."""
+    """Yield a bar chart of the best places for each resource."""
     for resource in dict.fromkeys(compared.level.resource for compared in levels):
         own = [compared for compared in levels if compared.level.resource == resource]
         cells, sources = [], []
@@ -322,7 +316,7 @@ def _figures(
 def _figure_sentence(
     levels: Sequence[_ComparedLevel], ratios: Sequence[_Ratios], names: Sequence[str]
 ) -> str:
-    """The lowest and the highest clear ratio of the best places of each other configuration."""
+    """Return the lowest and the highest clear ratio of each other configuration's best places."""
     clauses = []
     for name, own in list(zip(names, ratios, strict=True))[1:]:
         keys = {each.level.level_text: (each.level.full_name, _BEST) for each in levels}

@@ -14,8 +14,7 @@ import pandas as pd
 from chaosity.figures.axis_order_and_labels import is_byte_column
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.figures.mark_labels_and_hover_texts import reason_texts
-from chaosity.figures.value_and_curve_tables import TextTable
-from chaosity.report.inline_svg import svg_width
+from chaosity.report.html_pages_and_inline_svg import svg_width
 from chaosity.report.machine_facts import Fact
 from chaosity.report.record_summaries import RecordSummary, tool_note_sentences
 from chaosity.report.variance_analysis_section import AnalysisSection
@@ -40,31 +39,23 @@ class ValueTable:
 
 @dataclass(frozen=True)
 class FigureSection:
-    """A figure with its caption, files and values.
+    """A figure with its files and values.
 
     Attributes:
-        name, title, sentence: of the figure; the sentence is its main result.
+        file: the figure on disk, with title and caption.
         notes: source, labels of the values, and a stand-in for drives.
-        failed: a line for each failed mark.
-        svg: None for a figure that consists of `tables` alone.
+        svg: None for a figure that consists of tables alone.
         width_pixels: width of the drawing on a screen.
         links: kind of each file, and its path relative to the report.
         table: the values, None without a drawing.
-        tables: below the drawing, or in its place.
-        unmeasured: reasons of marks without a value.
     """
 
-    name: str
-    title: str
-    sentence: str
+    file: FigureFile
     notes: tuple[str, ...]
-    failed: tuple[str, ...]
     svg: str | None
     width_pixels: int
     links: tuple[Fact, ...]
     table: ValueTable | None
-    tables: tuple[TextTable, ...] = ()
-    unmeasured: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,7 +93,7 @@ def experiment_section(
     rows: pd.DataFrame,
     summaries: Iterable[RecordSummary],
 ) -> ExperimentSection:
-    """The section of one experiment.
+    """Return the section of one experiment.
 
     Args:
         document: YAML document of the experiment.
@@ -130,7 +121,7 @@ def experiment_section(
 
 
 def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
-    """A line for each metric of a load without a value in valid rows, and each reason."""
+    """Yield a line for each reason why a metric of a load has no value in valid rows."""
     without = rows[(rows["status"] == "valid") & rows["value"].isna()]
     for key, group in without.groupby(["load", "metric"], sort=False):
         load, metric = map(str, key)
@@ -140,45 +131,33 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def figure_section(figure: FigureFile, folder: Path, output: Path) -> FigureSection:
-    """A figure with its files, which `draw_figures` wrote into the folder."""
+    """Return a figure for the report; `draw_figures` wrote its files into the folder."""
     notes = [f"Repeats {figure.source}."] if figure.source else []
     notes += [f"Values come from a {label}." for label in figure.labels]
     if "(file-backed)" in figure.title:
         notes.append("A file on the local file system was read in place of drives.")
     svg = (folder / figure.svg).read_text(encoding="utf-8") if figure.svg else None
-    files = {
-        "SVG": figure.svg,
-        "PNG": figure.png,
-        "CSV": figure.csv,
-        "CSV of the numbers": figure.numbers,
-    }
+    kinds = ("SVG", "PNG", "CSV", "CSV of the numbers")
+    files = zip(kinds, (figure.svg, figure.png, figure.csv, figure.numbers), strict=True)
     return FigureSection(
-        name=figure.name,
-        title=figure.title,
-        sentence=figure.sentence,
+        figure,
         notes=tuple(notes),
-        failed=figure.failed,
         svg=svg,
         width_pixels=round((svg_width(svg or "") or _DEFAULT_WIDTH_POINTS) * _PIXELS_PER_POINT),
         links=tuple(
-            Fact(kind, path_from_report(folder / name, output))
-            for kind, name in files.items()
-            if name
+            Fact(kind, path_from_report(folder / name, output)) for kind, name in files if name
         ),
         table=_value_table(folder / str(figure.csv)) if svg else None,
-        tables=figure.tables,
-        # A figure without any value gives the reason in its sentence.
-        unmeasured=figure.unmeasured if figure.marks else (),
     )
 
 
 def path_from_report(path: Path, output: Path) -> str:
-    """A path relative to the folder of the report, with slashes."""
+    """Return a path relative to the folder of the report, with slashes."""
     return Path(os.path.relpath(path, output.parent)).as_posix()
 
 
 def _value_table(path: Path) -> ValueTable:
-    """A figure's CSV as a table in one unit."""
+    """Return a figure's CSV as a table in one unit."""
     with path.open(newline="", encoding="utf-8") as stream:
         rows = [row for row in csv.DictReader(stream) if row["status"] != "absent"]
     if not rows:
@@ -207,7 +186,7 @@ def _value_table(path: Path) -> ValueTable:
 
 
 def _level_text(column: str, text: str) -> str:
-    """A level of a factor, or a measured position, with its unit."""
+    """Return a level of a factor, or a measured position, with its unit."""
     if not text.replace(".", "", 1).isdigit():
         return text
     if is_byte_column(column):

@@ -53,12 +53,7 @@ class NodeRow:
 
 
 def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
-    """Processor, structure, memory, drives and kernel of the machine, a line each.
-
-    Args:
-        topology: of the host.
-        system: document of its system component.
-    """
+    """Return processor, structure, memory, drives and kernel of the machine, a line each."""
     counts, memory = topology.counts, topology.total_memory_bytes
     structure = [
         format_count(counts.packages, "package"),
@@ -87,13 +82,13 @@ def machine_facts(topology: Topology, system: HostFacts) -> list[Fact]:
 
 
 def _opencl_text(device: OpenclDevice) -> str:
-    """Name of a device in points, model and platform."""
+    """Return the name of a device in points, its model and its platform."""
     processor = ", runs on the processor" if device.is_processor else ""
     return f"{device.name}: {device.device} ({device.platform}{processor})"
 
 
 def _drives_text(drives: Sequence[Drive]) -> str:
-    """Number, model and size of the drives, such as "30 x Corsair MP600 PRO, 2.00 TB"."""
+    """Return number, model and size of the drives: "30 x Corsair MP600 PRO, 2.00 TB"."""
     kinds = Counter(((each.model or "NVMe drive").strip(), each.size_bytes) for each in drives)
     texts = (
         f"{number} x {model}" + (f", {format_decimal_bytes(size)}" if size else "")
@@ -103,7 +98,7 @@ def _drives_text(drives: Sequence[Drive]) -> str:
 
 
 def node_rows(topology: Topology) -> list[NodeRow]:
-    """A row for each node of the machine."""
+    """Return the rows of the table of nodes, one for each node."""
     drives = Counter(drive.node for drive in topology.drives)
     rows = []
     for node in topology.nodes:
@@ -124,7 +119,7 @@ def node_rows(topology: Topology) -> list[NodeRow]:
 
 
 def host_state_groups(system: Mapping[str, object]) -> list[FactGroup]:
-    """All values of the system component, in groups."""
+    """Return all values of the system component, in groups."""
     general: list[Fact] = []
     groups: list[FactGroup] = []
     for key, value in system.items():
@@ -143,7 +138,7 @@ def host_state_groups(system: Mapping[str, object]) -> list[FactGroup]:
 
 
 def key_as_words(name: str) -> str:
-    """A key as words, without its unit, since the value's text has the unit."""
+    """Return a key as words, without its unit, since the value's text has the unit."""
     for suffix in ("_bytes", "_hertz", "_seconds"):
         name = name.removesuffix(suffix)
     text = name.replace("_", " ")
@@ -151,7 +146,7 @@ def key_as_words(name: str) -> str:
 
 
 def component_value_text(name: str, value: object) -> str:
-    """A value of a component's document as text, with the unit that its key names."""
+    """Return a value of a component's document as text, with the unit that its key names."""
     if value is None or value == "":
         return "unknown" if value is None else "none"
     if isinstance(value, bool):

@@ -16,13 +16,13 @@ from chaosity.units import format_count, format_duration, format_percent, group_
 _MOST_CELLS = 0.9
 _VALUES = (
     "Each value is the median of its replicates. Its 95 % interval is Student's t interval of the "
-    "logarithms: if the machine does not change, 95 of 100 such intervals hold the true value. "
+    "logarithms: if the machine does not change, 95 of 100 such intervals contain the true value. "
     "n is the number of replicates. GB is 10^9 bytes, GiB is 2^30 bytes."
 )
 _DIFFERENCES = (
-    "A difference is reported if the 95 % interval of the ratio does not hold 1. Comparisons of "
+    "A difference is reported if the 95 % interval of the ratio does not contain 1. Comparisons of "
     "many cells are adjusted for their number. Values of one run are paired by replicate, so slow "
-    "drift cancels out. Values of different runs are not paired: their interval holds only the "
+    "drift cancels out. Values of different runs are not paired: their interval contains only the "
     'scatter within the runs. "No difference detected" does not mean equal.'
 )
 _FINDINGS = (
@@ -36,12 +36,9 @@ _FINDINGS = (
 def methodology_facts(
     rows: pd.DataFrame, summaries: Sequence[RecordSummary], config: Document
 ) -> list[Fact]:
-    """How the values were measured and computed, a fact each.
+    """Return how the values of a tidy table were measured and computed, a fact each.
 
-    Args:
-        rows: of the tidy table, in numpy types.
-        summaries: of the records.
-        config: of the workflow: `seed`, `stopping`, and `notes` of the plan.
+    `config` has the workflow's `seed` and `stopping`, and the `notes` of the plan.
     """
     cells = summarise(rows)
     return [
@@ -55,7 +52,7 @@ def methodology_facts(
         *_stopping_rules(rows, config),
         *([Fact("Time", _time_text(summaries))] if summaries else []),
         *_verified(summaries),
-        *_not_measured(config),
+        *([Fact("Not measured", "\n".join(notes))] if (notes := config.get("notes")) else []),
     ]
 
 
@@ -63,21 +60,13 @@ def _points_text(rows: pd.DataFrame) -> str:
     points = rows[["experiment", "point"]].drop_duplicates()
     measurements = rows[["experiment", "point", "replicate", "status"]].drop_duplicates()
     by_status = Counter(measurements["status"])
-    statuses = ", ".join(
-        f"{group_thousands(by_status[status])} {status}"
-        for status in ("valid", "failed", "missing")
-        if by_status[status]
-    )
+    numbers = {name: by_status[name] for name in ("valid", "failed", "missing")}
+    statuses = ", ".join(f"{group_thousands(n)} {name}" for name, n in numbers.items() if n)
     experiments = format_count(points["experiment"].nunique(), "experiment")
     return (
         f"{format_count(len(points), 'point')} in {experiments}, "
         f"{format_count(len(measurements), 'measurement')} planned: {statuses}"
     )
-
-
-def _not_measured(config: Document) -> Iterator[Fact]:
-    if notes := config.get("notes"):
-        yield Fact("Not measured", "\n".join(notes))
 
 
 def _order_text(rows: pd.DataFrame, config: Document) -> str:
@@ -95,7 +84,7 @@ def _order_text(rows: pd.DataFrame, config: Document) -> str:
 
 
 def _stopping_rules(rows: pd.DataFrame, config: Document) -> Iterator[Fact]:
-    """The stopping rule of each measured category."""
+    """Yield the stopping rule of each measured category."""
     measured = set(rows["category"].dropna())
     for category, rule in (config.get("stopping") or {}).items():
         if category not in measured:
@@ -112,11 +101,8 @@ def _stopping_rules(rows: pd.DataFrame, config: Document) -> Iterator[Fact]:
 
 
 def _time_text(summaries: Sequence[RecordSummary]) -> str:
-    moments = (
-        min(summary.began_at for summary in summaries),
-        max(summary.finished_at for summary in summaries),
-    )
-    first, last = (moment[:16].replace("T", " ") for moment in moments)
+    first = min(summary.began_at for summary in summaries)[:16].replace("T", " ")
+    last = max(summary.finished_at for summary in summaries)[:16].replace("T", " ")
     total = sum(summary.measurement_seconds for summary in summaries)
     return f"{format_duration(total)} of measurements, {first} to {last} UTC"
 
@@ -124,39 +110,35 @@ def _time_text(summaries: Sequence[RecordSummary]) -> str:
 def _precision_text(cells: pd.DataFrame) -> str:
     known = cells.loc[cells["precision"].notna(), "precision"]
     if known.empty:
-        return "unknown, since there is one replicate"
+        return "unknown: there is one replicate"
     worst = cells.iloc[int(cells["precision"].argmax())]
     return (
-        f"±{format_percent(known.median())} or better for half of the cells, "
-        f"±{format_percent(float(known.quantile(_MOST_CELLS)))} for {format_percent(_MOST_CELLS)}, "
-        f"±{format_percent(known.max())} for the worst ({worst['load']} of {worst['point']})"
+        f"half of the cells are within ±{format_percent(known.median())}, "
+        f"{format_percent(_MOST_CELLS)} within "
+        f"±{format_percent(float(known.quantile(_MOST_CELLS)))}; "
+        f"the worst is ±{format_percent(known.max())} ({worst['load']} of {worst['point']})"
     )
 
 
 def _outliers_text(rows: pd.DataFrame, cells: pd.DataFrame) -> str:
     tested = cells["outliers"].notna()
     if not tested.any():
-        return "not tested, since this takes 5 replicates"
+        return "not tested: the test needs 5 replicates"
     outliers = format_count(int(mark_outliers(rows).sum()), "value")
     values = group_thousands(int(cells.loc[tested, "n"].sum()))
     # Of undisturbed normal samples of five, about one value in twelve is outside the fences.
     return (
-        f"{outliers} of {values} are outside Tukey's fences; they are marked, not dropped "
-        "(in samples this small, up to 9 % are outside by chance)"
+        f"{outliers} of {values} are outliers by Tukey's rule; they are marked, not dropped "
+        "(in samples this small, up to 9 % are outliers by chance)"
     )
 
 
 def _verified(summaries: Sequence[RecordSummary]) -> Iterator[Fact]:
-    """Names of the checks that decide on validity, and how many records passed them."""
-    passed: Counter[str] = Counter()
-    total: Counter[str] = Counter()
-    for summary in summaries:
-        for check in summary.checks:
-            if check["decisive"]:
-                # "memory: pages" and "storage: pages" are the same check of different loads.
-                name = check["name"].split(": ")[-1]
-                total[name] += 1
-                passed[name] += check["passed"] is True
+    """Yield the checks that decide on validity, and how many records passed them."""
+    checks = [check for summary in summaries for check in summary.checks if check["decisive"]]
+    # "memory: pages" and "storage: pages" are the same check of different loads.
+    total = Counter(check["name"].split(": ")[-1] for check in checks)
+    passed = Counter(check["name"].split(": ")[-1] for check in checks if check["passed"])
     if not total:
         return
     always = [name for name in total if passed[name] == total[name]]

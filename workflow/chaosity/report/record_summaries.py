@@ -53,7 +53,7 @@ class RecordSummary:
 
 
 def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
-    """Read records; incomplete files are skipped, since the tidy table reports them."""
+    """Return the summaries of records; the tidy table reports incomplete files, skipped here."""
     summaries = []
     for path in sorted(paths):
         try:
@@ -64,7 +64,7 @@ def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
 
 
 def _summarise_record(record: Record) -> RecordSummary:
-    """The summary of one record."""
+    """Return the summary of a record."""
     point, verdict = record["point"], record["verdict"]
     started = {load["name"]: load for load in record["loads"]}
     loads: dict[str, Load] = {load["name"]: load for load in point["loads"]} | started
@@ -91,7 +91,7 @@ def _summarise_record(record: Record) -> RecordSummary:
 def _tool_notes(
     loads: Iterable[Load], checks: Iterable[Check]
 ) -> Iterator[tuple[tuple[str, str], str | None]]:
-    """Each note of each load: (name of the note, target), and the message or None."""
+    """Yield name and target of each note of each load, and the message or None."""
     by_name = {check["name"]: check for check in checks}
     for load in loads:
         for note in load.get("notes", ()):
@@ -101,7 +101,7 @@ def _tool_notes(
 
 
 def tool_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
-    """A sentence for each message of a tool in valid records: note, target, how often."""
+    """Yield a sentence for each message of a tool in valid records: note, target, how often."""
     messages = Counter(
         item
         for summary in summaries

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import json
+from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
-from chaosity.report.report_data import ReportData
+from chaosity.errors import UserError
+from chaosity.report.build_report_data import ReportData
+from chaosity.report.findings_and_checks import OK
 from chaosity.report.resource_table import OTHER, cells_best_first, measured_place, resource_levels
-from chaosity.report.result_checks import OK
 from chaosity.store.measurements import Measurements
 
 FINDING = "finding"
@@ -36,7 +38,7 @@ class BestValue:
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """A host in one configuration; `to_json` is the content of ``summary.json``.
+    """A host in one configuration; as JSON the content of ``summary.json``.
 
     Attributes:
         host, configuration: as in the tidy table.
@@ -56,13 +58,26 @@ class ReportSummary:
     resources: dict[str, tuple[BestValue, ...]]
     left_out: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The summary as plain values."""
-        return asdict(self)
+    @classmethod
+    def read(cls, path: Path) -> ReportSummary:
+        """Return the summary in a file.
+
+        Raises:
+            UserError: the file is not a summary.
+        """
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored["worst"] = tuple(SummaryLine(**line) for line in stored["worst"])
+            for name, values in stored["resources"].items():
+                stored["resources"][name] = tuple(BestValue(**value) for value in values)
+            return cls(**stored)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            remedy = "write the report again"
+            raise UserError("is not a summary of a report", str(path), remedy) from error
 
 
 def summarise_report(report: ReportData, measurements: Measurements) -> ReportSummary:
-    """The summary of a report and of the measurements that it was made from."""
+    """Return the summary of a report and of the measurements that it was made from."""
     return ReportSummary(
         host=report.host,
         configuration=report.configuration,
@@ -75,7 +90,7 @@ def summarise_report(report: ReportData, measurements: Measurements) -> ReportSu
 
 
 def _worst_problems(report: ReportData) -> list[SummaryLine]:
-    """The worst three findings and problems of a report."""
+    """Return the worst three findings and problems of a report."""
     lines = [SummaryLine(FINDING, finding.title) for finding in report.findings]
     lines += [
         SummaryLine(check.severity, f"{check.name}: {check.text}") for check in report.problems
@@ -84,12 +99,12 @@ def _worst_problems(report: ReportData) -> list[SummaryLine]:
 
 
 def terminal_text(line: SummaryLine) -> str:
-    """A line as the terminal shows it."""
+    """Return a problem as the terminal shows it: with its severity in front."""
     return line.text if line.severity == OK else f"{line.severity}: {line.text}"
 
 
 def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
-    """Number of points by status; one failed replicate makes a point failed."""
+    """Return the number of points by status; one failed replicate makes a point failed."""
     counts = {"valid": 0, "failed": 0, "missing": 0}
     for statuses in rows.groupby(["experiment", "point"])["status"].agg(set):
         counts[next(each for each in ("failed", "missing", "valid") if each in statuses)] += 1
@@ -97,7 +112,7 @@ def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
 
 
 def _best_values(measurements: Measurements) -> dict[str, tuple[BestValue, ...]]:
-    """The best places of each resource at two levels: one node or drive, and the largest level.
+    """Return the best places of each resource at one node or drive, and at the largest level.
 
     For times, the second is the best place of other nodes' memory, where that was measured.
     """

@@ -117,13 +117,13 @@ class ResourceLevel:
 
 
 def resource_table(measurements: Measurements) -> list[ResourceRow]:
-    """All rows: loads alone by level, then the slowdowns of co-running loads."""
+    """Return all rows: loads alone by level, then the slowdowns of co-running loads."""
     rows = [_resource_row(level) for level in resource_levels(measurements)]
     return [row for row in rows if row is not None] + _slowdown_rows(measurements)
 
 
 def resource_levels(measurements: Measurements) -> Iterator[ResourceLevel]:
-    """Each resource that was measured alone, at each level, small to large."""
+    """Yield each resource that was measured alone, at each level, small to large."""
     for (category, metric), part in _alone(measurements).groups(["category", "metric"]):
         if _PERCENTILE.search(metric):
             continue
@@ -138,18 +138,18 @@ def resource_levels(measurements: Measurements) -> Iterator[ResourceLevel]:
 
 
 def _alone(measurements: Measurements) -> Measurements:
-    """Rates and times of loads that ran alone."""
+    """Return the rates and times of loads that ran alone."""
     return measurements.single_load_rows().performance_rows() if len(measurements) else measurements
 
 
 def _level_of(measurements: Measurements) -> pd.Series:
-    """The level of each row: kind of its drive set if it has one, else of its initiator."""
+    """Return the level of each row: kind of its drive set if it has one, else of its initiator."""
     rows = measurements.rows
     return rows["target_kind"].where(rows["target_kind"].isin(DRIVES), rows["initiator_kind"])
 
 
 def _split_by_relation(measurements: Measurements) -> list[str | None]:
-    """[OWN, OTHER] for times with both relations, [None] for all other rows."""
+    """Return [OWN, OTHER] for times with both relations, [None] for all other rows."""
     if not len(measurements):
         return []
     # In a core-to-core transfer, the relation of the line's home is not the distance of the cores.
@@ -164,7 +164,7 @@ def _own_or_other(measurements: Measurements) -> pd.Series:
 
 
 def comparable_rows(measurements: Measurements, level: ResourceLevel) -> Measurements:
-    """Rows of another configuration that are comparable to a level.
+    """Return the rows of another configuration that are comparable to a level.
 
     Where the firmware makes a package a single node, the node's name stands for both. So a level
     without rows of its name is searched by its number of threads.
@@ -183,14 +183,14 @@ def comparable_rows(measurements: Measurements, level: ResourceLevel) -> Measure
 
 
 def resource_title(category: str, metric: str) -> str:
-    """Name such as "Memory bandwidth", where category and metric may both say "bandwidth"."""
+    """Return "Memory bandwidth", where category and metric may both say "bandwidth"."""
     words, metric_name = category.replace("_", " "), metric_words(metric)
     words = words if words.endswith(metric_name) else f"{words} {metric_name}"
     return words[:1].upper() + words[1:]
 
 
 def _most_comparable(level: Measurements, category: Measurements) -> Measurements:
-    """The largest group of comparable rows: one experiment, benchmark, kernel and request.
+    """Return the largest group of rows of one experiment, benchmark, kernel and request.
 
     The group with most places here wins. Among several: the largest working set (smaller sets fit
     into caches), then the experiment with most points and its kernel with most rows, then the
@@ -213,7 +213,7 @@ def _most_comparable(level: Measurements, category: Measurements) -> Measurement
 
 
 def _requests(measurements: Measurements) -> pd.Series:
-    """The levels of each row's load as JSON, without the responder, which is a place."""
+    """Return the levels of each row's load as JSON, without the responder, which is a place."""
 
     def request(text: str) -> str:
         return json.dumps({k: v for k, v in parse_levels_json(text).items() if k != "responder"})
@@ -223,7 +223,7 @@ def _requests(measurements: Measurements) -> pd.Series:
 
 
 def _resource_row(level: ResourceLevel) -> ResourceRow | None:
-    """The row of a level; None without a valid cell."""
+    """Return the row of a level; None without a valid cell."""
     cells = cells_best_first(level.measurements)
     if cells.empty:
         return None
@@ -241,24 +241,22 @@ def _resource_row(level: ResourceLevel) -> ResourceRow | None:
 
 
 def load_description(measurements: Measurements) -> str:
-    """Benchmark, kernel, label and levels of comparable loads."""
+    """Return benchmark, kernel, label and levels of comparable loads."""
     first = measurements.rows.iloc[0]
     levels = json.loads(_requests(measurements).iloc[0])
     parts = [str(first["benchmark"]).replace("_", " "), first["kernel"], first["label"]]
-    if "bytes" in levels:
-        parts.append(format_binary_bytes(levels["bytes"]))
-    if "pages" in levels:
-        parts.append(f"{levels['pages']} pages")
-    if "share" in levels:
-        parts.append(f"{levels['share']} % of its peak")
+    if size := levels.pop("bytes", None):
+        parts.append(format_binary_bytes(size))
+    for name, form in (("pages", "{} pages"), ("share", "{} % of its peak")):
+        if name in levels:
+            parts.append(form.format(levels.pop(name)))
     for name, value in levels.items():
-        if name not in ("bytes", "pages", "share"):
-            parts.append(f"{name.replace('_', ' ')} {make_axis_value(value, column=name).short}")
+        parts.append(f"{name.replace('_', ' ')} {make_axis_value(value, column=name).short}")
     return ", ".join(part for part in parts if isinstance(part, str))
 
 
 def cells_best_first(measurements: Measurements) -> pd.DataFrame:
-    """The valid cells, as `summarise` makes them, the best first."""
+    """Return the valid cells, as `summarise` makes them, the best first."""
     cells = summarise(measurements.rows)
     cells = cells[cells["status"] == "valid"]
     if cells.empty:
@@ -272,7 +270,7 @@ def _estimate(cell: pd.Series) -> Estimate:
 
 
 def measured_place(cell: pd.Series) -> MeasuredPlace:
-    """Value, interval and place of a cell."""
+    """Return value, interval and place of a cell."""
     where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']}"
     if responder := parse_levels_json(cell.get("factors")).get("responder"):
         where = f"{cell['initiator']} \N{LEFT RIGHT ARROW} {responder}, line on {cell['target']}"
@@ -282,7 +280,7 @@ def measured_place(cell: pd.Series) -> MeasuredPlace:
 
 
 def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
-    """Values of co-running loads as ratios to the same loads alone, a row for each metric."""
+    """Return a row for each metric: co-running loads as ratios to the same loads alone."""
     ratios = corun_slowdown(measurements)
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:
@@ -297,7 +295,7 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
             continue
         times = less_is_better(metric)
         ordered = cells.sort_values("median", ascending=times, kind="stable")
-        unit = "ratio to" if times else "share of"
+        unit = "co-running as a ratio to" if times else "co-running as a share of"
         rows.append(
             ResourceRow(
                 name=f"{resource_title(category, metric)}, co-running",
@@ -312,7 +310,7 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
 
 
 def _slowdown_place(cell: pd.Series, times: bool) -> MeasuredPlace:
-    """Ratio, interval and point of a co-running load; times are ratios, rates are shares."""
+    """Return ratio, interval and point of a co-running load; rates are shares."""
 
     def text(ratio: float) -> str:
         return f"{ratio:.2f} times" if times else format_percent(ratio)

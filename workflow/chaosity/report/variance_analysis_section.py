@@ -19,13 +19,11 @@ from chaosity.statistics.anova_table import (
     p_text,
     percent_text,
 )
-from chaosity.statistics.effects_and_contrasts import MOST_LEVELS_IN_PAIRS, Interval
+from chaosity.statistics.effects_and_contrasts import MOST_LEVELS_IN_PAIRS, Contrast, Interval
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_quantity, join_with_and, metric_words
 
-# Largest width of the residuals on the page.
-_WIDTH_PIXELS = 720
 # A relation that explains less of the variation is not a summary of the pairs.
 _RELATION_FROM_PERCENT = 50.0
 
@@ -77,7 +75,6 @@ class AnalysisSection:
         levels: of each factor.
         remarks: number of values, scale, gaps, omitted columns.
         svg: drawing of the residuals; None without residuals.
-        width_pixels: of the drawing.
     """
 
     title: str
@@ -88,25 +85,18 @@ class AnalysisSection:
     levels: tuple[FactorLevels, ...]
     remarks: tuple[str, ...]
     svg: str | None
-    width_pixels: int = _WIDTH_PIXELS
 
 
 def analysis_sections(measurements: Measurements) -> dict[str, tuple[AnalysisSection, ...]]:
-    """The analyses of each experiment, by its name.
-
-    Args:
-        measurements: of one host in one configuration.
-    """
-    sections: dict[str, list[AnalysisSection]] = defaultdict(list)
+    """Return the analyses of one host in one configuration, by the name of the experiment."""
+    sections: dict[str, tuple[AnalysisSection, ...]] = defaultdict(tuple)
     for number, (study, analysis) in enumerate(analyse_all_studies(measurements), start=1):
-        sections[study.experiment].append(_section(study, analysis, f"residuals-{number}"))
-    return {name: tuple(own) for name, own in sections.items()}
+        sections[study.experiment] += (_section(study, analysis, f"residuals-{number}"),)
+    return sections
 
 
 def _section(study: Study, analysis: Analysis, name: str) -> AnalysisSection:
-    svg = None
-    if analysis.error.variance is not None:
-        svg = residuals_svg(analysis, study.metric, name)
+    has_residuals = analysis.error.variance is not None
     return AnalysisSection(
         title=_analysis_title(study),
         sentence=_readable(analysis.conclusion),
@@ -114,19 +104,18 @@ def _section(study: Study, analysis: Analysis, name: str) -> AnalysisSection:
         terms=tuple(_term(term) for term in analysis.terms if term.kind != "total"),
         sentences=tuple(_readable(term.sentence) for term in analysis.terms if term.sentence),
         levels=tuple(_levels(study, analysis, factor) for factor in analysis.factors),
-        remarks=tuple(_remarks(study, analysis)),
-        svg=svg,
+        remarks=tuple(_remarks(study, analysis, has_residuals)),
+        svg=residuals_svg(analysis, study.metric, name) if has_residuals else None,
     )
 
 
 def _analysis_title(study: Study) -> str:
-    """A title such as "Bandwidth of memory by initiator and target (kernel triad)"."""
+    """Return a title: "Bandwidth of memory: effect of kernel (only initiator kind node)"."""
     metric = metric_words(study.metric).capitalize()
-    factors = [_words(factor) for factor in study.factors]
+    factors = join_with_and([_words(factor) for factor in study.factors])
     fixed = ", ".join(f"{_words(key)} {_words(level)}" for key, level in study.where.items())
-    return f"{metric} of {study.load} by {join_with_and(factors)}" + (
-        f" ({fixed})" if fixed else ""
-    )
+    title = f"{metric} of {study.load}: effect of {factors}"
+    return f"{title} (only {fixed})" if fixed else title
 
 
 def _words(name: str) -> str:
@@ -134,43 +123,38 @@ def _words(name: str) -> str:
 
 
 def _readable(sentence: str) -> str:
-    """The sentence with a multiplication sign for the letter x, and spaces for underscores."""
+    """Return the sentence with a multiplication sign for " x ", and spaces for underscores."""
     return sentence.replace(" x ", " \N{MULTIPLICATION SIGN} ").replace("_", " ")
 
 
 def _remote(study: Study, analysis: Analysis) -> str | None:
-    """The share of variation that the relation explains, and remote compared with local."""
+    """Return the share of variation that the relation explains, and remote against local."""
     contrast, share = study.local_against_remote(analysis), study.share_of_relation(analysis)
     if contrast is None:
         return None
-    parts = []
-    if share is not None and share >= _RELATION_FROM_PERCENT:
-        parts.append(
-            "The relation of initiator and target (same node, same package, other package) alone "
-            f"explains {percent_text(share)} of the variation."
-        )
-    sentence = _difference_sentence(REMOTE.capitalize(), "local", contrast.difference, study.metric)
-    return " ".join([*parts, sentence])
+    clause = _difference_clause(REMOTE, "local", contrast.difference, study.metric)
+    sentence = f"{clause[:1].upper()}{clause[1:]}."
+    if share is None or share < _RELATION_FROM_PERCENT:
+        return sentence
+    return (
+        "The relation of initiator and target (same node, same package, other package) alone "
+        f"explains {percent_text(share)} of the variation. {sentence}"
+    )
 
 
-def _difference_sentence(level: str, other: str, interval: Interval, metric: str) -> str:
-    """The difference of two levels, as a sentence."""
+def _difference_clause(level: str, other: str, interval: Interval, metric: str) -> str:
+    """Return the difference of two levels: "remote is 1.57 times local (95 %: 1.55 to 1.59)"."""
     bounds = _bounds(interval, metric)
     if interval.differs is False:
-        return f"Between {level.lower()} and {other} no difference is detected{bounds}."
+        return f"between {level} and {other} no difference is detected{bounds}"
     if interval.ratio is not None:
-        return f"{level} is {_ratio(interval.ratio)} times {other}{bounds}."
+        return f"{level} is {_ratio(interval.ratio)} times {other}{bounds}"
     side = "above" if interval.value > 0.0 else "below"
-    return f"{level} is {format_quantity(metric, abs(interval.value))} {side} {other}{bounds}."
-
-
-def _difference_text(interval: Interval, metric: str) -> str:
-    """A ratio, or a difference with its sign and unit."""
-    return _ratio(interval.ratio) if interval.ratio is not None else _signed(interval.value, metric)
+    return f"{level} is {format_quantity(metric, abs(interval.value))} {side} {other}{bounds}"
 
 
 def _ratio(ratio: float) -> str:
-    """A ratio with three decimals, since most ratios are near 1."""
+    """Return a ratio with three decimals, since most ratios are near 1."""
     return f"{ratio:.3f}" if ratio < 9.9995 else f"{ratio:.3g}"
 
 
@@ -179,14 +163,13 @@ def _signed(value: float, metric: str) -> str:
 
 
 def _bounds(interval: Interval, metric: str) -> str:
-    """The interval in brackets, or an empty text without an interval."""
+    """Return the interval in brackets, or an empty text without an interval."""
     if interval.low is None or interval.high is None:
         return ""
-    percent = f"{CONFIDENCE:.0%}".replace("%", " %")
+    texts = [_signed(interval.low, metric), _signed(interval.high, metric)]
     if interval.ratio_low is not None and interval.ratio_high is not None:
-        return f" ({percent}: {_ratio(interval.ratio_low)} to {_ratio(interval.ratio_high)})"
-    low, high = _signed(interval.low, metric), _signed(interval.high, metric)
-    return f" ({percent}: {low} to {high})"
+        texts = [_ratio(interval.ratio_low), _ratio(interval.ratio_high)]
+    return f" ({100.0 * CONFIDENCE:g} %: {' to '.join(texts)})"
 
 
 def _term(term: Term) -> TermRow:
@@ -208,42 +191,51 @@ def _term(term: Term) -> TermRow:
 
 
 def _levels(study: Study, analysis: Analysis, factor: str) -> FactorLevels:
-    """The levels if they fit on the page, and the two levels that differ most."""
-    own = [effect for effect in analysis.effects if effect.factor == factor]
+    """Return the levels if they fit on the page, and the two levels that differ most."""
+    metric, own = study.metric, [each for each in analysis.effects if each.factor == factor]
     few = len(own) <= MOST_LEVELS_IN_PAIRS
-    rows = tuple(
+    rows = (
         LevelRow(
-            level=effect.level,
-            n=effect.n,
-            mean=format_quantity(study.metric, effect.mean),
-            effect=_difference_text(effect.effect, study.metric),
-            interval=_bounds(effect.effect, study.metric).strip(" ()"),
+            level=_words(each.level),
+            n=each.n,
+            mean=format_quantity(metric, each.mean),
+            effect=_signed(each.effect.value, metric)
+            if each.effect.ratio is None
+            else f"{_ratio(each.effect.ratio)} times",
+            interval=_bounds(each.effect, metric).partition(": ")[2].rstrip(")"),
         )
-        for effect in own
+        for each in (own if few else ())
     )
-    pairs = [pair for pair in analysis.contrasts if pair.factor == factor]
+    pairs = (pair for pair in analysis.contrasts if pair.factor == factor)
     widest = max(pairs, key=lambda pair: abs(pair.difference.value), default=None)
-    extremes = None
-    if widest is not None:
-        adjusted = "; the interval is adjusted for all pairs (Tukey)" if widest.adjusted else ""
-        text = _difference_sentence(widest.level, widest.against, widest.difference, study.metric)
-        text = text[0].lower() + text[1:] if widest.difference.differs is False else text
-        extremes = f"Largest difference: {text[:-1]}{adjusted}."
     return FactorLevels(
         factor=_words(factor),
-        rows=rows if few else (),
+        rows=tuple(rows),
         omitted=0 if few else len(own),
-        extremes=extremes,
+        extremes=None if widest is None else _extremes_text(widest, metric),
     )
 
 
-def _remarks(study: Study, analysis: Analysis) -> list[str]:
-    """Number of values, scale, omitted columns, and the meaning of significant and important."""
+def _extremes_text(widest: Contrast, metric: str) -> str:
+    """Return the difference of the two levels that differ most."""
+    level, other = _words(widest.level), _words(widest.against)
+    adjusted = "; the interval is adjusted for all pairs (Tukey)" if widest.adjusted else ""
+    if widest.difference.differs is False:
+        bounds = _bounds(widest.difference, metric)
+        text = f"No two levels differ detectably. Farthest apart are {level} and {other}{bounds}"
+    else:
+        names = (f"the mean of {level}", f"the mean of {other}")
+        text = f"Largest difference: {_difference_clause(*names, widest.difference, metric)}"
+    return f"{text}{adjusted}."
+
+
+def _remarks(study: Study, analysis: Analysis, has_residuals: bool) -> list[str]:
+    """Return number of values, scale, omitted columns, and what significant, important mean."""
     remarks = [f"{analysis.n} values.", analysis.transform_reason, *analysis.notes]
     if study.left_out:
         names = ", ".join(map(_words, study.left_out))
         remarks.append(f"Omitted, since they follow from the factors: {names}.")
-    if analysis.n > MOST_MARKS and analysis.error.variance is not None:
+    if analysis.n > MOST_MARKS and has_residuals:
         remarks.append(f"{MOST_MARKS} of {analysis.n} residuals are drawn, including the largest.")
     remarks.append(
         f"Significant: p below {SIGNIFICANT_BELOW:g}. "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from chaosity.anomalies import Findings
 from chaosity.checked_yaml_files import CONFIG, load_experiment, read_yaml
@@ -14,10 +15,10 @@ from chaosity.components.component_history import read_component_histories
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import draw_figures
 from chaosity.records.atomic_writes_and_record_files import write_atomically
-from chaosity.report.html_rendering import render_report
+from chaosity.report.build_report_data import build_report_data
+from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.record_summaries import read_record_summaries
-from chaosity.report.report_builder import build_report_data
-from chaosity.report.report_summary import summarise_report, terminal_text
+from chaosity.report.report_summary import ReportSummary, summarise_report, terminal_text
 from chaosity.result_folders import other_configuration_tables
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import (
@@ -30,36 +31,21 @@ from chaosity.topology.topology_json import read_topology
 from chaosity.topology.topology_model import Topology
 from chaosity.transport.skipped_hosts import read_skipped_host
 
+Parsed = TypeVar("Parsed")
 
-def _read_plan(path: Path) -> Mapping[str, Any]:
-    """The plan in ``plan.json``.
 
-    Raises:
-        UserError: the file is not a plan.
-    """
+def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
+    """Return the parsed content of a JSON file; an error says that it is not `what`."""
     try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
-        return {"experiments": dict(plan["experiments"]), **plan}
+        return parse(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError("is not a plan", str(path)) from error
+        raise UserError(f"is not {what}", str(path)) from error
 
 
 def _planned_records(folder: Path) -> list[Path]:
-    """Records of the points in the plan; the folder can hold records of earlier plans too."""
+    """Return the records of the plan's points; the folder can hold records of earlier plans."""
     points = (path.relative_to(folder / "points") for path in folder.glob("points/*/*.json"))
     return [path for point in points for path in folder.glob(f"{point.with_suffix('')}/rep*.json")]
-
-
-def _read_findings(path: Path) -> Findings:
-    """The findings in a file that ``chaosity anomalies --json`` wrote.
-
-    Raises:
-        UserError: the file is not a findings file.
-    """
-    try:
-        return Findings.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError("is not a findings file", str(path)) from error
 
 
 def write_report(
@@ -89,8 +75,8 @@ def write_report(
         The worst problems, a line each.
     """
     folder = plan.parent
-    planned = _read_plan(plan)
-    experiments = [load_experiment(name) for name in planned["experiments"]]
+    planned, names = _read_json(plan, lambda read: (read, [*read["experiments"]]), "a plan")
+    experiments = [load_experiment(name) for name in names]
     measurements = Measurements.from_table(
         read_parquet_table(table) if table else build_tidy_table(folder / "points", folder)
     )
@@ -117,29 +103,27 @@ def write_report(
         },
         output=output,
         drawing=drawing,
-        findings=_read_findings(findings) if findings else None,
+        findings=(
+            _read_json(findings, Findings.from_json, "a findings file") if findings else None
+        ),
         components=components,
         others={path: Measurements.read(path) for path in others},
         history=Measurements.from_table(earlier),
         histories=read_component_histories(folder / "components"),
         skipped=read_skipped_host(folder.parent),
     )
-    write_atomically(output, render_report(report))
+    write_atomically(output, render_page("report.html.j2", report=report))
     summary = summarise_report(report, measurements)
-    text = json.dumps(summary.to_json(), indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
     return [terminal_text(line) for line in summary.worst]
 
 
 def has_outdated_skip_note(folder: Path) -> bool:
-    """Whether a report disagrees with its host's ``left_out.json`` on the host being skipped.
-
-    Args:
-        folder: ``results/<host>/<configuration>``.
-    """
+    """Whether a report disagrees with its host's ``left_out.json`` on the host being skipped."""
     try:
-        reported = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["left_out"]
-    except (OSError, ValueError, KeyError, TypeError):
+        reported = ReportSummary.read(folder / "summary.json").left_out
+    except UserError:
         reported = None
     skipped = read_skipped_host(folder.parent)
     return bool(reported != (skipped.skip_notice if skipped else None))

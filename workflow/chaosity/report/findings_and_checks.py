@@ -1,14 +1,17 @@
-"""Checks the results for problems that a reader must know: each with its text and advice."""
+"""The top of the report: findings with their figures, and checks of the results with advice."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
+from chaosity.anomalies import CONTENTION, Anomaly, Findings
 from chaosity.figures.draw_and_write_figures import FigureFile
+from chaosity.place_names import node_name
 from chaosity.report.record_summaries import RecordSummary
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_json import part_to_json
@@ -53,25 +56,13 @@ def check_results(
     summaries: Sequence[RecordSummary],
     figures: Sequence[FigureFile],
 ) -> list[ResultCheck]:
-    """All checks, the worst first.
-
-    Args:
-        rows: of the tidy table, in numpy types.
-        topology: of the host.
-        system: document of its system component.
-        summaries: of the records.
-        figures: drawn or failed to draw.
-    """
+    """Return all checks of the rows of a tidy table and of their host, the worst first."""
     checks = [
         _failed_points(rows),
         _missing_points(rows),
         _broken_figures(figures),
         _drives(rows),
-        _virtual_machine(system),
-        _restrictions(topology),
-        _governor(system),
-        _huge_pages(system),
-        _numa_balancing(system),
+        *_setting_checks(system, topology),
         _replicates(rows),
         *_record_checks(summaries),
     ]
@@ -88,12 +79,16 @@ def _failed_points(rows: pd.DataFrame) -> ResultCheck:
     total = format_count(_number_of_points(rows), "point")
     if failed.empty:
         return ResultCheck("Failed points", OK, f"none of {total} failed")
-    reasons = Counter(str(reason).split(":")[0] for reason in failed["reason"].dropna())
-    most_common = ", ".join(reason for reason, _ in reasons.most_common(3))
+    reasons = [str(reason) for reason in failed["reason"].dropna()]
+    kinds = Counter(reason.split(":")[0] for reason in reasons)
+    examples = (
+        next(reason for reason in reasons if reason.split(":")[0] == kind)
+        for kind, _ in kinds.most_common(3)
+    )
     return ResultCheck(
         "Failed points",
         PROBLEM,
-        f"{group_thousands(_number_of_points(failed))} of {total} failed ({most_common})",
+        f"{group_thousands(_number_of_points(failed))} of {total} failed ({'; '.join(examples)})",
         "The next run measures these points again. All reasons are below.",
         "failed",
     )
@@ -108,8 +103,8 @@ def _missing_points(rows: pd.DataFrame) -> ResultCheck:
     return ResultCheck(
         "Completeness",
         PROBLEM,
-        f"{format_count(number, 'planned point')} {'is' if number == 1 else 'are'} "
-        "without a measurement" + (f" ({reasons.most_common(1)[0][0]})" if reasons else ""),
+        f"{format_count(number, 'planned point')} {'has' if number == 1 else 'have'} no value"
+        + (f": {reasons.most_common(1)[0][0]}" if reasons else ""),
         "Run again: only these points are measured.",
     )
 
@@ -126,7 +121,7 @@ def _broken_figures(figures: Iterable[FigureFile]) -> ResultCheck | None:
     )
 
 
-def _drives(rows: pd.DataFrame) -> ResultCheck | None:
+def _drives(rows: pd.DataFrame) -> ResultCheck:
     storage = rows[rows["drives"].notna() & (rows["drives"] > 0)]
     if storage.empty:
         return ResultCheck("Drives", NOTE, "no drive was measured")
@@ -141,84 +136,70 @@ def _drives(rows: pd.DataFrame) -> ResultCheck | None:
     )
 
 
-def _virtual_machine(system: HostFacts) -> ResultCheck:
-    name, hypervisor = "Virtual machine", system.get("hypervisor")
-    if hypervisor is None:
-        return ResultCheck(name, UNKNOWN, "it is unknown whether this is a virtual machine")
-    if not hypervisor:
-        return ResultCheck(name, OK, "the operating system runs on the hardware")
-    return ResultCheck(
-        name,
-        WARNING,
+def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultCheck]:
+    """Yield the checks of the host's settings that affect values."""
+    hypervisor = system.get("hypervisor")
+    yield _setting_check(
+        "Virtual machine",
+        hypervisor,
+        not hypervisor,
+        "the operating system runs on the hardware",
         "this is a virtual machine: the hypervisor decides which topology it shows and how much "
         "bandwidth it gives, and other virtual machines can take a share",
         "Trust a difference only if it occurs again in a second run. Measure the hardware itself "
         "if you can.",
     )
-
-
-def _restrictions(topology: Topology) -> ResultCheck:
-    name = "Processors and nodes"
-    if not topology.is_restricted:
-        return ResultCheck(name, OK, "all that are online can be used")
-    listed = ", ".join(
-        f"{key.replace('_', ' ')} {value}"
-        for key, value in part_to_json(topology.restrictions).items()
-        if value
-    )
-    return ResultCheck(
-        name,
-        WARNING,
+    limits = part_to_json(topology.restrictions).items()
+    listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in limits if value)
+    yield _setting_check(
+        "Processors and nodes",
+        listed,
+        not topology.is_restricted,
+        "all that are online can be used",
         f"only a part of the machine can be used: {listed}",
         "Values of the whole machine are values of this part. Run outside the cgroup or cpuset to "
         "measure all of it.",
     )
-
-
-def _governor(system: HostFacts) -> ResultCheck:
-    name, frequency = "Clock governor", system.get("frequency")
+    frequency = system.get("frequency")
     governors = frequency["governors"] if frequency else []
-    if not governors:
-        return ResultCheck(name, UNKNOWN, "this machine does not show its clock governor")
-    if set(governors) == {"performance"}:
-        return ResultCheck(name, OK, "performance on all processing units")
-    return ResultCheck(
-        name,
-        WARNING,
-        f"the clock governor is {' and '.join(map(str, governors))}, so the clock can rise too "
-        "late under load",
+    yield _setting_check(
+        "Clock governor",
+        governors or None,
+        set(governors) == {"performance"},
+        "performance on all processing units",
+        f"the clock governor is {' and '.join(map(str, governors))}, so the clock can rise "
+        "too late under load",
         "Set it to performance with `ansible-playbook configure.yml` and measure again.",
     )
-
-
-def _huge_pages(system: HostFacts) -> ResultCheck:
-    name = "Transparent huge pages"
-    mode = (system.get("memory_settings") or {}).get("transparent_huge_pages")
-    if mode is None:
-        return ResultCheck(name, UNKNOWN, "the setting is unknown")
-    if mode != "never":
-        return ResultCheck(name, OK, f"set to {mode}")
-    return ResultCheck(
-        name,
-        WARNING,
+    settings = system.get("memory_settings") or {}
+    mode = settings.get("transparent_huge_pages")
+    yield _setting_check(
+        "Transparent huge pages",
+        mode,
+        mode != "never",
+        f"set to {mode}",
         "transparent huge pages are off, so address translation can limit memory bandwidth",
         "Set them to madvise or always with `ansible-playbook configure.yml`.",
     )
-
-
-def _numa_balancing(system: HostFacts) -> ResultCheck:
-    name, setting = "NUMA balancing", (system.get("memory_settings") or {}).get("numa_balancing")
-    if setting is None:
-        return ResultCheck(name, UNKNOWN, "the setting is unknown")
-    if str(setting) == "0":
-        return ResultCheck(name, OK, "off")
-    return ResultCheck(
-        name,
-        WARNING,
+    balancing = settings.get("numa_balancing")
+    yield _setting_check(
+        "NUMA balancing",
+        balancing,
+        str(balancing) == "0",
+        "off",
         "the kernel can move pages between nodes during a measurement",
         "Switch it off with `ansible-playbook configure.yml`. The placement of the pages was "
         "verified at the end of each measurement.",
     )
+
+
+def _setting_check(
+    name: str, value: object, good: bool, good_text: str, warning: str, advice: str
+) -> ResultCheck:
+    """Return the check of a setting; its value is None if the host does not show it."""
+    if value is None:
+        return ResultCheck(name, UNKNOWN, "this machine does not show it")
+    return ResultCheck(name, OK, good_text) if good else ResultCheck(name, WARNING, warning, advice)
 
 
 def _replicates(rows: pd.DataFrame) -> ResultCheck | None:
@@ -236,7 +217,7 @@ def _replicates(rows: pd.DataFrame) -> ResultCheck | None:
 
 
 def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
-    """Checks of the records that do not decide on validity: how many records did not pass them."""
+    """Return how many records did not pass the checks that do not decide on validity."""
     details: dict[str, dict[bool | None, list[str]]] = {}
     for summary in summaries:
         for check in summary.checks:
@@ -262,3 +243,88 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> list[ResultCheck]:
                 )
             )
     return checks
+
+
+# The report shows this many findings; findings.json has all.
+MOST_FINDINGS = 8
+
+
+@dataclass(frozen=True)
+class ShownFinding:
+    """A finding as the report shows it.
+
+    Attributes:
+        title: the finding in one sentence.
+        text: evidence: how large, how certain, compared with what.
+        advice: what to look at, or None.
+        figure: name of the figure that shows it, or None.
+    """
+
+    title: str
+    text: str
+    advice: str | None = None
+    figure: str | None = None
+
+
+def shown_findings(
+    findings: Findings, figures: Sequence[FigureFile], folder: Path
+) -> Iterator[ShownFinding]:
+    """Yield the worst findings, each with its figure; `folder` has the figures' files."""
+    for anomaly, similar in merge_similar_contention(findings.anomalies)[:MOST_FINDINGS]:
+        yield ShownFinding(
+            title=anomaly.sentence,
+            text=" ".join((anomaly.evidence_sentence, *anomaly.also, *_similar_text(similar))),
+            advice=anomaly.advice,
+            figure=_figure_of(anomaly, figures, folder),
+        )
+
+
+def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
+    """Return each anomaly with the contention of its experiment in other nodes, the worst first.
+
+    Contention in several nodes has one cause, the design of the processor, so it is one finding.
+    """
+    merged: list[tuple[Anomaly, list[Anomaly]]] = []
+    for anomaly in anomalies:
+        for first, similar in merged:
+            if anomaly.kind == CONTENTION == first.kind and anomaly.where == first.where:
+                similar.append(anomaly)
+                break
+        else:
+            merged.append((anomaly, []))
+    return merged
+
+
+def _similar_text(similar: Sequence[Anomaly]) -> Iterator[str]:
+    if similar:
+        listed = ", ".join(f"{each.components[0]} ({each.loss_percent:.0f} %)" for each in similar)
+        yield f"The same holds within {listed}."
+
+
+def anomaly_check(findings: Findings) -> ResultCheck:
+    """Return what was tested for anomalies, and the smallest loss that would have been found."""
+    if not findings.checked:
+        return ResultCheck("Anomalies", UNKNOWN, findings.verdict.rstrip("."))
+    result = "tested" if findings.anomalies else "no anomaly detected in"
+    return ResultCheck(
+        "Anomalies",
+        OK,
+        f"{result} {'; '.join(findings.checked)}; the percentages are the smallest losses that "
+        "would have been found with 95 % power",
+    )
+
+
+def _figure_of(anomaly: Anomaly, figures: Sequence[FigureFile], folder: Path) -> str | None:
+    """Return the figure of the experiment whose CSV has the anomaly's places, else its first."""
+    candidates = [
+        figure
+        for figure in figures
+        if figure.experiment == anomaly.where.get("experiment") and figure.csv
+    ]
+    places = [part for part in (anomaly.target, anomaly.initiator) if part is not None]
+    names = [node_name(part) if isinstance(part, int) else part for part in places]
+    for figure in candidates:
+        text = (folder / str(figure.csv)).read_text(encoding="utf-8").replace("\n", ",")
+        if all(f"{name}," in text for name in names):
+            return figure.name
+    return candidates[0].name if candidates else None

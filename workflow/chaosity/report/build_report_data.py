@@ -1,9 +1,14 @@
-"""Builds the report's data from the tidy table, the records and the figures."""
+"""Everything that the report's template shows, and how it is built from table, records, figures.
+
+The dataclasses hold text and numbers only, so `dataclasses.asdict` of a report is JSON. Tests read
+the content without HTML, and the template decides on appearance alone.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +19,38 @@ from chaosity.anomalies import Findings, analyse_host, host_parts
 from chaosity.components.component_history import ComponentState
 from chaosity.components.make_component_documents import Components
 from chaosity.figures.draw_and_write_figures import read_drawn_figures
-from chaosity.report.component_change_effects import component_changes
-from chaosity.report.configuration_comparison import compare_configurations
+from chaosity.report.component_change_effects import ComponentChange, component_changes
+from chaosity.report.configuration_comparison import ConfigurationsSection, compare_configurations
 from chaosity.report.experiment_section import (
+    ExperimentSection,
+    FigureSection,
     experiment_section,
     figure_section,
     path_from_report,
 )
-from chaosity.report.inline_svg import inline_svg, svg_width
+from chaosity.report.findings_and_checks import (
+    MOST_FINDINGS,
+    OK,
+    ResultCheck,
+    ShownFinding,
+    anomaly_check,
+    check_results,
+    merge_similar_contention,
+    shown_findings,
+)
+from chaosity.report.html_pages_and_inline_svg import inline_svg, svg_width
 from chaosity.report.machine_facts import (
     Document,
     Fact,
+    FactGroup,
+    NodeRow,
     host_state_groups,
     machine_facts,
     node_rows,
 )
 from chaosity.report.measurement_methods import methodology_facts
 from chaosity.report.record_summaries import RecordSummary
-from chaosity.report.report_data import FailedPoint, ReportData
-from chaosity.report.resource_table import resource_table
-from chaosity.report.result_checks import OK, check_results
-from chaosity.report.shown_findings import (
-    MOST_FINDINGS,
-    anomaly_check,
-    merge_similar_contention,
-    shown_findings,
-)
+from chaosity.report.resource_table import ResourceRow, resource_table
 from chaosity.report.variance_analysis_section import analysis_sections
 from chaosity.store.measurements import POINT, Measurements
 from chaosity.topology.host_fact_types import HostFacts
@@ -78,7 +89,7 @@ def build_report_data(
     histories: Mapping[str, Sequence[ComponentState]] | None = None,
     skipped: SkippedHost | None = None,
 ) -> ReportData:
-    """The data of the report of one host in one configuration.
+    """Return the data of the report of one host in one configuration.
 
     Args:
         measurements: of the host in this configuration.
@@ -155,7 +166,7 @@ def build_report_data(
 
 
 def _measured_text(rows: pd.DataFrame) -> str:
-    """First and last time of the values: "measured 2026-11-21 09:15 to 10:02 UTC"."""
+    """Return first and last time of the values: "measured 2026-11-21 09:15 to 10:02 UTC"."""
     moments = sorted(moment for moment in rows["measured_at"] if isinstance(moment, str))
     if not moments:
         return "not measured yet"
@@ -169,7 +180,7 @@ def _measured_text(rows: pd.DataFrame) -> str:
 def _failed_points(
     rows: pd.DataFrame, summaries: Sequence[RecordSummary], config: Document
 ) -> list[FailedPoint]:
-    """Each failed point, with the command lines of its first failed replicate."""
+    """Return each failed point, with the command lines of its first failed replicate."""
     by_replicate = {(each.experiment, each.point, each.replicate): each for each in summaries}
     points = []
     for key, group in rows[rows["status"] == "failed"].groupby(list(POINT), sort=False):
@@ -194,7 +205,7 @@ def _failed_points(
 
 
 def _programs(summaries: Sequence[RecordSummary], system: Mapping[str, object]) -> list[Fact]:
-    """Versions of all programs; several versions if they changed between records."""
+    """Return the versions of all programs; several if they changed between records."""
     versions: dict[str, dict[str, None]] = {}
     tools = system.get("tools")
     known = tools if isinstance(tools, Mapping) else {}
@@ -206,10 +217,64 @@ def _programs(summaries: Sequence[RecordSummary], system: Mapping[str, object]) 
 
 
 def _files(figures: Path, output: Path) -> list[Fact]:
-    """The files in the folder of the report, with paths relative to it."""
+    """Return the files in the folder of the report, with paths relative to it."""
     present = [
         Fact(name, path)
         for name, path in _FILES.items()
         if "..." in path or (output.parent / path).exists()
     ]
     return [*present, Fact("Figures as SVG, PNG and CSV", f"{path_from_report(figures, output)}/")]
+
+
+CITATION = (
+    "H. Nicholson, A. Nica, A. Raza, V. Sanca and A. Ailamaki. "
+    "Chaosity: Understanding Contemporary NUMA-architectures."
+)
+
+
+@dataclass(frozen=True)
+class FailedPoint:
+    """A failed point: reason, command lines, and the command that measures it again."""
+
+    experiment: str
+    point: str
+    replicates: str
+    reason: str
+    commands: tuple[Fact, ...]
+    repeat: str
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The whole report, in reading order.
+
+    Optional parts: `skipped` says when and why the last run skipped the host, `configurations`
+    compares its other configurations, `changes` has values before and after changes.
+    """
+
+    host: str
+    configuration: str
+    measured: str
+    machine: tuple[Fact, ...]
+    findings: tuple[ShownFinding, ...]
+    problems: tuple[ResultCheck, ...]
+    passed: tuple[ResultCheck, ...]
+    resources: tuple[ResourceRow, ...]
+    methodology: tuple[Fact, ...]
+    experiments: tuple[ExperimentSection, ...]
+    drawing: str | None
+    drawing_pixels: int
+    nodes: tuple[NodeRow, ...]
+    failed: tuple[FailedPoint, ...]
+    failed_omitted: int
+    host_state: tuple[FactGroup, ...]
+    programs: tuple[Fact, ...]
+    files: tuple[Fact, ...]
+    skipped: str | None = None
+    configurations: ConfigurationsSection | None = None
+    configuration_figures: tuple[FigureSection, ...] = ()
+    changes: tuple[ComponentChange, ...] = ()
+    changes_omitted: int = 0
+    findings_omitted: int = 0
+    citation: str = CITATION
+    version: str = __version__

@@ -1,20 +1,22 @@
-"""Makes SVG files safe and self-contained, for insertion into an HTML page."""
+"""Renders pages that need no network, and makes SVG files safe for insertion into a page."""
 
 from __future__ import annotations
 
 import re
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from lxml import etree
 
+from chaosity.checked_yaml_files import ROOT
 from chaosity.errors import UserError
+from chaosity.figures.svg_hover_texts import REFERENCES, prefix_ids
 
-_HREFS = ("href", "{http://www.w3.org/1999/xlink}href")
 # Elements that can run code, load files, or restyle the rest of the page.
 _UNSAFE = {"script", "foreignObject", "style", "metadata", "image", "iframe", "animate", "set"}
 
 
 def inline_svg(text: str | bytes, scope: str, where: str = "drawing") -> str:
-    """An SVG document as an element for an HTML page.
+    """Return an SVG document as an element for an HTML page.
 
     Args:
         text: the whole document.
@@ -42,26 +44,19 @@ def inline_svg(text: str | bytes, scope: str, where: str = "drawing") -> str:
         parent = element.getparent()
         if etree.QName(element).localname in _UNSAFE and parent is not None:
             parent.remove(element)
-            continue
-        _prefix_ids(element, scope)
+        else:
+            _remove_unsafe_attributes(element)
+    prefix_ids(root, scope)
     _set_view_box(root)
     return str(etree.tostring(root, encoding="unicode"))
 
 
-def _prefix_ids(element: etree._Element, scope: str) -> None:
-    """Prefix ids and references to ids; remove event handlers and all other references."""
+def _remove_unsafe_attributes(element: etree._Element) -> None:
+    """Remove event handlers and references to other files."""
     for key, value in [(str(key), str(value)) for key, value in element.attrib.items()]:
-        if key == "id":
-            element.set(key, f"{scope}-{value}")
-        elif key in _HREFS:
-            if value.startswith("#"):
-                element.set(key, f"#{scope}-{value[1:]}")
-            else:
-                del element.attrib[key]
-        elif etree.QName(key).localname.lower().startswith("on"):
+        outside = key in REFERENCES and not value.startswith("#")
+        if outside or etree.QName(key).localname.lower().startswith("on"):
             del element.attrib[key]
-        elif "url(" in value:
-            element.set(key, value.replace("url(#", f"url(#{scope}-"))
 
 
 def _set_view_box(root: etree._Element) -> None:
@@ -78,6 +73,21 @@ def _set_view_box(root: etree._Element) -> None:
 
 
 def svg_width(svg: str) -> float | None:
-    """Width of an SVG element in its own units, from its view box; None without a view box."""
+    """Return the width of an SVG element in its own units; None without a view box."""
     match = re.search(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)', svg)
     return float(match.group(1)) if match else None
+
+
+TEMPLATES = ROOT / "templates" / "report"
+
+
+def render_page(template: str, **values: object) -> str:
+    """Return a template as HTML; texts are escaped, drawings are inserted as they are."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(**values)

@@ -1,11 +1,13 @@
-"""Selects the marks and axes of a figure from the measurements."""
+"""Selects the marks and axes of a figure from the measurements, and the limits of its values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypedDict, cast
 
+import numpy as np
 import pandas as pd
 
 from chaosity.errors import UserError
@@ -17,12 +19,17 @@ from chaosity.figures.axis_order_and_labels import (
     make_axis_value,
     sort_and_group_axis_values,
 )
-from chaosity.figures.figure_column_values import FigureColumnValues, parse_node_list
+from chaosity.figures.column_values_and_bounds import (
+    FigureColumnValues,
+    MeasuredBound,
+    parse_node_list,
+    read_measured_bounds,
+)
 from chaosity.figures.figure_spec import FigureSpec, Role
-from chaosity.figures.measured_bounds import MeasuredBound, read_measured_bounds
 from chaosity.statistics import summarise
 from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
 from chaosity.topology.topology_model import Topology
+from chaosity.units import Scale, choose_scale
 
 ALONE = "alone"  # level of a factor that relates two loads, for a load without the other
 _Function = Literal["median", "min", "max"]
@@ -104,6 +111,11 @@ class FigureData:
         return sorted(labels - {"file-backed"})
 
     @property
+    def mark_noun(self) -> str:
+        """Return what a reader calls a mark: cell, bar or point."""
+        return {"heatmap": "cell", "table": "cell", "bars": "bar"}.get(self.spec.kind, "point")
+
+    @property
     def title(self) -> str:
         """The figure's title, with a remark when a file replaced the drives."""
         return (
@@ -132,7 +144,7 @@ class FigureData:
 def select_figure_data(
     spec: FigureSpec, measurements: Measurements, topology: Topology
 ) -> FigureData | None:
-    """Select and summarise the measurements that a figure shows.
+    """Return the marks and axes of a figure, selected from the measurements.
 
     Args:
         spec: description of the figure.
@@ -311,3 +323,56 @@ def _shared_mark_error(
         spec.location_text,
         "narrow `where`, add `panels`, or say how to `combine` the points",
     )
+
+
+# A colour scale spans at least this share of its top value, so that noise of a few per cent does
+# not look like structure.
+LEAST_SPAN = 0.25
+
+
+@dataclass(frozen=True)
+class ValueLimits:
+    """Limits of one or several figures.
+
+    Attributes:
+        low: smallest value of a colour bar, in the metric's unit.
+        high: largest value, in the metric's unit; above low.
+        scale: unit of the shown numbers.
+        least: start of a logarithmic axis; NaN when no value is positive.
+    """
+
+    low: float
+    high: float
+    scale: Scale
+    least: float = math.nan
+
+
+def round_value_limits(
+    metric: str, figures: Sequence[FigureData], *, with_intervals: bool = False
+) -> ValueLimits:
+    """Return round limits that hold every value and bound of figures of one metric.
+
+    `with_intervals`: whether the intervals must fit too.
+    """
+    columns = ["median", "low", "high"] if with_intervals else ["median"]
+    shown = [data.marks[columns].to_numpy(float).ravel() for data in figures]
+    shown += [np.array(list(bound.values.values())) for data in figures for bound in data.bounds]
+    values = np.concatenate(shown)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return ValueLimits(0.0, 1.0, choose_scale(metric, [1.0]))
+    top = float(values.max())
+    scale = choose_scale(metric, [top])
+    if top <= 0.0:
+        return ValueLimits(float(values.min()) - 1.0, 1.0, scale)
+    bottom = min(float(values.min()), (1.0 - LEAST_SPAN) * top)
+    step = _round_step((top - bottom) / 10.0)
+    low = math.floor(bottom / step + 1e-9) * step
+    least = float(min(values[values > 0.0]))
+    return ValueLimits(low, math.ceil(top / step - 1e-9) * step, scale, least)
+
+
+def _round_step(width: float) -> float:
+    """Return the smallest of 1, 2 and 5 times a power of ten that is at least the width."""
+    power = 10.0 ** math.floor(math.log10(width))
+    return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= width * 0.999)
