@@ -44,7 +44,9 @@ def test_the_bottleneck_moves_where_drives_give_more_than_half_the_memory(tmp_pa
 
 def test_slow_drives_are_the_limit_everywhere(tmp_path):
     said = drawn(tmp_path, streaming.tidy(drive=2 * GB)).sentence
-    assert said.startswith("Lowest bound: the drives alone for every number of drives; 9")
+    assert said.startswith(
+        "Lowest bound: the drives alone for every number of drives; the values reach 9"
+    )
     assert "half" not in said
     assert "exceeds" not in said
 

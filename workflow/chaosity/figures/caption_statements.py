@@ -194,13 +194,15 @@ def distance_order_statement(table: pd.DataFrame, by: str, metric: str, name: st
     if known[by].nunique() == 1:
         return f"all pairs have the same {name} ({float(known[by].iloc[0]):g})"
     single = bool(known["low"].isna().any())
-    low, high = ("median", "median") if single else ("low", "high")
-    medians = known["median"].to_numpy(float)
+    ends = ("median", "median") if single else ("low", "high")
+    numbers, medians, low, high = (
+        known[column].to_numpy(float) for column in (by, "median", *ends)
+    )
+    nearer = np.less.outer(numbers, numbers)
     # How much worse each mark is than each other mark, and whether noise cannot explain it.
-    excess, clear = np.log(medians[:, None] / medians), np.greater.outer(known[low], known[high])
+    excess, clear = np.log(medians[:, None] / medians), np.greater.outer(low, high)
     if not less_is_better(metric):
-        excess, clear = -excess, np.less.outer(known[high], known[low])
-    nearer = np.less.outer(known[by].to_numpy(float), known[by].to_numpy(float))
+        excess, clear = -excess, np.less.outer(high, low)
     wrong = nearer & clear
     test = " (single replicates)" if single else ", beyond both intervals"
     number = f"{group_thousands(wrong.sum())} of {format_count(nearer.sum(), 'comparison')}"
