@@ -92,7 +92,7 @@ class AxisValue:
 
     @property
     def number(self) -> float:
-        """The number that the value is."""
+        """Return the number that the value is."""
         return float(self.order[0])
 
 
@@ -106,7 +106,7 @@ class AxisGroup:
 
     @property
     def value_count(self) -> int:
-        """Number of values."""
+        """Return the number of values."""
         return self.stop - self.start
 
 
@@ -128,7 +128,7 @@ class Axis:
 
     @property
     def value_names(self) -> list[str]:
-        """Names of the values, in order."""
+        """Return the names of the values, in order."""
         return [value.name for value in self.values]
 
     @property

@@ -105,7 +105,7 @@ class FigureData:
 
     @property
     def benchmark_labels(self) -> list[str]:
-        """Labels that benchmarks require next to their values."""
+        """Return the labels that benchmarks require next to their values."""
         texts = {label for label in self.marks["label"] if isinstance(label, str)}
         labels = {part for text in texts for part in text.split(", ")}
         return sorted(labels - {"file-backed"})
@@ -117,14 +117,14 @@ class FigureData:
 
     @property
     def title(self) -> str:
-        """The figure's title, with a remark when a file replaced the drives."""
+        """Return the figure's title, with a remark when a file replaced the drives."""
         return (
             f"{self.spec.title} (file-backed)" if self.has_file_backed_values else self.spec.title
         )
 
     @property
     def measured_x_column(self) -> str:
-        """Column of a measured x, as in the figure's YAML."""
+        """Return the column of a measured x, as in the figure's YAML."""
         return str(self.spec.x)
 
     @property

@@ -75,7 +75,7 @@ class FigureSpec:
 
     @property
     def location_text(self) -> str:
-        """Name of the figure in errors."""
+        """Return the name of the figure in errors."""
         return f"experiment {self.experiment}, figure {self.name}"
 
     def column_of_axis(self, role: Role) -> str | None:

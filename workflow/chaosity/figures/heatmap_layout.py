@@ -51,7 +51,7 @@ class AxisLabels:
 
     @property
     def widest_inches(self) -> float:
-        """Width of the widest label in inches."""
+        """Return the width of the widest label in inches."""
         return max(style.text_width(text, self.points, fixed=self.fixed) for text in self.texts)
 
 
@@ -119,28 +119,28 @@ class HeatmapLayout:
 
     @property
     def cells_width(self) -> float:
-        """Width of a block's cells."""
+        """Return the width of a block's cells."""
         gaps = self.gap * (len(self.across.groups) - 1)
         return self.cell_width * len(self.across.values) + gaps
 
     @property
     def heading_height(self) -> float:
-        """Height of a row group's heading."""
+        """Return the height of a row group's heading."""
         return _HEADING if self.headed else 0.0
 
     @property
     def tallest_block_height(self) -> float:
-        """Height of the tallest block."""
+        """Return the height of the tallest block."""
         return max(self.block_height(block) for block in self.blocks)
 
     @property
     def last_block_right(self) -> float:
-        """Right edge of the last block's cells."""
+        """Return the right edge of the last block's cells."""
         return self.block_left(len(self.blocks) - 1) + self.cells_width
 
     @property
     def column_label_height(self) -> float:
-        """Height of the column labels and the title of the column axis."""
+        """Return the height of the column labels and the title of the column axis."""
         return PAD + (self.columns.widest_inches if self.columns.upright else 0.12) + 0.26
 
     def block_left(self, number: int) -> float:

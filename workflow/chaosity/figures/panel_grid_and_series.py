@@ -71,7 +71,7 @@ class Panel:
 
     @property
     def marks(self) -> pd.DataFrame:
-        """Marks of this panel."""
+        """Return the marks of this panel."""
         marks = self.data.marks
         return marks if self.name is None else marks[marks["panels"] == self.name]
 

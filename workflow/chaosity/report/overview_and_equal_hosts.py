@@ -64,7 +64,7 @@ class EqualHostGroup:
 
     @property
     def outlier_hosts(self) -> frozenset[str]:
-        """The outlier hosts."""
+        """Return the outlier hosts."""
         return frozenset(statement.host for statement in self.statements if statement.host)
 
 
@@ -170,7 +170,7 @@ class OverviewRow:
 
     @property
     def worst(self) -> SummaryLine:
-        """The worst problem in the report."""
+        """Return the worst problem in the report."""
         return self.summary.worst[0]
 
 
@@ -195,7 +195,7 @@ class Overview:
 
     @property
     def report_links(self) -> dict[tuple[str, str], str | None]:
-        """The report of each host and configuration, None without a report."""
+        """Return the report of each host and configuration, None without a report."""
         return {(row.summary.host, row.summary.configuration): row.link for row in self.rows}
 
 

@@ -47,7 +47,7 @@ class RecordSummary:
 
     @property
     def measurement_seconds(self) -> float:
-        """Duration of the measurement, including placement and verification."""
+        """Return the duration of the measurement, including placement and verification."""
         began, finished = map(datetime.fromisoformat, (self.began_at, self.finished_at))
         return (finished - began).total_seconds()
 

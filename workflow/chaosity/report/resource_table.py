@@ -107,12 +107,12 @@ class ResourceLevel:
 
     @property
     def full_name(self) -> str:
-        """Resource, level and part."""
+        """Return the resource, level and part."""
         return f"{self.resource}, {self.level_text}"
 
     @property
     def level_text(self) -> str:
-        """Level and part, without the resource."""
+        """Return the level and part, without the resource."""
         return f"{self.words}, {self.part}" if self.part else self.words
 
 
@@ -295,7 +295,7 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
             continue
         times = less_is_better(metric)
         ordered = cells.sort_values("median", ascending=times, kind="stable")
-        unit = "co-running as a ratio to" if times else "co-running as a share of"
+        unit = "ratio to" if times else "share of"
         rows.append(
             ResourceRow(
                 name=f"{resource_title(category, metric)}, co-running",
