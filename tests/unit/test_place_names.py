@@ -14,11 +14,11 @@ from chaosity.components.make_component_documents import SYSTEM, make_component_
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.place_names import (
     PlaceName,
+    initiator_to_target_name,
     node_name,
     nodes_name,
     package_name,
     parse_place_name,
-    path_name,
     pu_name,
 )
 from chaosity.topology.configuration_names import configuration_name
@@ -156,7 +156,7 @@ def test_names_from_numbers():
     assert (pu_name(17), node_name(3), package_name(1)) == ("pu17", "node3", "package1")
     assert nodes_name([3]) == "node3"
     assert nodes_name([3, 1, 0, 2]) == "nodes0-3"
-    assert path_name(node_name(0), node_name(3)) == "node0->node3"
+    assert initiator_to_target_name(node_name(0), node_name(3)) == "node0->node3"
     groups = (PlaceName("node", (0,)), PlaceName("l3", (1,)))
     assert parse_place_name("node0_l3_1_without_pu0").groups == groups
     with pytest.raises(ValueError, match="a part is missing"):

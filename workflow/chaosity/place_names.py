@@ -125,7 +125,7 @@ class PlaceName:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes in a name such as `node3`, `nodes0-3`, `node3drives2` or `nodes0-1drives`."""
+        """Return the nodes in a name such as `node3`, `nodes0-3` or `node3drives2`."""
         named = self.kind in ("node", "nodes", "node_drives", "nodes_drives")
         return self.indices if named else ()
 
@@ -187,6 +187,6 @@ def package_name(index: int) -> str:
     return str(PlaceName("package", (index,)))
 
 
-def path_name(initiator: str, target: str) -> str:
+def initiator_to_target_name(initiator: str, target: str) -> str:
     """Return the name of the path from an initiator to a target: `node0->node3`."""
     return f"{initiator}->{target}"

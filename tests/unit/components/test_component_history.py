@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from chaosity.components.component_files import write_components
+from chaosity.components.component_files import write_changed_components
 from chaosity.components.component_history import HISTORY_FOLDER, read_component_histories
 
 OLD, NEW = {"serial": "A"}, {"serial": "B"}
@@ -20,8 +20,8 @@ def since(folder, name="drive0"):
 
 
 def test_a_replaced_drive_has_two_states(tmp_path):
-    write_components(tmp_path, {"drive0": OLD, "node0": {}})
-    write_components(tmp_path, {"drive0": NEW, "node0": {}})
+    write_changed_components(tmp_path, {"drive0": OLD, "node0": {}})
+    write_changed_components(tmp_path, {"drive0": NEW, "node0": {}})
     assert contents(tmp_path) == [OLD, NEW]
     assert contents(tmp_path, "node0") == [{}]
     first, second = since(tmp_path)
@@ -29,54 +29,54 @@ def test_a_replaced_drive_has_two_states(tmp_path):
 
 
 def test_an_unchanged_component_adds_no_state(tmp_path):
-    write_components(tmp_path, {"drive0": OLD})
+    write_changed_components(tmp_path, {"drive0": OLD})
     path = tmp_path / HISTORY_FOLDER / "drive0.jsonl"
     before = path.stat().st_mtime_ns
     (tmp_path / "drive0.json").touch()
-    write_components(tmp_path, {"drive0": OLD})
+    write_changed_components(tmp_path, {"drive0": OLD})
     assert path.stat().st_mtime_ns == before
 
 
 def test_a_persons_edit_is_a_state_from_the_time_of_the_edit(tmp_path):
-    write_components(tmp_path, {"drive0": OLD})
+    write_changed_components(tmp_path, {"drive0": OLD})
     path = tmp_path / "drive0.json"
     path.write_text(json.dumps({**OLD, "note": "reseated"}))
     os.utime(path, (4102444800, 4102444800))  # 2100-01-01
-    write_components(tmp_path, {"drive0": OLD})
+    write_changed_components(tmp_path, {"drive0": OLD})
     assert contents(tmp_path) == [OLD, {**OLD, "note": "reseated"}]
     assert since(tmp_path)[1] == "2100-01-01T00:00:00.000Z"
 
 
 def test_an_old_time_stamp_does_not_change_the_order(tmp_path):
-    write_components(tmp_path, {"drive0": OLD})
+    write_changed_components(tmp_path, {"drive0": OLD})
     path = tmp_path / "drive0.json"
     path.write_text(json.dumps(NEW))
     os.utime(path, (0, 0))
-    write_components(tmp_path, {"drive0": OLD})
+    write_changed_components(tmp_path, {"drive0": OLD})
     assert contents(tmp_path) == [OLD, NEW]
     assert since(tmp_path) == sorted(since(tmp_path))
 
 
 def test_a_component_that_returns_unchanged_has_one_state(tmp_path):
     for drives in ({"drive0": OLD}, {}, {"drive0": OLD}):
-        write_components(tmp_path, drives)
+        write_changed_components(tmp_path, drives)
     assert contents(tmp_path) == [OLD]
-    write_components(tmp_path, {})
-    write_components(tmp_path, {"drive0": NEW})
+    write_changed_components(tmp_path, {})
+    write_changed_components(tmp_path, {"drive0": NEW})
     assert contents(tmp_path) == [OLD, NEW]
 
 
 def test_a_file_without_history_is_the_first_state(tmp_path):
     (tmp_path / "drive0.json").write_text(json.dumps(OLD))
-    write_components(tmp_path, {"drive0": NEW})
+    write_changed_components(tmp_path, {"drive0": NEW})
     assert contents(tmp_path) == [OLD, NEW]
 
 
 def test_a_broken_line_is_ignored_and_a_broken_file_is_kept_as_text(tmp_path):
-    write_components(tmp_path, {"drive0": OLD})
+    write_changed_components(tmp_path, {"drive0": OLD})
     history = tmp_path / HISTORY_FOLDER / "drive0.jsonl"
     history.write_text(history.read_text() + '{"since": \n[1]\n')
     (tmp_path / "drive0.json").write_text("no JSON")
-    write_components(tmp_path, {"drive0": NEW})
+    write_changed_components(tmp_path, {"drive0": NEW})
     assert contents(tmp_path)[0] == OLD
     assert {"unreadable": "no JSON"} in contents(tmp_path)

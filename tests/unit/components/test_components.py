@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.components.component_files import write_components
+from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import (
     drive_component_name,
     make_component_documents,
@@ -40,8 +40,8 @@ def with_drive(topology: Topology, position: int, **changes: object) -> Topology
 
 def changed_by(before: Topology, after: Topology, folder: Path) -> list[str]:
     """Names of components that differ between two discoveries."""
-    write_components(folder, make_component_documents(before))
-    return write_components(folder, make_component_documents(after))
+    write_changed_components(folder, make_component_documents(before))
+    return write_changed_components(folder, make_component_documents(after))
 
 
 def test_every_part_is_a_component(epyc, devices):
@@ -126,44 +126,44 @@ def test_names_of_drives():
 
 def test_unchanged_files_are_not_touched(epyc, tmp_path):
     documents = make_component_documents(epyc)
-    assert write_components(tmp_path, documents) == sorted(documents)
+    assert write_changed_components(tmp_path, documents) == sorted(documents)
     stamps = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert write_components(tmp_path, make_component_documents(epyc)) == []
+    assert write_changed_components(tmp_path, make_component_documents(epyc)) == []
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == stamps
 
 
 def test_files_are_sorted_json_and_nothing_else_is_deleted(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    write_components(tmp_path, {"a": {"z": 1, "b": {"y": "ü", "x": None}}})
+    write_changed_components(tmp_path, {"a": {"z": 1, "b": {"y": "ü", "x": None}}})
     text = (tmp_path / "a.json").read_text()
     assert re.sub(r"\s", "", text) == '{"b":{"x":null,"y":"ü"},"z":1}'
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    write_components(tmp_path, {})
+    write_changed_components(tmp_path, {})
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["notes.txt"]
 
 
 def test_a_persons_edit_stays_until_discovery_finds_a_change(epyc, tmp_path):
     documents = make_component_documents(epyc)
-    write_components(tmp_path, documents)
+    write_changed_components(tmp_path, documents)
     path = tmp_path / "node3.json"
     edited = path.read_text().replace("{", '{ "note": "DIMM A1 reseated",', 1)
     path.write_text(edited)
-    assert write_components(tmp_path, documents) == []
+    assert write_changed_components(tmp_path, documents) == []
     assert path.read_text() == edited
     documents["node3"] = {**documents["node3"], "tier": 1}
-    assert write_components(tmp_path, documents) == ["node3"]
+    assert write_changed_components(tmp_path, documents) == ["node3"]
     assert "reseated" not in path.read_text()
 
 
 def test_a_stale_file_is_rewritten_when_the_last_discovery_is_unknown(epyc, tmp_path):
     documents = make_component_documents(epyc)
-    write_components(tmp_path, documents)
+    write_changed_components(tmp_path, documents)
     for broken in (None, "rubbish"):
         (tmp_path / "node3.json").write_text("{}")
         (tmp_path / ".discovered.json").unlink()
         if broken:
             (tmp_path / ".discovered.json").write_text(broken)
-        assert write_components(tmp_path, documents) == ["node3"]
+        assert write_changed_components(tmp_path, documents) == ["node3"]
 
 
 def _available_bytes() -> int:

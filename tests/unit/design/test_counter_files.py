@@ -9,8 +9,8 @@ import pytest
 from chaosity import checked_yaml_files as module
 from chaosity.benchmarks import benchmark_templates
 from chaosity.benchmarks.counter_events import (
-    counter_events_of,
     encode_x86_event,
+    find_counter_events,
     read_counter_files,
 )
 from chaosity.checked_yaml_files import read_config, yaml_file_names
@@ -54,18 +54,18 @@ def configs(found):
 
 
 def test_a_host_gets_the_events_of_its_processor():
-    found = counter_events_of([LOCAL, REMOTE, CACHE], SKYLAKE, "b.yaml")
+    found = find_counter_events([LOCAL, REMOTE, CACHE], SKYLAKE, "b.yaml")
     assert configs(found[LOCAL]) == [(0x01D3, 1)]
     assert configs(found[REMOTE]) == [(0x02D3, 1)]
     assert configs(found[CACHE]) == [(0x04D3, 1), (0x08D3, 1)]  # HITM and forwards
     assert "skylakex" in found[CACHE]["source"]
-    found = counter_events_of([LOCAL, REMOTE], MILAN, "b.yaml")
+    found = find_counter_events([LOCAL, REMOTE], MILAN, "b.yaml")
     assert configs(found[LOCAL]) == [(0x0843, 1)]
     assert configs(found[REMOTE]) == [(0x4043, 1)]
 
 
 def test_what_comes_from_remote_caches_may_be_a_difference_as_in_document_004():
-    found = counter_events_of([CACHE], SANDY_BRIDGE, "b.yaml")
+    found = find_counter_events([CACHE], SANDY_BRIDGE, "b.yaml")
     assert configs(found[CACHE]) == [(0x20D1, 1), (0x01D3, -1), (0x04D3, -1)]
 
 
@@ -78,7 +78,7 @@ def test_what_comes_from_remote_caches_may_be_a_difference_as_in_document_004():
     ],
 )
 def test_a_processor_without_events_gets_the_reason(host, words):
-    [found] = counter_events_of([LOCAL], host, "b.yaml").values()
+    [found] = find_counter_events([LOCAL], host, "b.yaml").values()
     assert set(found) == {"reason"} and words in found["reason"]
 
 
@@ -90,7 +90,7 @@ def test_amds_high_bits_of_an_event_stand_apart():
 
 def test_a_counter_that_no_processor_has_is_refused():
     with pytest.raises(UserError, match="did you mean last_level_misses_remote_cache"):
-        counter_events_of(["last_level_misses_remote_cahce"], SKYLAKE, "b.yaml")
+        find_counter_events(["last_level_misses_remote_cahce"], SKYLAKE, "b.yaml")
 
 
 @pytest.fixture

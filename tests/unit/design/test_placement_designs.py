@@ -10,7 +10,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chaosity.benchmarks.benchmark_templates import Benchmark, open_benchmarks
+from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmarks_by_category
 from chaosity.checked_yaml_files import EXPERIMENTS, yaml_file_names
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import PlannedHost
@@ -36,7 +36,7 @@ def hbm_host(root) -> PlannedHost:
 
 def expand(config, host, weights=None, **loads):
     """The points of one design that is made of these loads, and the notes."""
-    benchmarks = open_benchmarks(config)
+    benchmarks = load_benchmarks_by_category(config)
     expansion = PointExpansion(HostResources(host.topology, ()), benchmarks, config, weights)
     factors = {"workers": {"level": "work.initiator"}, "policy": {"level": "work.target"}}
     document = {"experiment": "tried", "designs": {"d": {"loads": loads}}, "factors": factors}
@@ -191,8 +191,8 @@ def test_the_variables_of_templates(config, paper_host):
     target = page_placement_target("uniform_workers", workers, host, None)
     from chaosity.design.point_loads import ChosenLoad
 
-    benchmark = open_benchmarks(config)["memory_bandwidth"]
-    expansion = PointExpansion(host, open_benchmarks(config), config)
+    benchmark = load_benchmarks_by_category(config)["memory_bandwidth"]
+    expansion = PointExpansion(host, load_benchmarks_by_category(config), config)
     rule = config["stopping"]["memory_bandwidth"]
     context = expansion.template_variables(ChosenLoad(workers, target, "triad"), benchmark, rule)
     assert context["target"]["policy"] == "uniform_workers"
@@ -284,7 +284,9 @@ def test_each_set_has_a_load_on_each_of_its_nodes(config, paper_host):
 def test_a_buffer_on_each_node_leaves_room_for_those_of_all_loads(config, paper_host):
     host = HostResources(paper_host.topology, ())
     rule = {**config["working_set"], "times_last_level_cache": 0, "at_least_bytes": 2**50}
-    expansion = PointExpansion(host, open_benchmarks(config), {**config, "working_set": rule})
+    expansion = PointExpansion(
+        host, load_benchmarks_by_category(config), {**config, "working_set": rule}
+    )
     memory = min(host.memory_bytes(node) for node in range(8))
     for together in (1, 2, 8):
         size = expansion._bytes_per_node(
@@ -301,7 +303,7 @@ def test_of_each_level_at_most_some_are_taken(config, paper_host):
 
 
 def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
-    benchmarks = open_benchmarks(config)
+    benchmarks = load_benchmarks_by_category(config)
     document = benchmarks["memory_bandwidth"].document
     source = {"progress": True, "by_node": {"amount": "bytes_by_node", "time": "ns_by_node"}}
     benchmarks["memory_bandwidth"].document = {
@@ -328,7 +330,7 @@ def test_nodes_of_a_metric_by_node_are_told_where_they_lie(config, paper_host):
 
 
 def test_a_note_is_in_a_point_but_asks_for_no_new_measurement(config, paper_host):
-    benchmarks = open_benchmarks(config)
+    benchmarks = load_benchmarks_by_category(config)
     noted = benchmarks["placed_workload"]
     assert noted.document["notes"]
     document = {key: part for key, part in noted.document.items() if key != "notes"}

@@ -120,7 +120,7 @@ def test_what_there_is_not_is_refused_when_the_host_is_planned(planned, to, metr
 
 
 def test_what_the_name_of_a_design_stands_for_has_to_be_named(planned):
-    with pytest.raises(UserError, match=r"cores is the name of the design, .*; name what is"):
+    with pytest.raises(UserError, match=r"cores is the name of the design, .*; name what differs"):
         planned("numa_runtime", "task", {"cores": "one_core"}, "runs_per_second")
 
 

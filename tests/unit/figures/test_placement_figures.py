@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from table_figures import draw
 
-from chaosity.benchmarks.benchmark_templates import Benchmark, open_benchmarks
+from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmarks_by_category
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.host_resources import HostResources
@@ -38,7 +38,7 @@ def elements():
 def measured(elements):
     """Points and rows of an experiment on the server of document 000, with made-up values."""
     config = read_config()
-    benchmarks = open_benchmarks(config)
+    benchmarks = load_benchmarks_by_category(config)
     plain = benchmarks["memory_bandwidth"].document
     for category, metrics, kernels in (
         ("contended_paths", {"path_bandwidth_bytes_per_second": BY_NODE}, ["read"]),

@@ -20,7 +20,7 @@ from chaosity.anomalies.cell_groups import SliceCells
 from chaosity.anomalies.departure_significance import Departure, Suspect
 from chaosity.anomalies.scored_cells import positions_of
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import node_name, path_name
+from chaosity.place_names import initiator_to_target_name, node_name
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_count, join_with_and
 
@@ -114,7 +114,10 @@ def _initiator(cells: SliceCells, departure: Departure) -> Anomaly:
         )
     # The path between the nodes is suspected, whichever unit of the node it was seen from.
     nodes = cells.first_rows[source, target]["initiator_nodes"]
-    path, what = path_name(f"node{nodes}", target), f"The path from {source} to {target} is slow:"
+    path, what = (
+        initiator_to_target_name(f"node{nodes}", target),
+        f"The path from {source} to {target} is slow:",
+    )
     return cells.build_anomaly(departure, SLOW_PATH, (path,), what, ADVICE[PATH])
 
 

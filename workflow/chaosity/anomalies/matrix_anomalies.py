@@ -27,7 +27,7 @@ from chaosity.anomalies.matrix_structure import (
 from chaosity.anomalies.scored_cells import Position, ScoredCells, positions_of, score_cells
 from chaosity.anomalies.slit_mismatch import check_firmware_claims
 from chaosity.anomalies.structural_departures import is_repeated_by_symmetry
-from chaosity.place_names import node_name, path_name
+from chaosity.place_names import initiator_to_target_name, node_name
 from chaosity.store.node_matrix_csv import NodeMatrix
 from chaosity.units import join_with_and
 
@@ -176,7 +176,7 @@ def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
         yield analysis.build_anomaly(
             departure,
             ASYMMETRY,
-            (path_name(node_name(source), node_name(target)),),
+            (initiator_to_target_name(node_name(source), node_name(target)),),
             f"The path from node {source} to the memory of node {target} is worse than the "
             "opposite direction:",
             anomaly_text.ADVICE[anomaly_text.PATH],

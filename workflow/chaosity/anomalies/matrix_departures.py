@@ -25,7 +25,7 @@ from chaosity.anomalies.structural_departures import (
     is_repeated_by_symmetry,
     losses_explained_by_node_position,
 )
-from chaosity.place_names import node_name, package_name, path_name
+from chaosity.place_names import initiator_to_target_name, node_name, package_name
 from chaosity.units import join_with_and
 
 
@@ -142,7 +142,7 @@ class MatrixAnalysis(GroupedCells[int]):
         return self.build_anomaly(
             departure,
             SLOW_PATH,
-            (path_name(node_name(source), node_name(target)),),
+            (initiator_to_target_name(node_name(source), node_name(target)),),
             f"The path from node {source} to the memory of node {target} is slow: it "
             f"{text.verb_for_metric(self.cells.metric)}",
             text.ADVICE[text.PATH],
@@ -154,7 +154,7 @@ class MatrixAnalysis(GroupedCells[int]):
         if isinstance(suspect.name, tuple):
             source, target = suspect.name
             what = f"The path from package {source} to package {target} is slow"
-            components = (path_name(package_name(source), package_name(target)),)
+            components = (initiator_to_target_name(package_name(source), package_name(target)),)
         else:
             what = text.suspect_text(suspect.part, int(suspect.name))
             components = (node_name(int(suspect.name)),)

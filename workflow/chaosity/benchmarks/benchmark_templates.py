@@ -64,7 +64,7 @@ def _collect_templates(part: Any, templates: list[str]) -> _Fill:
 
 
 class Benchmark:
-    """One benchmark file.
+    """A benchmark file, which makes the loads of its benchmark.
 
     Args:
         document: the file's content, already checked.
@@ -78,17 +78,17 @@ class Benchmark:
 
     @property
     def kernels(self) -> dict[str, KernelEntry]:
-        """Its kernels by the name that experiments use; empty if it has none."""
+        """Return its kernels by the name that experiments use; empty if it has none."""
         return self.document.get("kernels", {})
 
     @property
     def platform(self) -> str:
-        """The operating system of its commands."""
+        """Return the operating system of its commands."""
         return self.document.get("platform", "linux")
 
     @property
     def file_path(self) -> str:
-        """The file, for error messages."""
+        """Return the path of the file in the repository, for error messages."""
         return f"templates/benchmarks/{self.name}.yaml"
 
     def _fill_texts(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
@@ -118,7 +118,7 @@ class Benchmark:
 
     @cached_property
     def _parts(self) -> tuple[list[str], _Fill]:
-        """All templates of the parts that every load has, and the function that fills them in."""
+        """Return the templates that every load has, and a function that fills them in."""
         document = self.document
         bounds = {name: source.get("at_most") for name, source in document["metrics"].items()}
         templates: list[str] = []
@@ -194,7 +194,7 @@ class Benchmark:
         return (rule["min_seconds"] + rule["max_seconds"]) / 2
 
 
-def open_benchmarks(config: Config) -> dict[str, Benchmark]:
+def load_benchmarks_by_category(config: Config) -> dict[str, Benchmark]:
     """Return the benchmark of each category, as the config says."""
     return {
         category: Benchmark(load_benchmark(name), config["parameters"].get(name, {}))

@@ -24,7 +24,7 @@ def read_counter_files() -> tuple[CounterEventsDocument, ...]:
     )
 
 
-def counter_events_of(
+def find_counter_events(
     names: Iterable[str], host: HostFacts, where: str
 ) -> dict[str, CounterRequest]:
     """Return the events of each counter on a host, or the reason why it has none.

@@ -96,7 +96,7 @@ def _analyse_results(path: Path) -> Findings:
         UserError: the folder has no measurements.parquet.
     """
     from chaosity.anomalies import analyse_host, host_parts
-    from chaosity.components.component_files import read_components
+    from chaosity.components.component_files import read_component_documents
     from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_json import read_topology
 
@@ -106,7 +106,7 @@ def _analyse_results(path: Path) -> Findings:
         remedy = "name a folder results/HOST/CONFIGURATION of a run"
         raise UserError("measurements.parquet is missing", str(folder), remedy)
     topology = read_topology(folder / "topology.json")
-    components = read_components(folder / "components")
+    components = read_component_documents(folder / "components")
     return analyse_host(Measurements.read(table), host_parts(topology, components))
 
 

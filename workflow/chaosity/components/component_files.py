@@ -16,7 +16,7 @@ from chaosity.topology.host_fact_types import HostFacts
 _DISCOVERY_FINGERPRINTS = ".discovered.json"
 
 
-def write_components(directory: Path, documents: Components) -> list[str]:
+def write_changed_components(directory: Path, documents: Components) -> list[str]:
     """Write a file `<name>.json` for each component, only where the component changed.
 
     A component has changed when *discovery* returns another document than last time. So a person
@@ -66,7 +66,7 @@ def _sorted_json(document: ComponentDocument) -> str:
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def read_components(folder: Path) -> dict[str, ComponentDocument]:
+def read_component_documents(folder: Path) -> dict[str, ComponentDocument]:
     """Return the documents of the components by name, without files that are not JSON objects.
 
     A person may have edited a file, so a key may be missing or have another value.

@@ -1,4 +1,6 @@
-"""Levels of what an experiment varies apart from initiator, target and kernel: sizes, parameters.
+"""Finds the levels of an experiment's factors other than initiator, target and kernel.
+
+These are sizes of working sets, kinds of pages, positions of buffers and benchmark parameters.
 
 Sizes are relative to the host (`{times: 0.5, of: l1}`), so that an experiment suits every host.
 What a host cannot give, such as huge pages that are not reserved, is left out with a note in the
@@ -29,7 +31,7 @@ _GRAIN_BYTES = 1024
 _USUAL_CACHE_BYTES = {"l1": 32 * 1024, "l2": 1024 * 1024, "l3": 32 * 1024 * 1024}
 _HUGE_PAGES = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
 
-# Names and levels, one combination.
+# A combination: the name and the level of each factor.
 Levels = tuple[tuple[str, Level], ...]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from chaosity.benchmarks.benchmark_templates import open_benchmarks
+from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.components.make_component_documents import drive_component_name
 from chaosity.design.host_resources import HostResources
@@ -127,12 +127,12 @@ class HostPlan:
 
     @property
     def estimated_seconds(self) -> float:
-        """Expected seconds for all points and replicates."""
+        """Return the expected seconds for all points and replicates."""
         return _count_points(self.points)["estimated_seconds"]
 
     @property
     def points_fingerprint(self) -> str:
-        """A fingerprint of all points, their order, and the references of their derived metrics.
+        """Return a fingerprint of all points, their order, and their reference loads.
 
         It is in plan.json, so the tidy table is made again if one of these changes.
         """
@@ -145,8 +145,9 @@ class HostPlan:
         return {
             "host": self.host.name,
             "configuration": self.host.configuration,
-            **_count_points(self.points),
+            "points": len(self.points),
             "replicates": self.replicates,
+            **_count_points(self.points),
             "experiments": {
                 name: _count_points(point for point in self.points if point["experiment"] == name)
                 for name in experiments
@@ -230,7 +231,7 @@ def plan_host(
         unknown = f"{name!r} is not among the experiments"
         check_allowed(name, config["experiments"], unknown, "config, sample")
     resources = HostResources(host.topology, host.drives_to_measure(Path(config["results"])))
-    expansion = PointExpansion(resources, open_benchmarks(config), config, weights)
+    expansion = PointExpansion(resources, load_benchmarks_by_category(config), config, weights)
     points: list[ExpandedPoint] = []
     replicates: list[int] = []
     notes: list[str] = []

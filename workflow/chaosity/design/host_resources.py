@@ -68,7 +68,7 @@ class HostResources:
 
     @cached_property
     def _by_cpus(self) -> dict[CpuSet, Initiator]:
-        """The initiator whose name is used for each set of units: a node before all others."""
+        """Return the initiator that names each set of units: a node before all others."""
         levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
         found: dict[CpuSet, Initiator] = {}
         for initiator in (one for level in levels for one in self.initiators_of_level(level, True)):

@@ -23,8 +23,8 @@ from chaosity.yaml_document_types import InitiatorSelector
 S = TypeVar("S")
 # Initiator and target of each load before this one, by its role.
 EarlierEndpoints = Mapping[str, Mapping[str, Endpoint]]
-# Keys of a selector that are no kind of their own.
-OPTIONS = {"threads", "within", "without", "at_least", "at_most", "at_most_sets", "in_each_set_of"}
+# Keys of a selector that do not say what to select.
+_OPTIONS = {"threads", "within", "without", "at_least", "at_most", "at_most_sets", "in_each_set_of"}
 
 
 def as_list(selectors: S | list[S]) -> list[S]:
@@ -35,14 +35,15 @@ def as_list(selectors: S | list[S]) -> list[S]:
 def check_one_selector_key(
     selector: Mapping[str, object], options: Collection[str], where: str
 ) -> None:
-    """Check that a selector has exactly one key that is not an option.
+    """Check that a selector has exactly one key that says what to select.
 
     Raises:
         UserError: it has none or several.
     """
     kinds = [key for key in selector if key not in options]
     if len(kinds) != 1:
-        raise UserError(f"a selector needs one kind, this has {kinds or 'none'}", where)
+        found = f"a selector has {' and '.join(kinds) or 'nothing'} to select"
+        raise UserError(found, where, "exactly one key may say what to select")
 
 
 def find_referred_endpoint(reference: str, earlier: EarlierEndpoints, where: str) -> Endpoint:
@@ -80,11 +81,11 @@ def select_initiators(
         UserError: this host has no such initiator, or a reference is not to an initiator.
     """
     found: list[Initiator] = []
-    # These keep their names, which list the nodes, or say how many threads there are and how they
-    # are distributed. `unique_name` would hide it.
+    # These keep their names, which list the nodes, or have the number of threads and how they are
+    # distributed. `with_unique_name` would hide it.
     named: list[Initiator] = []
     for selector in as_list(selectors):
-        check_one_selector_key(selector, OPTIONS, where)
+        check_one_selector_key(selector, _OPTIONS, where)
         one_per_core = _one_per_core(selector)
         if "each" in selector and "without" in selector:
             excluded = find_referred_initiator(selector["without"], earlier, where)

@@ -22,12 +22,12 @@ class Initiator:
 
     @cached_property
     def cpu_list(self) -> str:
-        """Its units as a Linux list, such as ``0-3,8``."""
+        """Return its units as a Linux list, such as ``0-3,8``."""
         return format_cpu_list(self.cpus)
 
     @cached_property
     def point_entry(self) -> LoadInitiator:
-        """Name, kind, nodes and units, as a point and the tidy table hold them."""
+        """Return the name, kind, nodes and units, as a point and the tidy table hold them."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -53,7 +53,7 @@ class PlannedDrive:
 
     @cached_property
     def point_entry(self) -> DriveFacts:
-        """The drive as a point holds it: `component`, `node`, and every other field that is set."""
+        """Return the drive as a point holds it: `component`, `node` and known fields."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         # Compared by identity, since node 0 equals False.
         known = {name: v for name, v in values.items() if v is not None and v is not False}
@@ -80,32 +80,32 @@ class Target:
 
     @property
     def is_memory(self) -> bool:
-        """Whether the memory of its nodes is accessed; false for drives and devices."""
+        """Return whether the memory of its nodes is accessed; false for drives and devices."""
         return not self.is_drive_set and self.device is None
 
     @property
     def is_page_placement(self) -> bool:
-        """Whether it is a placement of pages over nodes."""
+        """Return whether it is a placement of pages over nodes."""
         return self.kind == "policy"
 
     @property
     def shares_text(self) -> str:
-        """The shares in the form that commands take, such as 0:0.25,1:0.75; empty without any."""
+        """Return the shares as commands take them, such as 0:0.25,1:0.75; empty without any."""
         return ",".join(f"{node}:{share:g}" for node, share in self.shares or ())
 
     @property
     def shares_by_node(self) -> dict[str, float] | None:
-        """Share of the pages by node, as a point holds them."""
+        """Return the share of the pages by node, as a point holds them."""
         return {str(node): share for node, share in self.shares} if self.shares else None
 
     @cached_property
     def drive_entries(self) -> list[DriveFacts]:
-        """Its drives as a point holds them."""
+        """Return its drives as a point holds them."""
         return [drive.point_entry for drive in self.drives]
 
     @property
     def link_bytes_per_second(self) -> int | None:
-        """Sum of the bandwidths of the drives' links; None if a link is unknown."""
+        """Return the sum of the bandwidths of the drives' links; None if any is unknown."""
         links = [drive.link_bytes_per_second for drive in self.drives]
         return None if not links or None in links else sum(filter(None, links))
 

@@ -27,7 +27,7 @@ class PlanNotes:
 
     @property
     def texts(self) -> list[str]:
-        """The notes in the order in which they were added."""
+        """Return the notes in the order in which they were added."""
         return [add_node_names(text, nodes) for text, nodes in self._nodes.items()]
 
     def limit_levels(self, levels: Sequence[T], at_most: int | None, what: str) -> list[T]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
-from chaosity.benchmarks.counter_events import counter_events_of
+from chaosity.benchmarks.counter_events import find_counter_events
 from chaosity.components.make_component_documents import gpu_component_name
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.host_resources import HostResources
@@ -65,7 +65,7 @@ class PointExpansion:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what was left out, with reasons."""
+        """Return notes on what was left out, with reasons."""
         return self.plan_notes.texts
 
     def expand_experiment(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
@@ -152,7 +152,7 @@ class PointExpansion:
         }
         if counters := document.get("counters"):
             facts = self.host.topology.host
-            load["counters"] = counter_events_of(counters, facts, benchmark.file_path)
+            load["counters"] = find_counter_events(counters, facts, benchmark.file_path)
         settling = _SETTLING_SECONDS if target.settles else 0.0
         return cast(Load, load), benchmark.expected_seconds(rule, context) + settling
 

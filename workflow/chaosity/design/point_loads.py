@@ -44,12 +44,12 @@ class LoadGroup:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the load is left out, so that the others of the point run without it."""
+        """Return whether the load is left out, so that the others of the point run without it."""
         return self.members[0].target.kind == "none"
 
     @property
     def endpoints(self) -> dict[str, Endpoint]:
-        """Initiator and target, which selectors may refer to; empty for several loads together."""
+        """Return the initiator and the target, to which selectors may refer."""
         if len(self.members) > 1:
             return {}
         [load] = self.members

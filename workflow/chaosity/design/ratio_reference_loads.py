@@ -184,9 +184,9 @@ class _References:
         factors = self.experiment.get("factors", {})
         if "design" in factors.get(name, {}):
             raise UserError(
-                f"{name} is the name of the design, which does not say in what loads may differ",
+                f"{name} is the name of the design, so it does not show how the loads differ",
                 f"{self.where}, to",
-                "name what is different there, such as threads or initiator_kind",
+                "name what differs, such as threads or initiator_kind",
             )
         if name in factors:
             return set(_described_sides(factors[name], level, self.role))

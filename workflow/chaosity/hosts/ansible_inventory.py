@@ -62,12 +62,12 @@ class InventoryHost:
 
     @property
     def topology_source(self) -> str:
-        """``live``, or the file with the host's topology."""
+        """Return ``live``, or the file with the host's topology."""
         return self.variables.get("chaosity_topology", LIVE)
 
     @property
     def connection(self) -> str:
-        """The way to the host: ``local`` or ``ssh``.
+        """Return the way to the host: ``local`` or ``ssh``.
 
         Raises:
             UserError: the host has another connection of Ansible's, which is not supported.

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypedDict
 
-from chaosity.benchmarks.benchmark_templates import open_benchmarks
-from chaosity.components.component_files import write_components
+from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
+from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost
 from chaosity.errors import UserError, suggest_allowed
@@ -185,7 +185,9 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         UserError: it cannot be discovered.
     """
     results = Path(config["results"])
-    needs = [benchmark.document["needs"] for benchmark in open_benchmarks(config).values()]
+    needs = [
+        benchmark.document["needs"] for benchmark in load_benchmarks_by_category(config).values()
+    ]
     tools: dict[str, str] = {}
     live_facts: dict[str, object] = {}
     source = host.topology_source
@@ -209,7 +211,9 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     write_if_changed(folder / "topology.xml", xml)
     write_if_changed(folder / "topology.json", _json_text(topology_to_json(topology)))
     drives = {drive.component: drive.point_entry for drive in planned.drives_to_measure(results)}
-    write_components(folder / "components", make_component_documents(topology, tools, drives))
+    write_changed_components(
+        folder / "components", make_component_documents(topology, tools, drives)
+    )
     known = {"host": host.name, "configuration": configuration, "source": source, **live_facts}
     write_if_changed(results / host.name / "host.json", _json_text(known))
     readmit_host(results / host.name)

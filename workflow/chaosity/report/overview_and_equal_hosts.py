@@ -14,7 +14,7 @@ from pathlib import Path
 from chaosity import __version__
 from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.compare.comparison_text import BETTER, WORSE
-from chaosity.components.component_files import read_components, system_component_facts
+from chaosity.components.component_files import read_component_documents, system_component_facts
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.findings_and_checks import OK, PROBLEM, SEVERITIES
@@ -86,7 +86,7 @@ def compare_equal_hosts(results: Sequence[HostResults]) -> list[EqualHostGroup]:
 
 def processor_model(folder: Path) -> str | None:
     """Return the processor model of the system component, else of the topology."""
-    model = system_component_facts(read_components(folder / "components")).get("cpu_model")
+    model = system_component_facts(read_component_documents(folder / "components")).get("cpu_model")
     if model:
         return str(model)
     try:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from chaosity.anomalies import Findings
 from chaosity.checked_yaml_files import CONFIG, load_experiment, read_yaml
-from chaosity.components.component_files import read_components, system_component_facts
+from chaosity.components.component_files import read_component_documents, system_component_facts
 from chaosity.components.component_history import read_component_histories
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import draw_figures
@@ -80,7 +80,7 @@ def write_report(
     measurements = Measurements.from_table(
         read_parquet_table(table) if table else build_tidy_table(folder / "points", folder)
     )
-    components = read_components(folder / "components")
+    components = read_component_documents(folder / "components")
     topology = read_topology(folder / "topology.json") or Topology()
     figures = output.parent / "figures"
     draw_figures(experiments, measurements, topology, figures)

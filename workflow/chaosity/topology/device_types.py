@@ -69,7 +69,7 @@ class OpenclDevice:
 
     @property
     def is_processor(self) -> bool:
-        """Whether the device is the host's own processor, as with PoCL."""
+        """Return whether the device is the host's own processor, as with PoCL."""
         return self.type == "cpu"
 
 

@@ -1,4 +1,4 @@
-"""hwloc's XML (format 2) as a tree of Python objects, with sets instead of hexadecimal masks.
+"""Reads hwloc's XML (format 2) as a tree of Python objects, with sets instead of masks.
 
 Nothing is interpreted here; `packages_cores_and_caches`, `numa_nodes` and
 `drives_gpus_and_accelerators` do that.
@@ -44,22 +44,22 @@ class HwlocObject:
 
     @property
     def os_index(self) -> int | None:
-        """The operating system's number for it; None for objects without an OS index."""
+        """Return the operating system's number; None for objects without an OS index."""
         return self.attribute_number("os_index")
 
     @property
     def index(self) -> int:
-        """The OS index of a node or processing unit; these always have an OS index."""
+        """Return the OS index of a node or processing unit, which always has an OS index."""
         return int(self.attributes["os_index"])
 
     @property
     def name(self) -> str | None:
-        """The name of an OS device, such as nvme0n1."""
+        """Return the name of an OS device, such as nvme0n1."""
         return self.attributes.get("name")
 
     @property
     def subtype(self) -> str | None:
-        """The finer type, such as MCDRAM for a node or CUDA for a device."""
+        """Return the finer type, such as MCDRAM for a node or CUDA for a device."""
         return self.attributes.get("subtype")
 
     def attribute_number(self, attribute: str) -> int | None:
@@ -112,18 +112,18 @@ class HwlocTree:
 
     @property
     def page_bytes(self) -> int:
-        """The ordinary page size: the first that a node lists, else 4 KiB."""
+        """Return the ordinary page size: the first that a node lists, else 4 KiB."""
         page = self._root.find(".//page_type")
         return 4096 if page is None else int(page.attrib["size"])
 
     @property
     def allowed_cpus(self) -> CpuSet:
-        """Processing units that the cgroup allows."""
+        """Return the processing units that the cgroup allows."""
         return parse_mask(self.machine.attributes["allowed_cpuset"])
 
     @property
     def allowed_nodes(self) -> CpuSet:
-        """NUMA nodes whose memory the cgroup allows."""
+        """Return the NUMA nodes whose memory the cgroup allows."""
         return parse_mask(self.machine.attributes["allowed_nodeset"])
 
     def slit_distances(self) -> SlitDistances | None:

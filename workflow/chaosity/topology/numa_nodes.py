@@ -51,12 +51,12 @@ class _NodeEvidence:
 
     @property
     def is_target(self) -> bool:
-        """Whether its memory can be used: unknown sizes count as memory, hidden nodes do not."""
+        """Return whether its memory can be used; an unknown size counts as memory."""
         return self.item is not None and self.allowed and self.memory_bytes != 0
 
     @property
     def is_special(self) -> bool:
-        """Whether hwloc marks the memory as another kind than the processors' own."""
+        """Return whether hwloc marks the memory as another kind than the processors' own."""
         if self.item is None:
             return False
         return self.item.subtype in _SPECIAL_MEMORY or "DAXType" in self.item.infos

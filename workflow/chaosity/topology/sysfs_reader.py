@@ -32,7 +32,7 @@ class SysfsNode:
 
 
 class SysfsReader:
-    """The files of a kernel; `root` is `/` or the top of a capture, see also `NO_FILES`."""
+    """The files of a kernel; `root` is `/` or the top of a capture, see also `NO_KERNEL_FILES`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -181,7 +181,7 @@ class SysfsReader:
 
 
 # The neutral element for a topology without the kernel's files: every file is missing below it.
-NO_FILES = SysfsReader(Path("/dev/null"))
+NO_KERNEL_FILES = SysfsReader(Path("/dev/null"))
 
 
 def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,19 +19,21 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part", bound="DataclassInstance")
 Json = Mapping[str, Any]
-# Lists of parts that have the same name in the JSON and in the model.
-_LISTS = {
+# Parts that have the same name in the JSON and in the model; all but `distances` are lists.
+_PARTS = {
     "drives": Drive,
     "gpus": Gpu,
     "opencl_devices": OpenclDevice,
     "accelerators": Accelerator,
     "core_kinds": model.CoreKind,
+    "distances": model.SlitDistances,
     "l3_domains": model.L3Domain,
     "dies": model.Die,
     "caches": model.Cache,
     "memory_attributes": model.MemoryAttribute,
     "huge_page_pools": model.HugePagePool,
 }
+_HIERARCHY = {"packages": model.Package, "cores": model.Core}
 # Ends of the names of fields that are Linux lists such as `0-3,8` in the JSON.
 _SETS = ("cpus", "disallowed_nodes")
 
@@ -55,16 +57,12 @@ def topology_to_json(topology: model.Topology) -> dict[str, object]:
             "cpus": format_cpu_list(topology.pus),
         },
         "nodes": [_node_to_json(node) for node in topology.nodes],
-        **{name: list(map(part_to_json, getattr(topology, name))) for name in _LISTS},
-        "distances": topology.distances and part_to_json(topology.distances),
+        **{name: _value_to_json(getattr(topology, name)) for name in _PARTS},
         "cache_line_bytes": topology.cache_line_bytes,
         "restricted": topology.is_restricted,
         "restrictions": part_to_json(topology.restrictions),
         "host": dict(topology.host),
-        "hierarchy": {
-            "packages": list(map(part_to_json, topology.packages)),
-            "cores": list(map(part_to_json, topology.cores)),
-        },
+        "hierarchy": {name: _value_to_json(getattr(topology, name)) for name in _HIERARCHY},
     }
 
 
@@ -73,21 +71,17 @@ def topology_from_json(values: Json) -> model.Topology:
 
     Parts that an older file lacks are unknown, fields that it has in excess are ignored.
     """
-    hierarchy, distances = values.get("hierarchy", {}), values.get("distances")
-    lists: dict[str, Any] = {name: _parts(kind, values.get(name)) for name, kind in _LISTS.items()}
     return model.Topology(
         source=values.get("source", model.UNKNOWN),
         kind=values.get("kind", model.UNKNOWN),
-        packages=_parts(model.Package, hierarchy.get("packages")),
-        cores=_parts(model.Core, hierarchy.get("cores")),
         pus=parse_cpu_list(values.get("usable", {}).get("cpus", "")),
         nodes=tuple(map(_node_from_json, values.get("nodes", ()))),
-        distances=part_from_json(model.SlitDistances, distances) if distances else None,
         cache_line_bytes=values.get("cache_line_bytes"),
         restrictions=part_from_json(model.Restrictions, values.get("restrictions", {})),
         counts=part_from_json(model.PartCounts, values),
         host=values.get("host", {}),
-        **lists,
+        **_parts_from_json(values, _PARTS),
+        **_parts_from_json(values.get("hierarchy", {}), _HIERARCHY),
     )
 
 
@@ -108,17 +102,27 @@ def read_topology(path: Path) -> model.Topology | None:
 
 def part_to_json(part: DataclassInstance) -> dict[str, object]:
     """Return the fields of a part of a topology by name, with sets as Linux lists."""
-    return {name: _value_to_json(value, name) for name, value in asdict(part).items()}
+    names = [field.name for field in fields(part)]
+    return {name: _value_to_json(getattr(part, name), name) for name in names}
 
 
-def _value_to_json(value: object, name: str = "") -> object:
+def _value_to_json(value: Any, name: str = "") -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return part_to_json(value)
     if not isinstance(value, tuple):
         return value
     return format_cpu_list(value) if name.endswith(_SETS) else list(map(_value_to_json, value))
 
 
-def _parts(kind: type[Part], stored: Iterable[Json] | None) -> tuple[Part, ...]:
-    return tuple(part_from_json(kind, part) for part in stored or ())
+def _parts_from_json(stored: Json, kinds: Mapping[str, type[DataclassInstance]]) -> dict[str, Any]:
+    """Return the stored parts of these kinds by name, without missing and empty parts."""
+    return {
+        name: tuple(part_from_json(kind, part) for part in stored[name])
+        if isinstance(stored[name], list)
+        else part_from_json(kind, stored[name])
+        for name, kind in kinds.items()
+        if stored.get(name)
+    }
 
 
 def part_from_json(kind: type[Part], stored: Json) -> Part:

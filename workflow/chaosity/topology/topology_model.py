@@ -91,7 +91,7 @@ class CoreKind:
 
     @property
     def speed_rank(self) -> tuple[int, int] | None:
-        """Sort key of the kinds of one machine, faster kinds last; None where it is unknown.
+        """Return the sort key of the kinds of a machine, faster kinds last; None if unknown.
 
         hwloc ranks kinds on a live machine and leaves the ranks out of its XML. From an XML the
         key follows hwloc's own rule: Intel's core type, then the frequency (hwloc/cpukinds.c).
@@ -137,7 +137,7 @@ class Node:
 
     @property
     def size_bytes(self) -> int | None:
-        """Size of the memory: what the firmware gave where that is known, else the kernel's."""
+        """Return the size of the memory that the firmware gave, else the kernel's total."""
         return self.present_bytes or self.memory_bytes
 
 
@@ -251,37 +251,37 @@ class Topology:
 
     @property
     def platform(self) -> str:
-        """Operating system of the host: `darwin` (macOS), else `linux`, also when unknown."""
+        """Return the operating system: `darwin` (macOS), else `linux`, also when unknown."""
         return "darwin" if self.host.get("operating_system") == "Darwin" else "linux"
 
     @property
     def cpu_model(self) -> str | None:
-        """The processor's model, as the processor itself reports it."""
+        """Return the processor's model, as the processor itself reports it."""
         return self.host.get("cpu_model")
 
     @property
     def is_restricted(self) -> bool:
-        """Whether the machine has processing units or memory that this process cannot use."""
+        """Return whether the machine has CPUs or memory that this process cannot use."""
         return bool(self.restrictions.missing_cpus or self.restrictions.disallowed_nodes)
 
     @property
     def initiator_nodes(self) -> tuple[Node, ...]:
-        """Nodes whose processing units can issue accesses."""
+        """Return the nodes whose processing units can issue accesses."""
         return tuple(node for node in self.nodes if node.initiator)
 
     @property
     def memory_nodes(self) -> tuple[Node, ...]:
-        """Nodes whose memory can be accessed."""
+        """Return the nodes whose memory can be accessed."""
         return tuple(node for node in self.nodes if node.target)
 
     @property
     def total_memory_bytes(self) -> int | None:
-        """Size of the memory of all nodes together; None when no node's size is known."""
+        """Return the size of all nodes' memory together; None when no size is known."""
         return sum(node.size_bytes or 0 for node in self.nodes) or None
 
     @property
     def compute_gpus(self) -> tuple[Gpu, ...]:
-        """GPUs that can compute, without those that only drive a display."""
+        """Return the GPUs that can compute, without those that only drive a display."""
         return tuple(gpu for gpu in self.gpus if gpu.compute)
 
     @cached_property
@@ -290,28 +290,28 @@ class Topology:
 
     @cached_property
     def node_of_pu(self) -> Mapping[int, int]:
-        """Node of each processing unit, also of those that a cgroup forbids."""
+        """Return the node of each processing unit, also of those that a cgroup forbids."""
         return {pu: node.os_index for node in self.nodes for pu in (*node.shown_cpus, *node.cpus)}
 
     @cached_property
     def package_of_node(self) -> Mapping[int, int]:
-        """Package of each node, without nodes that span several packages."""
+        """Return the package of each node, without nodes that span several packages."""
         return {node.os_index: node.package for node in self.nodes if node.package is not None}
 
     @cached_property
     def l3_of_pu(self) -> Mapping[int, int]:
-        """L3Domain.index of each usable processing unit that has an L3 cache."""
+        """Return the L3Domain.index of each usable processing unit that has an L3 cache."""
         return {pu: domain.index for domain in self.l3_domains for pu in domain.cpus}
 
     @cached_property
     def core_kind_of_pu(self) -> Mapping[int, int]:
-        """CoreKind.index of each usable processing unit; empty where all cores are equal."""
+        """Return the CoreKind.index of each usable unit; empty where all cores are equal."""
         several = len(self.core_kinds) > 1
         return {pu: kind.index for kind in self.core_kinds if several for pu in kind.cpus}
 
     @cached_property
     def equal_packages(self) -> tuple[tuple[int, ...], ...] | None:
-        """Nodes of each package, for comparisons between packages that should be equal.
+        """Return the nodes of each package, to compare packages that should be equal.
 
         Only nodes with both processing units and memory count. None where a node spans packages,
         where the machine has a single package, or where packages differ in the number of nodes.

@@ -23,7 +23,7 @@ from lxml import etree
 from chaosity.errors import UserError
 from chaosity.runner import describe_host
 from chaosity.topology import run_lstopo
-from chaosity.topology.sysfs_reader import NO_FILES, SysfsReader
+from chaosity.topology.sysfs_reader import NO_KERNEL_FILES, SysfsReader
 
 LIVE = "live"
 
@@ -36,7 +36,7 @@ _REMEDY = "capture it with `hwloc-gather-topology NAME`"
 
 @dataclass(frozen=True)
 class TopologySource:
-    """An opened source.
+    """An opened source of a topology: hwloc's XML, and the kernel's files where there are any.
 
     Attributes:
         name: of the file or directory, or "live".
@@ -51,7 +51,7 @@ class TopologySource:
     name: str
     kind: str
     xml: etree._Element
-    sysfs: SysfsReader = NO_FILES
+    sysfs: SysfsReader = NO_KERNEL_FILES
     architecture: str | None = None
     memory_modules: str | None = None
     opencl: str | None = None

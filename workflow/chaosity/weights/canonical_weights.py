@@ -82,7 +82,7 @@ class WeightsComparison:
 
     @property
     def largest_difference(self) -> tuple[int, float]:
-        """The node with the largest difference of its shares, and this difference."""
+        """Return the node with the largest difference of its shares, and this difference."""
         differences = share_deviations(self.weights[CANONICAL], self.weights[CONTENDED])
         node = max(differences, key=differences.__getitem__)
         return node, differences[node]

@@ -69,7 +69,7 @@ def kernel_weights(shares: Mapping[int, float]) -> KernelWeights:
 
 @dataclass(frozen=True)
 class PlacementAdvice:
-    """Weights for one set of workers.
+    """Weights for a set of workers, with commands, notes and expected bandwidths.
 
     Attributes:
         workers: nodes whose cores run the program.
@@ -91,7 +91,7 @@ class PlacementAdvice:
 
     @property
     def commands(self) -> list[str]:
-        """Commands to copy: set the weights as root, then run the program on the workers."""
+        """Return commands to copy: set the weights as root, then run the program on the workers."""
         nodes, bound = format_cpu_list(self.kernel.weights), format_cpu_list(self.workers)
         return [
             *(f"echo {n} > {_SYSFS}/{node_name(node)}" for node, n in self.kernel.weights.items()),
@@ -100,7 +100,7 @@ class PlacementAdvice:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences to read before the commands are copied."""
+        """Return sentences to read before the commands are copied."""
         notes = [_GLOBAL_NOTE, _NUMACTL_NOTE]
         if len(self.kernel.weights) < len(self.weights):
             notes.append(_ZERO_NOTE)
@@ -110,7 +110,7 @@ class PlacementAdvice:
 
     @property
     def relative_to_equal_shares(self) -> dict[str, float]:
-        """The expected bandwidths, divided by that of equal shares on all nodes."""
+        """Return the expected bandwidths, divided by that of equal shares on all nodes."""
         base = self.expected["uniform_all"]
         return {name: value / base for name, value in self.expected.items()}
 

@@ -49,7 +49,9 @@ def _check_workers(matrix: NodeMatrix, workers: Sequence[int]) -> None:
     """
     where = matrix.source
     if matrix.metric != BANDWIDTH:
-        raise UserError(f"has the metric {matrix.metric}", where, f"weights need {BANDWIDTH}")
+        raise UserError(
+            f"the matrix has the metric {matrix.metric}", where, f"weights need {BANDWIDTH}"
+        )
     if not workers:
         raise UserError("no worker is given", remedy="name at least one node")
     for worker in workers:
