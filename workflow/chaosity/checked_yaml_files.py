@@ -86,12 +86,7 @@ def _most_specific_error(error: ValidationError) -> ValidationError:
 
 
 def validate_document(document: Any, name: str, where: str) -> None:
-    """Check a document against the schema with this name.
-
-    Args:
-        document: the document as it was read.
-        name: name of the schema.
-        where: the file, for errors.
+    """Check a document against the schema with this name; `where` names its file in errors.
 
     Raises:
         UserError: the document does not match; the error names the key and what is allowed.

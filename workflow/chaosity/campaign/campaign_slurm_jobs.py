@@ -139,8 +139,8 @@ class CampaignSlurmJobs:
         batch = self._batches.get(key)
         if batch is None or batch.measurements[0].key != key:
             return 0
-        limits = self.slurm["time_factor"], self.slurm["slack_minutes"]
-        return batch.time_limit_minutes(*limits, attempt)
+        factor, slack = self.slurm["time_factor"], self.slurm["slack_minutes"]
+        return batch.time_limit_minutes(factor, slack, attempt)
 
     @property
     def measurement_resources(self) -> dict[str, Callable[..., str | int | None]]:
@@ -180,9 +180,8 @@ class CampaignSlurmJobs:
                 with contextlib.suppress(ValueError):
                     record = load_record(Path(path))
                     if record["began_at"] >= os.environ[RUN_BEGAN]:
-                        begin, end = map(
-                            datetime.fromisoformat, (record["began_at"], record["finished_at"])
-                        )
+                        end = datetime.fromisoformat(record["finished_at"])
+                        begin = datetime.fromisoformat(record["began_at"])
                         seconds.append((end - begin).total_seconds())
             found[self.slurm_node(host)] = (len(seconds), sum(seconds))
         return found

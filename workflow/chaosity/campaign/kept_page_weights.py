@@ -42,9 +42,6 @@ class MeasuredWeights:
     Args:
         folder: folder of the host and configuration.
         recalculate: whether to use the measurements; if not, only the kept weights are used.
-
-    Raises:
-        UserError: weights.json has other content.
     """
 
     def __init__(self, folder: Path, *, recalculate: bool = True) -> None:

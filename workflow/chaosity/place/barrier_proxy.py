@@ -52,7 +52,7 @@ class BarrierProxy:
         return self.phase in (BarrierPhase.REACHED, BarrierPhase.SETTLING, BarrierPhase.SETTLED)
 
     def filter_line(self, line: bytes) -> bytes:
-        """The bytes to pass on after the program has written a line; empty to hold it back."""
+        """Return the bytes to pass on for a line of the program; empty to hold the line back."""
         if self.phase is BarrierPhase.LEFT_ALONE:
             return line
         text = line.decode(errors="replace")
@@ -78,7 +78,7 @@ class BarrierProxy:
             os.write(self._writing, _LINE)
 
     def end_settling(self, now_ns: int) -> bytes:
-        """End the settling; returns the ready line and the other held lines.
+        """Return the ready line and the other held lines, after the placement has settled.
 
         Args:
             now_ns: time by CLOCK_MONOTONIC.
@@ -86,16 +86,15 @@ class BarrierProxy:
         self.phase = BarrierPhase.SETTLED
         if self._answered:
             self._release(now_ns)
-        held, self._held = self._ready + b"".join(self._held), []
-        return held
+        return self._ready + self.take_held_lines()
 
     def take_held_lines(self) -> bytes:
-        """The held lines of a program that ended before it was ready, without its ready line."""
+        """Return the held lines without the ready line, and hold them no longer."""
         held, self._held = b"".join(self._held), []
         return held
 
     def read_input(self, now_ns: int) -> bool:
-        """Read this process's input; returns whether it asks the program to stop.
+        """Read this process's input; returns whether its end asks the program to stop.
 
         Args:
             now_ns: time by CLOCK_MONOTONIC.

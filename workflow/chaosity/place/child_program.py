@@ -1,4 +1,4 @@
-"""Runs any program as a child with a memory policy; passes its output and signals on."""
+"""Runs a program as a child with a memory policy, and passes its output and signals on."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
 from chaosity.place.barrier_proxy import STANDARD_INPUT, BarrierPhase, BarrierProxy
+from chaosity.place.page_placement_plan import PlacementPlan
 from chaosity.runner.parse_tool_output import parse_event_line
 
 # Signals that are passed on. SIGKILL cannot be passed on; the kernel then kills the program too.
@@ -28,38 +29,30 @@ _CHUNK = 1 << 16
 
 
 class ChildProgram:
-    """A program while it runs.
+    """The program of a placement request while it runs.
 
     Args:
         command: the program and its arguments.
-        mode: the kernel's memory policy for it, see `numa_system_calls`.
-        nodes: the nodes of that policy.
-        by_line: give it a terminal, because C programs write each line at once only there.
-        proxy: for a program with a barrier that must settle before its ready line is passed on.
+        plan: the plan of its placement, with the memory policy.
+        by_line: whether the program gets a terminal: C programs write each line at once only there.
 
     Attributes:
-        at_ready: is called with the `mapping` of the ready line.
-        listeners: are called with each line and its time on the monotonic clock.
-        status: exit status; None while it runs.
-        told_to_stop: whether it was sent SIGTERM.
+        proxy: stands at the barrier of a program that must settle; else None.
+        at_ready: function that is called with the `mapping` of the ready line.
+        listeners: functions that are called with each line and its time on the monotonic clock.
+        status: exit status; None while the program runs.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        mode: int,
-        nodes: Collection[int],
-        by_line: bool,
-        proxy: BarrierProxy | None = None,
-    ) -> None:
-        self.command, self.mode, self.nodes, self.proxy = command, mode, nodes, proxy
+    def __init__(self, command: Sequence[str], plan: PlacementPlan, by_line: bool) -> None:
+        self.command, self.plan = command, plan
+        self.proxy = BarrierProxy() if plan.settle else None
         # A terminal sends its input only to its foreground group, so the program stays in it.
         self.own_group = not sys.stdin.isatty()
         self.by_line = by_line or sys.stdout.isatty()
         self.at_ready: Callable[[str | None], None] | None = None
         self.listeners: list[Callable[[str, float], None]] = []
         self.status: int | None = None
-        self.told_to_stop = False
+        self._was_terminated = False
         self._rest = b""
 
     def start(self) -> None:
@@ -87,10 +80,8 @@ class ChildProgram:
                 close_fds=False,  # the program inherits all files, such as a lock
                 process_group=0 if self.own_group else None,
             )
-        except OSError as error:
-            raise UserError(f"cannot be run: {error.strerror}", self.command[0]) from None
-        except subprocess.SubprocessError as error:
-            raise UserError(f"cannot be started: {error}", self.command[0]) from None
+        except (OSError, subprocess.SubprocessError) as error:
+            raise UserError(f"cannot be run: {error}", self.command[0]) from None
         finally:
             os.close(writing)
             if self.proxy:
@@ -103,13 +94,12 @@ class ChildProgram:
         self.selector.register(self.output, selectors.EVENT_READ)
         self.selector.register(self.ended, selectors.EVENT_READ)
         for name in _PASSED_ON:
-            if self.own_group or name not in _FROM_TERMINAL:
-                signal.signal(signal.Signals[name], self._pass_on)
-            else:
-                signal.signal(signal.Signals[name], lambda *_: None)
+            is_passed = self.own_group or name not in _FROM_TERMINAL
+            handler = self.send_signal if is_passed else lambda *_: None
+            signal.signal(signal.Signals[name], handler)
 
     def _output(self) -> tuple[int, int]:
-        """Both ends of its standard output: a terminal if it must write by line, else a pipe."""
+        """Return both ends of a terminal for output by line, else of a pipe."""
         if not self.by_line:
             return os.pipe()
         reading, writing = pty.openpty()
@@ -122,14 +112,11 @@ class ChildProgram:
         """Run in the child before the program; its threads and processes inherit the settings."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         numa_system_calls.die_with_parent()
-        numa_system_calls.set_mempolicy(self.mode, self.nodes)
+        numa_system_calls.set_mempolicy(self.plan.mode, self.plan.nodes)
 
-    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        self.send_signal(number)
-
-    def send_signal(self, number: int) -> None:
+    def send_signal(self, number: int, _frame: FrameType | None = None) -> None:
         """Send a signal to the program, and to its descendants if it has its own process group."""
-        self.told_to_stop |= number == signal.SIGTERM
+        self._was_terminated |= number == signal.SIGTERM
         with contextlib.suppress(ProcessLookupError):
             if self.own_group:
                 os.killpg(self.process.pid, number)
@@ -147,7 +134,7 @@ class ChildProgram:
         return self.proxy is not None and self.proxy.phase is BarrierPhase.REACHED
 
     def pump(self, seconds: float) -> bool:
-        """Pass output on for some time; returns whether the program still runs.
+        """Pass output on for so many seconds; returns whether the program still runs.
 
         Returns early when the program reaches a barrier that the proxy has to open.
         """
@@ -169,7 +156,7 @@ class ChildProgram:
     def _read_input(self, proxy: BarrierProxy) -> None:
         """Read this process's input: a line releases the program, end of input stops it."""
         # Only one signal: a second one may kill a program that is about to end.
-        if proxy.read_input(time.monotonic_ns()) and not self.told_to_stop:
+        if proxy.read_input(time.monotonic_ns()) and not self._was_terminated:
             self.send_signal(signal.SIGTERM)
         if not proxy.awaits_input:
             self.selector.unregister(STANDARD_INPUT)

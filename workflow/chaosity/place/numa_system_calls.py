@@ -63,7 +63,7 @@ def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
 
 
 def supports_policy(mode: int, nodes: Collection[int]) -> bool:
-    """Whether the kernel accepts a policy for these nodes; resets this thread to the default."""
+    """Return whether the kernel accepts a policy for these nodes; the thread's policy is reset."""
     try:
         set_mempolicy(mode, nodes)
     except OSError as error:
@@ -77,15 +77,10 @@ def supports_policy(mode: int, nodes: Collection[int]) -> bool:
 def move_pages(
     pid: int, addresses: array.array[int], nodes: Sequence[int] | None
 ) -> array.array[int]:
-    """Move each page to a node, or read where the pages are.
+    """Move each page of a process to its node, and return the node of each page.
 
-    Args:
-        pid: the process.
-        addresses: addresses of the pages, type "Q".
-        nodes: the destination of each page; None to read only.
-
-    Returns:
-        Node of each page; below 0 an error number, such as -ENOENT for an absent page.
+    A number below 0 is an error, such as -ENOENT for an absent page. Without nodes, no page moves.
+    The addresses have the type "Q".
 
     Raises:
         OSError: the process has ended or belongs to another user.
@@ -108,5 +103,5 @@ def _pointer(numbers: array.array[int]) -> ctypes.Array[ctypes.c_char]:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it ends."""
+    """Let the kernel kill this process when the thread that started it ends."""
     _LIBC.prctl(_DEATH_SIGNAL, 9, 0, 0, 0)

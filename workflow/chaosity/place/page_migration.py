@@ -155,13 +155,10 @@ def shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
 
 
 def move_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> int:
-    """Move as few blocks as possible until each node has its share.
+    """Move as few blocks as possible until each node has its share; returns how many moved.
 
-    Large blocks move first; the smaller ones then correct what large ones are too coarse for.
-    Among groups of one block size, the group with the fewest blocks moves first.
-
-    Returns:
-        The number of moved blocks.
+    Large blocks move first; smaller blocks then correct deviations below the size of large blocks.
+    Among groups of the same block size, the group with the fewest blocks moves first.
     """
     placed: Counter[int] = Counter()
     seen = moved = 0
@@ -248,14 +245,13 @@ def _relocate(group: BlockGroup, plan: Sequence[tuple[int, int]]) -> None:
 
 
 def plan_block_moves(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
-    """Return the blocks that must move: as few as possible, spread evenly over the area.
+    """Return the index and new node of each block that must move, in the order of the blocks.
+
+    As few blocks as possible move, spread evenly over the area.
 
     Args:
-        where: node of each block; below 0 where it is absent.
+        where: present node of each block; below 0 if the block is absent.
         goal: wanted number of blocks on each node.
-
-    Returns:
-        Index of each block and its new node, in the order of the blocks.
     """
     now = Counter(node for node in where if node >= 0)
     surplus = {node: n - goal.get(node, 0) for node, n in now.items() if n > goal.get(node, 0)}

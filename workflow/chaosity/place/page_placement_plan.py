@@ -40,7 +40,7 @@ class PlacementRequest:
         policy: one of `POLICIES`.
         workers: nodes whose cores run the program.
         command: the program and its arguments.
-        shares: share of the pages by node; None where they follow from the policy.
+        shares: share of the pages by node; None if they follow from the policy.
         cpus: processing units; None for all units of the workers.
         method: one of `METHODS`.
         search: whether to search for the best data-to-worker proximity while the program runs.
@@ -66,17 +66,14 @@ class PlacementRequest:
 
 @dataclass(frozen=True)
 class PlacementPlan:
-    """How a request is met on this host.
+    """The shares, memory policy and settings with which this host meets a request.
 
     Attributes:
-        wanted: share of the pages by node; None where the kernel decides.
+        wanted: share of the pages by node; None if the kernel decides.
         method: `KERNEL_DECIDES`, `INTERLEAVE`, `WEIGHTED_INTERLEAVE` or `MOVE_PAGES`.
         mode: the kernel's memory policy for the program.
         nodes: the nodes of that policy.
-        cpus: processing units on which the program runs.
         settings: the kernel's settings, see `runner.temporary_kernel_settings`.
-        search: see `PlacementRequest`.
-        settle: see `PlacementRequest`.
         moves: whether misplaced pages are moved.
     """
 

@@ -1,7 +1,6 @@
-"""Shares of pages by node: parsed, compared, moved towards the workers, turned into weights.
+"""Parses, compares and shifts shares of pages by node, and converts them into weights.
 
-The arithmetic of placements is here, because hosts need it too; the room `weights` computes from
-measurements which shares are wanted.
+This arithmetic is not in the room `weights`, because hosts need it too.
 """
 
 from __future__ import annotations
@@ -38,14 +37,11 @@ def parse_shares(text: str) -> dict[int, float]:
     where = "--shares"
     shares: dict[int, float] = {}
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+):([0-9.]+(?:e-?\d+)?)\s*", part)
-        try:
-            if match is None:
-                raise ValueError
-            node, share = int(match[1]), float(match[2])
-        except ValueError:
+        match = re.fullmatch(r"\s*(\d+):(\d+\.?\d*(?:e-?\d+)?|\.\d+(?:e-?\d+)?)\s*", part)
+        if match is None:
             remedy = "write shares as 0:0.25,1:0.75"
-            raise UserError(f"{part.strip()!r} is not a share", where, remedy) from None
+            raise UserError(f"{part.strip()!r} is not a share", where, remedy)
+        node, share = int(match[1]), float(match[2])
         if node in shares:
             raise UserError(f"node {node} occurs twice", where)
         shares[node] = share
@@ -63,11 +59,7 @@ def format_shares(shares: Mapping[int, float]) -> str:
 def apportion_whole(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
     """Return whole numbers that add up to `count`, close to the proportions of the amounts.
 
-    Uses the method of largest remainders.
-
-    Args:
-        count: the sum.
-        amounts: by node, none below 0 (see `attainable_amounts`).
+    Uses the method of largest remainders. No amount is below 0 (see `attainable_amounts`).
     """
     total = sum(amounts.values()) or 1.0
     exact = {node: count * value / total for node, value in amounts.items()}
@@ -132,7 +124,7 @@ def shift_shares_to_workers(
 
 
 def integer_weights(shares: Mapping[int, float]) -> tuple[dict[int, int], float]:
-    """The smallest weights from 1 to 255 whose shares are within 2 % of the best possible ones.
+    """Return the smallest weights from 1 to 255 whose shares are within 2 % of the best possible.
 
     Args:
         shares: by node; only their ratios count; a node with a share of 0 gets no weight.
@@ -141,21 +133,21 @@ def integer_weights(shares: Mapping[int, float]) -> tuple[dict[int, int], float]
         The weights, and the largest error of a node's share, relative to that share.
 
     Raises:
-        UserError: a share is below 0, or none is above 0.
+        UserError: a share is below 0, or all shares are 0.
     """
     used = {node: share for node, share in sorted(shares.items()) if share != 0.0}
     if not used or not all(share > 0.0 for share in used.values()):
         raise UserError("no share may be below 0, and at least one must be above 0", "the weights")
     highest = max(used.values())
-    candidates = []
-    for largest in range(SMALLEST, LARGEST + 1):
-        weights = {
-            node: max(SMALLEST, round(share / highest * largest)) for node, share in used.items()
-        }
-        candidates.append((_largest_error(used, weights), weights))
-    accepted = min(error for error, _ in candidates) + _ACCEPTED_ERROR
-    error, weights = next(candidate for candidate in candidates if candidate[0] <= accepted)
-    return weights, error
+    candidates = [
+        {node: max(SMALLEST, round(share / highest * largest)) for node, share in used.items()}
+        for largest in range(SMALLEST, LARGEST + 1)
+    ]
+    errors = [_largest_error(used, weights) for weights in candidates]
+    accepted = min(errors) + _ACCEPTED_ERROR
+    return next(
+        (w, error) for w, error in zip(candidates, errors, strict=True) if error <= accepted
+    )
 
 
 def _largest_error(wanted: Mapping[int, float], weights: Mapping[int, int]) -> float:
@@ -168,5 +160,5 @@ def _largest_error(wanted: Mapping[int, float], weights: Mapping[int, int]) -> f
 
 
 def largest_share_deviation(wanted: Mapping[int, float], seen: Mapping[int, float]) -> float:
-    """The largest deviation of a node's share from the wanted share, as a part of all pages."""
+    """Return the largest deviation of a node's share of all pages from the wanted share."""
     return max(share_deviations(wanted, seen).values(), default=0.0)

@@ -11,9 +11,8 @@ class PlacementPolicy:
 
     Attributes:
         over_all: whether pages may lie on every memory node, or on the workers' nodes alone.
-        shares: "uniform", the name of measured weights, or None where the kernel decides.
-        settles: whether pages move while the program runs, so their final place is not known
-            in advance.
+        shares: "uniform", the name of measured weights, or None if the kernel decides.
+        settles: whether pages move while the program runs, so their nodes are unknown before.
         searched: whether a search moves them.
     """
 

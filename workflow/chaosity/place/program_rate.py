@@ -84,14 +84,7 @@ class SampleSource(RateSource):
 
 
 class LineSource(RateSource):
-    """Lines that match a pattern, such as a program's iterations; each counts as 1.
-
-    Args:
-        pattern: regular expression.
-
-    Raises:
-        UserError: it is not a regular expression.
-    """
+    """Lines that match a regular expression, such as a program's iterations; each counts as 1."""
 
     def __init__(self, pattern: str) -> None:
         super().__init__()
@@ -112,11 +105,7 @@ class LineSource(RateSource):
 class InstructionSource(RateSource):
     """The processor's count of the program's instructions; spinning threads count too.
 
-    Args:
-        pid: the program, before it has started other processes.
-
-    Raises:
-        UserError: this machine cannot count instructions.
+    Processes that the program has started before do not count.
     """
 
     def __init__(self, pid: int) -> None:
@@ -147,11 +136,7 @@ def check_rate_source(text: str) -> None:
 
 
 def open_rate_source(text: str, pid: int) -> RateSource:
-    """Return the source of a running program's rate.
-
-    Args:
-        text: samples[=KEY], lines=REGEX or instructions.
-        pid: the program.
+    """Return a source of a program's rate: samples[=KEY], lines=REGEX or instructions.
 
     Raises:
         UserError: the source is unknown, or this machine cannot count instructions.
@@ -169,13 +154,12 @@ def open_rate_source(text: str, pid: int) -> RateSource:
 
 @dataclass
 class RateMeter:
-    """Measures a program's rate from the present time on.
+    """Measures a program's rate from the time of a call on.
 
     Attributes:
         source: source of the program's progress.
-        pump: lets the program run for some seconds; False when it has ended.
+        pump: lets the program run for some seconds; False if it has ended.
         until: end of the available time, by CLOCK_MONOTONIC in seconds.
-        has_measured: whether it has measured a rate before.
     """
 
     source: RateSource

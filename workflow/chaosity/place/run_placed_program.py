@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 from chaosity.errors import UserError
 from chaosity.place import page_migration, page_placement_plan, program_rate
-from chaosity.place.barrier_proxy import BarrierPhase, BarrierProxy
+from chaosity.place.barrier_proxy import BarrierPhase
 from chaosity.place.child_program import ChildProgram, check_program_exists
 from chaosity.place.dwp_search_and_autonuma import AutonumaSettling, DwpSearch
 from chaosity.place.page_placement_plan import PlacementPlan, PlacementRequest
@@ -57,8 +57,7 @@ class _PlacementSession:
     ) -> None:
         self.request, self.plan, self.held = request, plan, held
         by_line = plan.search and request.rate.startswith(program_rate.LINES)
-        proxy = BarrierProxy() if plan.settle else None
-        self.program = ChildProgram(request.command, plan.mode, plan.nodes, by_line, proxy)
+        self.program = ChildProgram(request.command, plan, by_line)
         self.wanted = plan.wanted
         self.mapping: str | None = None
         self.bytes_by_node: dict[int, int] = {}

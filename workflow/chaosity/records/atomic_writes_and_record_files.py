@@ -97,14 +97,10 @@ def load_record(path: Path) -> Record:
 
 
 def check_record_version(document: Any, source: str) -> Record:
-    """Return a JSON document as a record, after checking that it is a record of this version.
-
-    Args:
-        document: the document as it was read.
-        source: its file or sender, for errors.
+    """Return a JSON document as a record, after a check; `source` names its file or sender.
 
     Raises:
-        ValueError: the document is not a record, or of another version.
+        ValueError: the document is not a record, or is a record of another version.
     """
     if not isinstance(document, dict) or "verdict" not in document:
         raise ValueError(f"{source} is not a record: it has no verdict")

@@ -1,4 +1,4 @@
-"""Types of a record, exactly as its JSON is, and the verdict that follows from its checks."""
+"""Types of a record, exactly as its JSON is, and functions that make its verdict from checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ThreadPlacement(TypedDict):
 
 
 class ObservedPlacement(TypedDict):
-    """Where the kernel reported a load's threads and pages.
+    """The places of a load's threads and pages, as the kernel reported them.
 
     `memory_bytes_by_node_at_first` is the first look at pages that move while the load runs.
     """
@@ -38,7 +38,7 @@ class ProgramFacts(TypedDict):
 
 
 class EventCount(CounterEvent):
-    """The count of an event on one unit; the kernel may have counted for a part of the time."""
+    """The count of an event on a processing unit, and how long the kernel counted."""
 
     cpu: int
     count: NotRequired[int]
@@ -47,14 +47,14 @@ class EventCount(CounterEvent):
 
 
 class CounterResult(TypedDict, total=False):
-    """The raw `counts` of a counter, or the `reason` for none."""
+    """The raw `counts` of a counter, or the `reason` why there are none."""
 
     counts: list[EventCount]
     reason: str
 
 
 class LoadRecord(Load):
-    """A load with what it left behind; times are on the host's monotonic clock, in seconds.
+    """A load with its results; times are on the host's monotonic clock, in seconds.
 
     `signalled` is the signal that ended it, such as TERM. `outputs` holds the raw output by name.
     """
@@ -81,7 +81,7 @@ class HostState(TypedDict):
 
 
 class Check(TypedDict):
-    """One line of a verdict, see `check`."""
+    """A line of a verdict, see `make_verdict_line`."""
 
     name: str
     passed: bool | None
@@ -90,7 +90,7 @@ class Check(TypedDict):
 
 
 class Verdict(TypedDict):
-    """`VALID` or `FAILED`, why it failed, and every check."""
+    """The status `VALID` or `FAILED`, the reason of a failure, and every check."""
 
     status: str
     reason: str | None
@@ -114,7 +114,7 @@ class UnfinishedRecord(TypedDict):
 
 
 class Record(UnfinishedRecord):
-    """What one measurement of one point left behind; one file per point and replicate."""
+    """The record of a measurement of a point; each point and replicate has a file."""
 
     finished_at: str
     verdict: Verdict
@@ -126,10 +126,10 @@ def make_verdict_line(
     """Return a line of a verdict.
 
     Args:
-        name: what was checked, e.g. ``placement: memory``.
-        passed: None when it could not be checked; the detail gives the reason.
+        name: subject of the check, e.g. ``placement: memory``.
+        passed: None if the check was impossible; the detail gives the reason.
         detail: the observation, with numbers.
-        decisive: False for a note that does not make the record invalid.
+        decisive: False for a note that cannot make the record invalid.
     """
     return {"name": name, "passed": passed, "detail": detail, "decisive": decisive}
 

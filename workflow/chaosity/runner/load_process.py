@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -231,10 +232,8 @@ class LoadProcess:
 
     def send_signal(self, name: str) -> None:
         """Send a signal to the load and to all processes that it started."""
-        try:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.killpg(self.process.pid, signal.Signals[f"SIG{name}"])
-        except ProcessLookupError:
-            return  # it has just ended
 
     def stop(self) -> None:
         """Send the stop signal; before it, look at pages that move once more."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from chaosity.errors import MeasurementError
 from chaosity.records.point_types import DeviceFacts, Load, OpenclDeviceFacts
@@ -33,35 +33,27 @@ class ClinfoDevice(OpenclDeviceFacts):
     device_number: int
 
 
-def _parse_fields(output: str) -> Iterator[tuple[int, int, str, dict[str, str]]]:
-    """Yield the platform number, device number, platform name and fields of each device."""
+def _parse_fields(output: str) -> list[tuple[int, int, str, dict[str, str]]]:
+    """Return the platform number, device number, platform name and fields of each device."""
     platform, name = -1, ""
-    number: int | None = None
     fields: dict[str, str] = {}
-    for line in output.splitlines():
-        match = _LINE.match(line)
-        if match is None:
-            continue
+    devices = []
+    for match in filter(None, map(_LINE.match, output.splitlines())):
         key, value = match["key"], match["value"].strip()
-        begins = key in ("CL_PLATFORM_NAME", "CL_DEVICE_NAME")
-        if begins and number is not None:
-            yield platform, number, name, fields
-            number, fields = None, {}
         if key == "CL_PLATFORM_NAME":
-            platform, name = platform + 1, value
-        elif match["number"] != "*":
-            number = int(match["number"])
+            platform, name, fields = platform + 1, value, {}
+        elif match["number"] != "*" and platform >= 0:
+            if key == "CL_DEVICE_NAME":
+                fields = {}
+                devices.append((platform, int(match["number"]), name, fields))
             fields[key] = value
-    if number is not None:
-        yield platform, number, name, fields
+    return devices
 
 
 def parse_clinfo(output: str | None) -> list[ClinfoDevice]:
     """Return all devices in the output of `clinfo --raw`; empty if clinfo is missing (None)."""
     devices: list[ClinfoDevice] = []
     for platform, number, name, fields in _parse_fields(output or ""):
-        if "CL_DEVICE_NAME" not in fields or platform < 0:
-            continue  # the output is incomplete, or of another tool
         device = fields["CL_DEVICE_NAME"]
         equal = [d for d in devices if (d["platform"], d["device"]) == (name, device)]
         devices.append(
@@ -107,11 +99,7 @@ def _format_uuid(text: str) -> str | None:
 
 
 def find_opencl_device(wanted: DeviceFacts, output: str | None) -> ClinfoDevice:
-    """Return the device of a load with its present numbers: by its slot, else by its names.
-
-    Args:
-        wanted: the load's `target.device`.
-        output: present output of `clinfo --raw`; None if clinfo is missing.
+    """Return a load's device with its present numbers in clinfo's output, by slot or by names.
 
     Raises:
         MeasurementError: the device is missing, or another device is in its slot.

@@ -31,7 +31,7 @@ class ExtractionError(ValueError):
 
 
 def output_texts(source: OutputName, outputs: Mapping[str, str]) -> list[str]:
-    """Return the texts that a source names; several where it names files by a pattern.
+    """Return the texts that a source names; several if it names files by a pattern.
 
     Raises:
         ExtractionError: there is no such output.
@@ -77,7 +77,7 @@ def _parse_json_document(text: str) -> Any:
 # Each check and each metric of a load parses the load's output again; loads follow one another.
 @lru_cache(maxsize=4)
 def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
-    """The JSON objects among the lines of a text (do not change them); other lines are skipped.
+    """Return the JSON objects among the lines of a text (do not change them).
 
     Raises:
         ExtractionError: a line is incomplete JSON.
@@ -103,10 +103,9 @@ def extract_values(source: OutputSource, outputs: Mapping[str, str]) -> list[Any
         if "json" in source:
             values += values_at_path(_parse_json_document(text), source["json"])
         elif "event" in source:
-            lines = [
-                line for line in parse_json_lines(text) if line.get("event") == source["event"]
-            ]
-            values += [line[source["key"]] for line in lines if source["key"] in line]
+            event, key = source["event"], source["key"]
+            lines = (line for line in parse_json_lines(text) if line.get("event") == event)
+            values += [line[key] for line in lines if key in line]
         else:
             values += re.findall(source["regex"], text, re.MULTILINE)
     if not values:

@@ -54,11 +54,9 @@ TAIL_SECONDS = 0.3
 
 @contextlib.contextmanager
 def hold_host_lock() -> Iterator[int]:
-    """Hold the host's lock, so that one measurement runs at a time.
+    """Hold the host's lock, so that one measurement runs at a time, and yield its descriptor.
 
-    Yields:
-        The lock's file descriptor. Loads inherit it: a load that outlives a killed runner still
-        keeps other measurements away.
+    Loads inherit it: a load that outlives a killed runner still keeps other measurements away.
 
     Raises:
         MeasurementError: another measurement did not end in time.
@@ -124,11 +122,10 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
     for load in point["loads"]:
         planned = load["initiator"]["nodes"]
         for cpu in parse_cpu_list(load["initiator"]["cpus"]):
-            node = node_of.get(cpu)
-            if node is not None and planned and node not in planned:
+            if planned and cpu in node_of and node_of[cpu] not in planned:
                 listed = ", ".join(map(str, planned))
                 raise MeasurementError(
-                    f"PU {cpu} is on node {node} now; at discovery it was on node {listed}"
+                    f"PU {cpu} is on node {node_of[cpu]} now; at discovery it was on node {listed}"
                 )
     detail = f"{len(node_of)} PUs on their nodes"
     return make_verdict_line("nodes as planned", True if node_of else None, detail)

@@ -53,11 +53,8 @@ class SlurmJob:
 def parse_slurm_jobs(text: str, prefix: str, folder: str, since: float) -> dict[str, SlurmJob]:
     """Return the jobs of a run by number, from ``squeue --format`` with `SQUEUE_FORMAT`.
 
-    Args:
-        text: output of squeue.
-        prefix: how the names of the run's jobs begin.
-        folder: the jobs' working directory.
-        since: begin of the run; older jobs belong to an earlier run.
+    Jobs of the run have this prefix of their name and this working directory, and were submitted
+    since the run began.
     """
     found = {}
     for line in text.splitlines():
@@ -81,10 +78,7 @@ def parse_slurm_jobs(text: str, prefix: str, folder: str, since: float) -> dict[
 
 
 def check_finished_jobs_stay_visible(configuration: str) -> None:
-    """Check that Slurm lists a finished job until the executor plugin has looked at it.
-
-    Args:
-        configuration: output of ``scontrol show config``.
+    """Check in Slurm's configuration that the executor plugin sees the end of every job.
 
     Raises:
         UserError: a job may vanish before, and there is no accounting to query instead.
@@ -150,7 +144,7 @@ class SlurmJobWatch:
 
     Args:
         hosts: host by the name of its node.
-        prefix: how the names of the run's jobs begin.
+        prefix: prefix of the names of the run's jobs.
 
     Attributes:
         jobs: the run's jobs by number.

@@ -1,4 +1,4 @@
-"""Hosts that a run skips: ``results/<host>/left_out.json`` says since when and why."""
+"""Notes the hosts that a run skips, with time and reason: ``results/<host>/left_out.json``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ SKIPPED_HOST_FILE = "left_out.json"
 
 @dataclass(frozen=True)
 class SkippedHost:
-    """A host that the last run skipped.
-
-    Attributes:
-        host: its name.
-        at: time in UTC (ISO 8601); empty when unknown.
-        reason: one clause.
-    """
+    """A host that the last run skipped, at a time in UTC (ISO 8601; empty if unknown)."""
 
     host: str
     at: str
@@ -37,23 +31,13 @@ class SkippedHost:
 
 
 def skip_host(folder: Path, host: str, reason: str) -> None:
-    """Note that a host is skipped; a later run measures its points.
-
-    Args:
-        folder: ``results/<host>``.
-        host: its name.
-        reason: one clause.
-    """
+    """Note in ``results/<host>`` that a host is skipped; the reason is a clause."""
     note = {"host": host, "at": utc_now(), "reason": reason}
     write_atomically(folder / SKIPPED_HOST_FILE, json.dumps(note, indent=1) + "\n")
 
 
 def read_skipped_host(folder: Path) -> SkippedHost | None:
-    """Return when and why a host is skipped; None when it is not.
-
-    Args:
-        folder: ``results/<host>``.
-    """
+    """Return the note of a skipped host in ``results/<host>``; None if the host is not skipped."""
     try:
         note = json.loads((folder / SKIPPED_HOST_FILE).read_text(encoding="utf-8"))
         return SkippedHost(folder.name, str(note.get("at", "")), str(note["reason"]))
@@ -65,5 +49,5 @@ def read_skipped_host(folder: Path) -> SkippedHost | None:
 
 
 def readmit_host(folder: Path) -> None:
-    """Remove the note: the host answers again."""
+    """Remove the note about a skipped host, because the host answers again."""
     (folder / SKIPPED_HOST_FILE).unlink(missing_ok=True)
