@@ -60,7 +60,7 @@ def measure(config: dict, repeat: int) -> dict[str, Estimate]:
     for _, replicate, number in turns:
         record = measure_point(chosen[number], replicate)
         if record["verdict"]["status"] == "valid":
-            value = metric_values.metric_readings(record)["chase"]["latency_ns"][0]
+            value = metric_values.metric_values_or_reasons(record)["chase"]["latency_ns"][0]
             seen.setdefault(chosen[number]["point"], []).append(value)
     return {name: Estimate.of_values(found) for name, found in seen.items()}
 

@@ -184,10 +184,10 @@ def _varied_names(experiment: ExperimentDocument) -> set[str]:
     return names
 
 
-def replace_number_texts(value: Any) -> Any:
+def _convert_number_texts(value: Any) -> Any:
     """Return the same value, with texts that are numbers or null converted."""
     if isinstance(value, Mapping):
-        return {key: replace_number_texts(inner) for key, inner in value.items()}
+        return {key: _convert_number_texts(inner) for key, inner in value.items()}
     parsed = yaml.safe_load(value) if isinstance(value, str) and value else value
     return value if isinstance(parsed, (str, dict, list)) else parsed
 
@@ -199,7 +199,7 @@ def check_config(config: Mapping[str, Any], where: str = "config") -> Config:
         UserError: an unknown experiment, benchmark, category or parameter, or times that
             contradict each other.
     """
-    numbers = {key: replace_number_texts(config[key]) for key in NUMBER_KEYS if key in config}
+    numbers = {key: _convert_number_texts(config[key]) for key in NUMBER_KEYS if key in config}
     document = {**config, **numbers}
     validate_document(document, "config", where)
     document["levels"] = document["levels"] or {}

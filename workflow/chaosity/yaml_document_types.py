@@ -12,11 +12,11 @@ from chaosity.records.point_types import (
     Level,
     LoadStopRule,
     MetricReading,
-    Needs,
     OutputRule,
     PlacementRule,
     PointStoppingRule,
     ProgressSource,
+    RequiredProgram,
 )
 
 # ---- workflow/config/config.yaml ----
@@ -94,7 +94,7 @@ class BenchmarkDocument(TypedDict):
     category: str
     summary: str
     label: NotRequired[str]
-    needs: Needs
+    needs: RequiredProgram
     parameters: NotRequired[dict[str, Any]]
     platform: NotRequired[str]
     device_vendor: NotRequired[str]

@@ -1,13 +1,13 @@
 # What all rules use: the config, hosts and plans of the run, and functions for inputs and parameters.
 from pathlib import Path
 
-from chaosity.campaign.hosts_and_plans_of_run import Campaign, checked_or_exit
+from chaosity.campaign.hosts_and_plans_of_run import Campaign, exit_on_user_error
 from chaosity.campaign.campaign_slurm_jobs import CampaignSlurmJobs
 from chaosity.result_folders import other_configuration_tables
 
 # Only the process that a person starts discovers hosts. Jobs that run elsewhere (Slurm) read its
 # files.
-CAMPAIGN = checked_or_exit(
+CAMPAIGN = exit_on_user_error(
     lambda: Campaign(
         config,
         root=ROOT,
@@ -15,7 +15,7 @@ CAMPAIGN = checked_or_exit(
         with_hosts=not LINTING,
     )
 )
-checked_or_exit(
+exit_on_user_error(
     lambda: CAMPAIGN.allow_one_measurement_per_host(
         workflow.global_resources, workflow.register_resource
     )
@@ -23,7 +23,7 @@ checked_or_exit(
 # The Slurm jobs, if the config asks for them.
 SLURM = None
 if CAMPAIGN.config["transport"] == "slurm" and not LINTING:
-    SLURM = checked_or_exit(lambda: CampaignSlurmJobs(CAMPAIGN, workflow))
+    SLURM = exit_on_user_error(lambda: CampaignSlurmJobs(CAMPAIGN, workflow))
 RESULTS = config["results"]
 
 
@@ -47,7 +47,7 @@ wildcard_constraints:
 
 
 onstart:
-    checked_or_exit(CAMPAIGN.lock_and_write_points)
+    exit_on_user_error(CAMPAIGN.lock_results_and_write_points)
     if SLURM:
         SLURM.start_job_watch()
 
@@ -55,7 +55,7 @@ onstart:
 onsuccess:
     if SLURM:
         SLURM.stop_job_watch()
-    checked_or_exit(CAMPAIGN.report_skipped_hosts)
+    exit_on_user_error(CAMPAIGN.report_skipped_hosts)
 
 
 def planned_point(wildcards):

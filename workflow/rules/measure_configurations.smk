@@ -1,15 +1,15 @@
 # Measures each host in all configurations of the config: set the firmware, measure, next.
 from pathlib import Path
 
-from chaosity.campaign.hosts_and_plans_of_run import checked_or_exit, use_own_programs
+from chaosity.campaign.hosts_and_plans_of_run import exit_on_user_error, put_own_programs_first_in_path
 from chaosity.campaign.configuration_campaign import ConfigurationCampaign
 
-use_own_programs(ROOT)
-CONFIGURATIONS = checked_or_exit(lambda: ConfigurationCampaign(config))
+put_own_programs_first_in_path(ROOT)
+CONFIGURATIONS = exit_on_user_error(lambda: ConfigurationCampaign(config))
 RESULTS = config["results"]
 
 if workflow.is_main_process and not LINTING:
-    checked_or_exit(CONFIGURATIONS.write_configuration_files)
+    exit_on_user_error(CONFIGURATIONS.write_configuration_files)
 
 
 wildcard_constraints:

@@ -149,7 +149,7 @@ def test_huge_and_single_pages_of_one_mapping_both_move(wanted, before, after, u
     with playing(memory):
         there = sum(
             part.block_bytes * part.blocks_on_node
-            for part in page_migration.find_blocks(found()[0])
+            for part in page_migration.find_movable_blocks(found()[0])
         )
         assert there == 18 * HUGE + single
         page_migration.move_to_shares(found(), wanted)

@@ -77,7 +77,7 @@ class Steady:
         self.source, self.step, self.ends = source, step, time.monotonic() + ends
         self.at = time.monotonic()
 
-    def pump(self, seconds: float) -> bool:
+    def let_program_run(self, seconds: float) -> bool:
         time.sleep(seconds)
         while self.at + self.step < time.monotonic():
             begin, self.at = self.at, self.at + self.step
@@ -87,7 +87,7 @@ class Steady:
 
 def test_a_steady_rate_is_measured_quickly():
     source = program_rate.SampleSource()
-    rate = program_rate.RateMeter(source, Steady(source, 0.005).pump)()
+    rate = program_rate.RateMeter(source, Steady(source, 0.005).let_program_run)()
     assert rate.value == pytest.approx(200.0, rel=1e-3)
     assert rate.relative_half_width <= program_rate.PRECISION
     assert rate.seconds >= program_rate.SHORTEST
@@ -96,17 +96,17 @@ def test_a_steady_rate_is_measured_quickly():
 def test_samples_from_before_do_not_count():
     source = program_rate.SampleSource()
     source.read_line(sample(0, 10, steps=10**9), 0.0)
-    assert program_rate.RateMeter(source, Steady(source, 0.005).pump)().value < 1000.0
+    assert program_rate.RateMeter(source, Steady(source, 0.005).let_program_run)().value < 1000.0
 
 
 def test_too_few_reports_give_a_remedy(monkeypatch):
     monkeypatch.setattr(program_rate, "HOPELESS_SECONDS", 0.6)
     source = program_rate.SampleSource()
     with pytest.raises(UserError, match=r"reported \d times in 1 s, .* --rate lines=REGEX"):
-        program_rate.RateMeter(source, Steady(source, 0.2).pump)()
+        program_rate.RateMeter(source, Steady(source, 0.2).let_program_run)()
 
 
 def test_a_program_that_ends_has_no_rate():
     source = program_rate.SampleSource()
     with pytest.raises(program_rate.ProgramEndedError):
-        program_rate.RateMeter(source, Steady(source, 0.01, ends=0.1).pump)()
+        program_rate.RateMeter(source, Steady(source, 0.01, ends=0.1).let_program_run)()

@@ -22,7 +22,7 @@ from chaosity.cli.place import canonical_shares, placement_argument_parser
 from chaosity.place import numa_system_calls, page_migration
 from chaosity.place.__main__ import main
 from chaosity.runner import observed_placement
-from chaosity.runner.__main__ import put_tools_first
+from chaosity.runner.__main__ import search_tools_folder_first
 from chaosity.runner.build_zipapp import zipapp_bytes
 from chaosity.runner.point_measurement import measure_point as measured
 from waiting import wait_until
@@ -258,7 +258,9 @@ def test_a_program_without_samples_is_not_searched_and_gets_a_remedy(kernel):
 
 def there(area: page_migration.MemoryArea) -> int:
     """Bytes of the blocks that are on a node."""
-    return sum(part.block_bytes * part.blocks_on_node for part in page_migration.find_blocks(area))
+    return sum(
+        part.block_bytes * part.blocks_on_node for part in page_migration.find_movable_blocks(area)
+    )
 
 
 def test_huge_and_single_pages_of_one_mapping_are_separated():
@@ -269,7 +271,9 @@ def test_huge_and_single_pages_of_one_mapping_are_separated():
     if not mixed:
         pytest.skip("this kernel gave no transparent huge pages")
     for area in mixed:
-        sizes = {part.block_bytes for part in page_migration.find_blocks(area) if len(part.where)}
+        sizes = {
+            part.block_bytes for part in page_migration.find_movable_blocks(area) if len(part.where)
+        }
         assert sizes == {page_migration.PAGE_BYTES, area.block_bytes}
         assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
 
@@ -372,9 +376,9 @@ def test_signals_are_passed_on_once(kernel, tmp_path):
 def test_a_copied_runner_finds_chaosity_place_in_its_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "chaosity-run.pyz")])
     monkeypatch.setenv("PATH", "/usr/bin")
-    put_tools_first(None)
+    search_tools_folder_first(None)
     assert os.environ["PATH"] == f"{tmp_path / 'kernels'}:{tmp_path}:/usr/bin"
-    put_tools_first(Path("/opt/kernels"))
+    search_tools_folder_first(Path("/opt/kernels"))
     assert os.environ["PATH"].startswith(f"/opt/kernels:{tmp_path}:")
 
 

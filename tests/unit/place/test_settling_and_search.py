@@ -154,7 +154,7 @@ def test_the_runner_measures_only_what_follows_the_search(kernel, monkeypatch):
     assert found["search"]["settled"] is True
     assert 0.1 < found["search"]["seconds"] < READY_SECONDS
     assert found["exit_status"] == 128 + signal.SIGTERM  # the last report, and it is whole
-    assert metric_values.metric_readings(record)["program"]["dwp"][0] == found["dwp"]
+    assert metric_values.metric_values_or_reasons(record)["program"]["dwp"][0] == found["dwp"]
 
 
 def test_co_running_loads_run_during_the_search(kernel):
@@ -172,7 +172,7 @@ def test_co_running_loads_run_during_the_search(kernel):
     series = metric_values.progress_by_load(record)
     first = {name: one[0][0][0] for name, one in series.items()}
     assert first["program"] - first["beside"] >= searched
-    assert metric_values.common_window(record, series)[0] == first["program"]
+    assert metric_values.window_of_all_loads(record, series)[0] == first["program"]
 
 
 @pytest.mark.parametrize("how", ["stop", "end of input"])
@@ -296,7 +296,7 @@ def at_rest(monkeypatch, shares):
     )
     left = list(shares)
 
-    def pump(seconds: float) -> bool:
+    def let_program_run(seconds: float) -> bool:
         clock.now += seconds
         return True
 
@@ -305,7 +305,7 @@ def at_rest(monkeypatch, shares):
         return {0: share, 1: 1.0 - share}
 
     found = AutonumaSettling()
-    found.wait_until_pages_rest(pump, look)
+    found.wait_until_pages_rest(let_program_run, look)
     return found
 
 

@@ -54,7 +54,7 @@ def test_a_mount_is_a_reason(tmp_path):
                 f"mounted at {place}" in r
                 for r in find_and_protect_drives.reasons_against_writing(device)
             )
-            [note] = find_and_protect_drives.link_drives(load(device), tmp_path)
+            [note] = find_and_protect_drives.check_and_link_drives(load(device), tmp_path)
             assert note["passed"] is False and not note["decisive"]
             assert f"mounted at {place}" in note["detail"]
         finally:
@@ -71,7 +71,7 @@ def test_a_file_must_not_be_written_to(tmp_path):
 def test_writing_needs_the_inventory_and_a_blank_device(tmp_path, destructive):
     with loop_device(tmp_path / "image", filesystem=destructive) as device:
         with pytest.raises(MeasurementError) as caught:
-            find_and_protect_drives.link_drives(
+            find_and_protect_drives.check_and_link_drives(
                 load(device, writes=True, destructive=destructive), tmp_path
             )
         expected = "has a signature" if destructive else "does not name it"
@@ -80,19 +80,21 @@ def test_writing_needs_the_inventory_and_a_blank_device(tmp_path, destructive):
 
 def test_a_named_blank_device_may_be_written_to(tmp_path):
     with loop_device(tmp_path / "image") as device:
-        find_and_protect_drives.link_drives(load(device, writes=True, destructive=True), tmp_path)
+        find_and_protect_drives.check_and_link_drives(
+            load(device, writes=True, destructive=True), tmp_path
+        )
         assert (tmp_path / "drives/disk-test").resolve() == device
 
 
 def test_a_missing_device_is_an_error(tmp_path):
     with pytest.raises(MeasurementError, match="does not exist"):
-        find_and_protect_drives.link_drives(load(tmp_path / "none"), tmp_path)
+        find_and_protect_drives.check_and_link_drives(load(tmp_path / "none"), tmp_path)
 
 
 def test_an_nvme_slot_without_a_drive_is_an_error(tmp_path):
     spec = {"writes": False, "target": {"drives": [{"component": "d", "pci": "ffff:ff:1f.7"}]}}
     with pytest.raises(MeasurementError, match="no NVMe drive at"):
-        find_and_protect_drives.link_drives(spec, tmp_path)
+        find_and_protect_drives.check_and_link_drives(spec, tmp_path)
 
 
 @pytest.fixture

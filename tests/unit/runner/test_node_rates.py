@@ -117,7 +117,7 @@ def record(point):
 
 
 def test_a_record_has_a_value_for_each_node(point):
-    read = metric_values.metric_readings(record(point))["memory"]
+    read = metric_values.metric_values_or_reasons(record(point))["memory"]
     assert read[METRIC][0] == pytest.approx({"0": 400.0, "3": 20.0})
     assert read["bandwidth_bytes_per_second"][0] == pytest.approx(440 / 2)
     checks = record_checks.check_metric_bounds(point["loads"][0], read)
@@ -181,5 +181,5 @@ def test_a_real_load_has_values_by_node(make_point, loads):
     given["loads"] = [{**one, "name": f"memory{number}"} for number in range(loads)]
     record = measure_point(given, 1)
     assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
-    for found in metric_values.metric_readings(record).values():
+    for found in metric_values.metric_values_or_reasons(record).values():
         assert found[METRIC][0] == pytest.approx({"0": 2e9})

@@ -96,7 +96,7 @@ def test_moving_pages_are_observed_again_before_the_stop(
     spec["placement"] |= {"settles": settles}
     load = load_process.LoadProcess(spec, tmp_path)
     load.start(lock=2)  # any open file: there is nobody to keep away
-    load.wait_ready(20)
+    load.wait_until_ready(20)
     load.release_from_barrier()
     load.stop()
     load.wait_for_end()

@@ -32,7 +32,7 @@ def reason(record):
 def test_a_good_load_gives_a_valid_record(make_point):
     record = measure_point(make_point(), 1)
     assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
-    rate = metric_values.metric_readings(record)["memory"]["bandwidth_bytes_per_second"][0]
+    rate = metric_values.metric_values_or_reasons(record)["memory"]["bandwidth_bytes_per_second"][0]
     assert 1e5 < rate < 1e6  # 5000 bytes in at least 5 ms
     assert record["loads"][0]["signalled"] == "TERM"
     assert record["environment_before"]["facts"]["load_average"]
@@ -96,7 +96,7 @@ def test_two_loads_share_a_window(make_point):
     point["loads"].append({**point["loads"][0], "name": "other"})
     record = measure_point(point, 1)
     assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
-    assert set(metric_values.metric_readings(record)) == {"memory", "other"}
+    assert set(metric_values.metric_values_or_reasons(record)) == {"memory", "other"}
 
 
 def test_precision_ends_a_steady_point_early(make_point):
@@ -169,7 +169,7 @@ def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point
     ]
     runner = subprocess.Popen(command)
     children = wait_until(
-        lambda: has_samples(load_process.observed_placement.process_tree(runner.pid)[1:])
+        lambda: has_samples(load_process.observed_placement.process_and_descendants(runner.pid)[1:])
     )
     for child in children:  # else it ends when nobody reads its output
         os.kill(child, signal.SIGSTOP)

@@ -73,13 +73,13 @@ def test_a_steady_rate_does_not_depend_on_the_samples(lengths, steady):
 
 def test_precision_is_unknown_with_few_samples():
     samples = [(float(i), i + 1.0, 1.0) for i in range(19)]
-    assert progress_samples_and_rates.relative_half_width([samples], 0.0, 19.0) is None
+    assert progress_samples_and_rates.relative_half_width_of_rate([samples], 0.0, 19.0) is None
 
 
 def test_precision_of_alternating_batches():
     # Batches of two samples: means 9 and 11 in turn, so standard deviation 1.054 over ten.
     samples = [(float(i), i + 1.0, 9.0 if (i // 2) % 2 else 11.0) for i in range(20)]
-    width = progress_samples_and_rates.relative_half_width([samples], 0.0, 20.0)
+    width = progress_samples_and_rates.relative_half_width_of_rate([samples], 0.0, 20.0)
     assert width == pytest.approx(2.262 * 1.0541 / 10**0.5 / 10, rel=1e-3)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chaosity.slurm.measurement_batches import (
     MeasurementBatch,
     ReplicateToMeasure,
-    cut_into_batches,
+    cut_measurements_into_batches,
 )
 
 
@@ -25,7 +25,7 @@ def measurements(host, seconds):
 )
 def test_each_goes_once_in_order_with_its_own_host(a, b, minutes):
     wanted = measurements("a", a) + measurements("b", b)
-    found = cut_into_batches(reversed(wanted), minutes)
+    found = cut_measurements_into_batches(reversed(wanted), minutes)
     assert [one for batch in found for one in batch.measurements] == wanted
     for batch in found:
         assert {one.host for one in batch.measurements} == {batch.host}
@@ -39,7 +39,7 @@ def test_each_goes_once_in_order_with_its_own_host(a, b, minutes):
 
 
 def test_crumbs_join_the_job_before():
-    found = cut_into_batches(measurements("a", [60.0, 60.0, 1.0]), minutes=1)
+    found = cut_measurements_into_batches(measurements("a", [60.0, 60.0, 1.0]), minutes=1)
     assert [len(batch.measurements) for batch in found] == [1, 2]
 
 

@@ -7,9 +7,9 @@ import pytest
 from chaosity.campaign.campaign_slurm_jobs import JOB_PREFIX
 from chaosity.slurm.slurm_commands import (
     parse_slurm_nodes,
+    reasons_of_unusable_nodes,
     slurm_node_name,
-    srun_command,
-    unusable_nodes,
+    srun_command_for_description,
 )
 
 # Recorded from Slurm 22.05.8 with two nodes, one drained by hand; shortened in the middle.
@@ -34,7 +34,7 @@ def test_a_drained_node_says_why():
     nodes = parse_slurm_nodes(RECORDED)
     assert list(nodes) == ["nodea", "nodeb"]
     assert nodes["nodea"].unusable_reason is None
-    assert unusable_nodes(nodes.values()) == {
+    assert reasons_of_unusable_nodes(nodes.values()) == {
         "nodeb": "node nodeb is drained: reason bad fan, see ticket 7"
     }
     assert (nodes["nodeb"].processors, nodes["nodeb"].memory_mib) == (2, 21504)
@@ -75,6 +75,6 @@ def test_the_inventory_may_know_the_host_by_another_name():
 
 def test_a_describing_job_is_not_taken_for_one_that_measures():
     slurm = {"partition": None, "account": None, "wait_minutes": 1}
-    command = srun_command(parse_slurm_nodes(RECORDED)["nodea"], slurm)
+    command = srun_command_for_description(parse_slurm_nodes(RECORDED)["nodea"], slurm)
     [name] = [word for word in command if word.startswith("--job-name=")]
     assert not name.removeprefix("--job-name=").startswith(JOB_PREFIX)

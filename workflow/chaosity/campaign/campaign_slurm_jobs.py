@@ -15,7 +15,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from chaosity.campaign.hosts_and_plans_of_run import Campaign, MeasurementWildcards, resource_name
+from chaosity.campaign.hosts_and_plans_of_run import (
+    Campaign,
+    MeasurementWildcards,
+    measuring_resource_name,
+)
 from chaosity.records.atomic_writes_and_record_files import RUN_BEGAN, load_record, utc_now
 from chaosity.slurm.job_watch_and_queue_cost import (
     SlurmJobWatch,
@@ -26,14 +30,14 @@ from chaosity.slurm.measurement_batches import (
     Key,
     MeasurementBatch,
     ReplicateToMeasure,
-    cut_into_batches,
+    cut_measurements_into_batches,
 )
 from chaosity.slurm.slurm_commands import (
-    job_resources,
     list_slurm_nodes,
     remove_hint_variables,
     run_slurm_command,
     slurm_node_name,
+    whole_node_job_resources,
 )
 from chaosity.transport.skipped_hosts import skip_host
 
@@ -43,7 +47,7 @@ BATCH = "batch"
 UNLIMITED = 10**9
 # Prefix of the names of this project's jobs; profiles/cluster passes it to the plugin.
 JOB_PREFIX = "chaosity_"
-# Names of the Snakemake resources that `job_resources` may return.
+# Names of the Snakemake resources that `whole_node_job_resources` may return.
 RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm_account")
 
 
@@ -72,13 +76,17 @@ class CampaignSlurmJobs:
         self.watch: SlurmJobWatch | None = None
         # All batches go into the queue at once, so that their waiting times overlap. The exclusive
         # node, and this resource within the job, keep the measurements of a host apart.
-        workflow.resourcescope(**{resource_name(name): "local" for name in campaign.hosts})
+        workflow.resourcescope(
+            **{measuring_resource_name(name): "local" for name in campaign.hosts}
+        )
         if self.is_main:
             remove_hint_variables(os.environ)
             check_finished_jobs_stay_visible(run_slurm_command("scontrol", "show", "config"))
             nodes = list_slurm_nodes()
             for name in campaign.hosts:
-                self._resources[name] = job_resources(nodes[self.slurm_node(name)], self.slurm)
+                self._resources[name] = whole_node_job_resources(
+                    nodes[self.slurm_node(name)], self.slurm
+                )
         else:
             processors = int(os.environ.get("SLURM_CPUS_ON_NODE", 1))
             # With mem_mb 0 the step gets the job's memory.
@@ -124,7 +132,7 @@ class CampaignSlurmJobs:
             order = point["orders"][int(own.replicate) - 1]
             seconds = point["estimated_seconds"]
             found.append(ReplicateToMeasure(_measurement_key(own), own.host, order, seconds))
-        for batch in cut_into_batches(found, self.slurm["minutes_per_job"]):
+        for batch in cut_measurements_into_batches(found, self.slurm["minutes_per_job"]):
             self.workflow.parent_groupids[batch.name] = BATCH
             for measurement in batch.measurements:
                 self._batches[measurement.key] = batch

@@ -39,7 +39,7 @@ class MeasurementWildcards(Protocol):
 HostFunction = Callable[[MeasurementWildcards], int]
 
 
-def checked_or_exit(make: Callable[[], T]) -> T:
+def exit_on_user_error(make: Callable[[], T]) -> T:
     """Return the result of `make`; a user error is printed in one sentence, with exit status 2."""
     try:
         return make()
@@ -48,12 +48,12 @@ def checked_or_exit(make: Callable[[], T]) -> T:
         sys.exit(2)
 
 
-def resource_name(host: str) -> str:
+def measuring_resource_name(host: str) -> str:
     """Return the Snakemake resource that allows one measurement at a time on a host."""
     return "measuring_" + re.sub(r"\W", "_", host)
 
 
-def use_own_programs(root: Path) -> None:
+def put_own_programs_first_in_path(root: Path) -> None:
     """Put this installation's programs at the start of the search path.
 
     Rules call `chaosity` and `snakemake`, and measurements call the kernels of provisioning.
@@ -89,7 +89,7 @@ class Campaign:
     ) -> None:
         self.config = check_config(config)
         self.results = Path(self.config["results"])
-        use_own_programs(root)
+        put_own_programs_first_in_path(root)
         self.skipped: list[UserError] = []
         if discover:
             found, self.skipped = discover_hosts(self.config)
@@ -115,7 +115,7 @@ class Campaign:
         self._locks: list[int] = []
         Campaign.current = self
 
-    def lock_and_write_points(self) -> None:
+    def lock_results_and_write_points(self) -> None:
         """Take the locks and write the points, once it is known that this is not a dry run.
 
         Raises:
@@ -154,12 +154,12 @@ class Campaign:
     def measurement_resources(self) -> dict[str, int | HostFunction]:
         """Return the Snakemake resources of a measurement: 1 unit of its host's resource."""
         if len(self.plans) == 1:  # a function costs time for each of ten thousand jobs
-            return {resource_name(name): 1 for name in self.plans}
+            return {measuring_resource_name(name): 1 for name in self.plans}
 
         def used(name: str) -> HostFunction:
             return lambda wildcards: int(wildcards.host == name)
 
-        return {resource_name(name): used(name) for name in self.plans}
+        return {measuring_resource_name(name): used(name) for name in self.plans}
 
     def allow_one_measurement_per_host(
         self, limits: Mapping[str, Any], register: Callable[[str, int], None]
@@ -176,7 +176,7 @@ class Campaign:
             UserError: a host's resource has another limit on the command line or in a profile.
         """
         for name in self.hosts:
-            resource = resource_name(name)
+            resource = measuring_resource_name(name)
             if resource not in limits:
                 register(resource, 1)
             elif limits[resource].value != 1:

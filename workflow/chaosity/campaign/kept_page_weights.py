@@ -62,7 +62,7 @@ class MeasuredWeights:
         kept: dict[int, float] | None = None
         if key in own:
             kept = {int(node): share for node, share in own[key]["shares"].items()}
-        calculated = self._results.weights(name, workers) if self.recalculate else None
+        calculated = self._results.calculate_weights(name, workers) if self.recalculate else None
         if calculated and not (kept and shares_agree(kept, calculated[0])):
             kept, source = calculated
             shares = {str(node): share for node, share in kept.items()}

@@ -34,7 +34,7 @@ class WeightsFromResults:
         # Its source has the kernel: triad if several kernels were measured in as many places.
         self._alone = select_node_measurements(self._host, BANDWIDTH) if self._host else None
 
-    def weights(
+    def calculate_weights(
         self, name: str, workers: Sequence[int]
     ) -> tuple[dict[int, float], str | None] | None:
         """Return the share of each node and the source of the shares; None if not measured.

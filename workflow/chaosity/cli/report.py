@@ -99,7 +99,7 @@ def reports_command(results: Path, hosts: tuple[str, ...]) -> None:
             click.echo(report.absolute())
     skipped = [host for host in skipped_hosts(results) if not hosts or host.host in hosts]
     for host in skipped:
-        click.echo(f"skipped: {host.host}, {host.minute}: {host.reason}")
+        click.echo(f"skipped: {host.host}, {host.time_to_the_minute}: {host.reason}")
     page = results / "index.html"
     if page.exists():
         write_overview(summary_files(results), page)

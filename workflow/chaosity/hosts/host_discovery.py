@@ -24,10 +24,14 @@ from chaosity.design.host_plan import PlannedHost
 from chaosity.errors import UserError, suggest_allowed
 from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
 from chaosity.records.atomic_writes_and_record_files import write_atomically, write_if_changed
-from chaosity.records.point_types import Needs
+from chaosity.records.point_types import RequiredProgram
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.runner.describe_host import FACTS_MEMBER
-from chaosity.slurm.slurm_commands import list_slurm_nodes, slurm_node_name, srun_command
+from chaosity.slurm.slurm_commands import (
+    list_slurm_nodes,
+    slurm_node_name,
+    srun_command_for_description,
+)
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology_with_xml
 from chaosity.topology.topology_json import read_topology, topology_to_json
@@ -77,7 +81,9 @@ def parse_version_number(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
-def check_tool_versions(needs: Sequence[Needs], seen: Sequence[SeenTool]) -> dict[str, str]:
+def check_tool_versions(
+    needs: Sequence[RequiredProgram], seen: Sequence[SeenTool]
+) -> dict[str, str]:
     """Return version and hash of each tool on a host.
 
     `needs` are the required tools, `seen` the same tools on the host, in the same order.
@@ -116,7 +122,9 @@ def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
     if trouble := nodes[name].unusable_reason:
         raise UserError(trouble, where, "its points are left for later")
     return Transport(
-        kind=SLURM, way=srun_command(nodes[name], config["slurm"]), runner=["chaosity-run"]
+        kind=SLURM,
+        way=srun_command_for_description(nodes[name], config["slurm"]),
+        runner=["chaosity-run"],
     )
 
 
@@ -136,7 +144,7 @@ def _choose_transport(host: InventoryHost, config: Config) -> Transport:
 def _request_description(
     host: InventoryHost,
     transport: Transport,
-    needs: Sequence[Needs],
+    needs: Sequence[RequiredProgram],
     path: Path,
     queue_seconds: float = 0,
 ) -> DescribedFacts:

@@ -133,7 +133,7 @@ class ChildProgram:
         """Return whether it waits at a barrier that the proxy has to open."""
         return self.proxy is not None and self.proxy.phase is BarrierPhase.REACHED
 
-    def pump(self, seconds: float) -> bool:
+    def let_program_run(self, seconds: float) -> bool:
         """Pass output on for so many seconds; returns whether the program still runs.
 
         Returns early when the program reaches a barrier that the proxy has to open.

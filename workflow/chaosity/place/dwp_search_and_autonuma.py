@@ -56,7 +56,7 @@ class MeasuredRate:
 
 
 @dataclass
-class DwpStep:
+class _DwpStep:
     """A tried data-to-worker proximity, and the rates measured there."""
 
     dwp: float
@@ -74,12 +74,12 @@ class DwpStep:
         return math.sqrt(squares) / len(self.rates)
 
     @property
-    def with_latest_rate_only(self) -> DwpStep:
+    def with_latest_rate_only(self) -> _DwpStep:
         """Return the same step with its latest measurement alone."""
-        return DwpStep(self.dwp, self.rates[-1:])
+        return _DwpStep(self.dwp, self.rates[-1:])
 
 
-def _compare_steps(step: DwpStep, other: DwpStep, intervals: float = 1.0) -> int:
+def _compare_steps(step: _DwpStep, other: _DwpStep, intervals: float = 1.0) -> int:
     """Return 1 if a step is faster than the other by so many intervals, -1 if slower, else 0."""
     difference = step.median_rate - other.median_rate
     clear = intervals * math.hypot(step.rate_half_width, other.rate_half_width)
@@ -103,7 +103,7 @@ class DwpSearch:
     def __init__(self, rate: Callable[[], MeasuredRate], move_to: Callable[[float], None]) -> None:
         self.rate, self.move_to = rate, move_to
         self.now = 0.0
-        self.best: DwpStep | None = None
+        self.best: _DwpStep | None = None
         self.measured: list[tuple[float, MeasuredRate]] = []
         self.settled = False
 
@@ -116,10 +116,10 @@ class DwpSearch:
         return self.now
 
     def _climb(self) -> None:
-        best = self.best = self._measure(DwpStep(0.0))
+        best = self.best = self._measure(_DwpStep(0.0))
         stale = 0
         for number in range(1, round(1.0 / STEP) + 1):
-            tried = self._measure(DwpStep(min(1.0, round(number * STEP, 9))))
+            tried = self._measure(_DwpStep(min(1.0, round(number * STEP, 9))))
             order = self._compare(tried, best)
             if order > 0:
                 best = self.best = tried
@@ -127,7 +127,7 @@ class DwpSearch:
             if order < 0 or stale == PATIENCE:
                 break
 
-    def _compare(self, tried: DwpStep, best: DwpStep) -> int:
+    def _compare(self, tried: _DwpStep, best: _DwpStep) -> int:
         """Compare a step with the best step; in doubt both are measured again.
 
         A step that looks worse is measured again too: if the search stopped because of a short
@@ -143,7 +143,7 @@ class DwpSearch:
                 return again
         return _compare_steps(tried, best)
 
-    def _measure(self, step: DwpStep) -> DwpStep:
+    def _measure(self, step: _DwpStep) -> _DwpStep:
         self._go_to(step.dwp)
         rate = self.rate()
         step.rates.append(rate)
@@ -169,17 +169,17 @@ class AutonumaSettling:
     settled: bool = False
 
     def wait_until_pages_rest(
-        self, pump: Callable[[float], bool], look: Callable[[], Mapping[int, float]]
+        self, let_program_run: Callable[[float], bool], look: Callable[[], Mapping[int, float]]
     ) -> None:
         """Look at the pages of a running program until they are at rest.
 
         Args:
-            pump: lets the program run for some seconds; False when it has ended.
+            let_program_run: lets the program run for some seconds; False when it has ended.
             look: returns the present share of each node.
         """
         began = time.monotonic()
         seen = [look()]
-        while not self.settled and self.seconds < LONGEST_SECONDS and pump(LOOK_SECONDS):
+        while not self.settled and self.seconds < LONGEST_SECONDS and let_program_run(LOOK_SECONDS):
             seen = [*seen, look()][-LOOKS:]
             self.settled = len(seen) == LOOKS and _are_at_rest(seen)
             self.seconds = time.monotonic() - began

@@ -18,7 +18,11 @@ from pathlib import Path
 
 from chaosity.place import numa_system_calls
 from chaosity.place.page_share_arithmetic import apportion_whole, attainable_amounts
-from chaosity.runner.observed_placement import MemoryMapping, parse_numa_maps, process_tree
+from chaosity.runner.observed_placement import (
+    MemoryMapping,
+    parse_numa_maps,
+    process_and_descendants,
+)
 
 # 256 pages: fewer cannot have shares with a precision of half a per cent. Stacks and data of
 # libraries are smaller.
@@ -77,7 +81,11 @@ def find_memory_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
         pid: number of the process.
         mapping: address of the only mapping that counts; None: all that are large enough.
     """
-    return [area for process in process_tree(pid) for area in _areas_of_process(process, mapping)]
+    return [
+        area
+        for process in process_and_descendants(pid)
+        for area in _areas_of_process(process, mapping)
+    ]
 
 
 def _areas_of_process(pid: int, mapping: str | None) -> Iterator[MemoryArea]:
@@ -137,7 +145,7 @@ def resident_bytes(pid: int) -> int:
     Much cheaper than `find_memory_areas`: the kernel maintains these counts.
     """
     kib = 0
-    for process in process_tree(pid):
+    for process in process_and_descendants(pid):
         with contextlib.suppress(OSError):  # the process has just ended
             kib += sum(map(int, _RESIDENT.findall(Path(f"/proc/{process}/status").read_text())))
     return kib << 10
@@ -162,7 +170,7 @@ def move_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> 
     """
     placed: Counter[int] = Counter()
     seen = moved = 0
-    groups = [group for area in areas for group in find_blocks(area)]
+    groups = [group for area in areas for group in find_movable_blocks(area)]
     for group in sorted(groups, key=lambda group: (-group.block_bytes, len(group.where))):
         present, size = group.blocks_on_node, group.block_bytes
         seen += present * size
@@ -176,7 +184,7 @@ def move_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> 
     return moved
 
 
-def find_blocks(area: MemoryArea) -> list[BlockGroup]:
+def find_movable_blocks(area: MemoryArea) -> list[BlockGroup]:
     """Return the blocks of an area, grouped by size.
 
     Usually only the ends of an area, which fit no huge page, are single pages. If there are more

@@ -17,7 +17,7 @@ from chaosity.runner.progress_samples_and_rates import (
     Series,
     common_time_span,
     rate_in_window,
-    relative_half_width,
+    relative_half_width_of_rate,
 )
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
@@ -158,12 +158,12 @@ class RateMeter:
 
     Attributes:
         source: source of the program's progress.
-        pump: lets the program run for some seconds; False if it has ended.
+        let_program_run: lets the program run for some seconds; False if it has ended.
         until: end of the available time, by CLOCK_MONOTONIC in seconds.
     """
 
     source: RateSource
-    pump: Callable[[float], bool]
+    let_program_run: Callable[[float], bool]
     until: float = math.inf
     has_measured: bool = False
 
@@ -179,7 +179,7 @@ class RateMeter:
         self.source.series.clear()
         self.source.poll()
         while True:
-            if not self.pump(READ_SECONDS):
+            if not self.let_program_run(READ_SECONDS):
                 raise ProgramEndedError
             self.source.poll()
             now = time.monotonic()
@@ -187,7 +187,7 @@ class RateMeter:
             inside = [sample for sample in self.source.series if sample[0] >= began]
             if passed >= SHORTEST and inside:
                 begin, end = common_time_span([inside])
-                width = relative_half_width([inside], begin, end)
+                width = relative_half_width_of_rate([inside], begin, end)
                 if width is not None and (width <= PRECISION or passed >= LONGEST):
                     self.has_measured = True
                     value = rate_in_window([inside], begin, end)

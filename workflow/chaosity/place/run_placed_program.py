@@ -123,7 +123,7 @@ class _PlacementSession:
         """
         now = time.monotonic()
         soonest, until = now + self.cost / GROWING_SHARE, now + seconds
-        while self.program.pump(min(until - now, LONGEST_LOOK_SECONDS)):
+        while self.program.let_program_run(min(until - now, LONGEST_LOOK_SECONDS)):
             now = time.monotonic()
             grown = now >= soonest and self._has_grown()
             if now >= until or grown or self.program.waits_at_barrier:
@@ -153,7 +153,7 @@ class _PlacementSession:
             self._search_dwp(source, time.monotonic() + SETTLE_SECONDS)
         else:
             self.settling = AutonumaSettling()
-            self.settling.wait_until_pages_rest(self.program.pump, self._look_at_shares)
+            self.settling.wait_until_pages_rest(self.program.let_program_run, self._look_at_shares)
             self._write_report()
         self.program.end_settling()
 
@@ -186,7 +186,7 @@ class _PlacementSession:
     def _search_dwp(self, source: program_rate.RateSource, until: float = math.inf) -> None:
         """Search the best data-to-worker proximity, at most `until` a time in seconds."""
         began = time.monotonic()
-        meter = program_rate.RateMeter(source, self.program.pump, until)
+        meter = program_rate.RateMeter(source, self.program.let_program_run, until)
         self.search = DwpSearch(meter, self._move_to_dwp)
         try:
             self.search.run()

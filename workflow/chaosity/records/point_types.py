@@ -178,7 +178,7 @@ class ProgressSource(OutputName, total=False):
     clock: str
 
 
-class Needs(TypedDict):
+class RequiredProgram(TypedDict):
     """The program behind a benchmark, and how to install it."""
 
     program: str
@@ -230,7 +230,7 @@ class Load(TypedDict):
     initiator: LoadInitiator
     target: LoadTarget
     placement: LoadPlacement
-    needs: Needs
+    needs: RequiredProgram
     memory_bytes: int
     writes: bool
     environment: dict[str, str]

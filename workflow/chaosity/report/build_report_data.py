@@ -157,7 +157,7 @@ def build_report_data(
         host_state=tuple(host_state_groups(system)),
         programs=tuple(_programs(summaries, system)),
         files=tuple(_files(figures, output)),
-        skipped=skipped.skip_notice if skipped else None,
+        skipped=skipped.skip_time_and_reason if skipped else None,
         configurations=section,
         configuration_figures=tuple(figure_section(each, figures, output) for each in compared),
         changes=tuple(changes),

@@ -255,7 +255,7 @@ def _row(
 
 
 def _skipped_text(skipped: SkippedHost) -> str:
-    return f"skipped on {skipped.minute}: {skipped.reason}"
+    return f"skipped on {skipped.time_to_the_minute}: {skipped.reason}"
 
 
 def _empty_summary(host: str) -> ReportSummary:

@@ -126,7 +126,7 @@ def has_outdated_skip_note(folder: Path) -> bool:
     except UserError:
         reported = None
     skipped = read_skipped_host(folder.parent)
-    return bool(reported != (skipped.skip_notice if skipped else None))
+    return bool(reported != (skipped.skip_time_and_reason if skipped else None))
 
 
 def rewrite_reports(host: Path, *, stale_only: bool) -> None:

@@ -36,7 +36,7 @@ def _parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def put_tools_first(folder: Path | None) -> None:
+def search_tools_folder_first(folder: Path | None) -> None:
     """Make a folder the first that is searched for programs; default: the zipapp's ``kernels``.
 
     The folder of the zipapp follows, since it has chaosity-place, which loads may start.
@@ -62,7 +62,7 @@ def _print_description() -> int:
 def _run_command() -> int:
     """Measure a point and save or print its record; returns the exit status."""
     arguments = _parse_arguments()
-    put_tools_first(arguments.tools)
+    search_tools_folder_first(arguments.tools)
     if arguments.describe:
         return _print_description()
     try:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypedDict
 
-from chaosity.records.point_types import Needs
+from chaosity.records.point_types import RequiredProgram
 
 # Debian's hwloc-nox and RHEL's hwloc have only the first; a graphical build has both.
 LSTOPO_PROGRAMS = ("lstopo-no-graphics", "lstopo")
@@ -64,7 +64,7 @@ class DescriptionError(Exception):
     """This host cannot be described; the text gives the reason."""
 
 
-class ToolFacts(TypedDict):
+class _ToolFacts(TypedDict):
     """A benchmark's program on this host, with None for unknown facts."""
 
     program: str
@@ -146,7 +146,7 @@ def read_clinfo() -> str | None:
     return None if program is None else _run_and_read([program, "--raw"])
 
 
-def find_tool(need: Needs) -> ToolFacts:
+def find_tool(need: RequiredProgram) -> _ToolFacts:
     """Return the path, version and hash of a benchmark's program on this host."""
     name, path = need["program"], shutil.which(need["program"])
     if path is None:
@@ -160,7 +160,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _host_facts(needs: Iterable[Needs]) -> dict[str, object]:
+def _host_facts(needs: Iterable[RequiredProgram]) -> dict[str, object]:
     """Return the content of ``host.json``: facts that only a process on the host can find."""
     zipapp = Path(sys.argv[0])
     return {
@@ -194,7 +194,7 @@ def _read_kernel_files() -> Iterator[tuple[str, str]]:
                     yield str(path.relative_to("/")), text
 
 
-def write_host_description(needs: Iterable[Needs], output: BinaryIO) -> None:
+def write_host_description(needs: Iterable[RequiredProgram], output: BinaryIO) -> None:
     """Write the tarball that describes this host.
 
     Args:

@@ -69,7 +69,7 @@ class CounterError(Exception):
     """The kernel cannot count an event; the text gives the reason."""
 
 
-class EventAttributes(ctypes.Structure):
+class _EventAttributes(ctypes.Structure):
     """struct perf_event_attr in its first published size, which every kernel accepts."""
 
     _fields_ = (
@@ -172,9 +172,9 @@ def open_event_for_process(event: CounterEvent, pid: int) -> int:
 
 
 def _open_event(event: CounterEvent, flags: int, pid: int = ANY, cpu: int = ANY) -> int:
-    attributes = EventAttributes(
+    attributes = _EventAttributes(
         type=event.get("type", RAW),
-        size=ctypes.sizeof(EventAttributes),
+        size=ctypes.sizeof(_EventAttributes),
         config=event["config"],
         read_format=TIMES,
         flags=flags,

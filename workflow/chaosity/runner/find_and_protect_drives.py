@@ -148,7 +148,7 @@ def _check_readable(device: Path) -> None:
         ) from error
 
 
-def link_drives(load: Load, folder: Path) -> list[Check]:
+def check_and_link_drives(load: Load, folder: Path) -> list[Check]:
     """Link a load's drives into its working folder, and return a check of each for the record.
 
     Raises:

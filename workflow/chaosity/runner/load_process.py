@@ -13,7 +13,7 @@ from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import MeasurementError
-from chaosity.records.point_types import Load, Needs
+from chaosity.records.point_types import Load, RequiredProgram
 from chaosity.records.record_types_and_verdict import (
     LoadRecord,
     ObservedPlacement,
@@ -67,12 +67,12 @@ class LoadProcess:
         return self.spec["start"] == "barrier"
 
     @property
-    def is_silent(self) -> bool:
+    def reports_no_progress(self) -> bool:
         """Return whether it reports no progress; its value then refers to its whole run."""
         return not self.spec["progress"]
 
     @property
-    def has_reported(self) -> bool:
+    def has_reported_progress(self) -> bool:
         """Return whether it has reported a sample, or prints none while it runs."""
         progress = self.spec["progress"]
         return bool(self.samples) or progress is None or "event" not in progress
@@ -144,7 +144,7 @@ class LoadProcess:
                 except (ExtractionError, KeyError):
                     continue  # the check of the complete output reports it
 
-    def wait_ready(self, seconds: float) -> None:
+    def wait_until_ready(self, seconds: float) -> None:
         """Wait for the ready line, after which the load waits at its barrier.
 
         Raises:
@@ -196,7 +196,7 @@ class LoadProcess:
         if len(seen) >= len(self.threads):
             self.threads = seen
 
-    def observe_when_due(self) -> None:
+    def observe_placement_when_due(self) -> None:
         """Look at the placement of a load without a barrier, at growing intervals."""
         if self.has_barrier:
             return
@@ -297,7 +297,7 @@ class LoadProcess:
         }
 
 
-def _start_version_query(need: Needs) -> subprocess.Popen[str] | None:
+def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:
     """Start and return a process that prints the tool's version; None without a version command."""
     if "version" not in need:
         return None

@@ -46,7 +46,7 @@ def progress_by_load(
     }
 
 
-def common_window(
+def window_of_all_loads(
     record: UnfinishedRecord, series: Mapping[str, list[Series]]
 ) -> tuple[float, float] | None:
     """Return begin and end of the time in which all loads ran; None if no load reports progress.
@@ -73,14 +73,14 @@ def values_by_node(value: Value) -> dict[str | None, float]:
     return dict[str | None, float](value.items()) if isinstance(value, dict) else {None: value}
 
 
-def metric_readings(record: UnfinishedRecord) -> dict[str, dict[str, Reading]]:
+def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Reading]]:
     """Return ``{load: {metric: (value, None)}}`` in SI units; (None, reason) without a value.
 
     Raises:
         ExtractionError: a metric that is not optional has no value.
     """
     series = progress_by_load(record)
-    window = common_window(record, series) if len(record["loads"]) > 1 else None
+    window = window_of_all_loads(record, series) if len(record["loads"]) > 1 else None
     readings: dict[str, dict[str, Reading]] = {}
     for load in record["loads"]:
         name = load["name"]

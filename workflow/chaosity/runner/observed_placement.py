@@ -55,7 +55,7 @@ def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
     }
 
 
-def process_tree(pid: int) -> list[int]:
+def process_and_descendants(pid: int) -> list[int]:
     """Return a process and all its descendants that still live; the process itself comes first."""
     tree, queue = [], [pid]
     while queue:
@@ -117,7 +117,7 @@ def _read_threads(pid: int) -> list[ThreadPlacement]:
 
 def read_process_threads(pid: int) -> list[ThreadPlacement]:
     """Return the threads of a process and all its descendants; empty after its end."""
-    return [thread for process in process_tree(pid) for thread in _read_threads(process)]
+    return [thread for process in process_and_descendants(pid) for thread in _read_threads(process)]
 
 
 def read_process_memory(pid: int, addresses: MappingAddresses = None) -> dict[str, int] | None:
@@ -127,7 +127,7 @@ def read_process_memory(pid: int, addresses: MappingAddresses = None) -> dict[st
     """
     nodes: Counter[int] = Counter()
     readable = False
-    for process in process_tree(pid):
+    for process in process_and_descendants(pid):
         try:
             numa_maps = Path(f"/proc/{process}/numa_maps").read_text()
         except OSError:

@@ -32,7 +32,7 @@ from chaosity.runner import (
     temporary_kernel_settings,
 )
 from chaosity.runner.load_process import LoadProcess
-from chaosity.runner.progress_samples_and_rates import common_time_span, relative_half_width
+from chaosity.runner.progress_samples_and_rates import common_time_span, relative_half_width_of_rate
 from chaosity.runner.record_checks import check_record
 
 # Two controllers may measure on one host; every user may create a lock file here.
@@ -146,7 +146,7 @@ def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[
     for spec in point["loads"]:
         own_folder = folder / spec["name"]
         own_folder.mkdir()
-        checks += find_and_protect_drives.link_drives(spec, own_folder)
+        checks += find_and_protect_drives.check_and_link_drives(spec, own_folder)
         spec, device_checks = opencl_device_lookup.fill_in_device_numbers(spec)
         checks += device_checks
         loads.append(LoadProcess(spec, own_folder))
@@ -163,8 +163,8 @@ def _start_loads(loads: list[LoadProcess], lock: int) -> float:
     Returns:
         Time of the start on the monotonic clock, in seconds.
     """
-    silent = [load for load in loads if load.is_silent]
-    reporting = [load for load in loads if not load.is_silent]
+    silent = [load for load in loads if load.reports_no_progress]
+    reporting = [load for load in loads if not load.reports_no_progress]
     barriers = [load for load in loads if load.has_barrier]
     settling = [load for load in barriers if load.pages_move_while_running]
     early = [load for load in reporting if load.is_stoppable and load not in settling]
@@ -172,16 +172,16 @@ def _start_loads(loads: list[LoadProcess], lock: int) -> float:
         load.start(lock)
     for load in barriers:
         if load not in settling:
-            load.wait_ready(READY_SECONDS)
+            load.wait_until_ready(READY_SECONDS)
     if settling:
         _release_loads(early, lock)
         for load in settling:
-            load.wait_ready(READY_SECONDS)
+            load.wait_until_ready(READY_SECONDS)
         reporting = [load for load in reporting if load not in early]
     _release_loads(reporting, lock)
     if silent and len(loads) > len(silent):
         time.sleep(HEAD_START_SECONDS)
-        _wait_for_samples([load for load in loads if not load.is_silent])
+        _wait_for_samples([load for load in loads if not load.reports_no_progress])
     _release_loads(silent, lock)
     return time.monotonic()
 
@@ -203,7 +203,7 @@ def _wait_for_samples(loads: list[LoadProcess]) -> None:
     """
     limit = time.monotonic() + READY_SECONDS
     for load in loads:
-        while not load.has_reported and load.is_running():
+        while not load.has_reported_progress and load.is_running():
             if time.monotonic() > limit:
                 return
             time.sleep(POLL_SECONDS)
@@ -215,7 +215,7 @@ def are_rates_precise(loads: list[LoadProcess], wanted: float) -> bool:
     if not all(series):
         return False
     begin, end = common_time_span(series)
-    widths = [relative_half_width([own], begin, end) for own in series]
+    widths = [relative_half_width_of_rate([own], begin, end) for own in series]
     return all(width is not None and width <= wanted for width in widths)
 
 
@@ -240,9 +240,9 @@ def _wait_for_end(
         if now - began > timeout:
             raise MeasurementError(f"not finished after {timeout:g} s")
         for load in loads:
-            load.observe_when_due()
+            load.observe_placement_when_due()
         if not ends_by_itself:
-            if now - began >= longest and all(load.has_reported for load in loads):
+            if now - began >= longest and all(load.has_reported_progress for load in loads):
                 return
             if wanted is not None and now >= next_look:
                 if are_rates_precise(loads, wanted):
@@ -260,7 +260,7 @@ def _run_loads(point: Point, folder: Path, record: UnfinishedRecord, lock: int) 
     try:
         began = _start_loads(loads, lock)
         _wait_for_end(loads, began, point["stopping"], point["timeout_seconds"])
-        if any(load.is_silent for load in loads) and len(loads) > 1:
+        if any(load.reports_no_progress for load in loads) and len(loads) > 1:
             time.sleep(TAIL_SECONDS)
     finally:
         started = [load for load in loads if hasattr(load, "process")]

@@ -202,7 +202,7 @@ def node_rates(
     return rates
 
 
-def relative_half_width(series: Sequence[Series], begin: float, end: float) -> float | None:
+def relative_half_width_of_rate(series: Sequence[Series], begin: float, end: float) -> float | None:
     """Return half the width of the 95 % interval of the rate, relative to the rate, by batch means.
 
     The result is None if the window has fewer than two samples per batch.

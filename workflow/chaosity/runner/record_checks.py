@@ -16,7 +16,7 @@ from chaosity.records.record_types_and_verdict import (
 from chaosity.runner import event_counters, metric_values
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, share_deviations
 from chaosity.runner.parse_tool_output import ExtractionError, extract_values
-from chaosity.runner.progress_samples_and_rates import common_time_span, relative_half_width
+from chaosity.runner.progress_samples_and_rates import common_time_span, relative_half_width_of_rate
 
 # Share of a load's private pages that must be on the requested nodes. The rest is stacks and
 # library data: some MiB, while working sets have hundreds.
@@ -185,10 +185,10 @@ def _check_precision(record: UnfinishedRecord) -> list[Check]:
         return []
     checks = []
     series = metric_values.progress_by_load(record)
-    window = metric_values.common_window(record, series)
+    window = metric_values.window_of_all_loads(record, series)
     for name, own in series.items():
         begin, end = window or common_time_span(own)
-        width = relative_half_width(own, begin, end)
+        width = relative_half_width_of_rate(own, begin, end)
         detail = "too few samples" if width is None else f"±{100 * width:.2f} % in the run"
         passed = None if width is None else width <= wanted
         checks.append(make_verdict_line(f"{name}: precision", passed, detail, decisive=False))
@@ -233,7 +233,7 @@ def check_record(record: UnfinishedRecord) -> list[Check]:
         checks += [_check_exit_status(load), *check_output_rules(load)]
         checks += [_check_threads(load), check_pages(load), *check_notes(load)]
     try:
-        readings = metric_values.metric_readings(record)
+        readings = metric_values.metric_values_or_reasons(record)
         for load in record["loads"]:
             checks += check_metric_bounds(load, readings[load["name"]])
             checks += _check_counter_times(load)

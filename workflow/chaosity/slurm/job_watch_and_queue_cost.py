@@ -20,7 +20,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from chaosity.errors import UserError
-from chaosity.slurm.slurm_commands import list_slurm_nodes, run_slurm_command, unusable_nodes
+from chaosity.slurm.slurm_commands import (
+    list_slurm_nodes,
+    reasons_of_unusable_nodes,
+    run_slurm_command,
+)
 
 # The fields of `SlurmJob` for squeue(1), and the job's name and folder; times are seconds since
 # 1970, see `run_slurm_command`.
@@ -183,7 +187,7 @@ class SlurmJobWatch:
                 "squeue", "--states=all", "--noheader", f"--format={SQUEUE_FORMAT}"
             )
             self.jobs.update(parse_slurm_jobs(text, self.prefix, self.folder, self.began))
-            trouble = unusable_nodes(list_slurm_nodes().values())
+            trouble = reasons_of_unusable_nodes(list_slurm_nodes().values())
         except UserError:
             return
         for job in self.jobs.values():

@@ -58,7 +58,7 @@ class MeasurementBatch:
         return math.ceil(attempt * (self.seconds * factor / 60.0 + slack))
 
 
-def cut_into_batches(
+def cut_measurements_into_batches(
     measurements: Iterable[ReplicateToMeasure], minutes: float
 ) -> list[MeasurementBatch]:
     """Return each host's measurements, in their random order, cut into jobs of about this length.

@@ -104,7 +104,7 @@ def _whole_number(text: str, name: str) -> int:
     return int(match[1]) if match else 0
 
 
-def unusable_nodes(nodes: Iterable[SlurmNode]) -> dict[str, str]:
+def reasons_of_unusable_nodes(nodes: Iterable[SlurmNode]) -> dict[str, str]:
     """Return the nodes on which no job can start, with the reason."""
     return {node.name: node.unusable_reason for node in nodes if node.unusable_reason}
 
@@ -157,7 +157,7 @@ def _whole_node_options(node: SlurmNode) -> list[str]:
     return [f"--nodelist={node.name}", "--exclusive"]
 
 
-def srun_command(node: SlurmNode, slurm: SlurmConfig) -> list[str]:
+def srun_command_for_description(node: SlurmNode, slurm: SlurmConfig) -> list[str]:
     """Return the command that runs the host's description on a node, as a job of its own.
 
     Standard input and output are the program's. If the node is busy, ``srun`` waits as long as the
@@ -182,7 +182,7 @@ def srun_command(node: SlurmNode, slurm: SlurmConfig) -> list[str]:
     ]
 
 
-def job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
+def whole_node_job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
     """Return the resources of a measurement's job, which must get the whole node.
 
     The executor plugin turns them into options of ``sbatch``, and of ``srun`` inside the job.

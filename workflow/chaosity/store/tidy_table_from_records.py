@@ -18,7 +18,7 @@ from chaosity.place_names import node_name
 from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.point_types import Load, LoadReference, Point
 from chaosity.records.record_types_and_verdict import FAILED, VALID, LoadRecord, Record
-from chaosity.runner.metric_values import Reading, metric_readings
+from chaosity.runner.metric_values import Reading, metric_values_or_reasons
 from chaosity.runner.parse_tool_output import ExtractionError
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 
@@ -184,7 +184,7 @@ def outcome_of_record(record: Record) -> ReplicateOutcome:
     readings: dict[str, dict[str, Reading]] = {}
     if status == VALID:
         try:
-            readings = metric_readings(record)
+            readings = metric_values_or_reasons(record)
         except ExtractionError as error:
             status, reason = FAILED, str(error)
     nodes = {load["name"]: _seen_nodes(load) for load in record["loads"]}

@@ -20,12 +20,12 @@ class SkippedHost:
     reason: str
 
     @property
-    def skip_notice(self) -> str:
+    def skip_time_and_reason(self) -> str:
         """Return the time and reason, for a report."""
-        return f"{self.minute}: {self.reason.rstrip('.')}"
+        return f"{self.time_to_the_minute}: {self.reason.rstrip('.')}"
 
     @property
-    def minute(self) -> str:
+    def time_to_the_minute(self) -> str:
         """Return the time to the minute, such as "2026-11-21 03:30 UTC"."""
         return self.at[:16].replace("T", " ") + " UTC" if self.at else "an unknown time"
 
