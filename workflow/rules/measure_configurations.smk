@@ -13,7 +13,7 @@ if workflow.is_main_process and not LINTING:
 
 
 wildcard_constraints:
-    host="|".join(map(re.escape, CONFIGURATIONS.host_names)),
+    host="|".join(map(re.escape, CONFIGURATIONS.hosts)),
     configuration="|".join(map(re.escape, CONFIGURATIONS.names)),
 
 

@@ -42,17 +42,12 @@ class ConfigurationCampaign:
         self.results = Path(self.config["results"])
         self.names = self.config["configurations"]
         found = read_inventory(self.config["inventory"], self.config["hosts"])
-        self._hosts = {host.name: host for host in found if host.topology_source == LIVE}
-        for host in self._hosts.values():
+        self.hosts = {host.name: host for host in found if host.topology_source == LIVE}
+        for host in self.hosts.values():
             if host.connection == LOCAL:
                 what = "cannot be rebooted into other configurations: the reboot would end this run"
                 remedy = "run this on another machine, or list only other hosts in `hosts`"
                 raise UserError(what, f"host {host.name}", remedy)
-
-    @property
-    def host_names(self) -> list[str]:
-        """Return the names of the hosts."""
-        return list(self._hosts)
 
     def configuration_folder(self, host: str, configuration: str) -> Path:
         """Return the folder of a host's files for a configuration."""
@@ -86,8 +81,8 @@ class ConfigurationCampaign:
         ``wanted.json`` gets a new time as long as records are missing, so that Snakemake measures
         the configuration. If no record is missing, ``measured.txt`` exists.
         """
-        for host, configuration in itertools.product(self._hosts, self.names):
-            missing = self._count_missing(self._hosts[host], configuration)
+        for host, configuration in itertools.product(self.hosts, self.names):
+            missing = self._count_missing(self.hosts[host], configuration)
             folder = self.configuration_folder(host, configuration)
             own = {
                 **self.config,

@@ -164,13 +164,9 @@ class Campaign:
     def allow_one_measurement_per_host(
         self, limits: Mapping[str, Any], register: Callable[[str, int], None]
     ) -> None:
-        """Let one measurement run at a time on each host.
+        """Let one measurement run at a time on each host, through Snakemake's `limits`.
 
-        Snakemake ignores a resource without a limit and does not say so.
-
-        Args:
-            limits: limits of Snakemake's resources.
-            register: sets a limit.
+        Snakemake ignores a resource without a limit, so `register` sets it.
 
         Raises:
             UserError: a host's resource has another limit on the command line or in a profile.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=name,
         usage="%(prog)s --policy POLICY --workers NODES [OPTION ...] -- PROGRAM [ARGUMENT ...]",
-        description="Run a program with its pages on chosen nodes.",
+        description="Run a program with its pages on the nodes that a policy names.",
         epilog="Exit status: the program's, or 128 plus the number of the signal that ended it; "
         f"{REFUSED} when nothing was started; {NOT_PLACED} when the program ended well but its "
         "pages were on other nodes.",
@@ -51,18 +52,11 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
 
 
 def _parse_node_list(text: str, where: str) -> tuple[int, ...]:
-    """Return the numbers of a list such as ``0,2-3``.
-
-    Raises:
-        UserError: the text is not such a list.
-    """
-    try:
-        numbers = parse_cpu_list(text)
-    except ValueError:
-        numbers = ()
-    if not numbers:
-        raise UserError(f"{text!r} is not a list of numbers", where, "write it as 0,2-3")
-    return numbers
+    """Return the numbers of a list such as ``0,2-3``, which must not be empty."""
+    with contextlib.suppress(ValueError):
+        if numbers := parse_cpu_list(text):
+            return numbers
+    raise UserError(f"{text!r} is not a list of numbers", where, "write it as 0,2-3")
 
 
 def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
@@ -88,7 +82,7 @@ def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point; an error is one sentence on standard error."""
+    """Run the command line, and exit with its status; an error is a sentence on standard error."""
     try:
         sys.exit(run_placed(request_from_arguments(argument_parser().parse_args(arguments))))
     except UserError as error:

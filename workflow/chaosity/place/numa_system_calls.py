@@ -31,12 +31,7 @@ _WORD_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)
 
 
 def _call(name: str, *arguments: object) -> None:
-    """Make a system call.
-
-    Raises:
-        OSError: the kernel refused.
-        UserError: the call's number is unknown for this architecture.
-    """
+    """Make a system call; an `OSError` gives the kernel's reason for a refusal."""
     numbers = _NUMBERS.get(platform.machine())
     if numbers is None:
         raise UserError(f"the system call number of {name} on {platform.machine()} is unknown")

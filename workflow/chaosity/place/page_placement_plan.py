@@ -94,7 +94,9 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
     Raises:
         UserError: this host cannot meet the request.
     """
-    memory = _read_memory_nodes(request.root)
+    # A kernel without nodes has all memory on node 0.
+    listed = read_setting(request.root, "sys/devices/system/node/has_memory") or "0"
+    memory = set(parse_cpu_list(listed))
     cpus = _find_worker_cpus(request)
     wanted = _find_wanted_shares(request, memory)
     search = request.search or POLICIES[request.policy].searched
@@ -124,12 +126,6 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
     )
 
 
-def _read_memory_nodes(root: Path) -> set[int]:
-    """Return the nodes with memory; node 0 alone where the kernel has no nodes."""
-    text = read_setting(root, "sys/devices/system/node/has_memory")
-    return set(parse_cpu_list(text)) if text else {0}
-
-
 def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
     """Return the processing units on which the program runs, if this process may use them."""
     allowed = os.sched_getaffinity(0)
@@ -152,11 +148,7 @@ def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
 
 
 def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int, float] | None:
-    """Return the share of the pages by node; None if the policy leaves pages to the kernel.
-
-    Raises:
-        UserError: a node with a share is not in `memory`, or shares are missing or not allowed.
-    """
+    """Return the share of the pages by node; None if the policy leaves pages to the kernel."""
     name, policy, where = request.policy, POLICIES[request.policy], "--shares"
     if policy.shares is None:
         if request.shares is not None:
@@ -184,11 +176,7 @@ def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int
 def _choose_method(
     request: PlacementRequest, wanted: Mapping[int, float], nodes: tuple[int, ...]
 ) -> str:
-    """Return the method that enforces the shares: the kernel's own method if it is possible.
-
-    Raises:
-        UserError: the kernel lacks the requested method.
-    """
+    """Return the method that enforces the shares: the kernel's own method if it is possible."""
     if not numa_system_calls.supports_policy(numa_system_calls.INTERLEAVE, nodes):
         what = "this kernel has no memory policies (CONFIG_NUMA)"
         raise UserError(what, f"policy {request.policy}")

@@ -125,15 +125,13 @@ class _PlacementSession:
         soonest, until = now + self.cost / GROWING_SHARE, now + seconds
         while self.program.let_program_run(min(until - now, LONGEST_LOOK_SECONDS)):
             now = time.monotonic()
-            grown = now >= soonest and self._has_grown()
+            resident = (
+                page_migration.resident_bytes(self.program.process.pid) if now >= soonest else 0
+            )
+            grown = resident > (1 + AIM) * self.resident
             if now >= until or grown or self.program.waits_at_barrier:
                 return True
         return False
-
-    def _has_grown(self) -> bool:
-        """Return whether the resident memory has grown since the latest look; a cheap question."""
-        resident = page_migration.resident_bytes(self.program.process.pid)
-        return resident > (1 + AIM) * self.resident
 
     def _runs_without_barrier(self, source: program_rate.RateSource) -> bool:
         """Return whether no barrier of the proxy stops the program, so that a search can begin."""

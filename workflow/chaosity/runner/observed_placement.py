@@ -33,7 +33,7 @@ class MemoryMapping:
     """A mapping with pages: a line of ``numa_maps``.
 
     Attributes:
-        address: first address, as the file writes it.
+        address: first address, as the file has it.
         of_file: whether a file backs the mapping.
         private: whether it holds data of the process alone (``anon``) or huge pages.
         page_bytes: size of the pages that the kernel counts here.

@@ -61,11 +61,7 @@ def values_at_path(document: Any, path: str) -> list[Any]:
 
 
 def _parse_json_document(text: str) -> Any:
-    """Return the JSON document in a text; lines before it, such as fio's remarks, are skipped.
-
-    Raises:
-        ExtractionError: there is no JSON document, or it is incomplete.
-    """
+    """Return the JSON document in a text; lines before it, such as fio's remarks, are skipped."""
     lines = text.splitlines(keepends=True)
     first = next((i for i, line in enumerate(lines) if line.startswith(("{", "["))), 0)
     try:

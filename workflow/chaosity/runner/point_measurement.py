@@ -132,11 +132,7 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
 
 
 def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[Check]]:
-    """Check the preconditions and make a working folder for each load.
-
-    Raises:
-        MeasurementError: a precondition does not hold, or a drive or device cannot be used.
-    """
+    """Check the preconditions and make a working folder for each load."""
     checks = [
         _check_processing_units(point),
         _check_initiator_nodes_unchanged(point),
@@ -158,10 +154,7 @@ def _start_loads(loads: list[LoadProcess], lock: int) -> float:
 
     A load whose pages move settles before it is ready. Stoppable loads run meanwhile, because the
     best placement depends on the co-running loads. A load without progress begins last, once the
-    others run.
-
-    Returns:
-        Time of the start on the monotonic clock, in seconds.
+    others run. The result is the time of the start on the monotonic clock, in seconds.
     """
     silent = [load for load in loads if load.reports_no_progress]
     reporting = [load for load in loads if not load.reports_no_progress]
@@ -227,9 +220,6 @@ def _wait_for_end(
     If loads end by themselves, the first to end closes the window. Otherwise the point ends when
     its rates are precise enough or its time is up. Each load gets the time to report once, because
     a pass may take longer on a busy host.
-
-    Raises:
-        MeasurementError: nothing ended in time.
     """
     ends_by_itself = any(not load.is_stoppable for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]

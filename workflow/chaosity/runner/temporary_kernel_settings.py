@@ -74,10 +74,7 @@ def _write_setting(root: Path, name: str, value: str) -> None:
 def _restore_settings(root: Path) -> None:
     """Restore the former values that a run left behind, unless the host has booted since.
 
-    The caller holds the lock exclusively.
-
-    Raises:
-        OSError: a value cannot be written; the file stays for the next attempt.
+    The caller holds the lock exclusively. If a value cannot be written, the file of values stays.
     """
     try:
         left = json.loads((root / FORMER_VALUES).read_text())

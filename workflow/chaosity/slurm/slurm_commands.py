@@ -142,7 +142,7 @@ def run_slurm_command(*command: str) -> str:
 
 
 def list_slurm_nodes() -> dict[str, SlurmNode]:
-    """Return all nodes of Slurm by name; a `UserError` says that Slurm does not answer."""
+    """Return all nodes of Slurm, by name."""
     return parse_slurm_nodes(run_slurm_command("scontrol", "show", "node", "--oneliner"))
 
 
