@@ -48,7 +48,7 @@ def test_who_was_left_out_and_why(tmp_path):
     entry = {"host": "h", "at": "2026-11-21T09:15:00.000Z", "reason": "no route to host"}
     (tmp_path / "h/left_out.json").write_text(json.dumps(entry))
     [found] = skipped_hosts(tmp_path)
-    assert (found.host, found.minute, found.reason) == (
+    assert (found.host, found.time_to_the_minute, found.reason) == (
         "h",
         "2026-11-21 09:15 UTC",
         "no route to host",
