@@ -45,19 +45,19 @@ def test_every_map_fits_a_page_and_its_labels_fit_their_room(shape):
     layout = HeatmapLayout(*SHAPES[shape], top=0.6)
     assert layout.last_block_right <= style.WIDTH
     assert layout.top + layout.tallest_block_height + layout.column_label_height <= 10.5
-    assert layout.rows.points >= 5.0
-    assert layout.cell_height * style.POINTS_PER_INCH >= layout.rows.points
-    if not layout.columns.upright:
-        assert layout.columns.widest_inches <= layout.cell_width
+    assert layout.row_labels.points >= 5.0
+    assert layout.cell_height * style.POINTS_PER_INCH >= layout.row_labels.points
+    if not layout.column_labels.upright:
+        assert layout.column_labels.widest_inches <= layout.cell_width
 
 
 def test_255_drive_sets_run_down_the_page_in_blocks_between_sizes():
     layout = HeatmapLayout(*SHAPES["figure 6"], top=0.6)
     assert layout.turned
     assert list(map(row_count, layout.blocks)) == [36, 56, 70, 56, 37]
-    assert layout.rows.texts[0] == "0·······"
-    assert layout.rows.texts[-1] == "01234567"
-    assert layout.rows.fixed
+    assert layout.row_labels.texts[0] == "0·······"
+    assert layout.row_labels.texts[-1] == "01234567"
+    assert layout.row_labels.fixed
 
 
 def test_a_group_longer_than_a_page_is_cut():

@@ -15,12 +15,11 @@ from test_report import FIGURES, read, write
 from chaosity.cli.report import overview_command, reports_command
 from chaosity.errors import UserError
 from chaosity.report.overview_and_equal_hosts import (
-    HostResults,
     compare_equal_hosts,
     processor_model,
     write_overview,
 )
-from chaosity.report.report_summary import summarise_report
+from chaosity.report.report_summary import ReportSummary, summarise_report
 from chaosity.report.write_report_files import has_outdated_skip_note
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import write_parquet_table
@@ -285,8 +284,11 @@ def test_the_processor_model_comes_from_component_or_topology(tmp_path):
     (tmp_path / "components/system.json").write_text("broken")
     assert processor_model(tmp_path) is None
     # Of nobody's processor something is known, so all may be of the same.
-    places = [HostResults(name, "nps4", tmp_path / name) for name in "ab"]
-    [group] = compare_equal_hosts(places)
+    summaries = {
+        tmp_path / name / "summary.json": ReportSummary(name, "nps4", "", (), {}, {})
+        for name in "ab"
+    }
+    [group] = compare_equal_hosts(summaries)
     assert (group.processor, group.hosts) == (None, 2)
 
 

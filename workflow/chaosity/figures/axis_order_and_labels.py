@@ -86,13 +86,8 @@ class AxisValue:
     nodes: tuple[int, ...] = ()
 
     @property
-    def is_numeric(self) -> bool:
-        """Whether the value is a number or a size in bytes."""
-        return self.kind in ("number", "size")
-
-    @property
     def number(self) -> float:
-        """Return the number that the value is."""
+        """Return the value of a number or of a size in bytes."""
         return float(self.order[0])
 
 
@@ -134,7 +129,7 @@ class Axis:
     @property
     def is_numeric(self) -> bool:
         """Whether every value is a number, so that they have a first and a last."""
-        return all(value.is_numeric for value in self.values)
+        return all(value.kind in ("number", "size") for value in self.values)
 
     @property
     def has_byte_sizes(self) -> bool:

@@ -40,7 +40,7 @@ class FigureColumnValues:
         self._spec, self._figure, self._experiment = spec, rows, experiment
         self._rows = rows.rows
 
-    def get(self, name: str) -> pd.Series:
+    def values_of_column(self, name: str) -> pd.Series:
         """Return the values of a column, one per row.
 
         Raises:
@@ -64,7 +64,7 @@ class FigureColumnValues:
             f"allowed: {allowed}, and LOAD.COLUMN for another load of the point",
         )
 
-    def quantity(self, name: str) -> tuple[pd.Series, str | None]:
+    def numbers_of_column_or_metric(self, name: str) -> tuple[pd.Series, str | None]:
         """Return a column of numbers or a metric of another load, one value per row.
 
         Returns:
@@ -79,7 +79,7 @@ class FigureColumnValues:
         others = self._experiment.where(load=load)
         if metric and metric in set(others.rows["metric"]):
             return self._of_metric(others, metric), metric
-        values = self.get(name)
+        values = self.values_of_column(name)
         try:
             return values.astype(float), None
         except (TypeError, ValueError) as error:
@@ -181,9 +181,13 @@ def _read_bound(spec: FigureSpec, entry: BoundEntry, experiment: Measurements) -
         return MeasuredBound(entry["title"], along_x, {})
     columns, rows = FigureColumnValues(spec, measured, experiment), measured.rows
     for column, wanted in entry.get("where", {}).items():
-        rows = rows[equals_or_in_list(columns.get(column).loc[rows.index], wanted)]
+        rows = rows[equals_or_in_list(columns.values_of_column(column).loc[rows.index], wanted)]
     used = {role: spec.column_of_axis(role) for role in (_ALONG if along_x else _CONSTANT)}
-    names = {role: columns.get(name).map(_name) for role, name in used.items() if name is not None}
+    names = {
+        role: columns.values_of_column(name).map(_name)
+        for role, name in used.items()
+        if name is not None
+    }
     roles, rows = list(names), rows.assign(**names)
     # As the marks of a figure: points of a mark are combined within each replicate block.
     values: dict[tuple[str | None, str | None, str | None], float] = {}

@@ -162,7 +162,7 @@ def select_figure_data(
     selected = experiment.where(load=spec.load, metric=spec.metric)
     columns, rows = FigureColumnValues(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
-        rows = rows[equals_or_in_list(columns.get(column).loc[rows.index], wanted)]
+        rows = rows[equals_or_in_list(columns.values_of_column(column).loc[rows.index], wanted)]
     if rows.empty:
         return None
     rows = rows.copy()
@@ -171,9 +171,9 @@ def select_figure_data(
         if spec.column_of_axis(role) is not None:
             axes[role], rows[role] = _axis(spec, role, columns, rows, topology)
     if spec.compare is not None:
-        rows["level"] = columns.get(spec.compare["column"]).loc[rows.index].map(str)
+        rows["level"] = columns.values_of_column(spec.compare["column"]).loc[rows.index].map(str)
     if spec.cell_note is not None:
-        rows["note"] = columns.get(spec.cell_note).loc[rows.index]
+        rows["note"] = columns.values_of_column(spec.cell_note).loc[rows.index]
     rows = rows.dropna(subset=[role for role in axes if role != "series"])
     if rows.empty:
         return None
@@ -199,7 +199,7 @@ def _axis(
     Names that `where` lists stand in that order: kernels have no order of their own.
     """
     column = str(spec.column_of_axis(role))
-    levels = columns.get(column).loc[rows.index]
+    levels = columns.values_of_column(column).loc[rows.index]
     listed = spec.where.get(column)
     order = list(map(str, listed)) if isinstance(listed, list) else []
     of_place = column in ("initiator", "target")
@@ -247,7 +247,7 @@ def _with_measured_x(
     spec: FigureSpec, axes: dict[Role, Axis], rows: pd.DataFrame, columns: FigureColumnValues
 ) -> FigureData | None:
     """Return a figure with a measured x: one mark for each load of a point."""
-    x_values, metric = columns.quantity(str(spec.x))
+    x_values, metric = columns.numbers_of_column_or_metric(str(spec.x))
     rows["x"] = x_values.loc[rows.index]
     if metric is None:
         rows = rows.dropna(subset=["x"])

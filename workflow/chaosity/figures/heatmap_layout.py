@@ -63,7 +63,7 @@ class HeatmapLayout:
         down, across: row axis and column axis as drawn.
         blocks: parts of the row axis, side by side.
         cell_width, cell_height: of a cell.
-        rows, columns: labels.
+        row_labels, column_labels: of the axes as drawn.
         headed: whether groups of rows have headings.
         bracket: width on the left for the names of row groups; 0 without them.
         named: whether column groups have names above them.
@@ -91,13 +91,13 @@ class HeatmapLayout:
         self.headed = len(self.down.values) > MOST_ROWS or table is not None
         tallest = TALLEST_WITH_NOTE if noted else TALLEST_CELL
         height = min(tallest, max(LOWEST_CELL, _PAGE / most_rows))
-        self.rows = AxisLabels(
+        self.row_labels = AxisLabels(
             table or tuple(map(self.down.tick_label, self.down.values)),
             min(style.SMALL_POINTS, max(5.0, 0.86 * height * style.POINTS_PER_INCH)),
             fixed=table is not None,
         )
         spare = style.WIDTH - 2 * style.MARGIN - 2 * _TITLE - BLOCK_GAP * (len(self.blocks) - 1)
-        spare = spare / len(self.blocks) - self.rows.widest_inches - PAD
+        spare = spare / len(self.blocks) - self.row_labels.widest_inches - PAD
         # Gaps shrink where room is scarce, but stay wider than the lines between cells.
         self.gap = min(GAP, 0.5 * spare / len(self.across.values))
         spare -= self.gap * (len(self.across.groups) - 1)
@@ -113,8 +113,8 @@ class HeatmapLayout:
         self.bracket = _TITLE if bracketed else 0.0
         self.row_title = _axis_title(self.down, bracketed or self.headed)
         self.column_title = _axis_title(self.across, self.named)
-        self.columns = _column_labels(self.across, self.cell_width)
-        self.repeated = len(self.blocks) > 1 and not self.columns.upright
+        self.column_labels = _column_labels(self.across, self.cell_width)
+        self.repeated = len(self.blocks) > 1 and not self.column_labels.upright
         self.top = top + LINE * (self.named + self.title_above) + (0.14 if self.repeated else 0.0)
 
     @property
@@ -141,11 +141,13 @@ class HeatmapLayout:
     @property
     def column_label_height(self) -> float:
         """Return the height of the column labels and the title of the column axis."""
-        return PAD + (self.columns.widest_inches if self.columns.upright else 0.12) + 0.26
+        return (
+            PAD + (self.column_labels.widest_inches if self.column_labels.upright else 0.12) + 0.26
+        )
 
     def block_left(self, number: int) -> float:
         """Return the left edge of a block's cells."""
-        labels = self.rows.widest_inches + PAD
+        labels = self.row_labels.widest_inches + PAD
         first = style.MARGIN + (0.0 if self.title_above else _TITLE) + self.bracket + labels
         return first + number * (labels + self.cells_width + BLOCK_GAP)
 

@@ -161,14 +161,14 @@ class _HeatmapPainter:
 
     def _name_row_group(self, left: float, top: float, height: float, text: str) -> None:
         """Write the name of a group of rows beside a line on its left."""
-        x = left - PAD - self.layout.rows.widest_inches - 0.06
+        x = left - PAD - self.layout.row_labels.widest_inches - 0.06
         self.sheet.plot([x, x], [top + 0.02, top + height - 0.02], color=style.RULE, lw=0.8)
         look = style.TextStyle(size=style.SMALL_POINTS, color=style.GREY, ha="right", va="center")
         self.sheet.text(x - 0.05, top + height / 2, text, rotation=90, **look)
 
     def _draw_row(self, left: float, top: float, position: int) -> None:
         """Draw a row's label and cells, and add the hover texts."""
-        layout, labels = self.layout, self.layout.rows
+        layout, labels = self.layout, self.layout.row_labels
         middle, family = top + layout.cell_height / 2, "DejaVu Sans Mono" if labels.fixed else None
         look = style.TextStyle(size=labels.points, ha="right", va="center_baseline")
         text = labels.texts[position]
@@ -216,7 +216,7 @@ class _HeatmapPainter:
         self.sheet.text(*middle, number, size=self.points, color=ink, **style.CENTRED)
 
     def _write_column_labels(self, left: float, edge: float, *, above: bool = False) -> None:
-        layout, labels = self.layout, self.layout.columns
+        layout, labels = self.layout, self.layout.column_labels
         look = style.TextStyle(size=labels.points, ha="center", va="bottom" if above else "top")
         look["rotation"] = 90 if labels.upright else 0
         for column, text in enumerate(labels.texts):

@@ -7,6 +7,7 @@ hosts are named. Two hosts are compared, but it stays open which of them has a f
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +29,6 @@ from chaosity.units import format_count
 
 # Required for a comparison. Tables of earlier versions can lack other columns.
 _REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metric"]
-
-
-@dataclass(frozen=True)
-class HostResults:
-    """A host in one configuration, and the folder of its summary and table."""
-
-    host: str
-    configuration: str
-    folder: Path
 
 
 @dataclass(frozen=True)
@@ -68,19 +60,20 @@ class EqualHostGroup:
         return frozenset(statement.host for statement in self.statements if statement.host)
 
 
-def compare_equal_hosts(results: Sequence[HostResults]) -> list[EqualHostGroup]:
+def compare_equal_hosts(summaries: Mapping[Path, ReportSummary]) -> list[EqualHostGroup]:
     """Return the comparison of the hosts of each configuration and processor model.
 
-    A host without a readable table is named and not compared.
+    `summaries` are by the paths of their files. A host without a readable table beside its summary
+    is named and not compared.
     """
-    groups: dict[tuple[str, str], list[HostResults]] = {}
-    for each in results:
-        key = (each.configuration, processor_model(each.folder) or "")
-        groups.setdefault(key, []).append(each)
+    groups: dict[tuple[str, str], dict[str, Path]] = defaultdict(dict)
+    for path, summary in summaries.items():
+        key = (summary.configuration, processor_model(path.parent) or "")
+        groups[key][summary.host] = path.parent
     return [
-        _compare_group(configuration, model or None, group)
-        for (configuration, model), group in sorted(groups.items())
-        if len(group) > 1
+        _compare_group(configuration, model or None, folders)
+        for (configuration, model), folders in sorted(groups.items())
+        if len(folders) > 1
     ]
 
 
@@ -97,16 +90,16 @@ def processor_model(folder: Path) -> str | None:
 
 
 def _compare_group(
-    configuration: str, processor: str | None, group: Sequence[HostResults]
+    configuration: str, processor: str | None, folders: Mapping[str, Path]
 ) -> EqualHostGroup:
-    read = {each.host: _read_table(each.folder) for each in group}
+    read = {host: _read_table(folder) for host, folder in folders.items()}
     tables = {host: table for host, table in read.items() if isinstance(table, Measurements)}
     skipped = [
         HostStatement(f"{host} was not compared: {reason}.")
         for host, reason in read.items()
         if isinstance(reason, str)
     ]
-    return EqualHostGroup(configuration, processor, len(group), (*_statements(tables), *skipped))
+    return EqualHostGroup(configuration, processor, len(folders), (*_statements(tables), *skipped))
 
 
 def _read_table(folder: Path) -> Measurements | str:
@@ -209,10 +202,8 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     Raises:
         UserError: a file is not a summary.
     """
-    read = {path: ReportSummary.read(path) for path in sorted(set(summaries))}
-    groups = compare_equal_hosts(
-        [HostResults(each.host, each.configuration, path.parent) for path, each in read.items()]
-    )
+    read = {path: ReportSummary.from_file(path) for path in sorted(set(summaries))}
+    groups = compare_equal_hosts(read)
     rows = [_row(path, each, groups, output) for path, each in read.items()]
     measured = {summary.host for summary in read.values()}
     rows += [

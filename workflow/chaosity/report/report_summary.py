@@ -59,7 +59,7 @@ class ReportSummary:
     left_out: str | None = None
 
     @classmethod
-    def read(cls, path: Path) -> ReportSummary:
+    def from_file(cls, path: Path) -> ReportSummary:
         """Return the summary in a file.
 
         Raises:

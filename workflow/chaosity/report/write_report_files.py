@@ -75,7 +75,9 @@ def write_report(
         The worst problems, a line each.
     """
     folder = plan.parent
-    planned, names = _read_json(plan, lambda read: (read, [*read["experiments"]]), "a plan")
+    planned, names = _read_json(
+        plan, lambda read: (read, [*read["experiments"]]), "the plan.json of a host"
+    )
     experiments = [load_experiment(name) for name in names]
     measurements = Measurements.from_table(
         read_parquet_table(table) if table else build_tidy_table(folder / "points", folder)
@@ -104,7 +106,9 @@ def write_report(
         output=output,
         drawing=drawing,
         findings=(
-            _read_json(findings, Findings.from_json, "a findings file") if findings else None
+            _read_json(findings, Findings.from_json, "an output of `chaosity anomalies --json`")
+            if findings
+            else None
         ),
         components=components,
         others={path: Measurements.read(path) for path in others},
@@ -122,7 +126,7 @@ def write_report(
 def has_outdated_skip_note(folder: Path) -> bool:
     """Whether a report disagrees with its host's ``left_out.json`` on the host being skipped."""
     try:
-        reported = ReportSummary.read(folder / "summary.json").left_out
+        reported = ReportSummary.from_file(folder / "summary.json").left_out
     except UserError:
         reported = None
     skipped = read_skipped_host(folder.parent)
