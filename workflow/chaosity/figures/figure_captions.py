@@ -65,7 +65,7 @@ def _value_statements(data: FigureData, valid: pd.DataFrame, scale: Scale) -> li
     differ = cells_differ_significantly(
         data.measurements, ["host", "configuration", *_mark_columns(data)]
     )
-    statements = [bounds, _main_statement(data) or _range_statement(data, valid, scale, differ)]
+    statements = [bounds, _main_statement(data) or _range_statement(data, valid, differ)]
     if data.spec.cell_note == "distance":
         statements.append(
             caption_statements.distance_order_statement(valid, "note", data.spec.metric, "distance")
@@ -119,14 +119,13 @@ def _mark_columns(data: FigureData) -> list[str]:
     return list(data.axes)
 
 
-def _range_statement(
-    data: FigureData, valid: pd.DataFrame, scale: Scale, differ: bool | None
-) -> str:
+def _range_statement(data: FigureData, valid: pd.DataFrame, differ: bool | None) -> str:
     """Return the best and the worst mark, or the range when no difference was detected."""
     less = less_is_better(data.spec.metric)
     ordered = valid.sort_values("median", ascending=less, kind="stable")
     best, worst = mark_rows(ordered.iloc[[0, -1]])
     low, high = sorted((best["median"], worst["median"]))
+    scale = choose_scale(data.spec.metric, [high])
     marks = format_count(len(valid), data.mark_noun)
     if differ is False:
         between = f"{scale.number(low)} to {scale.text(high)}"

@@ -198,7 +198,7 @@ def _setting_check(
 ) -> ResultCheck:
     """Return the check of a setting; its value is None if the host does not show it."""
     if value is None:
-        return ResultCheck(name, UNKNOWN, "this machine does not show it")
+        return ResultCheck(name, UNKNOWN, "unknown: this machine does not report it")
     return ResultCheck(name, OK, good_text) if good else ResultCheck(name, WARNING, warning, advice)
 
 

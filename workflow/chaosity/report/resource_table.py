@@ -244,7 +244,8 @@ def load_description(measurements: Measurements) -> str:
     """Return benchmark, kernel, label and levels of comparable loads."""
     first = measurements.rows.iloc[0]
     levels = json.loads(_requests(measurements).iloc[0])
-    parts = [str(first["benchmark"]).replace("_", " "), first["kernel"], first["label"]]
+    named = (first["benchmark"], first["kernel"], first["label"])
+    parts = [text.replace("_", " ") for text in named if isinstance(text, str)]
     if size := levels.pop("bytes", None):
         parts.append(format_binary_bytes(size))
     for name, form in (("pages", "{} pages"), ("share", "{} % of its peak")):
@@ -252,7 +253,7 @@ def load_description(measurements: Measurements) -> str:
             parts.append(form.format(levels.pop(name)))
     for name, value in levels.items():
         parts.append(f"{name.replace('_', ' ')} {make_axis_value(value, column=name).short}")
-    return ", ".join(part for part in parts if isinstance(part, str))
+    return ", ".join(parts)
 
 
 def cells_best_first(measurements: Measurements) -> pd.DataFrame:
