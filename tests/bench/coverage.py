@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics import Estimate, Ratio, cell_ratios_in_replicate_blocks
 from chaosity.statistics.anova import Analysis, analyse
+from chaosity.statistics.block_ratios import cell_ratios_in_replicate_blocks
+from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
 
 # Standard errors are 0.4 % for the fast ones and 0.8 % for whole analyses: 2 % can be told.
 FAST, SLOW = 3000, 800

@@ -17,7 +17,7 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.runner import metric_values
 from chaosity.runner.point_measurement import measure_point
-from chaosity.statistics import Estimate
+from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.topology.topology_discovery import discover_topology
 
 REPEATS = 3

@@ -10,7 +10,9 @@ import pytest
 import synthetic
 import synthetic_latency
 
-from chaosity.anomalies import KINDS, HostParts, analyse_host, host_parts
+from chaosity.anomalies.anomaly_results import AnomalyKind
+from chaosity.anomalies.host_anomalies import HostParts, analyse_host, host_parts
+from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_from_json, topology_to_json
@@ -26,7 +28,7 @@ def machine(**keys):
 def analysed(found, tidy=None, components=None):
     components = found.components() if components is None else components
     tidy = found.tidy() if tidy is None else tidy
-    return analyse_host(tidy, host_parts(None, components))
+    return analyse_host(Measurements.from_table(tidy), host_parts(None, components))
 
 
 def about_drives(found):
@@ -39,7 +41,7 @@ def about_drives(found):
 
 
 def of_kind(found, kind):
-    assert kind in KINDS
+    assert kind in tuple(AnomalyKind)
     return [one for one in found.anomalies if one.kind == kind]
 
 
@@ -48,7 +50,7 @@ def test_a_slow_drive_is_the_worst_and_named_with_model_and_serial():
     assert found.anomalies[0] == first
     assert (first.kind, first.target, first.components) == ("slow_component", SLOW, (SLOW,))
     assert first.loss_percent == pytest.approx(80.0, abs=2.0)
-    assert first.loss_low < 80.0 < first.loss_high
+    assert first.loss_percent_low < 80.0 < first.loss_percent_high
     assert (first.n, first.confidence) == (3, 0.9999)
     assert first.sentence.startswith(f"{SLOW} is slow: 1.3")
     assert "Corsair MP600 PRO, serial S10, node 1" in first.also[0]
@@ -122,7 +124,10 @@ def test_drive_sets_that_add_up_have_no_anomalies():
 
 
 def latency(tidy, found):
-    return analyse_host(tidy, host_parts(topology_from_json(synthetic_latency.topology(found)), {}))
+    return analyse_host(
+        Measurements.from_table(tidy),
+        host_parts(topology_from_json(synthetic_latency.topology(found)), {}),
+    )
 
 
 def test_cores_that_are_slow_only_when_all_run_show_contention():
@@ -209,7 +214,7 @@ def test_a_table_without_comparable_rows_is_not_tested():
     found = synthetic.small()
     told = analysed(found)
     assert told.anomalies == () or about_drives(told) == []
-    empty = analyse_host(found.tidy().iloc[:0], HostParts())
+    empty = analyse_host(Measurements.from_table(found.tidy().iloc[:0]), HostParts())
     assert empty.verdict.startswith("Not tested: there are no comparable measurements")
 
 
@@ -227,7 +232,8 @@ def test_a_sparse_matrix_has_no_slit_mismatch_and_no_slow_path():
     memory = tidy["load"] == "memory"
     pairs = (tidy["initiator"] + tidy["target"]).map(lambda name: sum(map(ord, name)) % 7)
     found = analyse_host(
-        tidy[~memory | (pairs == 0)], host_parts(topology_from_json(machine.topology()), {})
+        Measurements.from_table(tidy[~memory | (pairs == 0)]),
+        host_parts(topology_from_json(machine.topology()), {}),
     )
     assert not [one for one in found.anomalies if one.kind == "slit_mismatch"]
     assert not [one for one in found.anomalies if one.kind == "slow_path"]
@@ -241,7 +247,7 @@ def test_drives_of_an_unknown_node_are_not_part_of_a_nodes_drive_set():
     lost = rows[rows["target"] == "node0drives"].assign(
         target="unknowndrives", target_nodes="", drives=2, value=lambda t: t["value"] * 2.0
     )
-    assert analyse_host(pd.concat([rows, lost])).anomalies == ()
+    assert analyse_host(Measurements.from_table(pd.concat([rows, lost]))).anomalies == ()
 
 
 # Cores of different kinds.
@@ -300,11 +306,14 @@ def test_cores_are_compared_with_cores_of_their_kind(xml):
     performance = topology.core_kinds[-1].cpus
     slow = performance[3]
     tidy = core_latencies(topology, slow)
-    found = analyse_host(tidy, host_parts(topology, {}))
+    found = analyse_host(Measurements.from_table(tidy), host_parts(topology, {}))
     assert [one.components for one in found.anomalies] == [(f"pu{slow}",)]
     assert found.anomalies[0].loss_percent == pytest.approx(30.0, abs=1.0)
     # The same after the topology was stored and read again.
     stored = topology_from_json(json.loads(json.dumps(topology_to_json(topology))))
-    assert analyse_host(tidy, host_parts(stored, {})).anomalies == found.anomalies
+    assert (
+        analyse_host(Measurements.from_table(tidy), host_parts(stored, {})).anomalies
+        == found.anomalies
+    )
     # Without the kinds all efficiency cores look slow.
-    assert len(analyse_host(tidy, HostParts()).anomalies) > 1
+    assert len(analyse_host(Measurements.from_table(tidy), HostParts()).anomalies) > 1

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import faulty
-from chaosity.anomalies import KINDS, analyse_matrix
+from chaosity.anomalies.anomaly_results import AnomalyKind
+from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.store.node_matrix_csv import NodeMatrix, read_matrix_csv
 from faulty import BANDWIDTH, LATENCY, measure
 
@@ -37,10 +38,10 @@ def percent(loss, metric):
 
 
 def check(one, loss, metric, n):
-    assert one.kind in KINDS and one.metric == metric and one.n == n
+    assert one.kind in tuple(AnomalyKind) and one.metric == metric and one.n == n
     truth = percent(loss, metric)
     assert one.loss_percent == pytest.approx(truth, rel=0.15)
-    assert one.loss_low <= truth <= one.loss_high
+    assert one.loss_percent_low <= truth <= one.loss_percent_high
     assert 0.9 < one.confidence <= (0.95 if n == 1 else 0.9999)
     better = one.observed < one.expected if metric == LATENCY else one.observed > one.expected
     assert not better
@@ -176,7 +177,7 @@ def test_remote_memory_that_is_better_than_local_is_reported():
     assert (one.initiator == 1) != (one.target == 1)
     assert one.components == ("node1",)
     assert one.loss_percent == pytest.approx(100.0 * (1.0 - 0.3 / 0.5), rel=0.1)
-    assert one.loss_low < one.loss_percent < one.loss_high
+    assert one.loss_percent_low < one.loss_percent < one.loss_percent_high
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3])
@@ -184,7 +185,7 @@ def test_anomalies_of_a_noisy_single_run_are_clear(noise):
     for seed in range(8):
         found = analyse_matrix(measure(faulty.two_packages(4), rng(seed), n=1, noise=noise))
         assert all(0.9 <= one.confidence <= 0.95 for one in found.anomalies)
-        assert all(one.loss_low > 0.0 for one in found.anomalies)
+        assert all(one.loss_percent_low > 0.0 for one in found.anomalies)
 
 
 @pytest.mark.parametrize(

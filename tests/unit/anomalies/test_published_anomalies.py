@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.anomalies import analyse_host, analyse_matrix
+from chaosity.anomalies.host_anomalies import analyse_host
+from chaosity.anomalies.matrix_anomalies import analyse_matrix
+from chaosity.store.measurements import Measurements
 from chaosity.store.node_matrix_csv import read_matrix_csv
 from chaosity.store.published_csv_tables import read_published_csv
 
@@ -69,7 +71,7 @@ def test_the_structural_pattern_of_a_broadwell_is_noted():
 
 def sweep():
     path = PUBLISHED / "numa_bench_epyc7a53_latency_sweep_ns.csv"
-    return analyse_host(read_published_csv(path, "numa_bench", "x"))
+    return analyse_host(Measurements.from_table(read_published_csv(path, "numa_bench", "x")))
 
 
 def test_half_of_the_cores_of_an_epyc_show_contention():
@@ -99,7 +101,9 @@ def test_the_epyc_has_no_anomaly_when_each_core_runs_alone():
 
 def test_a_drive_that_its_own_node_reads_slower_is_reported():
     path = PUBLISHED / "fio_issue141_nvme_node1_seqread4k_qd1.csv"
-    (one,) = analyse_host(read_published_csv(path, "fio_numa", "x")).anomalies
+    (one,) = analyse_host(
+        Measurements.from_table(read_published_csv(path, "fio_numa", "x"))
+    ).anomalies
     assert (one.kind, one.initiator) == ("remote_better_than_local", "node0")
     assert one.loss_percent == pytest.approx(100 * (1 - 93 / 189), abs=0.1)
     assert one.confidence <= 0.95
@@ -107,5 +111,5 @@ def test_a_drive_that_its_own_node_reads_slower_is_reported():
 
 def test_published_cores_of_different_kinds_are_not_compared():
     path = PUBLISHED / "chaosity_table1_m1pro_GBps.csv"
-    found = analyse_host(read_published_csv(path, "table_1", "x"))
+    found = analyse_host(Measurements.from_table(read_published_csv(path, "table_1", "x")))
     assert found.anomalies == ()

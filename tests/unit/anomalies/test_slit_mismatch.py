@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import faulty
-from chaosity.anomalies import analyse_matrix
+from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from faulty import LATENCY, measure
 
 SLIT_MISMATCH = "slit_mismatch"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import faulty
-from chaosity.anomalies import analyse_matrix
+from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.store.node_matrix_csv import NodeMatrix
 from faulty import BANDWIDTH, LATENCY
 

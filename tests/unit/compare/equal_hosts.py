@@ -9,6 +9,9 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from chaosity.compare.outlier_host_search import find_outlier_hosts
+from chaosity.compare.selection_comparison import compare_selections
+from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 
 GB = 1e9
@@ -75,3 +78,15 @@ def host(
             }
         )
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def compare_tables(left, right, **options):
+    """Compare two tables, see `compare_selections`."""
+    sides = map(Measurements.from_table, (left, right))
+    return compare_selections(*sides, **options)
+
+
+def find_outliers(tables, **options):
+    """Outlier hosts among tables, see `find_outlier_hosts`."""
+    measured = {name: Measurements.from_table(table) for name, table in tables.items()}
+    return find_outlier_hosts(measured, **options)

@@ -9,12 +9,11 @@ import pandas as pd
 import pytest
 import synthetic
 from click.testing import CliRunner
-from equal_hosts import host
+from equal_hosts import compare_tables, host
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.cli import chaosity
-from chaosity.compare import compare_selections
 from chaosity.errors import UserError
 from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import write_parquet_table
@@ -40,7 +39,7 @@ def cell(found, **wanted):
 
 
 def test_equal_hosts_have_no_clear_difference():
-    found = compare_selections(host("a", 1), host("b", 2), names=("a", "b"))
+    found = compare_tables(host("a", 1), host("b", 2), names=("a", "b"))
     assert set(found.cells["verdict"]) == {"no difference detected"}
     assert "no difference of 5 % or more detected in 16 cells at n = 3" in found.sentences[0]
     [group] = found.groups
@@ -50,7 +49,7 @@ def test_equal_hosts_have_no_clear_difference():
 
 def test_a_slow_path_is_the_worst_cell_with_its_interval():
     slow = {"node2 -> node1": 0.8}
-    found = compare_selections(host("a", 1, factor=slow), host("b", 2), names=("a", "b"))
+    found = compare_tables(host("a", 1, factor=slow), host("b", 2), names=("a", "b"))
     worst = found.cells.iloc[0]
     assert (worst["initiator"], worst["target"], worst["verdict"]) == ("node2", "node1", "worse")
     assert worst["low"] < worst["ratio"] < worst["high"] < 0.9
@@ -61,7 +60,7 @@ def test_a_slow_path_is_the_worst_cell_with_its_interval():
 
 def test_a_longer_latency_is_worse():
     slow = {"node2 -> node1": 1.25}
-    found = compare_selections(
+    found = compare_tables(
         host("a", 1, metric="latency_ns", factor=slow), host("b", 2, metric="latency_ns")
     )
     assert found.cells.iloc[0]["verdict"] == "worse"
@@ -69,7 +68,7 @@ def test_a_longer_latency_is_worse():
 
 
 def test_a_clear_difference_below_five_percent_does_not_matter():
-    found = compare_selections(
+    found = compare_tables(
         host("a", 1, noise=1e-4, factor={"node1": 0.97}), host("b", 2, noise=1e-4)
     )
     assert found.cells["p_adjusted"].min() < 1e-4
@@ -86,7 +85,7 @@ def test_a_clear_difference_below_five_percent_does_not_matter():
 def test_swapped_sides_give_reciprocal_ratios(seed, replicates, other, factor):
     a = host("a", seed, nodes=2, replicates=replicates, factor={"node1": factor})
     b = host("b", seed + 1, nodes=2, replicates=other)
-    there, back = compare_selections(a, b), compare_selections(b, a)
+    there, back = compare_tables(a, b), compare_tables(b, a)
     key = ["initiator", "target"]
     pair = there.cells.merge(back.cells, on=key, suffixes=("", "_back"))
     assert np.allclose(pair["ratio"] * pair["ratio_back"], 1.0)
@@ -102,7 +101,7 @@ def test_swapped_sides_give_reciprocal_ratios(seed, replicates, other, factor):
 
 
 def test_a_single_replicate_is_not_tested():
-    found = compare_selections(host("a", 1, replicates=1, factor={"node1": 0.5}), host("b", 2))
+    found = compare_tables(host("a", 1, replicates=1, factor={"node1": 0.5}), host("b", 2))
     assert set(found.cells["verdict"]) == {"not tested"}
     assert found.cells["low"].isna().all() and found.cells["p"].isna().all()
     assert found.groups[0].unsaid == 16
@@ -113,7 +112,7 @@ def test_a_single_replicate_is_not_tested():
 def test_two_kernels_of_one_run_are_paired():
     table = nps4()
     triad, copy = (table[table["kernel"] == kernel] for kernel in ("triad", "copy"))
-    found = compare_selections(triad, copy, ignore=["kernel"])
+    found = compare_tables(triad, copy, ignore=["kernel"])
     assert found.paired and "ratios are medians over pairs" in found.notes[-1]
     assert len(found.cells) == 4 and set(found.cells["initiator"]) == set(found.cells["target"])
     assert found.groups[0].ratio == pytest.approx(1.0 / 0.93, rel=0.03)
@@ -124,14 +123,14 @@ def test_drift_between_blocks_cancels_in_paired_ratios():
     drift = table["replicate"].astype(float).map({1.0: 1.0, 2.0: 0.7, 3.0: 0.5})
     table = table.assign(value=table["value"] * drift)
     other = table.assign(kernel="copy", value=table["value"] * 0.9)
-    found = compare_selections(table, other, ignore=["kernel"])
+    found = compare_tables(table, other, ignore=["kernel"])
     assert (found.cells["low"] > 1.1).all() and (found.cells["high"] < 1.12).all()
     later = other.assign(measured_at=other["measured_at"].str.replace("2026", "2027"))
-    assert not compare_selections(table, later, ignore=["kernel"]).paired
+    assert not compare_tables(table, later, ignore=["kernel"]).paired
 
 
 def test_other_firmware_modes_are_compared_by_class():
-    found = compare_selections(nps1(), nps4(), names=("nps1", "nps4"))
+    found = compare_tables(nps1(), nps4(), names=("nps1", "nps4"))
     assert found.matched_by == "class"
     near = cell(
         found,
@@ -153,7 +152,7 @@ def test_comparable_cells_have_the_same_corunning_loads():
     company = nps4(seed=9)
     company = company[company["experiment"] == "interference"]
     company = company.assign(experiment="memory_bandwidth")
-    found = compare_selections(alone, company)
+    found = compare_tables(alone, company)
     assert set(found.cells["company"]) == {""}
     assert "with co-running loads" not in {group.group for group in found.groups}
 
@@ -163,7 +162,7 @@ def test_a_cell_that_failed_on_one_side_is_listed():
     bad = (failed["initiator"] == "node1") & (failed["target"] == "node0")
     failed.loc[bad, "status"] = "failed"
     failed.loc[bad, "value"] = pd.NA
-    found = compare_selections(host("a", 1), failed, names=("a", "b"))
+    found = compare_tables(host("a", 1), failed, names=("a", "b"))
     assert found.only_left == {
         "memory_bandwidth, node → other package, failed or missing on the other side": 1
     }
@@ -172,24 +171,24 @@ def test_a_cell_that_failed_on_one_side_is_listed():
 
 def test_sides_without_comparable_cells_are_an_error_with_their_content():
     with pytest.raises(UserError, match=r"a has bandwidth of .*, b has latency of"):
-        compare_selections(host("a", 1), host("b", 2, metric="latency_ns"), names=("a", "b"))
+        compare_tables(host("a", 1), host("b", 2, metric="latency_ns"), names=("a", "b"))
 
 
 def test_periods_of_a_history_can_be_compared():
     before = host("a", 1).assign(era=1, asked="x")
     after = host("a", 2, factor={"node2": 0.8}).assign(era=2, asked="x")
-    found = compare_selections(after, before)
+    found = compare_tables(after, before)
     assert not found.paired
     worse = found.cells[found.cells["verdict"] == "worse"]
     assert set(worse["target"]) == {"node2"} and len(worse) == 4
     with pytest.raises(UserError):
-        compare_selections(after, before.assign(asked="y", metric="latency_ns"))
+        compare_tables(after, before.assign(asked="y", metric="latency_ns"))
 
 
 def test_other_programs_are_compared_by_category_and_named():
     theirs = host("b", 2, replicates=1, threads=12).assign(benchmark="mlc", kernel="read")
     ours = pd.concat([host("a", 1, kernel="triad"), host("a", 3, kernel="read")])
-    found = compare_selections(ours, theirs, names=("a", "b"))
+    found = compare_tables(ours, theirs, names=("a", "b"))
     assert {"own node", "other nodes"} == set(found.cells["part"])
     assert found.notes[0] == (
         "memory bandwidth is of chaosity bandwidth (read) against mlc (read): a part of any "
@@ -200,11 +199,11 @@ def test_other_programs_are_compared_by_category_and_named():
 def test_latency_from_a_unit_is_compared_with_latency_from_its_node():
     theirs = host("b", 2, metric="latency_ns", replicates=1).assign(benchmark="mlc", threads=pd.NA)
     ours = host("a", 1, metric="latency_ns").assign(initiator_kind="pu", threads=1)
-    found = compare_selections(ours, theirs.astype({"threads": "Int64"}))
+    found = compare_tables(ours, theirs.astype({"threads": "Int64"}))
     assert list(found.cells["part"].sort_values()) == ["other nodes", "own node"]
     as_bandwidth = [table.assign(metric="bandwidth_bytes_per_second") for table in (ours, theirs)]
     with pytest.raises(UserError):
-        compare_selections(*as_bandwidth)
+        compare_tables(*as_bandwidth)
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ import pandas as pd
 import pytest
 import synthetic
 
-from chaosity.statistics import (
+from chaosity.statistics.block_ratios import (
     cell_ratios_in_replicate_blocks,
-    cells_differ_significantly,
-    corun_slowdown,
     group_ratio_in_replicate_blocks,
 )
+from chaosity.statistics.corun_interference import corun_slowdown
+from chaosity.statistics.significance_tests import cells_differ_significantly
+from chaosity.store.measurements import Measurements
 
 
 def rows(values, point="p", **columns):
@@ -72,7 +73,7 @@ def test_pairs_by_hand():
 
 def test_a_corunning_load_is_compared_with_the_same_load_alone():
     machine = synthetic.Machine("h", ((0, 1), (2, 3)), {0: 2, 1: 2, 2: 2, 3: 2}, noise=0.0)
-    found = corun_slowdown(machine.tidy())
+    found = corun_slowdown(Measurements.from_table(machine.tidy()))
     memory = found[found["load"] == "memory"].set_index("point")["median"]
     # Two drives of 6.9 GB/s take 90 % of that from the 41.2 GB/s of their own node.
     assert memory["memory=node1+node1+triad.storage=node1+node1drives2"] == pytest.approx(
@@ -83,8 +84,8 @@ def test_a_corunning_load_is_compared_with_the_same_load_alone():
 
 
 def test_without_corunning_loads_there_is_no_slowdown():
-    assert corun_slowdown(rows([1.0], benchmark="b", kernel=None)).empty
-    assert corun_slowdown(synthetic.small().tidy().iloc[:0]).empty
+    assert corun_slowdown(Measurements.from_table(rows([1.0], benchmark="b", kernel=None))).empty
+    assert corun_slowdown(Measurements.from_table(synthetic.small().tidy().iloc[:0])).empty
 
 
 def test_cells_differ_by_more_than_their_noise():

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics import mark_outliers, summarise
+from chaosity.statistics.cell_summary import mark_outliers, summarise
 from chaosity.store.tidy_table_parquet import COLUMNS
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from chaosity.statistics import Estimate, Ratio, change_text
+from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
 from chaosity.units import choose_scale
 
 POSITIVE = st.floats(min_value=1e-3, max_value=1e12)

@@ -7,13 +7,12 @@ import pytest
 import synthetic
 import synthetic_latency
 
-from chaosity.statistics import (
+from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.corun_interference import (
+    compare_latency_together_and_alone,
     corun_slowdown,
-    find_latency_divergence,
-    less_is_better,
-    summarise,
 )
-from chaosity.store.measurements import Measurements
+from chaosity.store.measurements import Measurements, less_is_better
 
 SWEEP = (
     Path(__file__).resolve().parents[4]
@@ -60,7 +59,7 @@ def found(changes, replicates=1):
     table = pd.concat(
         [rows(ALONE, "serial", replicates), rows(together(**changes), "concurrent", replicates)]
     )
-    return find_latency_divergence(table, "concurrent", "serial")
+    return compare_latency_together_and_alone(table, "concurrent", "serial")
 
 
 def test_the_ratio_of_a_size_is_the_geometric_mean_over_pairs():
@@ -89,7 +88,7 @@ def test_an_initiator_that_is_slower_than_others_of_its_node_is_named():
 
 
 def test_without_pairs_there_is_no_divergence():
-    result = find_latency_divergence(rows(ALONE, "serial"), "concurrent", "serial")
+    result = compare_latency_together_and_alone(rows(ALONE, "serial"), "concurrent", "serial")
     assert (result.ratios, result.start, result.slow) == ({}, None, ())
 
 
@@ -110,7 +109,7 @@ def test_the_published_sweep_diverges_at_128_mb_with_slow_even_ranks():
             "value": table["latency_ns"],
         }
     )
-    result = find_latency_divergence(sweep, "concurrent", "serial")
+    result = compare_latency_together_and_alone(sweep, "concurrent", "serial")
     assert result.start == 128 * MIB
     assert sorted(one.initiator for one in result.slow) == ["pu1", "pu17", "pu33", "pu49"]
     assert all(1.2 < one.together.median < 1.35 for one in result.slow)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from chaosity.statistics import (
+from chaosity.statistics.loaded_latency_curves import (
     QUANTITIES,
     latency_curve_quantities,
     repeat_unloaded_points_on_each_line,

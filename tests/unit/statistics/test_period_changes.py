@@ -5,7 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from chaosity.statistics import compare_neighbouring_periods
+from chaosity.statistics.before_and_after_change import compare_neighbouring_periods
+from chaosity.store.measurements import Measurements
 
 
 def history(*periods):
@@ -36,7 +37,9 @@ def history(*periods):
 
 def test_before_and_after_are_neighbouring_periods():
     found = compare_neighbouring_periods(
-        history(([1.0, 1.1], "1", "a"), ([5.0, 5.5], "2", "a"), ([5.1, 5.4], "3", "a"))
+        Measurements.from_table(
+            history(([1.0, 1.1], "1", "a"), ([5.0, 5.5], "2", "a"), ([5.1, 5.4], "3", "a"))
+        )
     )
     assert list(found["era"]) == [2, 3]
     assert [json.loads(text) for text in found["changed"]] == [
@@ -51,5 +54,7 @@ def test_before_and_after_are_neighbouring_periods():
 
 
 def test_different_requests_are_not_comparable():
-    found = compare_neighbouring_periods(history(([1.0, 1.1], "1", "a"), ([5.0, 5.5], "2", "b")))
+    found = compare_neighbouring_periods(
+        Measurements.from_table(history(([1.0, 1.1], "1", "a"), ([5.0, 5.5], "2", "b")))
+    )
     assert list(found["comparable"]) == [False]

@@ -78,7 +78,7 @@ def measured(gain: float, noise: float = 0.02) -> pd.DataFrame:
 
 def study_of(tidy: pd.DataFrame, metric: str, kind: str = "machine"):
     """The one study of a metric on all cores, or on one."""
-    found = [one for one in find_studies(tidy) if one.metric == metric]
+    found = [one for one in find_studies(Measurements.from_table(tidy)) if one.metric == metric]
     [study] = [one for one in found if one.where.get("initiator_kind", kind) == kind]
     return study
 
@@ -109,7 +109,9 @@ def test_a_single_core_count_is_not_a_factor():
     one = study_of(tidy, "runs_per_second", "pu")
     assert set(one.factors) == {"runtime", "kernel"}
     assert one.frame["value"].max() < 4.0 < study_of(tidy, "runs_per_second").frame["value"].min()
-    assert not [one for one in find_studies(tidy) if "cores" in one.factors]
+    assert not [
+        one for one in find_studies(Measurements.from_table(tidy)) if "cores" in one.factors
+    ]
 
 
 def term_of(tidy: pd.DataFrame, metric: str):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from statsmodels.stats.multitest import multipletests
 
-from chaosity.statistics import (
+from chaosity.statistics.significance_tests import (
     adjust_false_discovery_rate,
     adjust_family_wise_error,
     cells_differ_significantly,

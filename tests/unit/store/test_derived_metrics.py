@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.anomalies import analyse_host
-from chaosity.compare import compare_selections
+from chaosity.anomalies.host_anomalies import analyse_host
+from chaosity.compare.selection_comparison import compare_selections
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.statistics import UNMEASURED, find_studies, summarise
+from chaosity.statistics.anova_studies import find_studies
+from chaosity.statistics.cell_summary import UNMEASURED, summarise
+from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from chaosity.units import format_quantity, metric_words
@@ -164,7 +166,7 @@ def table(tmp_path):
 
 
 def test_the_analysis_of_variance_skips_references(table):
-    by_metric = {found.metric: found for found in find_studies(table)}
+    by_metric = {found.metric: found for found in find_studies(Measurements.from_table(table))}
     speedup = by_metric[SPEEDUP]
     assert set(speedup.factors) == {"initiator", "program"}
     assert set(speedup.frame["initiator"]) == {"cores2", "cores4"}
@@ -175,8 +177,11 @@ def test_the_analysis_of_variance_skips_references(table):
 
 
 def test_a_ratio_is_not_analysed_as_performance(table):
-    assert analyse_host(table).checked == analyse_host(table[table["metric"] == RATE]).checked
-    both = [table.assign(configuration=name) for name in ("nps1", "nps4")]
+    assert (
+        analyse_host(Measurements.from_table(table)).checked
+        == analyse_host(Measurements.from_table(table[table["metric"] == RATE])).checked
+    )
+    both = [Measurements.from_table(table.assign(configuration=name)) for name in ("nps1", "nps4")]
     assert {cell["metric"] for cell in compare_selections(*both).cells.to_dict("records")} == {RATE}
 
 
@@ -209,7 +214,11 @@ def test_an_optional_metric_without_a_value_is_neither_failed_nor_zero(tmp_path)
     assert cells.loc[SHARE, ["status", "n", "n_failed"]].tolist() == [UNMEASURED, 0, 0]
     assert cells.loc[SHARE, "reason"] == "the tool reported no value"
     assert cells.loc[RATE, ["status", "n"]].tolist() == [VALID, 2]
-    assert find_studies(found) == find_studies(found[found["metric"] != SHARE]) == []
+    assert (
+        find_studies(Measurements.from_table(found))
+        == find_studies(Measurements.from_table(found[found["metric"] != SHARE]))
+        == []
+    )
 
 
 def test_a_metric_that_is_not_optional_fails_without_a_value(tmp_path):

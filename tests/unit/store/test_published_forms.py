@@ -6,9 +6,11 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.cli import chaosity
-from chaosity.compare import compare_selections, find_outlier_hosts
+from chaosity.compare.outlier_host_search import find_outlier_hosts
+from chaosity.compare.selection_comparison import compare_selections
 from chaosity.errors import UserError
-from chaosity.statistics import corun_slowdown
+from chaosity.statistics.corun_interference import corun_slowdown
+from chaosity.store.measurements import Measurements
 from chaosity.store.published_csv_tables import parse_decimal_prefix, read_published_csv
 
 
@@ -30,7 +32,7 @@ def test_cpu_and_gpu_slow_down_as_the_paper_reports(published, tmp_path):
     assert "8P+2E loses 56 % with 16GPU co-running" in output
     assert "16GPU loses 33 % with 8P co-running:" in output
     assert "16GPU loses 35 % with 8P+2E co-running" in output
-    costs = corun_slowdown(read_published_csv(file, "table_1", "m1pro"))
+    costs = corun_slowdown(Measurements.from_table(read_published_csv(file, "table_1", "m1pro")))
     kept = dict(zip(zip(costs["load"], costs["point"], strict=True), costs["median"], strict=True))
     assert kept[("gpu", "16GPU with 8P")] == pytest.approx(118.9 / 176.3)
     assert all(0.32 < 1 - share < 0.35 for (load, _), share in kept.items() if load == "gpu")
@@ -68,8 +70,10 @@ def test_a_matrix_becomes_rows_with_initiator_and_target(published, name, form, 
 
 def test_published_machines_are_compared_with_each_other(published):
     ivy, haswell, skylake = (
-        read_published_csv(
-            published / f"mlc_vsc_{name}_idle_latency_ns.csv", "latency_matrix", name
+        Measurements.from_table(
+            read_published_csv(
+                published / f"mlc_vsc_{name}_idle_latency_ns.csv", "latency_matrix", name
+            )
         )
         for name in ("thinking_ivybridge", "thinking_haswell", "genius_skylake")
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaosity.statistics import less_is_better
+from chaosity.store.measurements import less_is_better
 from chaosity.units import format_quantity
 
 # Parts of a node matrix that can be suspected.
@@ -46,27 +46,30 @@ CHECK_PROCESSING_UNITS = (
 
 
 def loss_text(metric: str, percent: float) -> str:
-    """A loss with its direction: "12 % less" or "12 % longer"."""
+    """Return a loss with its direction: "12 % less" or "12 % longer"."""
     number = f"{percent:.0f}" if percent >= 9.5 else f"{percent:.1f}"
     return f"{number} % longer" if less_is_better(metric) else f"{number} % less"
 
 
 def verb_for_metric(metric: str) -> str:
-    """Verb of a pair of nodes: it gets bandwidth, it takes time."""
+    """Return the verb of a pair of nodes: it "gets" bandwidth, it "takes" time."""
     return "takes" if less_is_better(metric) else "gets"
 
 
-def observed_and_expected_text(metric: str, observed: float, expected: float) -> str:
-    """Both values in a readable unit: "30 GB/s instead of 50 GB/s"."""
-    return f"{format_quantity(metric, observed)} instead of {format_quantity(metric, expected)}"
+def values_and_loss_text(
+    metric: str, observed: float, expected: float, percent: float, between: str = ""
+) -> str:
+    """Return "30 GB/s instead of 50 GB/s, 40 % less", with a text between values and loss."""
+    values = f"{format_quantity(metric, observed)} instead of {format_quantity(metric, expected)}"
+    return f"{values}{between}, {loss_text(metric, percent)}"
 
 
 def shorten_list(items: Sequence[str], most: int) -> list[str]:
-    """The first `most` items, and how many more there are."""
+    """Return the first `most` items and, as the last item, how many more there are."""
     more = len(items) - most
     return [*items[:most], f"{more} more"] if more > 0 else list(items)
 
 
 def suspect_text(part: str, node: int) -> str:
-    """The suspected part of a node, as the beginning of a sentence."""
+    """Return the suspected part of a node, as the beginning of a sentence."""
     return _SUSPECTS[part].format(node)

@@ -15,23 +15,25 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies.anomaly_results import Anomaly, Loss, SliceKey
+from chaosity.anomalies.anomaly_results import Anomaly, SliceKey, shared_initiator_and_target
+from chaosity.anomalies.anomaly_text import values_and_loss_text
+from chaosity.anomalies.cell_log_scores import (
+    Mask,
+    Name,
+    Position,
+    ScoredCells,
+    Scores,
+    loss_percent,
+    positions_of,
+    score_cells,
+)
 from chaosity.anomalies.departure_significance import (
     LEVEL,
     Departure,
     Suspect,
-    critical_value,
     estimate_scatter,
     is_significant_and_large,
     limit_confidence,
-)
-from chaosity.anomalies.scored_cells import (
-    Name,
-    Position,
-    ScoredCells,
-    loss_percent,
-    positions_of,
-    score_cells,
 )
 
 # Of two comparable initiators or targets, either can be the faulty one.
@@ -46,8 +48,8 @@ _POWER = 0.95
 Labels = NDArray[np.int_]
 
 
-def expected_scores(cells: ScoredCells[Name], labels: Labels) -> NDArray[np.float64]:
-    """Expected score of each group.
+def expected_scores(cells: ScoredCells[Name], labels: Labels) -> Scores:
+    """Return the expected score of each group.
 
     It is the median; for an even number of cells, the better of the two middle cells: faults make
     values worse, so of two that differ the better shows what the machine can do.
@@ -60,10 +62,10 @@ def expected_scores(cells: ScoredCells[Name], labels: Labels) -> NDArray[np.floa
     return expected
 
 
-def departures_from_groups(cells: ScoredCells[Name], labels: Labels) -> NDArray[np.float64]:
-    """Score of each cell minus the expected score of its group; negative for a loss."""
+def departures_from_groups(cells: ScoredCells[Name], labels: Labels) -> Scores:
+    """Return the score of each cell minus the expected score of its group; a loss is negative."""
     expected = np.append(expected_scores(cells, labels), np.nan)  # label -1 takes the NaN
-    departures: NDArray[np.float64] = cells.log_score - expected[labels]
+    departures: Scores = cells.log_score - expected[labels]
     return departures
 
 
@@ -86,7 +88,7 @@ class GroupedCells(Generic[Name]):
         self.cells: ScoredCells[Name] = cells
         self.labels, self.where = labels, where or {}
         self.expected = np.append(expected_scores(cells, labels), np.nan)[labels]
-        self.departures = departures_from_groups(cells, labels)
+        self.departures = cells.log_score - self.expected
         self.scatter = estimate_scatter(cells, self.departures, labels)
 
     @property
@@ -97,19 +99,17 @@ class GroupedCells(Generic[Name]):
         """
         measured, scatter = self.cells.measured_mask, self.scatter
         error = float(np.nanmedian(scatter.error[measured]))
-        clear = critical_value(scatter.freedom, LEVEL / int(measured.sum())) * error
+        clear = stats.t.isf(LEVEL / int(measured.sum()), scatter.freedom) * error
         least = max(clear, -np.log1p(-scatter.matters))
         return loss_percent(-float(least + stats.norm.ppf(_POWER) * error), self.cells.metric)
 
     def find_departures(
-        self, suspects: Sequence[Suspect], excluded: NDArray[np.bool_], looks: int = 1
+        self, suspects: Sequence[Suspect], excluded: Mask, looks: int = 1
     ) -> list[Departure]:
-        """Suspects and single cells that depart, those that explain most first.
+        """Return the suspects and single cells that depart, those that explain most first.
 
-        Args:
-            suspects: components, in the order of preference.
-            excluded: mask of cells that are not reported.
-            looks: number of tables that are tested for one machine.
+        Suspects are in the order of preference. Excluded cells are not reported. `looks` is the
+        number of tables that are tested for one machine.
         """
         remaining = self.cells.measured_mask & ~excluded & ~np.isnan(self.departures)
         comparisons = int(remaining.sum()) * looks
@@ -122,9 +122,9 @@ class GroupedCells(Generic[Name]):
         return found + [departure for departure in single if departure is not None]
 
     def _best_suspect(
-        self, suspects: Sequence[Suspect], remaining: NDArray[np.bool_], comparisons: int
+        self, suspects: Sequence[Suspect], remaining: Mask, comparisons: int
     ) -> Departure | None:
-        """The suspect that explains most of the remaining loss."""
+        """Return the suspect that explains most of the remaining loss."""
         best, most = None, 0.0
         for suspect in suspects:
             part = suspect.cells & self.cells.measured_mask
@@ -148,7 +148,7 @@ class GroupedCells(Generic[Name]):
         self, suspect: Suspect | None, positions: Sequence[Position], comparisons: int
     ) -> Departure | None:
         natural = self.scatter.natural
-        losses = np.array([-self.departures[position] for position in positions])
+        losses = [-self.departures[position] for position in positions]
         errors = np.array([self.scatter.error[position] for position in positions])
         noise = np.mean(errors**2 - natural**2)
         noise *= (_MEDIAN_VARIANCE if len(positions) > 2 else 1.0) / len(positions)
@@ -163,23 +163,19 @@ class GroupedCells(Generic[Name]):
         error: float,
         comparisons: int,
     ) -> Departure | None:
-        """A loss with its interval, if it is clear and matters."""
+        """Return a loss with its interval, if it is clear and matters."""
         clear, confidence = is_significant_and_large(loss, error, self.scatter, comparisons)
         if not clear:
             return None
-        half = critical_value(self.scatter.freedom, 0.025) * error
+        half = float(stats.t.isf(0.025, self.scatter.freedom)) * error
         return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
 
     def loss_against_better_cell(
         self, worse: Position, better: Position, error: float, comparisons: int
     ) -> Departure | None:
-        """The loss of one cell against a cell that it should equal or exceed, if it is clear.
+        """Return the loss of a cell against a cell that it should equal or exceed, if it is clear.
 
-        Args:
-            worse: position of the worse cell.
-            better: position of the better cell.
-            error: standard deviation of their difference.
-            comparisons: number of tested pairs.
+        `error` is the standard deviation of their difference.
         """
         loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
         return self._if_clear(None, [worse], loss, error, comparisons)
@@ -198,46 +194,55 @@ class GroupedCells(Generic[Name]):
         cells: Sequence[Position] | None = None,
         seen_at: tuple[int | str | None, int | str | None] | None = None,
     ) -> Anomaly:
-        """The anomaly of a departure from the group, or from a reference cell.
+        """Return the anomaly of a departure from the group, or from a reference cell.
 
         The sentence begins with `what` is slow and ends with `than`. `reference` is the position of
-        the reference cell. `cells` are the positions of the cells that the anomaly explains; with a
-        reference, the first of them is `seen_at`. For the other arguments see `Anomaly.from_loss`.
+        the reference cell. `cells` are the positions of the cells that the anomaly explains, by
+        default those of the departure. `seen_at` is its initiator and target. Default: with a
+        reference those of the first explained cell, else those that all cells share. The other
+        arguments are attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
-        values = self.cells.log_score
-        expected = np.median([self.expected[position] for position in positions])
-        if reference is not None:
-            expected = values[reference]
-        metric = self.cells.metric
-        compared = (*positions, *([reference] if reference is not None else []))
-        loss = Loss(
-            metric=metric,
-            observed=self.cells.value_of_score(
-                float(np.median([values[cell] for cell in positions]))
-            ),
-            expected=self.cells.value_of_score(float(expected)),
-            loss_percent=loss_percent(-departure.loss, metric),
-            loss_low=loss_percent(-departure.low, metric),
-            loss_high=loss_percent(-departure.high, metric),
-            confidence=limit_confidence(self.cells, departure.confidence),
-            n=int(min(self.cells.n[position] for position in compared)),
+        scores, metric = self.cells.log_score, self.cells.metric
+        if reference is None:
+            expected_score = np.median([self.expected[position] for position in positions])
+        else:
+            expected_score = scores[reference]
+        observed = self.cells.value_of_score(
+            float(np.median([scores[position] for position in positions]))
         )
-        between = f" in the median of {len(positions)} cells" if len(positions) > 1 else ""
+        expected = self.cells.value_of_score(float(expected_score))
+        percent, low, high = (
+            loss_percent(-loss, metric) for loss in (departure.loss, departure.low, departure.high)
+        )
         if compared_with is None:
-            labels = {int(self.labels[position]) for position in positions}
-            others = int(np.isin(self.labels, list(labels)).sum()) - len(positions)
+            labels = [self.labels[position] for position in positions]
+            others = int(np.isin(self.labels, labels).sum()) - len(positions)
             compared_with = f"{others} other values of the same relation"
         names = tuple(self.cells.names_at(position) for position in cells or positions)
-        return Anomaly.from_loss(
-            loss,
-            kind,
-            components,
-            names,
-            sentence=f"{what} {loss.text(between)}{than}.",
-            advice=advice,
+        initiator, target = seen_at or shared_initiator_and_target(
+            names[:1] if reference is not None else names
+        )
+        between = f" in the median of {len(positions)} cells" if len(positions) > 1 else ""
+        values = values_and_loss_text(metric, observed, expected, percent, between)
+        compared = [*positions, *([] if reference is None else [reference])]
+        return Anomaly(
+            kind=kind,
+            initiator=initiator,
+            target=target,
+            components=components,
+            metric=metric,
+            observed=observed,
+            expected=expected,
+            loss_percent=percent,
+            loss_percent_low=low,
+            loss_percent_high=high,
+            confidence=limit_confidence(self.cells, departure.confidence),
+            n=int(min(self.cells.n[position] for position in compared)),
             compared_with=compared_with,
-            seen_at=names[0] if reference is not None else seen_at,
+            sentence=f"{what} {values}{than}.",
+            advice=advice,
+            cells=names,
             where=self.where,
         )
 
@@ -251,53 +256,41 @@ class SliceCells(GroupedCells[str]):
     """
 
     def __init__(self, rows: pd.DataFrame, where: SliceKey, columns: Sequence[str]) -> None:
-        """Group the cells.
-
-        Args:
-            rows: of one slice, valid and positive, in numpy's types.
-            where: the slice.
-            columns: columns whose values are equal in comparable cells.
-        """
-        samples: dict[tuple[str, str], tuple[float, ...]] = {}
-        blocks: dict[tuple[str, str], tuple[int, ...]] = {}
-        self.first_rows: dict[tuple[str, str], pd.Series] = {}
-        for (source, target), own in rows.groupby(["initiator", "target"], sort=False):
-            cell = str(source), str(target)
-            samples[cell] = tuple(own["value"].astype(float))
-            blocks[cell] = tuple(own["replicate"].astype(int))
-            self.first_rows[cell] = own.iloc[0]
-        cells = score_cells(str(where["metric"]), samples, blocks)
+        """Group the valid rows of a slice by columns with equal values in comparable cells."""
+        groups = {
+            (str(source), str(target)): own
+            for (source, target), own in rows.groupby(["initiator", "target"], sort=False)
+        }
+        self.first_rows = {cell: own.iloc[0] for cell, own in groups.items()}
+        cells = score_cells(
+            str(where["metric"]),
+            {cell: tuple(own["value"].astype(float)) for cell, own in groups.items()},
+            {cell: tuple(own["replicate"].astype(int)) for cell, own in groups.items()},
+        )
         numbers: dict[tuple[str, ...], int] = {}
         labels = np.full(cells.log_score.shape, -1)
-        for i, row in enumerate(cells.rows):
-            for j, column in enumerate(cells.columns):
-                if (row, column) in self.first_rows:
-                    first = self.first_rows[row, column]
-                    key = tuple(str(first[name]) for name in columns)
-                    labels[i, j] = numbers.setdefault(key, len(numbers))
+        for position in positions_of(cells.measured_mask):
+            key = tuple(map(str, self.first_rows[cells.names_at(position)][list(columns)]))
+            labels[position] = numbers.setdefault(key, len(numbers))
         super().__init__(cells, labels, where)
-        self.untested = self._untested()
-
-    def _untested(self) -> NDArray[np.bool_]:
-        untested = np.zeros(self.labels.shape, dtype=bool)
-        for label in np.unique(self.labels[self.labels >= 0]):
-            part = self.labels == label
+        self.untested = np.zeros(labels.shape, dtype=bool)
+        for label in range(len(numbers)):
+            part = labels == label
             if max(part.any(axis=1).sum(), part.any(axis=0).sum()) <= _TOO_FEW:
-                untested |= part
-        return untested
+                self.untested |= part
 
     def initiator_suspects(self) -> Iterator[Suspect]:
-        """Each initiator with its cells."""
-        for row, name in enumerate(self.cells.rows):
-            yield Suspect("initiator", name, self.cells.row_or_column_mask(row))
+        """Yield each initiator with its cells."""
+        for name in self.cells.rows:
+            yield Suspect("initiator", name, self.cells.mask_of(initiator=name))
 
     def target_suspects(self, part: str) -> Iterator[Suspect]:
-        """Each target with its cells, under the name of this part."""
-        for column, name in enumerate(self.cells.columns):
-            yield Suspect(part, name, self.cells.row_or_column_mask(column=column))
+        """Yield each target with its cells, under the name of this part."""
+        for name in self.cells.columns:
+            yield Suspect(part, name, self.cells.mask_of(target=name))
 
     @property
-    def tested_mask(self) -> NDArray[np.bool_]:
+    def tested_mask(self) -> Mask:
         """Mask of the measured cells that are tested."""
-        tested: NDArray[np.bool_] = ~self.untested & self.cells.measured_mask
+        tested: Mask = ~self.untested & self.cells.measured_mask
         return tested

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 
 import numpy as np
 import pandas as pd
 
-from chaosity.anomalies.anomaly_results import (
-    ADDING_DRIVES,
-    REMOTE_BETTER,
-    SLOW_COMPONENT,
-    SLOW_PATH,
-    Anomaly,
-)
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET
 from chaosity.anomalies.cell_groups import SliceCells
+from chaosity.anomalies.cell_log_scores import Position, positions_of
 from chaosity.anomalies.departure_significance import Departure, Suspect
-from chaosity.anomalies.scored_cells import positions_of
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import initiator_to_target_name, node_name
 from chaosity.store.measurements import Measurements
@@ -51,7 +46,7 @@ class ComponentCheck:
     """Result of the test of one kind of component.
 
     Attributes:
-        anomalies: what was found.
+        anomalies: the detected anomalies.
         compared: names of the components with comparable components.
         detectable: smallest detectable loss of a single cell in each slice, in per cent.
     """
@@ -60,25 +55,21 @@ class ComponentCheck:
     compared: set[str] = field(default_factory=set)
     detectable: list[float] = field(default_factory=list)
 
-    def add(self, cells: SliceCells, names: Sequence[str], axis: int) -> None:
-        """Count the tested cells of a slice.
+    def count_tested_cells(self, cells: SliceCells, names: Sequence[str], axis: int) -> None:
+        """Add the tested cells of a slice.
 
-        Args:
-            cells: of the slice.
-            names: of the components: initiators or targets.
-            axis: the axis of the cells over which a component's cells extend.
+        `axis` is the axis of the cells along which the cells of a named component lie.
         """
-        tested = cells.tested_mask
-        if tested.any():
+        tested = np.any(cells.tested_mask, axis=axis).tolist()
+        if any(tested):
             self.detectable.append(cells.detectable_percent)
-        lines = tested if axis == 1 else tested.T
-        self.compared |= {name for name, line in zip(names, lines, strict=True) if line.any()}
+        self.compared.update(compress(names, tested))
 
 
 def find_slow_initiators_and_memory(
     rows: Measurements, core_kinds: Mapping[str, str]
 ) -> ComponentCheck:
-    """Slow processing units, cores and L3 domains on memory, and memory that is slow for all.
+    """Find slow processing units, cores and L3 domains on memory, and memory that is slow for all.
 
     Args:
         rows: loads alone on one memory node each, valid, of slices with several initiators per
@@ -93,36 +84,31 @@ def find_slow_initiators_and_memory(
             core_kind=[core_kinds.get(name, "") for name in part.rows["initiator"]],
         )
         cells = SliceCells(own, where, ("relation", "known_distance", "threads", "core_kind"))
-        check.add(cells, cells.cells.rows, axis=1)
+        check.count_tested_cells(cells, cells.cells.rows, axis=1)
         suspects = [*cells.initiator_suspects(), *cells.target_suspects("target")]
         departures = cells.find_departures(suspects, cells.untested)
-        check.anomalies += [_initiator(cells, departure) for departure in departures]
+        check.anomalies += [_slow_on_memory(cells, departure) for departure in departures]
     return check
 
 
-def _initiator(cells: SliceCells, departure: Departure) -> Anomaly:
+def _slow_on_memory(cells: SliceCells, departure: Departure) -> Anomaly:
     source, target = cells.cells.names_at(departure.cells[0])
-    row = cells.cells.rows.index(source)
-    on_one_target = int(cells.cells.measured_mask[row].sum()) == 1
+    on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
+    kind = AnomalyKind.SLOW_COMPONENT
     if departure.suspect is not None and departure.suspect.part == "target":
-        what = f"The memory of {target} is slow:"
-        return cells.build_anomaly(departure, SLOW_COMPONENT, (target,), what, ADVICE[TARGET])
-    if departure.suspect is not None or on_one_target:
-        what = f"{source} is slow on memory:"
-        return cells.build_anomaly(
-            departure, SLOW_COMPONENT, (source,), what, CHECK_PROCESSING_UNITS
-        )
-    # The path between the nodes is suspected, whichever unit of the node it was seen from.
-    nodes = cells.first_rows[source, target]["initiator_nodes"]
-    path, what = (
-        initiator_to_target_name(f"node{nodes}", target),
-        f"The path from {source} to {target} is slow:",
-    )
-    return cells.build_anomaly(departure, SLOW_PATH, (path,), what, ADVICE[PATH])
+        component, what, advice = target, f"The memory of {target} is slow:", ADVICE[TARGET]
+    elif departure.suspect is not None or on_one_target:
+        component, what, advice = source, f"{source} is slow on memory:", CHECK_PROCESSING_UNITS
+    else:
+        # The path between the nodes is suspected, whichever unit of the node it was seen from.
+        nodes = cells.first_rows[source, target]["initiator_nodes"]
+        kind, component = AnomalyKind.SLOW_PATH, initiator_to_target_name(f"node{nodes}", target)
+        what, advice = f"The path from {source} to {target} is slow:", ADVICE[PATH]
+    return cells.build_anomaly(departure, kind, (component,), what, advice)
 
 
 def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> ComponentCheck:
-    """Slow drives, slow paths to drives, and drives that are read better from another node.
+    """Find slow drives, slow paths to drives, and drives that are read better from another node.
 
     Args:
         rows: loads alone on single drives, valid, without stand-in files; one drive per target.
@@ -132,9 +118,9 @@ def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> Component
     for where, part in rows.comparable_slices():
         own = part.rows.assign(model=[models.get(name, name) for name in part.rows["target"]])
         cells = SliceCells(own, where, ("relation", "model"))
-        check.add(cells, cells.cells.columns, axis=0)
+        check.count_tested_cells(cells, cells.cells.columns, axis=0)
         found = cells.find_departures(list(_drive_suspects(cells)), cells.untested)
-        check.anomalies += [_drive(cells, departure) for departure in found]
+        check.anomalies += [_slow_drive(cells, departure) for departure in found]
         check.anomalies += _remote_better(cells)
     return check
 
@@ -142,57 +128,57 @@ def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> Component
 def _drive_suspects(cells: SliceCells) -> Iterator[Suspect]:
     yield from cells.target_suspects("drive")
     yield from cells.initiator_suspects()
-    nodes: dict[str, list[int]] = {}
-    for column, drive in enumerate(cells.cells.columns):
-        first = next(row for (_, target), row in cells.first_rows.items() if target == drive)
-        nodes.setdefault(str(first["target_nodes"]), []).append(column)
-    for node, columns in nodes.items():
-        if len(columns) > 1 and len(nodes) > 1:
-            mask = np.any(
-                [cells.cells.row_or_column_mask(column=column) for column in columns], axis=0
-            )
-            yield Suspect("node", node, mask)
+    nodes: dict[str, list[str]] = {}
+    for (_, drive), first in cells.first_rows.items():
+        nodes.setdefault(str(first["target_nodes"]), []).append(drive)
+    for node, drives in nodes.items():
+        if len(set(drives)) > 1 and len(nodes) > 1:
+            masks = [cells.cells.mask_of(target=drive) for drive in drives]
+            yield Suspect("node", node, np.any(masks, axis=0))
 
 
-def _drive(cells: SliceCells, departure: Departure) -> Anomaly:
+def _slow_drive(cells: SliceCells, departure: Departure) -> Anomaly:
     names = [cells.cells.names_at(position) for position in departure.cells]
     source, drive = names[0]
-    column = cells.cells.columns.index(drive)
-    if departure.suspect is None and int(cells.cells.measured_mask[:, column].sum()) > 1:
-        what = f"The path from {source} to {drive} is slow:"
-        return cells.build_anomaly(departure, SLOW_PATH, (drive,), what, _CHECK_DRIVE_PATH)
     part = departure.suspect.part if departure.suspect else "drive"
-    if part == "initiator":
+    on_several = int(cells.cells.measured_mask[:, departure.cells[0][1]].sum()) > 1
+    kind = AnomalyKind.SLOW_COMPONENT
+    components: tuple[str, ...] = (drive,)
+    if departure.suspect is None and on_several:
+        kind, advice = AnomalyKind.SLOW_PATH, _CHECK_DRIVE_PATH
+        what = f"The path from {source} to {drive} is slow:"
+    elif part == "initiator":
+        components, advice = (source,), CHECK_PROCESSING_UNITS
         what = f"{source} is slow on drives:"
-        return cells.build_anomaly(
-            departure, SLOW_COMPONENT, (source,), what, CHECK_PROCESSING_UNITS
-        )
-    if departure.suspect is None or part != "node":
-        what = f"{drive} is slow:"
-        return cells.build_anomaly(departure, SLOW_COMPONENT, (drive,), what, _CHECK_DRIVE)
-    drives = sorted({name for _, name in names})
-    node = str(departure.suspect.name)
-    components = (*([f"node{node}"] if node else []), *drives)
-    what = f"All {len(drives)} drives of {f'node {node}' if node else 'no known node'} are slow:"
-    return cells.build_anomaly(departure, SLOW_COMPONENT, components, what, _CHECK_SHARED_PARTS)
+    elif departure.suspect is None or part != "node":
+        what, advice = f"{drive} is slow:", _CHECK_DRIVE
+    else:
+        drives, node = sorted({name for _, name in names}), str(departure.suspect.name)
+        components, advice = (*([f"node{node}"] if node else []), *drives), _CHECK_SHARED_PARTS
+        owner = f"node {node}" if node else "no known node"
+        what = f"All {len(drives)} drives of {owner} are slow:"
+    return cells.build_anomaly(departure, kind, components, what, advice)
 
 
 def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
-    """Drives that an initiator on another node reads clearly faster than one on their own node."""
+    """Yield drives that another node reads clearly faster than their own node does."""
     cells, scatter = slice_cells.cells, slice_cells.scatter
     comparisons = int(cells.measured_mask.sum())
     for column, drive in enumerate(cells.columns):
-        relations = {
-            cells.rows.index(source): first["relation"]
+        is_local = {
+            (cells.rows.index(source), column): first["relation"] == "same_node"
             for (source, target), first in slice_cells.first_rows.items()
             if target == drive
         }
-        local = [(row, column) for row, name in relations.items() if name == "same_node"]
-        remote = [(row, column) for row, name in relations.items() if name != "same_node"]
-        if not local or not remote:
+        if len(set(is_local.values())) < 2:
             continue
-        own = max(local, key=lambda position: cells.log_score[position])
-        best = max(remote, key=lambda position: cells.log_score[position])
+        own, best = (
+            max(
+                (position for position, local in is_local.items() if local == wanted),
+                key=lambda position: cells.log_score[position],
+            )
+            for wanted in (True, False)
+        )
         noise = np.hypot(cells.standard_error[own], cells.standard_error[best])
         error = float(np.hypot(noise, scatter.natural))
         departure = slice_cells.loss_against_better_cell(own, best, error, comparisons)
@@ -200,7 +186,7 @@ def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
             home, source = cells.rows[own[0]], cells.rows[best[0]]
             yield slice_cells.build_anomaly(
                 departure,
-                REMOTE_BETTER,
+                AnomalyKind.REMOTE_BETTER,
                 (drive,),
                 f"{source} reads {drive} better than {home} on the drive's own node: locally",
                 _CHECK_WIRING,
@@ -213,13 +199,7 @@ def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
 
 @dataclass(frozen=True)
 class _DriveSet:
-    """A set of drives.
-
-    Attributes:
-        nodes: the nodes of its drives.
-        drives: how many drives it has.
-        kind: `target_kind` of the tidy table.
-    """
+    """A set of drives: the nodes and number of its drives, and its `target_kind`."""
 
     nodes: frozenset[int]
     drives: int
@@ -232,7 +212,7 @@ class _DriveSet:
         return cls(nodes, int(row["drives"]), str(row["target_kind"]))
 
     def is_subset_of(self, whole: _DriveSet) -> bool:
-        """Whether it has the first drives of the other's node, or all drives of fewer nodes."""
+        """Return whether it has the first drives of the same node, or the drives of fewer nodes."""
         if self.drives >= whole.drives:
             return False
         if self.nodes == whole.nodes:
@@ -243,7 +223,7 @@ class _DriveSet:
 
 
 def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
-    """Drive sets with less bandwidth than a part of them.
+    """Find drive sets with less bandwidth than a part of them.
 
     Of the sets of each node, and of the sets that span nodes, the worst is reported.
 
@@ -255,56 +235,49 @@ def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
         cells = SliceCells(part.rows, where, ("target",))
         firsts = {target: row for (_, target), row in cells.first_rows.items()}
         sets = [_DriveSet.parse_row(firsts[name]) for name in cells.cells.columns]
-        measured, log_score = cells.cells.measured_mask, cells.cells.log_score
         by_node: dict[frozenset[int], list[Anomaly]] = {}
-        for row, column in positions_of(measured):
+        for row, column in positions_of(cells.cells.measured_mask):
             whole = sets[column]
             parts = [
-                number
+                (row, number)
                 for number, other in enumerate(sets)
-                if measured[row, number] and other.is_subset_of(whole)
+                if cells.cells.measured_mask[row, number] and other.is_subset_of(whole)
             ]
-            if parts:
-                best = max(parts, key=_score_in_row(log_score[row]))
-                anomaly = _set_anomaly(cells, row, column, best, whole)
-                if anomaly is not None:
-                    key = whole.nodes if len(whole.nodes) == 1 else frozenset()
-                    by_node.setdefault(key, []).append(anomaly)
+            anomaly = _set_anomaly(cells, (row, column), parts, whole) if parts else None
+            if anomaly is not None:
+                key = whole.nodes if len(whole.nodes) == 1 else frozenset()
+                by_node.setdefault(key, []).append(anomaly)
         found += [_worst_of(similar) for similar in by_node.values()]
     return found
 
 
-def _score_in_row(scores: np.ndarray) -> Callable[[int], float]:
-    return lambda column: float(scores[column])
-
-
 def _set_anomaly(
-    cells: SliceCells, row: int, column: int, best: int, whole: _DriveSet
+    cells: SliceCells, position: Position, parts: Sequence[Position], whole: _DriveSet
 ) -> Anomaly | None:
-    """The anomaly of a set against its best part, if it is clear."""
+    """Return the anomaly of a set against its best part, if it is clear."""
     scored = cells.cells
-    error = float(np.hypot(scored.standard_error[row, best], scored.standard_error[row, column]))
+    best = max(parts, key=lambda part: scored.log_score[part])
+    error = float(np.hypot(scored.standard_error[best], scored.standard_error[position]))
     # The best of several parts is selected, so noise alone makes it better than the whole.
     comparisons = int(scored.measured_mask.sum()) * len(scored.columns)
-    departure = cells.loss_against_better_cell((row, column), (row, best), error, comparisons)
+    departure = cells.loss_against_better_cell(position, best, error, comparisons)
     if departure is None:
         return None
-    source, name, part = scored.rows[row], scored.columns[column], scored.columns[best]
+    (source, name), (_, part) = scored.names_at(position), scored.names_at(best)
     return cells.build_anomaly(
         departure,
-        ADDING_DRIVES,
+        AnomalyKind.ADDING_DRIVES,
         tuple(node_name(node) for node in sorted(whole.nodes)),
         f"{source} gets less from {name} than from its part {part}:",
         _CHECK_ADDED_DRIVES,
         than="",
-        reference=(row, best),
+        reference=best,
         compared_with=f"{part}, a part of it",
-        cells=[(row, column)],
     )
 
 
 def _worst_of(similar: Sequence[Anomaly]) -> Anomaly:
-    """The worst of similar anomalies, with the number of the others."""
+    """Return the worst of similar anomalies, with the number of the others."""
     worst = max(similar, key=lambda anomaly: anomaly.loss_percent)
     others = {(other.initiator, other.target) for other in similar}
     others -= {(worst.initiator, worst.target)}

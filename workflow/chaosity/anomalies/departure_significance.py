@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.anomalies.scored_cells import (
+from chaosity.anomalies.cell_log_scores import (
     ASSUMED_NOISE,
     NATURAL_SCATTER,
+    Mask,
     Name,
     Position,
     ScoredCells,
+    Scores,
 )
 
 # A smaller loss does not justify opening a server: equal parts differ by 1 or 2 %, and so do runs
@@ -50,8 +52,8 @@ class Scatter:
         matters: smallest loss that is reported, as a share.
     """
 
-    error: NDArray[np.float64]
-    own: NDArray[np.float64]
+    error: Scores
+    own: Scores
     freedom: float
     natural: float
     single: float
@@ -70,7 +72,7 @@ class Suspect:
 
     part: str
     name: int | str | tuple[int, int]
-    cells: NDArray[np.bool_]
+    cells: Mask
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,11 @@ class Departure:
 
 
 def estimate_scatter(
-    cells: ScoredCells[Name], departures: NDArray[np.float64], labels: NDArray[np.int_]
+    cells: ScoredCells[Name], departures: Scores, labels: NDArray[np.int_]
 ) -> Scatter:
-    """The noise of the replicates, and the natural difference of equal parts.
+    """Return the noise of the replicates, and the natural difference of equal parts.
 
-    Args:
-        cells: the cells with their noise.
-        departures: difference of each cell from its group.
-        labels: group of each cell, below 0 where it is excluded.
+    Cells with a label below 0 are excluded. `departures` is each cell's difference from its group.
     """
     sizes = np.bincount(labels[labels >= 0], minlength=int(labels.max()) + 1)
     size = np.where(labels >= 0, sizes[np.maximum(labels, 0)], 0)
@@ -132,24 +131,16 @@ def estimate_scatter(
 def is_significant_and_large(
     difference: float, error: float, scatter: Scatter, comparisons: int
 ) -> tuple[bool, float]:
-    """Whether a loss is clear and matters, and the confidence in it.
+    """Return whether a loss is clear and matters, and the confidence in it.
 
-    Args:
-        difference: of logarithms, positive for a loss.
-        error: its standard deviation.
-        scatter: the scatter from which `error` was computed.
-        comparisons: number of tested cells.
+    The loss is a difference of logarithms; `error` is its standard deviation, computed from the
+    scatter. `comparisons` is the number of tested cells.
     """
     p = float(stats.t.sf(difference / error, scatter.freedom)) * comparisons
     large = difference > -np.log1p(-scatter.matters)
     return bool(p < LEVEL and large), 1.0 - min(1.0, p)
 
 
-def critical_value(freedom: float, p: float) -> float:
-    """The value that Student's t exceeds with probability p; infinite freedom is a normal one."""
-    return float(stats.t.isf(p, freedom))
-
-
 def limit_confidence(cells: ScoredCells[Name], confidence: float) -> float:
-    """The confidence, at most what the replicates, or their absence, allow."""
+    """Return the confidence, at most what the replicates, or their absence, allow."""
     return min(confidence, MAX_CONFIDENCE if cells.freedom else MAX_CONFIDENCE_OF_ONE_RUN)

@@ -7,19 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_results import (
-    ASYMMETRY,
-    REMOTE_BETTER,
-    SLIT_MISMATCH,
-    SLOW_COMPONENT,
-    SLOW_PATH,
-    Anomaly,
-    Findings,
-)
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.anomalies.component_anomalies import (
+    ComponentCheck,
     find_losses_by_adding_drives,
     find_slow_drives,
     find_slow_initiators_and_memory,
@@ -28,7 +20,7 @@ from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
 from chaosity.anomalies.size_sweep_anomalies import CONCURRENT, find_sweep_anomalies, select_sweeps
 from chaosity.place_names import pu_name
-from chaosity.statistics import SLOW_INITIATOR_RATIO
+from chaosity.statistics.corun_interference import SLOW_INITIATOR_RATIO
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, metric_words
@@ -37,7 +29,7 @@ from chaosity.units import format_count, metric_words
 # most this many sentences on the others.
 _MAX_ALSO = 3
 # Kinds that another anomaly may explain.
-_SECONDARY = (ASYMMETRY, REMOTE_BETTER, SLIT_MISMATCH)
+_SECONDARY = (AnomalyKind.ASYMMETRY, AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT_MISMATCH)
 
 
 @dataclass(frozen=True)
@@ -60,12 +52,7 @@ class HostParts:
 def host_parts(
     topology: Topology | None, components: Mapping[str, Mapping[str, Any]] | None
 ) -> HostParts:
-    """The facts that discovery found.
-
-    Args:
-        topology: of the host; None when unknown.
-        components: documents of the components by name.
-    """
+    """Return the facts of the topology and of the components' documents by name."""
     topology = topology or Topology()
     models, descriptions = {}, {}
     for name, document in (components or {}).items():
@@ -80,40 +67,36 @@ def host_parts(
     return HostParts(topology.equal_packages, models, kinds, descriptions)
 
 
-def analyse_host(tidy: Measurements | pd.DataFrame, parts: HostParts | None = None) -> Findings:
-    """The anomalies of one host in one configuration.
+def analyse_host(measurements: Measurements, parts: HostParts | None = None) -> Findings:
+    """Return the anomalies of one host in one configuration; those of one place are merged.
 
     Args:
-        tidy: its tidy table.
+        measurements: its tidy table.
         parts: further facts about the host.
-
-    Returns:
-        Anomalies, the worst first; those of one place are merged.
     """
     parts = parts or HostParts()
-    performance = Measurements.from_table(tidy).performance_rows()
+    performance = measurements.performance_rows()
     rows = performance.single_load_rows().valid_rows()
     report = _Report()
     structure = "not measured"
     if len(rows):
         structure = _check_memory(_comparable(rows.where(target_kind="node")), parts, report)
         _check_drives(rows.select(~rows.rows["file_backed"].astype(bool)), parts, report)
-        latencies = performance.valid_rows()
-        times = latencies.rows["metric"].map(less_is_better).astype(bool)
-        sweeps = select_sweeps(latencies.select(times))
+        times = performance.rows["metric"].map(less_is_better).astype(bool)
+        sweeps = select_sweeps(performance.select(times).valid_rows())
         if len(sweeps):
-            found = list(find_sweep_anomalies(sweeps))
+            found = find_sweep_anomalies(sweeps)
             report.add("latency over sizes", found, [100.0 * (SLOW_INITIATOR_RATIO - 1.0)])
     merged = _without_explained(_merged(report.anomalies))
     merged.sort(key=lambda anomaly: -anomaly.relative_loss)
     return Findings(
         metric=None,
-        anomalies=tuple(merged),
-        groups=(),
+        verdict=_verdict(merged, report.checked),
         structure=structure,
         packages=parts.packages,
-        verdict=_verdict(merged, report.checked),
-        detectable_percent=max(report.detectable) if report.detectable else None,
+        groups=(),
+        anomalies=tuple(merged),
+        detectable_percent=max(report.detectable, default=None),
         noise_percent=None,
         checked=tuple(report.checked),
     )
@@ -128,19 +111,19 @@ class _Report:
     detectable: list[float] = field(default_factory=list)
 
     def add(self, tested: str, found: Iterable[Anomaly], detectable: Sequence[float]) -> None:
-        """Add the result of a test.
-
-        Args:
-            tested: what was tested; empty when there was nothing to compare.
-            found: anomalies.
-            detectable: smallest detectable loss of each table, in per cent.
-        """
+        """Add the name of a test (empty without a test), its anomalies and detectable losses."""
         self.anomalies += found
         if tested and detectable:
             typical = float(np.median(detectable))
             self.detectable.append(typical)
             tested = f"{tested} (losses of {typical:.0f} % and more)"
         self.checked += [tested] if tested else []
+
+    def add_check(self, check: ComponentCheck, noun: str) -> None:
+        """Add the result of a test of components."""
+        number = len(check.compared)
+        tested = format_count(number, f"comparable {noun}") if number else ""
+        self.add(tested, check.anomalies, check.detectable)
 
 
 def _check_memory(memory: Measurements, parts: HostParts, report: _Report) -> str:
@@ -162,50 +145,36 @@ def _check_memory(memory: Measurements, parts: HostParts, report: _Report) -> st
     structures: list[str] = []
     for where, matrix in matrices:
         # A SLIT is about time. Bandwidth is compared with it only where no latency was measured.
-        compares_slit = less_is_better(matrix.metric) or not has_latency
-        slit = distances if compares_slit else None
+        slit = distances if less_is_better(matrix.metric) or not has_latency else None
         findings = analyse_matrix(matrix, parts.packages, slit, looks=len(matrices))
         found += [replace(anomaly, where=where) for anomaly in findings.anomalies]
         if findings.detectable_percent is not None:
             detectable.append(findings.detectable_percent)
         structures += [findings.structure] * len(matrix.samples)
-    slit_too = " and the SLIT" if distances else ""
-    tested = (
-        f"{format_count(len(matrices), 'node matrix', 'node matrices')}{slit_too}"
-        if matrices
-        else ""
-    )
-    report.add(tested, found, detectable)
-    in_matrices = [tuple(where.values()) for where, _ in matrices]
-    others = [
-        part
-        for where, part in memory.comparable_slices()
-        if tuple(where.values()) not in in_matrices
-    ]
+    if matrices:
+        number = format_count(len(matrices), "node matrix", "node matrices")
+        report.add(f"{number}{' and the SLIT' if distances else ''}", found, detectable)
+    in_matrices = [where for where, _ in matrices]
+    others = [part for where, part in memory.comparable_slices() if where not in in_matrices]
     if others:
-        check = find_slow_initiators_and_memory(Measurements.concatenated(others), parts.core_kinds)
-        tested = _comparable_text(len(check.compared), "initiator")
-        report.add(tested, check.anomalies, check.detectable)
-    return max(structures, key=structures.count) if structures else "not measured"
+        rest = Measurements.concatenated(others)
+        report.add_check(find_slow_initiators_and_memory(rest, parts.core_kinds), "initiator")
+    return max(structures, key=structures.count, default="not measured")
 
 
 def _check_drives(rows: Measurements, parts: HostParts, report: _Report) -> None:
     """Test drives and drive sets."""
     check = find_slow_drives(rows.where(target_kind="drive"), parts.models)
-    described = [_with_description(anomaly, parts) for anomaly in check.anomalies]
-    report.add(_comparable_text(len(check.compared), "drive"), described, check.detectable)
+    check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
+    report.add_check(check, "drive")
     sets = rows.select(rows.rows["drives"].notna())
     number = sets.rows["target"].nunique()
     tested = format_count(number, "drive set") if number > 1 else ""
     report.add(tested, find_losses_by_adding_drives(sets), [])
 
 
-def _comparable_text(number: int, noun: str) -> str:
-    return f"{format_count(number, f'comparable {noun}')}" if number else ""
-
-
 def _comparable(rows: Measurements) -> Measurements:
-    """Rows in which the loads of different initiators are comparable.
+    """Return rows in which the loads of different initiators are comparable.
 
     Of a sweep over sizes only the largest size counts, which is memory. Core-to-core transfers have
     a responder, so their pairs are not initiators and targets. Published data on co-running loads
@@ -223,19 +192,14 @@ def _comparable(rows: Measurements) -> Measurements:
 
 
 def _slit_entries(rows: Measurements) -> dict[tuple[int, int], float]:
-    """The SLIT's entry for each pair of nodes, as far as the rows have it."""
-    known = rows.select(rows.rows["distance"].notna())
-    for column in ("initiator_nodes", "target_nodes"):
-        known = known.select(known.rows[column].astype(str).str.fullmatch(r"\d+"))
-    columns = (known.rows[name] for name in ("initiator_nodes", "target_nodes", "distance"))
-    return {
-        (int(source), int(target)): float(distance)
-        for source, target, distance in zip(*columns, strict=True)
-    }
+    """Return the SLIT's entry for each pair of nodes, as far as the rows have it."""
+    known = rows.node_to_node_rows().rows.dropna(subset="distance")
+    entries = known[["initiator_node", "target_node", "distance"]]
+    return {(int(i), int(j)): float(value) for i, j, value in entries.itertuples(index=False)}
 
 
 def _with_description(anomaly: Anomaly, parts: HostParts) -> Anomaly:
-    """The anomaly with the description of its first described component."""
+    """Return the anomaly with the description of its first described component."""
     for name in anomaly.components:
         if name in parts.descriptions:
             sentence = f"{name} is a {parts.descriptions[name]}."
@@ -244,14 +208,14 @@ def _with_description(anomaly: Anomaly, parts: HostParts) -> Anomaly:
 
 
 def _merged(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Anomalies of one kind and place as one: that with most cells, then the surest.
+    """Return anomalies of one kind and place as one: that with most cells, then the surest.
 
     A slow component shows in several ways: the memory of a node to all nodes by one kernel, and to
     its own node by another.
     """
     by_place: dict[object, list[Anomaly]] = {}
     for anomaly in found:
-        suspected = anomaly.kind in (SLOW_COMPONENT, SLOW_PATH)
+        suspected = anomaly.kind in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
         place = () if suspected else (anomaly.initiator, anomaly.target)
         by_place.setdefault((anomaly.kind, anomaly.components, place), []).append(anomaly)
     merged = []
@@ -273,32 +237,35 @@ def _merge_rank(anomaly: Anomaly) -> tuple[int, bool, float, float]:
 
 
 def _source_text(anomaly: Anomaly) -> str:
-    """Metric, kernel and experiment: "bandwidth (triad) of memory_bandwidth"."""
+    """Return metric, kernel and experiment: "bandwidth (triad) of memory_bandwidth"."""
     kernel = anomaly.where.get("kernel")
     metric = metric_words(anomaly.metric).lower()
     return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
 
 
 def _without_explained(found: Sequence[Anomaly]) -> list[Anomaly]:
-    """The anomalies without those that another anomaly explains; it gets their sentences."""
+    """Return the anomalies without those that another anomaly explains; it gets their sentences."""
     result = [anomaly for anomaly in found if anomaly.kind not in _SECONDARY]
     causes_count = len(result)
     for anomaly in found:
         if anomaly.kind not in _SECONDARY:
             continue
-        causes = [
-            number
-            for number, cause in enumerate(result[:causes_count])
-            if (anomaly.kind == ASYMMETRY and set(anomaly.cells) <= set(cause.cells))
-            or (anomaly.kind == REMOTE_BETTER and set(anomaly.components) & set(cause.components))
-        ]
-        if not causes:
+        causes = [n for n, cause in enumerate(result[:causes_count]) if _explains(cause, anomaly)]
+        if causes:
+            number = max(causes, key=lambda each: result[each].confidence)
+            also = (*result[number].also, anomaly.sentence)
+            result[number] = replace(result[number], also=also)
+        else:
             result.append(anomaly)
-            continue
-        number = max(causes, key=lambda each: result[each].confidence)
-        cause = result[number]
-        result[number] = replace(cause, also=(*cause.also, anomaly.sentence))
     return result
+
+
+def _explains(cause: Anomaly, anomaly: Anomaly) -> bool:
+    """Return whether the cause explains an anomaly of a secondary kind."""
+    if anomaly.kind == AnomalyKind.ASYMMETRY:
+        return set(anomaly.cells) <= set(cause.cells)
+    shared = set(anomaly.components) & set(cause.components)
+    return anomaly.kind == AnomalyKind.REMOTE_BETTER and bool(shared)
 
 
 def _verdict(found: Sequence[Anomaly], checked: Sequence[str]) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chaosity.anomalies import anomaly_text
-from chaosity.anomalies.anomaly_results import (
-    ASYMMETRY,
-    REMOTE_BETTER,
-    Anomaly,
-    CellGroup,
-    Findings,
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellGroup, Findings
+from chaosity.anomalies.cell_log_scores import (
+    Mask,
+    Position,
+    ScoredCells,
+    positions_of,
+    score_cells,
 )
-from chaosity.anomalies.departure_significance import MATTERS
+from chaosity.anomalies.departure_significance import MATTERS, Departure
 from chaosity.anomalies.matrix_departures import MatrixAnalysis
 from chaosity.anomalies.matrix_structure import (
     NONE,
@@ -24,8 +25,7 @@ from chaosity.anomalies.matrix_structure import (
     Structure,
     learn_structure,
 )
-from chaosity.anomalies.scored_cells import Position, ScoredCells, positions_of, score_cells
-from chaosity.anomalies.slit_mismatch import check_firmware_claims
+from chaosity.anomalies.slit_mismatch import check_packages_and_slit
 from chaosity.anomalies.structural_departures import is_repeated_by_symmetry
 from chaosity.place_names import initiator_to_target_name, node_name
 from chaosity.store.node_matrix_csv import NodeMatrix
@@ -45,7 +45,7 @@ def analyse_matrix(
     distances: SlitEntries | None = None,
     looks: int = 1,
 ) -> Findings:
-    """The anomalies of a machine, from its matrix alone.
+    """Return the anomalies of a machine, from its matrix alone.
 
     Args:
         matrix: bandwidth or latency from each initiator node to each target node.
@@ -58,14 +58,14 @@ def analyse_matrix(
         matrix.metric, matrix.samples, matrix.blocks, matrix.initiators, matrix.targets
     )
     structure = learn_structure(cells, packages, distances)
-    claims = check_firmware_claims(cells, structure, packages, distances)
-    structure = claims.structure or structure
+    firmware = check_packages_and_slit(cells, structure, packages, distances)
+    structure = firmware.structure or structure
     analysis = MatrixAnalysis(cells, structure, looks)
     found = [
         *analysis.find_slow_components_and_paths(),
         *_asymmetries(analysis),
         *_remote_better(analysis),
-        *claims.anomalies,
+        *firmware.anomalies,
     ]
     found.sort(key=lambda anomaly: -anomaly.loss_percent)
     sizes = np.bincount(analysis.labels[analysis.labels >= 0])
@@ -81,13 +81,13 @@ def analyse_matrix(
         verdict=_verdict(found, cells, structure, detectable),
         detectable_percent=detectable,
         noise_percent=100.0 * analysis.scatter.single,
-        notes=(*_notes(analysis), *claims.notes),
+        notes=(*_notes(analysis), *firmware.notes),
         checked=("slow nodes", "slow paths", "asymmetry", "remote better than local", *slit),
     )
 
 
 def _notes(analysis: MatrixAnalysis) -> Iterator[str]:
-    """What was not tested, and which departures are structural."""
+    """Yield what was not tested, and which departures are structural."""
     cells = analysis.cells
     if not cells.freedom:
         yield (
@@ -114,8 +114,8 @@ def _notes(analysis: MatrixAnalysis) -> Iterator[str]:
         yield f"{missing} of {cells.measured_mask.size} cells were not measured."
 
 
-def _cell_texts(cells: ScoredCells[int], part: NDArray[np.bool_]) -> list[str]:
-    """Cells as 0->1."""
+def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:
+    """Return cells as 0->1."""
     return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in positions_of(part)]
 
 
@@ -148,34 +148,33 @@ def _verdict(
 
 
 def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
-    """Pairs with one clearly worse direction, unless a slow node explains it."""
-    cells, labels = analysis.cells, analysis.structure.labels
+    """Yield pairs with one clearly worse direction, unless a slow node explains it."""
+    cells, structure = analysis.cells, analysis.structure
     explained = {
         position
         for departure in analysis.found
         if departure.suspect is not None
         for position in departure.cells
     }
-    better_than_local = {(row, column) for row, column, _ in analysis.remote_better}
+    better_than_local = {remote for remote, _ in analysis.remote_better}
     pairs = list(_opposite_cells(cells))
-    reverse = _minus_opposite(cells)
+    reverse = np.zeros(cells.log_score.shape)  # score minus that of the opposite direction
+    if cells.rows == cells.columns:
+        reverse = cells.log_score - cells.log_score.T
     for there, back in pairs:
-        if labels[there] != labels[back]:
+        if structure.labels[there] != structure.labels[back]:
             continue  # a one-way ring is asymmetric by its steps
         slow, fast = sorted((there, back), key=lambda position: cells.log_score[position])
         if slow in explained or fast in better_than_local:
             continue
-        error = float(np.hypot(analysis.scatter.own[slow], analysis.scatter.own[fast]))
         comparisons = len(pairs) * analysis.looks
-        departure = analysis.loss_against_better_cell(slow, fast, error, comparisons)
-        if departure is None or is_repeated_by_symmetry(
-            cells, reverse, slow, analysis.structure.packages
-        ):
+        departure = _loss_against(analysis, slow, fast, comparisons)
+        if departure is None or is_repeated_by_symmetry(cells, reverse, slow, structure.packages):
             continue
         source, target = cells.names_at(slow)
         yield analysis.build_anomaly(
             departure,
-            ASYMMETRY,
+            AnomalyKind.ASYMMETRY,
             (initiator_to_target_name(node_name(source), node_name(target)),),
             f"The path from node {source} to the memory of node {target} is worse than the "
             "opposite direction:",
@@ -183,66 +182,49 @@ def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
             reference=fast,
             than="",
             compared_with=f"the opposite direction, node {target} to the memory of node {source}",
-            cells=[slow],
         )
 
 
+def _loss_against(
+    analysis: MatrixAnalysis, worse: Position, better: Position, comparisons: int
+) -> Departure | None:
+    """Return the loss of a cell against a better cell, if it is clear."""
+    error = float(np.hypot(analysis.scatter.own[worse], analysis.scatter.own[better]))
+    return analysis.loss_against_better_cell(worse, better, error, comparisons)
+
+
 def _opposite_cells(cells: ScoredCells[int]) -> Iterator[tuple[Position, Position]]:
-    """Positions of both directions of each pair of nodes with two measured directions."""
-    for i, source in enumerate(cells.rows):
-        for target in cells.rows[i + 1 :]:
-            if source in cells.columns and target in cells.columns:
-                there = i, cells.columns.index(target)
-                back = cells.rows.index(target), cells.columns.index(source)
-                if cells.measured_mask[there] and cells.measured_mask[back]:
-                    yield there, back
-
-
-def _minus_opposite(cells: ScoredCells[int]) -> NDArray[np.float64]:
-    """Score of each cell minus that of the opposite direction."""
-    if cells.rows == cells.columns:
-        return cells.log_score - cells.log_score.T
-    return np.zeros(cells.log_score.shape)
+    """Yield the positions of both directions of each pair of nodes with two measured directions."""
+    both = [node for node in cells.rows if node in cells.columns]
+    for source, target in combinations(both, 2):
+        there = cells.rows.index(source), cells.columns.index(target)
+        back = cells.rows.index(target), cells.columns.index(source)
+        if cells.measured_mask[there] and cells.measured_mask[back]:
+            yield there, back
 
 
 def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
-    """Nodes that are served better remotely than from their own memory, the worst case of each."""
-    reported: set[int] = set()
-    for row, column, local in analysis.remote_better:
-        node = analysis.cells.rows[local[0]]
-        if node in reported:
-            continue
-        anomaly = _remote_better_anomaly(analysis, (row, column), local)
-        if anomaly is not None:
-            reported.add(node)
-            yield anomaly
+    """Yield the worst case of each node that is served better remotely than from its own memory.
 
-
-def _remote_better_anomaly(
-    analysis: MatrixAnalysis, remote: Position, local: Position
-) -> Anomaly | None:
-    """The anomaly, if it is clear against the scatter of comparable cells too."""
-    cells, scatter = analysis.cells, analysis.scatter
-    source, target = cells.names_at(remote)
-    node, _ = cells.names_at(local)
-    error = float(np.hypot(scatter.own[local], scatter.own[remote]))
+    The loss has to be clear against the scatter of comparable cells too.
+    """
+    cells, reported = analysis.cells, set()
     comparisons = int(cells.measured_mask.sum()) * analysis.looks
-    departure = analysis.loss_against_better_cell(local, remote, error, comparisons)
-    if departure is None:
-        return None
-    what = (
-        f"Node {source} reaches the memory of node {target} better than its own memory"
-        if local[0] == remote[0]
-        else f"Node {source} reaches the memory of node {target} better than node {target} does"
-    )
-    return analysis.build_anomaly(
-        departure,
-        REMOTE_BETTER,
-        (node_name(node),),
-        f"{what}: locally",
-        _NODE_NUMBERS,
-        reference=remote,
-        compared_with=f"node {source} to the memory of node {target}",
-        cells=[remote, local],
-        than=" than remotely",
-    )
+    for remote, local in analysis.remote_better:
+        (source, target), (node, _) = cells.names_at(remote), cells.names_at(local)
+        departure = _loss_against(analysis, local, remote, comparisons)
+        if node in reported or departure is None:
+            continue
+        reported.add(node)
+        served = "its own memory" if local[0] == remote[0] else f"node {target} does"
+        yield analysis.build_anomaly(
+            departure,
+            AnomalyKind.REMOTE_BETTER,
+            (node_name(node),),
+            f"Node {source} reaches the memory of node {target} better than {served}: locally",
+            _NODE_NUMBERS,
+            reference=remote,
+            compared_with=f"node {source} to the memory of node {target}",
+            cells=[remote, local],
+            than=" than remotely",
+        )

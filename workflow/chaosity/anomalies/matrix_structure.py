@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chaosity.anomalies.cell_groups import Labels, departures_from_groups, expected_scores
-from chaosity.anomalies.interconnect_hops import cells_by_hop_count, groups_by_value_step
-from chaosity.anomalies.scored_cells import ScoredCells, positions_of
+from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, positions_of
 
 PackageNodes = tuple[tuple[int, ...], ...]  # nodes of each package
 NodePair = tuple[int, int]  # initiator node, target node
 SlitEntries = Mapping[NodePair, float]  # distance in the firmware's SLIT
-Mask = NDArray[np.bool_]
 UNKNOWN, NONE, LOCAL_REMOTE, PACKAGES = "unknown", "none", "local_remote", "packages"
 STEPS, HOPS, DISTANCES = "steps", "hops", "distances"
 # A departure of more than three standard deviations is not noise; beyond that, its size says
@@ -77,38 +75,29 @@ def learn_structure(
     packages: PackageNodes | None = None,
     distances: SlitEntries | None = None,
 ) -> Structure:
-    """The hypothesis that explains a node matrix best.
+    """Return the hypothesis that explains a node matrix best.
 
-    Args:
-        cells: rows and columns are node numbers.
-        packages: nodes of each package, if known; then no other packages are tried.
-        distances: entries of the SLIT, if known.
+    Known packages and entries of the SLIT are tried too; with known packages no others are tried.
     """
-    best, least = None, np.inf
     hypotheses = list(_hypotheses(cells, packages, distances))
+    best, least = hypotheses[0], np.inf
     for hypothesis in hypotheses:
-        known = hypothesis.kind == DISTANCES or (
-            hypothesis.kind == PACKAGES and packages is not None
-        )
+        known = hypothesis.kind == DISTANCES or (hypothesis.kind == PACKAGES and packages)
         cost = structure_cost(cells, hypothesis) - (KNOWN_BONUS if known else 0.0)
         if cost < least - 1e-9:
             best, least = hypothesis, cost
-    assert best is not None  # the first hypothesis always exists
     # Equal groups under several names get the first name: packages say more than steps.
-    first = next(
-        hypothesis for hypothesis in hypotheses if _same_groups(hypothesis.labels, best.labels)
-    )
-    return _ordered(cells, first)
+    return _ordered(cells, next(h for h in hypotheses if _same_groups(h.labels, best.labels)))
 
 
 def _same_groups(labels: Labels, others: Labels) -> bool:
-    """Whether two hypotheses put the same cells together."""
+    """Return whether two hypotheses put the same cells together."""
     pairs = set(zip(labels.ravel().tolist(), others.ravel().tolist(), strict=True))
     return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
 def structure_cost(cells: ScoredCells[int], structure: Structure) -> float:
-    """Unexplained departures plus a penalty for each group; smaller is better."""
+    """Return unexplained departures plus a penalty for each group; smaller is better."""
     scale = max(
         LEAST_SCALE, cells.noise if not cells.freedom else float(np.nanmedian(cells.standard_error))
     )
@@ -122,7 +111,7 @@ def structure_cost(cells: ScoredCells[int], structure: Structure) -> float:
 
 
 def _ordered(cells: ScoredCells[int], structure: Structure) -> Structure:
-    """The structure with its groups numbered from the best to the worst, local first."""
+    """Return the structure with its groups numbered from the best to the worst, local first."""
     labels, names = structure.labels, structure.names
     used = [label for label in range(len(names)) if (labels == label).any()]
     level = expected_scores(cells, labels)
@@ -161,39 +150,36 @@ def _hypotheses(
 
 
 def _unknown(cells: ScoredCells[int], local: Mask) -> Structure:
-    """Local cells are equal; each other cell is a group of its own."""
-    labels = np.full(local.shape, -1)
-    names = []
-    if (local & cells.measured_mask).any():
-        labels[local & cells.measured_mask] = 0
-        names.append("local")
-    for row, column in positions_of(~local & cells.measured_mask):
-        labels[row, column] = len(names)
-        names.append(f"{cells.rows[row]}->{cells.columns[column]}")
+    """Return the structure in which local cells are equal and each other cell is its own group."""
+    labels = np.where(local & cells.measured_mask, 0, -1)
+    names = ["local"] if (labels == 0).any() else []
+    for position in positions_of(~local & cells.measured_mask):
+        labels[position] = len(names)
+        names.append("{}->{}".format(*cells.names_at(position)))
     return Structure(UNKNOWN, labels, tuple(names))
 
 
 def _one_sided(cells: ScoredCells[int]) -> Mask:
-    """Cells of memory without processing units, or of processing units without memory."""
-    columns = np.array([column not in cells.rows for column in cells.columns])
-    rows = np.array([row not in cells.columns for row in cells.rows])
+    """Return cells of memory without processing units, or of processing units without memory."""
+    columns = ~np.isin(cells.columns, cells.rows)
+    rows = ~np.isin(cells.rows, cells.columns)
     if columns.all() or rows.all():
         return np.zeros(cells.log_score.shape, dtype=bool)
-    mask: Mask = columns[None, :] | rows[:, None]
+    mask: Mask = np.logical_or.outer(rows, columns)
     return mask
 
 
 def _label_one_sided(cells: ScoredCells[int], labels: Labels, one_sided: Mask) -> Labels:
-    """Labels with groups for the one-sided nodes: the nearest initiator of each, the second, ...
+    """Return labels with groups for one-sided nodes: the nearest initiator of each, the second, ...
 
     A single such node has no comparable node, so each of its cells is a group of its own.
     """
     labels = labels.copy()
-    columns = [column for column in range(labels.shape[1]) if one_sided[:, column].all()]
-    rows = [row for row in range(labels.shape[0]) if one_sided[row].all()]
     done = np.zeros(labels.shape, dtype=bool)
-    lines: list[tuple[slice | int, slice | int]] = [(slice(None), column) for column in columns]
-    lines += [(row, slice(None)) for row in rows]
+    lines: list[tuple[slice | int, slice | int]] = [
+        (slice(None), int(column)) for column in np.flatnonzero(one_sided.all(axis=0))
+    ]
+    lines += [(int(row), slice(None)) for row in np.flatnonzero(one_sided.all(axis=1))]
     for line in lines:
         log_score = cells.log_score[line]
         rank = np.empty(len(log_score), dtype=int)
@@ -205,13 +191,13 @@ def _label_one_sided(cells: ScoredCells[int], labels: Labels, one_sided: Mask) -
 
 
 def _names(first: Sequence[str], labels: Labels) -> tuple[str, ...]:
-    """Names for all group numbers; those after the given names are ranks of one-sided nodes."""
+    """Return names for all groups; groups after the given names are ranks of one-sided nodes."""
     more = range(len(first), int(labels.max()) + 1)
     return (*first, *(f"other memory, rank {number - len(first) + 1}" for number in more))
 
 
 def _shifted(labels: Labels, plain: Mask, used: int) -> Labels:
-    """Labels whose one-sided groups follow `used` groups of plain cells."""
+    """Return labels whose one-sided groups follow `used` groups of plain cells."""
     low = labels[~plain & (labels >= 0)]
     if not len(low):
         return labels
@@ -219,7 +205,7 @@ def _shifted(labels: Labels, plain: Mask, used: int) -> Labels:
 
 
 def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
-    """Packages of equal size, with neighbouring or with alternating nodes."""
+    """Yield packages of equal size, with neighbouring or with alternating nodes."""
     nodes = sorted(set(cells.rows) & set(cells.columns))
     for size in range(2, len(nodes) // 2 + 1):
         if len(nodes) % size:
@@ -232,17 +218,16 @@ def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
 def _by_packages(
     cells: ScoredCells[int], plain: Mask, local: Mask, equal: Labels, packages: PackageNodes
 ) -> Iterator[Structure]:
-    """Local, same package, other package; and the same with steps within these."""
-    package = {node: index for index, nodes in enumerate(packages) for node in nodes}
-    same = np.array(
-        [[package.get(r, -1) == package.get(c, -2) for c in cells.columns] for r in cells.rows]
-    )
+    """Yield the local, same package, other package; and the same with steps within these."""
+    same = np.zeros(local.shape, dtype=bool)
+    for nodes in packages:
+        same |= np.logical_and.outer(np.isin(cells.rows, nodes), np.isin(cells.columns, nodes))
     parts = {"same package": plain & ~local & same, "other package": plain & ~same & ~local}
     parts = {name: part for name, part in parts.items() if part.any()}
     for gap in (None, *GAPS):
         labels, names = np.where(plain, 0, equal), ["local"]
         for name, part in parts.items():
-            steps = [part] if gap is None else next(groups_by_value_step(cells, part, gap))
+            steps = [part] if gap is None else next(_steps_of_value(cells, part, gap))
             for number, step in enumerate(steps, start=1):
                 labels = np.where(step, len(names), labels)
                 names.append(name if len(steps) == 1 else f"{name}, step {number}")
@@ -251,7 +236,7 @@ def _by_packages(
 
 
 def nearer_within_packages(cells: ScoredCells[int], structure: Structure) -> bool:
-    """Whether every cell group within packages is better than all between packages."""
+    """Return whether every cell group within packages is better than all between packages."""
     level = dict(zip(structure.names, expected_scores(cells, structure.labels), strict=False))
     same = [value for name, value in level.items() if name.startswith("same package")]
     other = [value for name, value in level.items() if name.startswith("other package")]
@@ -259,15 +244,15 @@ def nearer_within_packages(cells: ScoredCells[int], structure: Structure) -> boo
 
 
 def _by_steps(cells: ScoredCells[int], remote: Mask, two_groups: Labels) -> Iterator[Structure]:
-    """Steps of value, and hops between nearest neighbours."""
+    """Yield steps of value, and hops between nearest neighbours."""
     for gap in GAPS:
-        for steps in groups_by_value_step(cells, remote, gap):
+        for steps in _steps_of_value(cells, remote, gap):
             if len(steps) < 2:
                 continue
             names = [f"step {number}" for number in range(1, len(steps) + 1)]
             names = ["near", "far"] if len(steps) == 2 else names
             yield _structure(STEPS, steps, names, remote, two_groups)
-            hops = cells_by_hop_count(steps[0])
+            hops = _cells_by_hop_count(steps[0])
             if hops is not None:
                 names = [f"{number} hop{'s' if number > 1 else ''}" for number in hops]
                 parts = [part & remote for part in hops.values()]
@@ -289,9 +274,82 @@ def _structure(
 def _by_distances(
     cells: ScoredCells[int], remote: Mask, two_groups: Labels, distances: SlitEntries
 ) -> Iterator[Structure]:
-    """A group for each distance of the SLIT."""
+    """Yield a group for each distance of the SLIT."""
     table = np.array([[distances.get((r, c), np.nan) for c in cells.columns] for r in cells.rows])
     values = np.unique(table[remote & ~np.isnan(table)])
     if len(values) and not np.isnan(table[remote]).any():
         parts = [remote & (table == value) for value in values]
         yield _structure(DISTANCES, parts, [f"distance {v:g}" for v in values], remote, two_groups)
+
+
+def _steps_of_value(cells: ScoredCells[int], remote: Mask, gap: float) -> Iterator[list[Mask]]:
+    """Yield steps with both directions between two nodes in one group, then directed steps.
+
+    The better direction decides the step of both, so a direction that became slow stays in its
+    group. Directed steps, as in a one-way ring, have to recur.
+    """
+    log_score = cells.log_score
+    if cells.rows != cells.columns:
+        yield _steps(cells, remote, gap, join_worse=True)
+        return
+    both = replace(cells, log_score=np.fmax(log_score, log_score.T))
+    yield _steps(both, remote, gap, join_worse=False)
+    yield _steps(both, remote, gap, join_worse=True)
+    directed = _steps(cells, remote, gap, join_worse=True)
+    one_way = np.any([step & ~step.T for step in directed], axis=0)
+    if directed and _recurs(one_way, remote):
+        yield directed
+
+
+def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool) -> list[Mask]:
+    """Return cells of a part in steps of score, best first.
+
+    Values are separated where there is a gap (of logarithms). Each step has cells of all initiators
+    and targets. Otherwise it does not recur over the machine, so it is joined to the next worse
+    step if `join_worse`, else to the better step, since faults make worse.
+    """
+    values = np.sort(cells.log_score[part])[::-1]
+    if not len(values):
+        return []
+    gap = max(gap, 4.0 * float(np.nanmedian(cells.standard_error)))
+    limits = [(a + b) / 2.0 for a, b in pairwise(values) if a - b > gap]
+    steps: list[Mask] = []
+    upper = np.inf
+    for lower in [*limits, -np.inf]:
+        with np.errstate(invalid="ignore"):
+            step = part & (cells.log_score <= upper) & (cells.log_score > lower)
+        incomplete = bool(steps) and not _recurs(steps[-1], part)
+        if incomplete or (steps and not join_worse and not _recurs(step, part)):
+            steps[-1] = steps[-1] | step
+        else:
+            steps.append(step)
+        upper = lower
+    if len(steps) > 1 and not _recurs(steps[-1], part):
+        steps[-2:] = [steps[-2] | steps[-1]]
+    return steps
+
+
+def _recurs(step: Mask, part: Mask) -> bool:
+    """Return whether each initiator and target of the part has a cell in the step."""
+    return all(bool((step.any(axis=axis) | ~part.any(axis=axis)).all()) for axis in (0, 1))
+
+
+def _cells_by_hop_count(nearest: Mask) -> dict[int, Mask] | None:
+    """Return number of hops -> its cells, if steps lead from neighbour to neighbour; else None.
+
+    Each node has to have a node two hops away. Three hops and more may lack for some nodes, such as
+    the middle of a row or of a mesh.
+    """
+    if nearest.shape[0] != nearest.shape[1]:
+        return None
+    size = len(nearest)
+    hops = {1: nearest}
+    reached = nearest | np.eye(size, dtype=bool)
+    front = nearest
+    while not reached.all():
+        front = (front.astype(int) @ nearest.astype(int) > 0) & ~reached
+        if not front.any() or (len(hops) == 1 and not _recurs(front, ~np.eye(size, dtype=bool))):
+            return None
+        hops[len(hops) + 1] = front
+        reached = reached | front
+    return hops if len(hops) > 1 else None

@@ -13,8 +13,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from chaosity.anomalies.cell_log_scores import (
+    NATURAL_SCATTER,
+    Mask,
+    Position,
+    ScoredCells,
+    Scores,
+    positions_of,
+)
 from chaosity.anomalies.matrix_structure import NodePair, PackageNodes
-from chaosity.anomalies.scored_cells import NATURAL_SCATTER, Position, ScoredCells, positions_of
 
 # Most steps of the search for permutations, for one cell. A regular machine needs one step per
 # node, and a search without a result ends early.
@@ -26,23 +33,22 @@ _SIMILAR = 0.4
 
 def is_repeated_by_symmetry(
     cells: ScoredCells[int],
-    departures: NDArray[np.float64],
+    departures: Scores,
     position: Position,
     packages: PackageNodes | None,
 ) -> bool:
-    """Whether a cell's departure recurs elsewhere on the machine, as structure does.
+    """Return whether a cell's departure recurs elsewhere on the machine, as structure does.
+
+    It does when symmetries map the cell to cells without a common node that depart similarly, and
+    when these cells and the cell itself begin and end in every package. Without packages they have
+    to involve more than half of the nodes: two equal faults are not structure, and neither is one
+    link between packages that all their nodes share.
 
     Args:
         cells: a matrix of nodes.
         departures: difference of each cell from its group.
         position: of the cell.
         packages: nodes of each package, if there are packages.
-
-    Returns:
-        True when symmetries map the cell to cells without a common node that depart similarly, and
-        when these cells and the cell itself begin and end in every package. Without packages they
-        have to involve more than half of the nodes: two equal faults are not structure, and neither
-        is one link between packages that all their nodes share.
     """
     if cells.rows != cells.columns or not cells.measured_mask.all():
         return False
@@ -64,18 +70,15 @@ def is_repeated_by_symmetry(
 
 def losses_explained_by_node_position(
     cells: ScoredCells[int],
-    departures: NDArray[np.float64],
+    departures: Scores,
     labels: NDArray[np.int_],
     packages: PackageNodes | None,
-) -> NDArray[np.float64]:
-    """The part of each departure that the position of its nodes in their packages explains.
+) -> Scores:
+    """Return the part of each departure, at most 0, that the position of its nodes explains.
 
     A node that is far from the links of its package is slightly slower in both directions, in
     addition to the effect of the other end. This is structural when every package has such a node;
     in a single node it is a fault.
-
-    Returns:
-        The explained part, at most 0; shape as the departures.
     """
     explained = np.zeros(departures.shape)
     if not packages or len(packages) < 2:
@@ -88,32 +91,24 @@ def losses_explained_by_node_position(
     return explained
 
 
-def _node_effects(
-    part: NDArray[np.float64], nodes: tuple[int, ...], packages: PackageNodes
-) -> NDArray[np.float64]:
-    """Median departure of each row, where every package has a similar node, else 0."""
+def _node_effects(part: Scores, nodes: tuple[int, ...], packages: PackageNodes) -> Scores:
+    """Return the median departure of each row, where every package has a similar node, else 0."""
     known = ~np.isnan(part).all(axis=1)
-    typical = np.zeros(len(part))
-    typical[known] = np.nanmedian(part[known], axis=1)
-    effect_of = dict(zip(nodes, typical, strict=True))
-
-    def in_all_packages(effect: float) -> bool:
-        return all(
-            any(effect_of.get(node, 0.0) <= _SIMILAR * effect for node in package)
-            for package in packages
-        )
-
-    return np.array(
-        [effect if effect < 0.0 and in_all_packages(effect) else 0.0 for effect in typical]
-    )
+    effects = np.zeros(len(part))
+    effects[known] = np.minimum(np.nanmedian(part[known], axis=1), 0.0)
+    in_packages = [effects[np.isin(nodes, package)] for package in packages]
+    # The largest loss in each package; 0 where no node of a package was measured.
+    largest = np.array([own.min(initial=0.0) for own in in_packages])
+    recurs = (largest[None, :] <= _SIMILAR * effects[:, None]).all(axis=1)
+    return np.where(recurs, effects, 0.0)
 
 
-def _similar_cells(departures: NDArray[np.float64], position: Position) -> Iterator[Position]:
-    """Other cells, local or remote as this one, that depart similarly."""
+def _similar_cells(departures: Scores, position: Position) -> Iterator[Position]:
+    """Yield other cells, local or remote as this one, that depart similarly."""
     is_local = position[0] == position[1]
-    for row, column in positions_of(departures / departures[position] >= _SIMILAR):
-        if (row, column) != position and (row == column) == is_local:
-            yield row, column
+    for other in positions_of(departures / departures[position] >= _SIMILAR):
+        if other != position and (other[0] == other[1]) == is_local:
+            yield other
 
 
 def _spread_over_machine(
@@ -128,26 +123,17 @@ def _spread_over_machine(
 class _SymmetrySearch:
     """Search for permutations of the nodes that leave all values as they are."""
 
-    def __init__(self, log_score: NDArray[np.float64], tolerance: float) -> None:
-        """Find out which node can take the place of which.
-
-        Args:
-            log_score: of all cells; square.
-            tolerance: largest difference of two equal scores.
-        """
+    def __init__(self, log_score: Scores, tolerance: float) -> None:
+        """Find out which node can take the place of which, with a tolerance of scores."""
         self.log_score, self.tolerance, self.steps = log_score, tolerance, 0
         # A permutation that leaves all values as they are leaves the sorted values as they are.
-        sorted_values = [
-            np.sort(log_score, axis=1),
-            np.sort(log_score.T, axis=1),
-            np.diag(log_score)[:, None],
-        ]
-        self.possible = np.ones(log_score.shape, dtype=bool)
-        for part in sorted_values:
-            self.possible &= (abs(part[:, None, :] - part[None, :, :]) <= tolerance).all(axis=2)
+        rows, columns = np.sort(log_score, axis=1), np.sort(log_score.T, axis=1)
+        sorted_values = np.hstack([rows, columns, np.diag(log_score)[:, None]])
+        differences = abs(sorted_values[:, None, :] - sorted_values[None, :, :])
+        self.possible: Mask = np.logical_and.reduce(differences <= tolerance, axis=2)
 
     def maps(self, position: Position, to: Position) -> bool:
-        """Whether a permutation takes the cell at one position to the other."""
+        """Return whether a permutation takes the cell at one position to the other."""
         possible = self.possible
         for node, onto in dict(zip(position, to, strict=True)).items():
             if not possible[node, onto]:
@@ -157,8 +143,8 @@ class _SymmetrySearch:
         unassigned[list(position)] = False
         return self._complete(possible, unassigned)
 
-    def _assign(self, possible: NDArray[np.bool_], node: int, onto: int) -> NDArray[np.bool_]:
-        """What remains possible for the other nodes when a node takes a place."""
+    def _assign(self, possible: Mask, node: int, onto: int) -> Mask:
+        """Return what remains possible for the other nodes when a node takes a place."""
         values = self.log_score
         possible = possible.copy()
         for here, there in ((values[node], values[onto]), (values[:, node], values[:, onto])):
@@ -166,7 +152,7 @@ class _SymmetrySearch:
         possible[:, onto] = False
         return possible
 
-    def _complete(self, possible: NDArray[np.bool_], unassigned: NDArray[np.bool_]) -> bool:
+    def _complete(self, possible: Mask, unassigned: Mask) -> bool:
         if not unassigned.any():
             return True
         # The node with the fewest places first: a dead end is found at once.

@@ -18,7 +18,8 @@ from chaosity.errors import UserError
 from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.anomalies import Findings, PackageNodes
+    from chaosity.anomalies.anomaly_results import Findings
+    from chaosity.anomalies.matrix_structure import PackageNodes
     from chaosity.store.node_matrix_csv import NodeMatrix
 
 # Cells of a group that the terminal lists; all are in the JSON.
@@ -66,7 +67,7 @@ def anomalies_command(
     steps. A cell is an anomaly if it departs from its group significantly (adjusted for all
     comparisons) and by at least 5 % (8 % without replicates).
     """  # noqa: D301 (click's mark for lines that are not to be filled)
-    from chaosity.anomalies import analyse_matrix
+    from chaosity.anomalies.matrix_anomalies import analyse_matrix
     from chaosity.store.node_matrix_csv import read_matrix_csv
 
     if file.is_dir() or file.suffix == ".parquet":
@@ -95,7 +96,7 @@ def _analyse_results(path: Path) -> Findings:
     Raises:
         UserError: the folder has no measurements.parquet.
     """
-    from chaosity.anomalies import analyse_host, host_parts
+    from chaosity.anomalies.host_anomalies import analyse_host, host_parts
     from chaosity.components.component_files import read_component_documents
     from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_json import read_topology

@@ -16,7 +16,8 @@ from chaosity.units import format_quantity
 if TYPE_CHECKING:
     import pandas as pd
 
-    from chaosity.compare import OutlierHosts, SelectionComparison
+    from chaosity.compare.outlier_host_search import OutlierHosts
+    from chaosity.compare.selection_comparison import SelectionComparison
 
 # Rows that fit a terminal below the verdict.
 _MOST_ROWS = 15
@@ -58,12 +59,9 @@ def compare_command(
 
     Ratios are the first selection divided by the second.
     """
-    from chaosity.compare import (
-        SelectionComparison,
-        compare_selections,
-        find_outlier_hosts,
-        read_selections,
-    )
+    from chaosity.compare.outlier_host_search import find_outlier_hosts
+    from chaosity.compare.selection_comparison import SelectionComparison, compare_selections
+    from chaosity.compare.selections_to_compare import read_selections
 
     pinned = dict(_condition(text) for text in conditions)
     selected = [selection.filter_rows(pinned) for selection in read_selections(selections)]

@@ -12,7 +12,7 @@ from chaosity.cli.shared_options import EXISTING_FILE, FOLDER, FORMS, UNIT_OPTIO
 from chaosity.units import format_count, format_percent, format_quantity
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from chaosity.store.measurements import Measurements
 
 
 @click.command("published")
@@ -51,16 +51,19 @@ def published_command(file: Path, form: str, host: str, unit: str | None, output
     for figure in draw_figures(experiments, measurements, Topology(), output / "figures"):
         if figure.csv is not None:
             click.echo(f"{output / 'figures' / figure.csv}: {figure.sentence}")
-    for sentence in _slowdown_sentences(table):
+    for sentence in _slowdown_sentences(measurements):
         click.echo(sentence)
 
 
-def _slowdown_sentences(table: pd.DataFrame) -> Iterator[str]:
+def _slowdown_sentences(measurements: Measurements) -> Iterator[str]:
     """The slowdown of each co-running load, a sentence each."""
-    from chaosity.statistics import LOAD, corun_slowdown, less_is_better, summarise
+    from chaosity.statistics.cell_summary import summarise
+    from chaosity.statistics.corun_interference import corun_slowdown
+    from chaosity.store.measurements import LOAD, less_is_better
 
-    medians = summarise(table).set_index(["point", *LOAD])["median"]
-    for _, cost in corun_slowdown(table).iterrows():
+    table = measurements.rows
+    medians = summarise(measurements).set_index(["point", *LOAD])["median"]
+    for _, cost in corun_slowdown(measurements).iterrows():
         metric, ratio = cost["metric"], cost["median"]
         loads = table[table["point"] == cost["point"]]
         others = ", ".join(sorted(set(loads["initiator"]) - {cost["initiator"]}))

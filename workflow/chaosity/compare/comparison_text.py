@@ -48,20 +48,16 @@ class GroupVerdict:
     unsaid: int
 
     def sentence(self, cells: pd.DataFrame) -> str:
-        """The typical ratio of the group, and the intervals of its cells.
-
-        Args:
-            cells: the cells of the group.
-        """
+        """Return the typical ratio of the group, and the intervals of its cells, as a sentence."""
         name = self.group[:1].upper() + self.group[1:]
-        interval = ""
-        if self.low is not None:
-            number = format_count(self.cells, "cell")
-            interval = f" (95 % interval over {number} {self.low:.3f} to {self.high:.3f})"
-        parts = [f"{name}: typically {self.ratio:.3f} times{interval}"]
         if self.cells == 1:
             only = cells.iloc[0]
             parts = [f"{name}: {ratio_text(only['ratio'], only['low'], only['high'])}, one cell"]
+        else:
+            parts = [f"{name}: typically {self.ratio:.3f} times"]
+        if self.low is not None:
+            number = format_count(self.cells, "cell")
+            parts[0] += f" (95 % interval over {number} {self.low:.3f} to {self.high:.3f})"
         if self.better or self.worse:
             parts.append(f"{self.better} better, {self.worse} worse")
         known = cells[cells["low"].notna()]
@@ -73,7 +69,7 @@ class GroupVerdict:
 
 
 def group_text(category: str, metric: str, corunning: bool = False) -> str:
-    """Name of a group: "memory bandwidth", "memory latency with co-running loads"."""
+    """Return the name of a group: "memory bandwidth", "memory latency with co-running loads"."""
     words, measured = str(category).replace("_", " "), metric_words(str(metric))
     quantity, _, more = measured.partition(" ")  # latency p99 of memory latency
     words = words if words.endswith(quantity) else f"{words} {quantity}"
@@ -82,14 +78,14 @@ def group_text(category: str, metric: str, corunning: bool = False) -> str:
 
 
 def place_text(description: Mapping[str, Any]) -> str:
-    """Place of a cell: "node2 -> node3", or of a class "node -> own node"."""
+    """Return the place of a cell: "node2 -> node3", or of a class "node -> own node"."""
     ends = [description.get(end) for end in ("initiator", "target")]
     known = [str(end) for end in ends if end is not None]
     return f" {_ARROW} ".join(known) or class_text(description)
 
 
 def class_text(description: Mapping[str, Any]) -> str:
-    """Class of a cell: "node -> same package, drive"."""
+    """Return the class of a cell: "node -> same package, drive"."""
     part = str(description["part"]).replace("_", " ")
     kind = str(description["target_kind"]).replace("_", " ")
     drives = description.get("drives")
@@ -100,7 +96,7 @@ def class_text(description: Mapping[str, Any]) -> str:
 
 
 def load_text(description: Mapping[str, Any], corunning: str) -> str:
-    """Kernel, levels and co-running loads of a cell: "triad, 64 MiB, pages thp"."""
+    """Return kernel, levels and co-running loads of a cell: "triad, 64 MiB, pages thp"."""
     parts = [description.get("kernel")]
     for name, level in parse_levels_json(description["load_parameters"]).items():
         is_size = name == WORKING_SET
@@ -110,7 +106,7 @@ def load_text(description: Mapping[str, Any], corunning: str) -> str:
 
 
 def program_text(row: Mapping[str, Any]) -> str:
-    """Benchmark and kernel: "chaosity bandwidth (read)"."""
+    """Return benchmark and kernel: "chaosity bandwidth (read)"."""
     program = str(row["benchmark"]).replace("_", " ")
     program = "an unknown program" if program == "unknown" else program
     known = row["kernel"] and row["kernel"] != "unknown"
@@ -118,7 +114,7 @@ def program_text(row: Mapping[str, Any]) -> str:
 
 
 def ratio_text(ratio: float, low: float | None, high: float | None) -> str:
-    """A ratio with its interval: "0.61 times (0.58 to 0.64)"."""
+    """Return a ratio with its interval: "0.61 times (0.58 to 0.64)"."""
     interval = "no interval" if low is None or pd.isna(low) else f"{low:.2f} to {high:.2f}"
     return f"{ratio:.2f} times ({interval})"
 
@@ -129,7 +125,7 @@ def verdict_sentences(
     groups: Sequence[GroupVerdict],
     unmatched: Sequence[Mapping[str, int]],
 ) -> Iterator[str]:
-    """The overall verdict, then a sentence for each group, then the cells of one side alone."""
+    """Yield the overall verdict, a sentence for each group, then the cells of one side alone."""
     yield f"{names[0]} against {names[1]}: {_overall_text(cells)}."
     for group in groups:
         yield group.sentence(cells[cells["group"] == group.group])
@@ -146,14 +142,12 @@ def verdict_sentences(
 
 
 def _overall_text(cells: pd.DataFrame) -> str:
-    """Number and direction of the clear differences, and the worst."""
+    """Return the number and direction of the clear differences, and the worst."""
     counts = cells["verdict"].value_counts()
     untested, better, worse = (int(counts.get(name, 0)) for name in (NOT_TESTED, BETTER, WORSE))
     tested = format_count(len(cells) - untested, "cell")
     parts = []
-    if untested < len(cells) and not better + worse:
-        parts.append(f"no difference of 5 % or more detected in {tested} at n = {_n_text(cells)}")
-    elif untested < len(cells):
+    if better + worse:
         verb = "differs" if better + worse == 1 else "differ"
         directions = [f"{worse} worse"] if worse else []
         directions += [f"{better} better"] if better else []
@@ -162,6 +156,8 @@ def _overall_text(cells: pd.DataFrame) -> str:
             f"{better + worse} of {tested} {verb} clearly by 5 % or more, "
             f"{' and '.join(directions)}; the {'worst' if worse else 'best'} is {extreme}"
         )
+    elif untested < len(cells):
+        parts.append(f"no difference of 5 % or more detected in {tested} at n = {_n_text(cells)}")
     if untested:
         verb = "was" if untested == 1 else "were"
         number = format_count(untested, "cell")
@@ -170,7 +166,7 @@ def _overall_text(cells: pd.DataFrame) -> str:
 
 
 def _n_text(cells: pd.DataFrame) -> str:
-    """Number of replicates: "3", "2 to 3" or "3 and 5"."""
+    """Return the number of replicates: "3", "2 to 3" or "3 and 5"."""
     sides = []
     for side in ("n_left", "n_right"):
         low, high = int(cells[side].min()), int(cells[side].max())

@@ -13,18 +13,17 @@ drawn towards the typical variance, by as much as the variances themselves diffe
 
 from __future__ import annotations
 
+from collections import ChainMap, Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
-from chaosity.compare.comparison_text import group_text, load_text, place_text
 from chaosity.compare.matched_cells import (
     CLASS,
     LEVEL,
@@ -34,13 +33,15 @@ from chaosity.compare.matched_cells import (
     Key,
     add_matching_columns,
     group_cells,
-    has_unknown_relations,
     key_columns,
     place_names_mean_the_same,
-    reduce_relations_to_own_or_other_node,
+    simplify_unknown_relations,
 )
-from chaosity.statistics import adjust_family_wise_error, silence_warnings_on_equal_values
-from chaosity.store.measurements import Table, as_measurements, less_is_better
+from chaosity.statistics.significance_tests import (
+    adjust_family_wise_error,
+    silence_warnings_on_equal_values,
+)
+from chaosity.store.measurements import Measurements
 
 MIN_HOSTS = 3
 # A standard deviation below 1e-4 is not one of measurements. Its logarithm would draw all others
@@ -64,7 +65,7 @@ class _VariancePrior:
     variance: float
 
     def shrink_variances(self, variance: _Values, freedom: _Values) -> tuple[_Values, _Values]:
-        """Variances drawn towards the typical one, and their degrees of freedom.
+        """Return the variances drawn towards the typical one, and their degrees of freedom.
 
         No cell gets more degrees of freedom than all cells have together.
         """
@@ -78,12 +79,7 @@ class _VariancePrior:
 
 
 def fit_variance_prior(variance: _Values, freedom: _Values) -> _VariancePrior:
-    """The prior that fits the variances of many cells.
-
-    Args:
-        variance: of each cell.
-        freedom: degrees of freedom of each, above 0.
-    """
+    """Return the prior that fits the variances and degrees of freedom (above 0) of many cells."""
     if len(variance) < _MIN_CELLS:
         return _VariancePrior(0.0, 0.0)
     logs = np.log(np.maximum(variance, _LEAST_VARIANCE))
@@ -104,37 +100,20 @@ class HostValues:
 
     Attributes:
         hosts: names of the hosts.
-        descriptions: columns that describe each cell.
-        groups: name of each cell's group.
-        signs: 1 for cells of which more is better, else -1.
+        cells: the first host's cell of each, which describes the cell.
         logs: logarithms of the medians, cells x hosts; NaN where a host has no value.
         samples: for each cell, the logarithms of each host's replicates.
     """
 
     hosts: tuple[str, ...]
-    descriptions: tuple[Mapping[str, Any], ...]
-    groups: tuple[str, ...]
-    signs: _Values
+    cells: tuple[ComparableCell, ...]
     logs: _Values
     samples: tuple[tuple[_Values, ...], ...]
 
-    def where_text(self, cell: int) -> str:
-        """Place of a cell."""
-        return place_text(self.descriptions[cell])
-
-    def load_text(self, cell: int) -> str:
-        """Kernel, levels and co-running loads of a cell."""
-        description = self.descriptions[cell]
-        return load_text(description, _corunning(description))
-
-    def cell_text(self, cell: int) -> str:
-        """Group, place and load of a cell."""
-        load = self.load_text(cell)
-        return f"{self.groups[cell]} of {self.where_text(cell)}" + (f", {load}" if load else "")
-
-
-def _corunning(description: Mapping[str, Any]) -> str:
-    return ComparableCell({}, description, 0).corunning
+    def cell_text(self, number: int) -> str:
+        """Return the group, place and load of a cell."""
+        cell = self.cells[number]
+        return f"{cell.group} of {cell.place}" + (f", {cell.load}" if cell.load else "")
 
 
 @dataclass(frozen=True)
@@ -155,63 +134,52 @@ class Deviations:
     def large_and_significant(self) -> NDArray[np.bool_]:
         """Mask of the large and significant deviations."""
         with np.errstate(invalid="ignore"):
-            clear: NDArray[np.bool_] = (self.p < LEVEL) & (
-                np.abs(self.deviation) >= np.log(MATTERS)
-            )
+            large = np.abs(self.deviation) >= np.log(MATTERS)
+            clear: NDArray[np.bool_] = (self.p < LEVEL) & large
         return clear
 
 
-def collect_values_of_hosts(tables: Mapping[str, Table], by: str | None) -> tuple[str, HostValues]:
-    """PLACE or CLASS, and the values of all hosts in the cells of at least three hosts.
+def collect_values_of_hosts(
+    tables: Mapping[str, Measurements], by: str | None
+) -> tuple[str, HostValues]:
+    """Return PLACE or CLASS, and the values of all hosts in the cells of at least three hosts.
 
     Args:
-        tables: name of each host -> its tidy table.
+        tables: name of each host -> its measurements.
         by: PLACE or CLASS. Default: PLACE where all hosts are built alike.
     """
     # The given names count, since two tables can be of one host.
-    added = ["load_count", "load_parameters"]
-    named = [
-        as_measurements(table).rows.drop(columns=added, errors="ignore").assign(host=name)
-        for name, table in tables.items()
-    ]
-    side = add_matching_columns(pd.concat(named, ignore_index=True)).valid_rows()
+    named = [table.with_columns(host=name) for name, table in tables.items()]
+    side = add_matching_columns(Measurements.concatenated(named)).valid_rows()
     if by is None:
         alike = place_names_mean_the_same([side.where(host=name) for name in tables])
         by = PLACE if alike else CLASS
-    if by == CLASS and has_unknown_relations(side):
-        side = reduce_relations_to_own_or_other_node(side)
+    if by == CLASS:
+        [side] = simplify_unknown_relations([side])
     cells: dict[str, dict[Key, ComparableCell]] = {name: {} for name in tables}
     for key, cell in group_cells(side, ["host", *key_columns(by)]).items():
         cells[str(key[0])][key[1:]] = cell
-    first: dict[Key, ComparableCell] = {}
-    for own in cells.values():
-        for key, cell in own.items():
-            first.setdefault(key, cell)
-    common = [key for key in first if sum(key in own for own in cells.values()) >= MIN_HOSTS]
-    descriptions = tuple(first[key].description for key in common)
+    hosts_by_key = Counter(chain(*cells.values()))
+    common = [key for key, number in hosts_by_key.items() if number >= MIN_HOSTS]
     nothing = np.empty(0)
+    samples = [
+        tuple(np.log(own[key].values) if key in own else nothing for own in cells.values())
+        for key in common
+    ]
     logs = [
         [np.log(own[key].median) if key in own else np.nan for own in cells.values()]
         for key in common
     ]
     return by, HostValues(
         hosts=tuple(cells),
-        descriptions=descriptions,
-        groups=tuple(
-            group_text(one["category"], one["metric"], bool(_corunning(one)))
-            for one in descriptions
-        ),
-        signs=np.array([-1.0 if less_is_better(one["metric"]) else 1.0 for one in descriptions]),
+        cells=tuple(ChainMap(*cells.values())[key] for key in common),
         logs=np.array(logs).reshape(len(common), len(cells)),
-        samples=tuple(
-            tuple(np.log(own[key].values) if key in own else nothing for own in cells.values())
-            for key in common
-        ),
+        samples=tuple(samples),
     )
 
 
 def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], Deviations]:
-    """The outlier hosts, named one after the other, and the deviations of all hosts.
+    """Return the outlier hosts, named one after the other, and the deviations of all hosts.
 
     The deviations of a host are from the round in which it was named; those of the other hosts are
     from the last round.
@@ -219,31 +187,31 @@ def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], Deviations]:
     hosts = len(values.hosts)
     remaining = list(range(hosts))
     named: set[int] = set()
-    current = _deviations(values, remaining)
-    result = Deviations(current.deviation.copy(), current.p.copy(), current.detectable.copy())
+    result = current = _deviations(values, remaining)
     # The majority defines what is right, so at most a minority is named.
     while len(named) < (hosts - 1) // 2:
-        p = np.where(current.large_and_significant, current.p, np.inf).min(axis=0)
+        clear = current.large_and_significant
+        p = np.where(clear, current.p, np.inf).min(axis=0)
         if not np.isfinite(p).any():
             break
         # Of p-values that are equally small, the host with the larger deviation comes first.
-        largest = np.where(current.large_and_significant, np.abs(current.deviation), 0.0).max(
-            axis=0
-        )
+        largest = np.where(clear, np.abs(current.deviation), 0.0).max(axis=0)
         worst = min(remaining, key=lambda host: (p[host], -largest[host]))
         named.add(worst)
         remaining.remove(worst)
         current = _deviations(values, remaining)
-        for name in ("deviation", "p", "detectable"):
-            getattr(result, name)[:, remaining] = getattr(current, name)[:, remaining]
+        newer = np.isin(np.arange(hosts), remaining)
+        both = zip(vars(current).values(), vars(result).values(), strict=True)
+        result = Deviations(*(np.where(newer, new, old) for new, old in both))
     return named, result
 
 
 def _deviations(values: HostValues, hosts: Sequence[int]) -> Deviations:
-    """Each of these hosts against the others of them; NaN for all other hosts."""
+    """Return each of these hosts against the others of them; NaN for all other hosts."""
     deviation, p, detectable = (np.full(values.logs.shape, np.nan) for _ in range(3))
     own = values.logs[:, hosts]
     within = np.array([_variance_within([cell[host] for host in hosts]) for cell in values.samples])
+    groups = np.array([cell.group for cell in values.cells])
     freedom, spread, expected = (np.full(own.shape, np.nan) for _ in range(3))
     for place, host in enumerate(hosts):
         others = np.delete(own, place, axis=1)
@@ -252,8 +220,8 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> Deviations:
         middle = np.full(len(own), np.nan)
         middle[known] = np.nanmedian(others[known], axis=1)
         deviation[:, host] = own[:, place] - middle
-        for group in dict.fromkeys(values.groups):
-            chosen = (number >= MIN_HOSTS - 1) & (np.array(values.groups) == group)
+        for group in np.unique(groups):
+            chosen = (number >= MIN_HOSTS - 1) & (groups == group)
             if not chosen.any():
                 continue
             part, n = others[chosen], number[chosen]
@@ -280,7 +248,7 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> Deviations:
 
 
 def _variance_within(samples: Sequence[_Values]) -> float:
-    """Variance of a host's median due to its replicates; 0 where it is unknown."""
+    """Return the variance of a host's median due to its replicates; 0 where it is unknown."""
     known = [sample for sample in samples if len(sample) > 1]
     return float(np.mean([sample.var(ddof=1) / len(sample) for sample in known])) if known else 0.0
 
@@ -295,7 +263,7 @@ class ScatteredCell:
 
 
 def find_scattered_cells(values: HostValues, hosts: Sequence[int]) -> list[ScatteredCell]:
-    """Cells in which hosts differ by more than their replicates scatter, the widest first.
+    """Find cells in which hosts differ by more than their replicates scatter, the widest first.
 
     If half of the hosts have other modules than the other half, the scatter is so large that no
     host is an outlier. The analysis of variance finds this. It needs two replicates of three hosts.

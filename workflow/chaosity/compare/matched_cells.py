@@ -26,9 +26,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from chaosity.compare.comparison_text import group_text, load_text, place_text
 from chaosity.place_names import parse_place_name
-from chaosity.statistics import Ratio
-from chaosity.store.measurements import LOAD, POINT, Measurements, Table
+from chaosity.statistics.estimates_and_ratios import Ratio
+from chaosity.store.measurements import LOAD, POINT, Measurements
 
 PLACE, CLASS = "place", "class"
 # A difference counts when it is at least this large and significant. Equal servers differ by 1 or
@@ -85,13 +86,27 @@ class ComparableCell:
             next((self.description[c] for c in CORUNNING.values() if c in self.description), "")
         )
 
-    def ratio_to(self, reference: ComparableCell, *, paired: bool) -> Ratio:
-        """The ratio of this cell to a reference cell.
+    @property
+    def group(self) -> str:
+        """Name of the cell's group, such as "memory latency with co-running loads"."""
+        description = self.description
+        return group_text(description["category"], description["metric"], bool(self.corunning))
 
-        Args:
-            reference: the other cell.
-            paired: whether both cells are of one run, so that equal blocks are pairs. Without a
-                common block (each side failed where the other did not) the cells are not paired.
+    @property
+    def place(self) -> str:
+        """Place of the cell: "node2 -> node3", or of a class "node -> own node"."""
+        return place_text(self.description)
+
+    @property
+    def load(self) -> str:
+        """Kernel, levels and co-running loads of the cell: "triad, 64 MiB, pages thp"."""
+        return load_text(self.description, self.corunning)
+
+    def ratio_to(self, reference: ComparableCell, *, paired: bool) -> Ratio:
+        """Return the ratio of this cell to a reference cell.
+
+        Cells of one run are paired by equal blocks. Without a common block (each side failed where
+        the other did not) they are not paired.
         """
         blocks = [block for block in self.logs if block in reference.logs] if paired else []
         if not blocks:
@@ -100,19 +115,14 @@ class ComparableCell:
         return Ratio.of_pairs(own, other)
 
 
-def is_large_ratio(ratio: float) -> bool:
-    """Whether a ratio differs enough from 1, in either direction."""
-    return bool(abs(np.log(ratio)) >= np.log(MATTERS))
-
-
-def add_matching_columns(table: Table) -> Measurements:
-    """The performance rows of a selection, with the columns for matching.
+def add_matching_columns(measurements: Measurements) -> Measurements:
+    """Return the performance rows of a selection, with the columns for matching.
 
     Adds `asked` (the levels of the load; in a history also the fingerprint of the request),
     `corunning` and `corunning_kinds` (the other loads of the point by place and by class, ""
     without other loads), `context` (factors that do not name a place) and `part` (the relation).
     """
-    side = Measurements.from_table(table).performance_rows()
+    side = measurements.performance_rows()
     rows = side.rows
     asked = rows["load_parameters"]
     if "asked" in rows:  # of the history
@@ -134,19 +144,16 @@ def add_matching_columns(table: Table) -> Measurements:
 
 
 def factors_without_places(factors: Mapping[str, Any]) -> dict[str, Any]:
-    """The factors that mean the same wherever a load runs."""
+    """Return the factors that mean the same wherever a load runs."""
     return {name: value for name, value in factors.items() if parse_place_name(str(value)) is None}
 
 
 def place_names_mean_the_same(sides: Sequence[Measurements]) -> bool:
-    """Whether a name means the same place on all sides.
+    """Return whether a name means the same place on all sides.
 
     Each initiator and target that several sides have must have the same number of threads, nodes
     and relation. Where the number of threads is unknown, as in published data, all sides must have
-    the same initiators and targets.
-
-    Args:
-        sides: valid rows of `add_matching_columns`.
+    the same initiators and targets. Expects valid rows of `add_matching_columns`.
     """
     pair, facts = ["initiator", "target"], ["threads", "initiator_nodes", "target_nodes", "part"]
     places = [side.rows[[*pair, *facts]].drop_duplicates() for side in sides]
@@ -159,41 +166,33 @@ def place_names_mean_the_same(sides: Sequence[Measurements]) -> bool:
     return not known.drop_duplicates().duplicated(pair).any()
 
 
-def has_unknown_relations(side: Measurements) -> bool:
-    """Whether the relation of some memory to its initiator is unknown."""
-    return bool(len(side.where(part="unknown", target_kind="node")))
+def simplify_unknown_relations(sides: Sequence[Measurements]) -> list[Measurements]:
+    """Return the sides, with simpler relations where some memory's relation is unknown."""
+    valid = [side.valid_rows().where(part="unknown", target_kind="node") for side in sides]
+    unknown = any(len(side) for side in valid)
+    return [reduce_relations_to_own_or_other_node(side) if unknown else side for side in sides]
 
 
 def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
-    """The side with `part` own node or other nodes, for sides whose relations are unknown."""
+    """Return the side with `part` own node or other nodes instead of the exact relation."""
     rows = side.rows
     own = rows["relation"].isin(_OWN_RELATIONS).map({True: OWN_NODE, False: OTHER_NODES})
     return side.with_columns(part=own.where(rows["target_kind"] == "node", rows["part"]))
 
 
 def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True) -> list[str]:
-    """The columns with equal values in comparable cells.
+    """Return the columns with equal values in comparable cells.
 
-    Args:
-        by: PLACE or CLASS.
-        ignore: columns in which the sides differ on purpose.
-        question: whether the question has to be the same, or only category and metric.
+    By PLACE or CLASS, without the ignored columns, in which the sides differ on purpose. Without
+    `question`, only category and metric have to be the same, not the question.
     """
-    columns = [*_GROUP, CORUNNING[by]]
+    columns = [*_GROUP, CORUNNING[by], *_PLACE_COLUMNS[by]]
     columns += [*_QUESTION, "file_backed"] if question else []
-    columns += _PLACE_COLUMNS[by]
-    if not question:
-        columns.remove("context")
-    return [column for column in columns if column not in ignore]
+    return [name for name in columns if name not in ignore and (question or name != "context")]
 
 
 def group_cells(side: Measurements, keys: Iterable[str]) -> dict[Key, ComparableCell]:
-    """The cells of a side by their keys.
-
-    Args:
-        side: as `add_matching_columns` returns it.
-        keys: as `key_columns` returns them.
-    """
+    """Return the cells of a side with matching columns, by their values in the key columns."""
     keys = list(keys)
     valid = side.valid_rows().rows
     if valid.empty:
@@ -215,18 +214,16 @@ def group_cells(side: Measurements, keys: Iterable[str]) -> dict[Key, Comparable
     columns = list(dict.fromkeys([*keys, *_DESCRIPTION]))
     described = first[columns].astype(object).where(first[columns].notna(), None)
     cells: dict[Key, ComparableCell] = {}
-    for number, description in zip(first["_cell"], described.to_dict("records"), strict=True):
-        low, high = threads.loc[number]
-        named = {str(name): value for name, value in description.items()}
+    for number, values in zip(first["_cell"], described.itertuples(index=False), strict=True):
+        named = dict(zip(columns, values, strict=True))
+        description = {**named, "threads": _range_text(*threads.loc[number])}
         key = tuple(named[name] for name in keys)
-        cells[key] = ComparableCell(
-            logs[number], {**named, "threads": _range_text(low, high)}, int(places[number])
-        )
+        cells[key] = ComparableCell(logs[number], description, int(places[number]))
     return cells
 
 
 def _in_all_blocks(valid: pd.DataFrame) -> pd.Series:
-    """Mask of the rows of places with every block of their cell; all rows if there is none.
+    """Return the mask of rows of places with every block of their cell; all rows without any.
 
     A place that is missing in some block would shift the mean of that block.
     """
@@ -243,11 +240,9 @@ def _range_text(low: float, high: float) -> str | None:
 
 
 def select_largest_group(side: Measurements, kernels: Collection[object] = ()) -> Measurements:
-    """The largest group of rows with the same question.
+    """Return the largest group of rows with the same question, with a preferred kernel if possible.
 
-    Args:
-        side: valid rows of loads alone, of one category and metric.
-        kernels: preferred kernels, which the other side has too.
+    Expects valid rows of loads alone, of one category and metric.
     """
 
     def rank(part: Measurements) -> tuple[bool, int, float, float]:

@@ -29,8 +29,8 @@ from chaosity.compare.host_deviations import (
 )
 from chaosity.compare.matched_cells import MATTERS
 from chaosity.errors import UserError
-from chaosity.statistics import Ratio
-from chaosity.store.measurements import Table, as_measurements
+from chaosity.statistics.estimates_and_ratios import Ratio
+from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, format_percent
 
 MAX_HOSTS = 64
@@ -74,43 +74,39 @@ class OutlierHosts:
     """The verdicts on all hosts.
 
     Attributes:
-        hosts: verdicts; outlier hosts first, then the slowest first.
         matched_by: PLACE or CLASS.
+        sentences: the verdict.
         compared: number of cells that at least three hosts have.
         detectable: smallest detectable deviation of a host in a typical cell, as a share; None when
             unknown.
         detectable_at_worst: the same in the cell in which the hosts scatter most.
+        hosts: verdicts; outlier hosts first, then the slowest first.
         cells: a row for each clear deviation of an outlier host: `host`, `group`, `where`,
             `asked_words`, `ratio`, `p_adjusted`.
-        sentences: the verdict.
     """
 
-    hosts: tuple[HostVerdict, ...]
     matched_by: str
+    sentences: tuple[str, ...]
     compared: int
     detectable: float | None
     detectable_at_worst: float | None
+    hosts: tuple[HostVerdict, ...]
     cells: pd.DataFrame
-    sentences: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """JSON values; null for what is unknown."""
-        return {
-            "matched_by": self.matched_by,
-            "verdict": list(self.sentences),
-            "compared": self.compared,
-            "detectable": self.detectable,
-            "detectable_at_worst": self.detectable_at_worst,
-            "hosts": [asdict(host) for host in self.hosts],
-            "cells": self.cells.to_dict("records"),
-        }
+        """Return the attributes as JSON values; `sentences` becomes `verdict`."""
+        plain = {"verdict" if key == "sentences" else key: v for key, v in vars(self).items()}
+        hosts = [asdict(host) for host in self.hosts]
+        return {**plain, "hosts": hosts, "cells": self.cells.to_dict("records")}
 
 
-def find_outlier_hosts(tables: Mapping[str, Table], *, by: str | None = None) -> OutlierHosts:
+def find_outlier_hosts(
+    tables: Mapping[str, Measurements], *, by: str | None = None
+) -> OutlierHosts:
     """Compare hosts that should be equal.
 
     Args:
-        tables: name of each host -> its tidy table.
+        tables: name of each host -> its measurements.
         by: PLACE or CLASS. Default: PLACE where all hosts are built alike.
 
     Raises:
@@ -127,7 +123,7 @@ def find_outlier_hosts(tables: Mapping[str, Table], *, by: str | None = None) ->
             f"{len(tables)} hosts are more than {MAX_HOSTS}", None, "compare fewer at once"
         )
     by, values = collect_values_of_hosts(tables, by)
-    cells = len(values.descriptions)
+    cells = len(values.cells)
     if not cells:
         raise UserError("there is no cell that three hosts have", None, "compare two of them")
     named, deviations = find_outliers_one_by_one(values)
@@ -139,23 +135,23 @@ def find_outlier_hosts(tables: Mapping[str, Table], *, by: str | None = None) ->
     others = [number for number in range(len(values.hosts)) if number not in named]
     typical, at_worst = _detectable(deviations)
     return OutlierHosts(
-        hosts=ordered,
         matched_by=by,
-        compared=cells,
-        detectable=typical,
-        detectable_at_worst=at_worst,
-        cells=_clear_cells(values, deviations, named),
         sentences=(
             *_verdict_sentences(ordered, cells, typical, at_worst),
             *_scatter_sentence(values, find_scattered_cells(values, others)),
             *_missing_sentence(ordered),
             *_configurations_sentence(tables),
         ),
+        compared=cells,
+        detectable=typical,
+        detectable_at_worst=at_worst,
+        hosts=ordered,
+        cells=_clear_cells(values, deviations, named),
     )
 
 
 def _detectable(deviations: Deviations) -> tuple[float | None, float | None]:
-    """Smallest detectable deviation in a typical cell and in the cell with the largest scatter."""
+    """Return the smallest detectable deviation in a typical cell and in the most scattered cell."""
     known = deviations.detectable[np.isfinite(deviations.detectable)]
     if not len(known):
         return None, None
@@ -167,17 +163,14 @@ def _detectable(deviations: Deviations) -> tuple[float | None, float | None]:
 def _verdict(
     values: HostValues, deviations: Deviations, host: int, *, differs: bool
 ) -> HostVerdict:
-    deviation, clear = (
-        deviations.deviation[:, host],
-        deviations.large_and_significant[:, host] & differs,
-    )
+    deviation = deviations.deviation[:, host]
+    clear = deviations.large_and_significant[:, host] & differs
     known = ~np.isnan(deviation)
     if not known.any():
-        nothing = "no cell in common"
-        return HostVerdict(
-            values.hosts[host], None, None, None, 0, len(known), 0, nothing, None, None, False
-        )
-    typical = Ratio.of_many_cells(np.exp(values.signs[known] * deviation[known]))
+        unknown = (None, None, None, 0, len(known), 0, "no cell in common", None, None)
+        return HostVerdict(values.hosts[host], *unknown, False)
+    signs = [-1.0 if less_is_better(cell.description["metric"]) else 1.0 for cell in values.cells]
+    typical = Ratio.of_many_cells(np.exp((signs * deviation)[known]))
     ranked = np.where(clear if clear.any() else known, np.abs(deviation), -1.0)
     worst = int(np.argmax(ranked))
     p = deviations.p[:, host]
@@ -198,26 +191,25 @@ def _verdict(
 
 
 def _clear_cells(values: HostValues, deviations: Deviations, named: set[int]) -> pd.DataFrame:
-    rows = [
-        {
-            "host": values.hosts[host],
-            "group": values.groups[cell],
-            "where": values.where_text(cell),
-            "asked_words": values.load_text(cell),
-            "ratio": float(np.exp(deviations.deviation[cell, host])),
-            "p_adjusted": float(deviations.p[cell, host]),
-        }
-        for host in sorted(named)
-        for cell in map(int, np.flatnonzero(deviations.large_and_significant[:, host]))
-    ]
+    """Return a row for each clear deviation of the named hosts, see `OutlierHosts.cells`."""
     columns = ["host", "group", "where", "asked_words", "ratio", "p_adjusted"]
+    rows = [
+        (
+            *(values.hosts[host], cell.group, cell.place, cell.load),
+            float(np.exp(deviations.deviation[number, host])),
+            float(deviations.p[number, host]),
+        )
+        for host in sorted(named)
+        for number, cell in enumerate(values.cells)
+        if deviations.large_and_significant[number, host]
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
 def _verdict_sentences(
     hosts: Sequence[HostVerdict], cells: int, typical: float | None, at_worst: float | None
 ) -> list[str]:
-    """The outlier hosts, and the smallest detectable deviation of the others."""
+    """Return the outlier hosts, and the smallest detectable deviation of the others."""
     outliers = [host for host in hosts if host.differs]
     number = sum(1 for host in hosts if host.cells)
     detectable = ""
@@ -247,32 +239,27 @@ def _verdict_sentences(
 
 
 def _scatter_sentence(values: HostValues, found: Sequence[ScatteredCell]) -> list[str]:
-    """A sentence on hosts that differ from each other though none of them is an outlier."""
+    """Return a sentence on hosts that differ from each other though none of them is an outlier."""
     if not found:
         return []
     widest = found[0]
     return [
-        f"In {len(found)} of {format_count(len(values.descriptions), 'cell')} hosts differ by 5 % "
+        f"In {len(found)} of {format_count(len(values.cells), 'cell')} hosts differ by 5 % "
         "or more beyond the scatter of their replicates, and none of them is an outlier; most in "
         f"{values.cell_text(widest.cell)}, {widest.low:.2f} to {widest.high:.2f} times the median."
     ]
 
 
 def _missing_sentence(hosts: Sequence[HostVerdict]) -> list[str]:
-    """A sentence on hosts without some of the cells."""
+    """Return a sentence on hosts without some of the cells."""
     missing = [f"{host.host} {host.missing}" for host in hosts if host.missing]
     return [f"Missing cells that other hosts have: {', '.join(missing)}."] if missing else []
 
 
-def _configurations_sentence(tables: Mapping[str, Table]) -> list[str]:
-    """A sentence on hosts in different configurations."""
-    configurations = sorted(
-        {
-            str(configuration)
-            for table in tables.values()
-            for configuration in as_measurements(table).rows["configuration"].unique()
-        }
-    )
+def _configurations_sentence(tables: Mapping[str, Measurements]) -> list[str]:
+    """Return a sentence on hosts in different configurations."""
+    columns = [table.rows["configuration"] for table in tables.values()]
+    configurations = sorted(map(str, pd.concat(columns).unique()))
     if len(configurations) < 2:
         return []
     listed = ", ".join(configurations)

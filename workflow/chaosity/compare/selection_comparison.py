@@ -18,8 +18,6 @@ from chaosity.compare.comparison_text import (
     GroupVerdict,
     class_text,
     group_text,
-    load_text,
-    place_text,
     program_text,
     verdict_sentences,
 )
@@ -27,21 +25,22 @@ from chaosity.compare.matched_cells import (
     CLASS,
     CORUNNING,
     LEVEL,
+    MATTERS,
     PLACE,
     ComparableCell,
     Key,
     add_matching_columns,
     group_cells,
-    has_unknown_relations,
-    is_large_ratio,
     key_columns,
     place_names_mean_the_same,
     reduce_relations_to_own_or_other_node,
     select_largest_group,
+    simplify_unknown_relations,
 )
 from chaosity.errors import UserError
-from chaosity.statistics import Ratio, adjust_false_discovery_rate
-from chaosity.store.measurements import Measurements, Table, less_is_better
+from chaosity.statistics.estimates_and_ratios import Ratio
+from chaosity.statistics.significance_tests import adjust_false_discovery_rate
+from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import metric_words
 
 _PAIRED_NOTE = "both sides are of one run: ratios are medians over pairs of one replicate block"
@@ -50,7 +49,7 @@ _DESCRIBED = (
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
     *("initiator", "target", "initiator_kind", "part", "target_kind", "drives"),
 )
-_Sides = tuple[Measurements, Measurements]
+_Sides = Sequence[Measurements]
 _Group = tuple[object, object]  # category and metric
 
 
@@ -62,54 +61,44 @@ class SelectionComparison:
         left, right: names of the sides.
         matched_by: PLACE or CLASS.
         paired: whether replicates are paired, since both sides are of one run.
+        sentences: the overall verdict.
+        notes: what to know to read the ratios.
+        groups: a verdict for each metric of each category, alone and with co-running loads.
         cells: a row for each cell, clear losses first: `group`, the columns of the tidy table that
             describe it, `company` (the co-running loads), `where` and `asked_words` (text),
             `median_left`, `median_right` (in the metric's unit), `ratio`, `low`, `high`, `n_left`,
             `n_right`, `places_left`, `places_right`, `threads_left`, `threads_right`, `p`,
             `p_adjusted` and `verdict` (better, worse, no difference detected, not tested).
-        groups: a verdict for each metric of each category, alone and with co-running loads.
         only_left, only_right: cells of one side alone: description -> number.
-        notes: what to know to read the ratios.
-        sentences: the overall verdict.
     """
 
     left: str
     right: str
     matched_by: str
     paired: bool
-    cells: pd.DataFrame
+    sentences: tuple[str, ...]
+    notes: tuple[str, ...]
     groups: tuple[GroupVerdict, ...]
+    cells: pd.DataFrame
     only_left: Mapping[str, int]
     only_right: Mapping[str, int]
-    notes: tuple[str, ...]
-    sentences: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """JSON values; null for what is unknown."""
-        cells = self.cells.astype(object).where(self.cells.notna(), None)
-        return {
-            "left": self.left,
-            "right": self.right,
-            "matched_by": self.matched_by,
-            "paired": self.paired,
-            "verdict": list(self.sentences),
-            "notes": list(self.notes),
-            "groups": [asdict(group) for group in self.groups],
-            "cells": cells.to_dict("records"),
-            "only_left": dict(self.only_left),
-            "only_right": dict(self.only_right),
-        }
+        """Return the attributes as JSON values; `sentences` becomes `verdict`."""
+        plain = {"verdict" if key == "sentences" else key: v for key, v in vars(self).items()}
+        cells = self.cells.astype(object).where(self.cells.notna(), None).to_dict("records")
+        return {**plain, "groups": [asdict(group) for group in self.groups], "cells": cells}
 
 
 def compare_selections(
-    left: Table,
-    right: Table,
+    left: Measurements,
+    right: Measurements,
     *,
     names: tuple[str, str] = ("left", "right"),
     by: str | None = None,
     ignore: Collection[str] = (),
 ) -> SelectionComparison:
-    """Compare two selections of the tidy table, or of the history.
+    """Compare two selections of the tidy table, or of the history, cell by cell.
 
     Args:
         left: the judged side.
@@ -121,19 +110,16 @@ def compare_selections(
     Raises:
         UserError: the sides have no comparable cell.
     """
-    sides = (add_matching_columns(left), add_matching_columns(right))
+    sides = [add_matching_columns(left), add_matching_columns(right)]
     by = by or _matched_by(sides, ignore)
-    if by == CLASS and any(has_unknown_relations(side.valid_rows()) for side in sides):
-        sides = (
-            reduce_relations_to_own_or_other_node(sides[0]),
-            reduce_relations_to_own_or_other_node(sides[1]),
-        )
-    paired = _of_one_run(*sides)
+    if by == CLASS:
+        sides = simplify_unknown_relations(sides)
+    paired = _of_one_run(sides)
     keys = key_columns(by, ignore)
-    cells = (group_cells(sides[0], keys), group_cells(sides[1], keys))
+    cells = [group_cells(side, keys) for side in sides]
     rows = [_row(own, cells[1][key], paired) for key, own in cells[0].items() if key in cells[1]]
     loose = _loose_matches(sides, {(row["category"], row["metric"]) for row in rows})
-    rows += [_row(own, other, False) for match in loose.values() for own, other in match.cells]
+    rows += [_row(own, other, False) for pairs, _ in loose.values() for own, other in pairs]
     if not rows:
         raise UserError(
             f"no comparable cell: {names[0]} has {_content_text(sides[0])}, {names[1]} has "
@@ -141,104 +127,98 @@ def compare_selections(
         )
     table = _with_verdicts(pd.DataFrame(rows))
     groups = tuple(_group(str(name), own) for name, own in table.groupby("group", sort=False))
-    unmatched = (
-        _unmatched(cells[0], cells[1], sides[1], keys, loose),
-        _unmatched(cells[1], cells[0], sides[0], keys, loose),
-    )
+    unmatched = [
+        _unmatched(cells[own], cells[1 - own], sides[1 - own], keys, loose) for own in (0, 1)
+    ]
     return SelectionComparison(
         left=names[0],
         right=names[1],
         matched_by=by,
         paired=paired,
-        cells=table,
-        groups=groups,
-        only_left=unmatched[0],
-        only_right=unmatched[1],
+        sentences=tuple(verdict_sentences(names, table, groups, unmatched)),
         notes=(
-            *(match.note for match in loose.values()),
+            *(note for _, note in loose.values()),
             *_different_threads(names, table),
             *([_PAIRED_NOTE] if paired else []),
             *_third_host_note(sides, table),
         ),
-        sentences=tuple(verdict_sentences(names, table, groups, unmatched)),
+        groups=groups,
+        cells=table,
+        only_left=unmatched[0],
+        only_right=unmatched[1],
     )
 
 
 def _matched_by(sides: _Sides, ignore: Collection[str]) -> str:
-    """PLACE where a name means the same place on both sides, else CLASS."""
+    """Return PLACE where a name means the same place on both sides, else CLASS."""
     valid = [side.valid_rows() for side in sides]
+    alike = place_names_mean_the_same(valid)
     if {"initiator", "target"} & set(ignore):  # node1 against node2 of one host, as requested
-        hosts = [set(zip(s.rows["host"], s.rows["configuration"], strict=True)) for s in valid]
-        return PLACE if hosts[0] == hosts[1] else CLASS
-    return PLACE if place_names_mean_the_same(valid) else CLASS
+        left, right = (
+            set(zip(s.rows["host"], s.rows["configuration"], strict=True)) for s in valid
+        )
+        alike = left == right
+    return PLACE if alike else CLASS
 
 
-def _of_one_run(left: Measurements, right: Measurements) -> bool:
-    """Whether replicate k of both sides was measured in the same hours, so that they are pairs.
+def _of_one_run(sides: _Sides) -> bool:
+    """Return whether replicate k of both sides was measured in the same hours, as pairs.
 
     This holds for one host in one configuration whose selections were measured alternately, as in
     the random order of a run. Periods of a history follow each other.
     """
-    spans = []
-    for side in (left, right):
-        valid = side.valid_rows().rows
-        hosts = valid[["host", "configuration"]].drop_duplicates()
-        times = valid["measured_at"].dropna().astype(str)
-        if len(hosts) != 1 or times.empty or "era" in valid:
-            return False
-        spans.append((tuple(hosts.iloc[0]), times.min(), times.max()))
-    (host, began, ended), (other_host, other_began, other_ended) = spans
-    return bool(host == other_host and began <= other_ended and other_began <= ended)
+    left, right = (side.valid_rows().rows for side in sides)
+    hosts = pd.concat([left, right])[["host", "configuration"]].drop_duplicates()
+    times = [side["measured_at"].dropna().astype(str) for side in (left, right)]
+    if len(hosts) != 1 or not all(map(len, times)) or "era" in left or "era" in right:
+        return False
+    return bool(times[0].min() <= times[1].max() and times[1].min() <= times[0].max())
 
 
-@dataclass(frozen=True)
-class _LooseMatch:
-    """Cells of one category and metric that were measured with different questions."""
-
-    cells: tuple[tuple[ComparableCell, ComparableCell], ...]
-    note: str
+# Pairs of cells with one category and metric but different questions, and a note on them.
+_LooseMatch = tuple[list[tuple[ComparableCell, ComparableCell]], str]
 
 
 def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _LooseMatch]:
-    """Matches for categories and metrics that both sides have, with different questions."""
-    alone = [side.valid_rows().where(**{CORUNNING[PLACE]: ""}) for side in sides]
-    split = [dict(side.groups(["category", "metric"])) for side in alone]
+    """Return matches for categories and metrics that both sides have, with different questions."""
+    left, right = (
+        dict(side.valid_rows().where(**{CORUNNING[PLACE]: ""}).groups(["category", "metric"]))
+        for side in sides
+    )
     matches: dict[_Group, _LooseMatch] = {}
-    for category, metric in split[0]:
-        name = category, metric
-        if category is None or name in strict or name not in split[1]:
+    for (category, metric), own in left.items():
+        if category is None or (category, metric) in strict or (category, metric) not in right:
             continue
-        own, other = (groups[name] for groups in split)
-        kernels = set(own.rows["kernel"].dropna()) & set(other.rows["kernel"].dropna())
+        both = (own, right[category, metric])
+        kernels = set.intersection(*(set(side.rows["kernel"].dropna()) for side in both))
         chosen = [
             reduce_relations_to_own_or_other_node(select_largest_group(side, kernels))
-            for side in (own, other)
+            for side in both
         ]
-        kinds = [set(side.rows["initiator_kind"]) for side in chosen]
+        kinds = set.intersection(*(set(side.rows["initiator_kind"]) for side in chosen))
         # A load waits for one line at a time, so latency from a node is that from one of its units.
-        any_kind = less_is_better(str(metric)) and not kinds[0] & kinds[1]
+        any_kind = less_is_better(str(metric)) and not kinds
         keys = key_columns(CLASS, ["initiator_kind"] if any_kind else (), question=False)
-        left, right = (group_cells(side, keys) for side in chosen)
-        pairs = tuple((left[key], right[key]) for key in left if key in right)
+        cells, others = (group_cells(side, keys) for side in chosen)
+        pairs = [(cell, others[key]) for key, cell in cells.items() if key in others]
         if pairs:
             programs = " against ".join(program_text(dict(side.rows.iloc[0])) for side in chosen)
             group = group_text(str(category), str(metric))
             note = f"{group} is of {programs}: a part of any difference may be due to the programs"
-            matches[category, metric] = _LooseMatch(pairs, note)
+            matches[category, metric] = pairs, note
     return matches
 
 
 def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, Any]:
-    """A row of the table of cells, without the columns that depend on other cells."""
+    """Return a row of the table of cells, without the columns that depend on other cells."""
     ratio = own.ratio_to(other, paired=paired)
     description = own.description
-    corunning = own.corunning
     return {
-        "group": group_text(description["category"], description["metric"], bool(corunning)),
+        "group": own.group,
         **{name: description[name] for name in _DESCRIBED if name in description},
-        "company": corunning,
-        "where": place_text(description),
-        "asked_words": load_text(description, corunning),
+        "company": own.corunning,
+        "where": own.place,
+        "asked_words": own.load,
         "median_left": own.median,
         "median_right": other.median,
         "ratio": ratio.ratio,
@@ -255,30 +235,21 @@ def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, 
 
 
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with verdicts: clear losses first, the largest first, clear gains last."""
-    p_values = [None if pd.isna(p) else float(p) for p in table["p"]]
-    p_adjusted = adjust_false_discovery_rate(p_values)
+    """Return the table with verdicts: clear losses first, the largest first, clear gains last."""
+    p_adjusted = adjust_false_discovery_rate([None if pd.isna(p) else p for p in table["p"]])
     sign = [-1.0 if less_is_better(metric) else 1.0 for metric in table["metric"]]
     gains = np.log(table["ratio"].to_numpy(dtype=float)) * sign
-    verdicts = [
-        _verdict(p, ratio, gain)
-        for p, ratio, gain in zip(p_adjusted, table["ratio"], gains, strict=True)
-    ]
+    verdicts = list(map(_verdict, p_adjusted, gains))
     rank = {WORSE: 0, NOT_TESTED: 1, NO_DIFFERENCE: 1, BETTER: 2}
-    table = table.assign(
-        p_adjusted=pd.Series(p_adjusted, table.index, dtype=float),
-        verdict=verdicts,
-        _gain=gains,
-        _rank=[rank[verdict] for verdict in verdicts],
-    )
-    table = table.sort_values(["_rank", "_gain"], kind="stable", ignore_index=True)
-    return table.drop(columns=["_rank", "_gain"])
+    order = np.lexsort((gains, [rank[verdict] for verdict in verdicts]))
+    p_column = pd.Series(p_adjusted, table.index, dtype=float)
+    return table.assign(p_adjusted=p_column, verdict=verdicts).iloc[order].reset_index(drop=True)
 
 
-def _verdict(p: float | None, ratio: float, gain: float) -> str:
+def _verdict(p: float | None, gain: float) -> str:
     if p is None:
         return NOT_TESTED
-    if p >= LEVEL or not is_large_ratio(ratio):
+    if p >= LEVEL or abs(gain) < np.log(MATTERS):
         return NO_DIFFERENCE
     return BETTER if gain > 0.0 else WORSE
 
@@ -286,6 +257,7 @@ def _verdict(p: float | None, ratio: float, gain: float) -> str:
 def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:
     typical = Ratio.of_many_cells(cells["ratio"].to_numpy(dtype=float))
     counts = cells["verdict"].value_counts()
+    better, worse, untested = (int(counts.get(key, 0)) for key in (BETTER, WORSE, NOT_TESTED))
     return GroupVerdict(
         group=name,
         metric=str(cells["metric"].iloc[0]),
@@ -293,9 +265,9 @@ def _group(name: str, cells: pd.DataFrame) -> GroupVerdict:
         low=typical.low,
         high=typical.high,
         cells=len(cells),
-        better=int(counts.get(BETTER, 0)),
-        worse=int(counts.get(WORSE, 0)),
-        unsaid=int(counts.get(NOT_TESTED, 0)),
+        better=better,
+        worse=worse,
+        unsaid=untested,
     )
 
 
@@ -304,9 +276,9 @@ def _unmatched(
     other: Mapping[Key, ComparableCell],
     other_side: Measurements,
     keys: Sequence[str],
-    loose: Mapping[_Group, _LooseMatch],
+    loose: Collection[_Group],
 ) -> dict[str, int]:
-    """The cells of one side alone: description -> number."""
+    """Return the cells of one side alone: description -> number."""
     planned = other_side.rows[list(keys)].astype(object)
     attempted = set(planned.where(planned.notna(), None).itertuples(index=False, name=None))
     found: Counter[str] = Counter()
@@ -321,7 +293,7 @@ def _unmatched(
 
 
 def _different_threads(names: tuple[str, str], table: pd.DataFrame) -> Iterator[str]:
-    """A note for each kind of initiator with different numbers of threads."""
+    """Yield a note for each kind of initiator with different numbers of threads."""
     sizes = table[["initiator_kind", "threads_left", "threads_right"]].dropna().drop_duplicates()
     for kind, left, right in sizes.itertuples(index=False):
         if left != right:
@@ -329,7 +301,7 @@ def _different_threads(names: tuple[str, str], table: pd.DataFrame) -> Iterator[
 
 
 def _third_host_note(sides: _Sides, table: pd.DataFrame) -> Iterator[str]:
-    """A note for two hosts that differ: two hosts do not show which of them is at fault."""
+    """Yield a note for two hosts that differ: two hosts do not show which of them is at fault."""
     hosts, modes = (
         [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
     )
@@ -338,7 +310,7 @@ def _third_host_note(sides: _Sides, table: pd.DataFrame) -> Iterator[str]:
 
 
 def _content_text(side: Measurements) -> str:
-    """The metrics and experiments of a side, for an error message."""
+    """Return the metrics and experiments of a side, for an error message."""
     kinds = side.valid_rows().rows[["experiment", "metric"]].drop_duplicates()
     texts = [
         f"{metric_words(metric)} of {experiment}"

@@ -40,7 +40,7 @@ class Selection:
     pinned: Mapping[str, str]
 
     def filter_rows(self, conditions: Mapping[str, str]) -> Selection:
-        """The rows in which columns have these values.
+        """Return the rows in which columns have these values.
 
         Raises:
             UserError: a column is unknown, or no row has these values.
@@ -49,7 +49,7 @@ class Selection:
 
 
 def read_selections(texts: Iterable[str]) -> list[Selection]:
-    """Every requested selection; a database can have several for one text.
+    """Read every requested selection; a database can have several for one text.
 
     Args:
         texts: each a tidy table (measurements.parquet, history.parquet), a folder with one, or a
@@ -85,30 +85,31 @@ def _read(text: str) -> list[Selection]:
     if is_duckdb_file(path):
         return _read_profiles(path, conditions)
     columns = HISTORY_COLUMNS if path.name == _HISTORY else COLUMNS
-    measurements = _filter(Measurements.read(path, columns), conditions, str(path))
-    if "host" in measurements.rows and measurements.rows["host"].isna().all():
+    selection = _selection(Measurements.read(path, columns), conditions, str(path))
+    if selection.measurements.rows["host"].isna().all():
         raise UserError("is not a measurements table: the column host is empty", str(path))
-    return [Selection(_name(measurements, conditions), measurements, conditions)]
+    return [selection]
 
 
 def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]:
-    """A selection for each profile that the query finds."""
+    """Return a selection for each profile that the query finds."""
     query = {key: value for key, value in conditions.items() if key in QUERIES}
     rest = {key: value for key, value in conditions.items() if key not in QUERIES}
     profiles = find_profiles(path, **query)
     if not profiles:
         listed = ", ".join(f"{key} {value}" for key, value in query.items())
         raise UserError(f"has no profile with {listed}" if listed else "has no profile", str(path))
-    found = []
-    for profile in profiles:
-        table = Measurements.from_table(read_profile_measurements(path, profile["id"]))
-        measurements = _filter(table, rest, str(path))
-        found.append(Selection(_name(measurements, rest), measurements, rest))
-    return found
+    tables = [read_profile_measurements(path, profile["id"]) for profile in profiles]
+    return [_selection(Measurements.from_table(table), rest, str(path)) for table in tables]
+
+
+def _selection(table: Measurements, conditions: Mapping[str, str], place: str) -> Selection:
+    measurements = _filter(table, conditions, place)
+    return Selection(_name(measurements, conditions), measurements, conditions)
 
 
 def _name(measurements: Measurements, conditions: Mapping[str, str]) -> str:
-    """Host, configuration and the other conditions."""
+    """Return host, configuration and the other conditions."""
     hosts = measurements.rows[["host", "configuration"]].drop_duplicates()
     listed = [f"{host} {configuration}" for host, configuration in hosts.itertuples(index=False)]
     name = ", ".join(listed[:2]) + (" and others" if len(listed) > 2 else "")
@@ -131,7 +132,7 @@ def _parse_conditions(texts: Iterable[str], place: str) -> dict[str, str]:
 
 
 def _filter(measurements: Measurements, conditions: Mapping[str, str], place: str) -> Measurements:
-    """The rows in which columns have these values, compared as texts."""
+    """Return the rows in which columns have these values, compared as texts."""
     for column, value in conditions.items():
         rows = measurements.rows
         if column not in rows:
@@ -147,7 +148,7 @@ def _filter(measurements: Measurements, conditions: Mapping[str, str], place: st
 
 
 def _text(value: Any) -> str | None:
-    """A value as a person writes it: 2 and not 2.0."""
+    """Return a value as a person writes it: 2 and not 2.0."""
     if value is None or pd.isna(value):
         return None
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -11,7 +11,7 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.statistics import summarise
+from chaosity.statistics.cell_summary import summarise
 from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey
 from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix
 from chaosity.topology.topology_json import read_topology

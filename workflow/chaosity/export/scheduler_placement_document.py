@@ -14,7 +14,9 @@ from chaosity.export.host_measurements_for_export import (
     select_node_measurements,
     text_or_none,
 )
-from chaosity.statistics import Estimate, corun_slowdown, summarise
+from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.corun_interference import corun_slowdown
+from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json
 from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.store.tidy_table_parquet import Row

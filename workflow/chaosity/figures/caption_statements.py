@@ -15,14 +15,14 @@ from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark
 from chaosity.figures.figure_spec import LevelComparison, Role
 from chaosity.figures.mark_labels_and_hover_texts import panel_title
 from chaosity.figures.value_and_curve_tables import latency_curve_numbers
-from chaosity.statistics import (
+from chaosity.statistics.block_ratios import group_ratio_in_replicate_blocks
+from chaosity.statistics.corun_interference import (
     DIVERGING_RATIO,
-    Estimate,
     LatencyDivergence,
-    find_latency_divergence,
-    group_ratio_in_replicate_blocks,
-    less_is_better,
+    compare_latency_together_and_alone,
 )
+from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.store.measurements import less_is_better
 from chaosity.units import (
     format_count,
     format_percent,
@@ -255,7 +255,7 @@ def level_comparison_statement(data: FigureData, compare: LevelComparison) -> st
         return f"not compared: {axis.title.lower()} has values that are not numbers"
     numbers = {value.name: value.number for value in axis.values}
     rows = data.measurements.assign(x=data.measurements[role].map(numbers))
-    found = find_latency_divergence(rows, compare["level"], compare["to"])
+    found = compare_latency_together_and_alone(rows, compare["level"], compare["to"])
     level, base = (compare["level"].replace("_", " "), compare["to"].replace("_", " "))
     if not found.ratios:
         return f"nothing was measured both {level} and {base}"

@@ -37,7 +37,7 @@ from chaosity.figures.value_and_curve_tables import (
     metric_of_quantity,
 )
 from chaosity.records.atomic_writes_and_record_files import write_atomically
-from chaosity.statistics import UNMEASURED
+from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 

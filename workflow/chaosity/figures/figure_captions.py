@@ -12,14 +12,11 @@ from chaosity.figures.mark_labels_and_hover_texts import (
     mark_value_text,
     unmeasured_lines,
 )
-from chaosity.statistics import (
-    UNMEASURED,
-    Estimate,
-    cells_differ_significantly,
-    group_ratio_in_replicate_blocks,
-    is_performance_metric,
-    less_is_better,
-)
+from chaosity.statistics.block_ratios import group_ratio_in_replicate_blocks
+from chaosity.statistics.cell_summary import UNMEASURED
+from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.significance_tests import cells_differ_significantly
+from chaosity.store.measurements import is_performance_metric, less_is_better
 from chaosity.units import (
     Scale,
     choose_scale,

@@ -26,7 +26,7 @@ from chaosity.figures.column_values_and_bounds import (
     read_measured_bounds,
 )
 from chaosity.figures.figure_spec import FigureSpec, Role
-from chaosity.statistics import summarise
+from chaosity.statistics.cell_summary import summarise
 from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
 from chaosity.topology.topology_model import Topology
 from chaosity.units import Scale, choose_scale

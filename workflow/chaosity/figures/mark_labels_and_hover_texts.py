@@ -8,7 +8,8 @@ from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
 from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
-from chaosity.statistics import UNMEASURED, Estimate
+from chaosity.statistics.cell_summary import UNMEASURED
+from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.units import Scale, format_count, metric_words
 
 _NO_REASON = "no reason recorded"

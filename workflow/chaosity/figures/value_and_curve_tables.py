@@ -20,9 +20,9 @@ from chaosity.figures.mark_labels_and_hover_texts import (
     replicates_text,
     value_axis_title,
 )
-from chaosity.statistics import (
+from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.loaded_latency_curves import (
     QUANTITIES,
-    Estimate,
     latency_curve_quantities,
     repeat_unloaded_points_on_each_line,
 )

@@ -15,7 +15,8 @@ from typing import Any
 import pandas as pd
 
 from chaosity import __version__
-from chaosity.anomalies import Findings, analyse_host, host_parts
+from chaosity.anomalies.anomaly_results import Findings
+from chaosity.anomalies.host_anomalies import analyse_host, host_parts
 from chaosity.components.component_history import ComponentState
 from chaosity.components.make_component_documents import Components
 from chaosity.figures.draw_and_write_figures import read_drawn_figures

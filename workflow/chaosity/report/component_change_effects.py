@@ -11,7 +11,8 @@ import pandas as pd
 
 from chaosity.components.component_history import ComponentState
 from chaosity.report.machine_facts import Fact, component_value_text, key_as_words
-from chaosity.statistics import Estimate, Ratio, change_text, compare_neighbouring_periods
+from chaosity.statistics.before_and_after_change import compare_neighbouring_periods
+from chaosity.statistics.estimates_and_ratios import Estimate, Ratio, change_text
 from chaosity.store.measurements import LOAD, POINT, Measurements
 from chaosity.units import choose_scale, format_count, group_thousands
 

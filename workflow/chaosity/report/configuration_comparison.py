@@ -15,9 +15,9 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.compare import compare_selections
 from chaosity.compare.comparison_text import BETTER, NO_DIFFERENCE, WORSE, ratio_text
 from chaosity.compare.matched_cells import PLACE
+from chaosity.compare.selection_comparison import compare_selections
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import FigureFile, write_bar_chart
 from chaosity.report.resource_table import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from chaosity.anomalies import CONTENTION, Anomaly, Findings
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.figures.draw_and_write_figures import FigureFile
 from chaosity.place_names import node_name
 from chaosity.report.record_summaries import RecordSummary
@@ -287,7 +287,8 @@ def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly
     merged: list[tuple[Anomaly, list[Anomaly]]] = []
     for anomaly in anomalies:
         for first, similar in merged:
-            if anomaly.kind == CONTENTION == first.kind and anomaly.where == first.where:
+            same_slice = anomaly.where == first.where
+            if anomaly.kind == AnomalyKind.CONTENTION == first.kind and same_slice:
                 similar.append(anomaly)
                 break
         else:

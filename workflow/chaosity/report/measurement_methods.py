@@ -9,7 +9,7 @@ import pandas as pd
 
 from chaosity.report.machine_facts import Document, Fact
 from chaosity.report.record_summaries import RecordSummary
-from chaosity.statistics import mark_outliers, summarise
+from chaosity.statistics.cell_summary import mark_outliers, summarise
 from chaosity.units import format_count, format_duration, format_percent, group_thousands
 
 # The precision that this share of the cells reaches says more than the worst cell alone.

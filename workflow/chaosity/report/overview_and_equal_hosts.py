@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity import __version__
-from chaosity.compare import compare_selections, find_outlier_hosts
 from chaosity.compare.comparison_text import BETTER, WORSE
+from chaosity.compare.outlier_host_search import find_outlier_hosts
+from chaosity.compare.selection_comparison import compare_selections
 from chaosity.components.component_files import read_component_documents, system_component_facts
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from chaosity.figures.axis_order_and_labels import make_axis_value
-from chaosity.statistics import Estimate, cells_differ_significantly, corun_slowdown, summarise
+from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.corun_interference import corun_slowdown
+from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.significance_tests import cells_differ_significantly
 from chaosity.store.measurements import (
     LOAD,
     POINT,

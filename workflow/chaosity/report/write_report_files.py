@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from chaosity.anomalies import Findings
+from chaosity.anomalies.anomaly_results import Findings
 from chaosity.checked_yaml_files import CONFIG, load_experiment, read_yaml
 from chaosity.components.component_files import read_component_documents, system_component_facts
 from chaosity.components.component_history import read_component_histories

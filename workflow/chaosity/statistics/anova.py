@@ -9,22 +9,27 @@ and *important* when it explains much of the variation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from chaosity.errors import UserError
-from chaosity.statistics import effects_and_contrasts, residual_checks, sums_of_squares
-from chaosity.statistics.anova_design import Design, Members, read_design
+from chaosity.statistics import residual_checks, sums_of_squares
+from chaosity.statistics.anova_design import Design, Members, Values, read_design
 from chaosity.statistics.anova_table import Term, conclusion_sentence, variation_table
 from chaosity.statistics.effects_and_contrasts import (
     Contrast,
     InteractionEffect,
     LevelEffect,
     ResidualError,
+    compare_groups_of_cells,
+    compare_pairs_of_levels,
+    estimate_level_effects,
+    interaction_effects,
+    level_effects,
 )
 
 TRANSFORMS = ("auto", "better", "none", "log")
@@ -72,44 +77,40 @@ class Analysis:
     effects: tuple[LevelEffect, ...]
     interactions: tuple[InteractionEffect, ...]
     contrasts: tuple[Contrast, ...]
-    fitted: NDArray[np.float64]
-    residuals: NDArray[np.float64]
-    normal_quantiles: NDArray[np.float64]
+    fitted: Values
+    residuals: Values
+    normal_quantiles: Values
     notes: tuple[str, ...]
     conclusion: str
     design: Design
-    values: NDArray[np.float64]
+    values: Values
     error: ResidualError
 
     def compare_groups(
         self, groups: Sequence[str], chosen: tuple[str, str], name: str
     ) -> Contrast | None:
         """Compare two groups of cells, see `effects_and_contrasts.compare_groups_of_cells`."""
-        return effects_and_contrasts.compare_groups_of_cells(
+        return compare_groups_of_cells(
             self.design, self.values, self.residuals, groups, chosen, self.error, name
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the design, in plain types."""
-        own = ("design", "values", "error", "effects", "interactions", "contrasts", "terms")
-        plain = {name: value for name, value in vars(self).items() if name not in own}
+        """Return everything but `design`, `values` and `error`, in plain types."""
+        hidden = ("design", "values", "error")
+        plain = {name: value for name, value in vars(self).items() if name not in hidden}
         for name in ("fitted", "residuals", "normal_quantiles"):
             plain[name] = plain[name].tolist()
-        plain["terms"] = [asdict(term) for term in self.terms]
-        for name, parts in (
-            ("effects", self.effects),
-            ("interactions", self.interactions),
-            ("contrasts", self.contrasts),
-        ):
-            plain[name] = [_flat(asdict(part)) for part in parts]
+        for name in ("terms", "effects", "interactions", "contrasts"):
+            plain[name] = [_flat(asdict(part)) for part in plain[name]]
         return plain
 
 
 def _flat(part: dict[str, Any]) -> dict[str, Any]:
-    """An effect or difference with the columns of its interval at the same level."""
-    name = "difference" if "difference" in part else "effect"
-    interval = part.pop(name)
-    return {**part, name: interval.pop("value"), **interval}
+    """Return a part of an analysis with the columns of its interval at the same level."""
+    for name in {"difference", "effect"} & part.keys():
+        interval = part.pop(name)
+        part = {**part, name: interval.pop("value"), **interval}
+    return part
 
 
 def analyse(
@@ -119,7 +120,7 @@ def analyse(
     block: str | None = None,
     transform: str = "auto",
 ) -> Analysis:
-    """Analyse a table.
+    """Analyse which factors explain the differences in a table.
 
     Args:
         frame: one row for each value; errors name rows by its index.
@@ -152,20 +153,58 @@ def analyse(
     errors = _without_rounding(model, responses)
     chosen, reason = _choose_transform(transform, values, positive, errors, model.error_freedom)
     place = 1 if chosen == "log" else 0
-    return _assemble(
-        design=design,
+    notes += _notes(design, model, lost)
+    values, fitted = responses[:, place], model.fitted[:, place]
+    residuals = np.zeros(design.value_count)
+    error = ResidualError(None, model.error_freedom, chosen == "log")
+    if error.freedom > 0 and errors[place] > 0.0:
+        error = replace(error, variance=float(errors[place]) / error.freedom)
+        residuals = values - fitted
+        notes += _trend(fitted, residuals)
+    elif error.freedom > 0:
+        notes.append("The model fits every value exactly: there is no noise to test against.")
+    table = variation_table(design, model, place, values, error, float(errors[place]))
+    alone = [term for term in model.terms if len(term) == 1]
+    estimates = {
+        factor: estimate_level_effects(design, values, factor, alone)
+        for (factor,) in alone
+        if factor < design.factor_count
+    }
+    known = {factor: found for factor, found in estimates.items() if found is not None}
+    effects = [level_effects(design, values, *found, error) for found in known.items()]
+    contrasts = [compare_pairs_of_levels(design, *found, error) for found in known.items()]
+    interactions = [
+        interaction_effects(design, values, (term[0], term[1]), error)
+        for term in model.terms
+        if len(term) == 2
+    ]
+    return Analysis(
         response=response,
-        values=responses[:, place],
-        model=model,
-        place=place,
-        error_squares=float(errors[place]),
-        transform=(chosen, reason),
-        notes=notes + _notes(design, model, lost),
+        factors=design.names[: design.factor_count],
+        block=block,
+        n=design.value_count,
+        levels=dict(zip(design.names, design.levels, strict=True)),
+        balanced=model.balanced,
+        sums_of_squares="orthogonal" if model.balanced else "type II",
+        transform=chosen,
+        transform_reason=reason,
+        terms=tuple(table),
+        effects=tuple(chain.from_iterable(effects)),
+        interactions=tuple(chain.from_iterable(interactions)),
+        contrasts=tuple(chain.from_iterable(contrasts)),
+        fitted=fitted,
+        residuals=residuals,
+        normal_quantiles=residual_checks.normal_quantiles(residuals),
+        notes=tuple(notes),
+        conclusion=conclusion_sentence(table),
+        design=design,
+        values=values,
+        error=error,
     )
 
 
 def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
-    """The terms of the largest model that leaves an error, and notes on the omitted terms."""
+    """Return the terms of the largest model that leaves an error, and notes on omitted terms."""
     order = min(design.factor_count, MOST_FACTORS_INTERACTING)
     notes = []
     if order < design.factor_count:
@@ -192,9 +231,9 @@ def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
 
 
 def _fit_separable(
-    design: Design, terms: Sequence[Members], responses: NDArray[np.float64]
+    design: Design, terms: Sequence[Members], responses: Values
 ) -> tuple[sums_of_squares.FittedModel, list[Members]]:
-    """The model of the terms that the data can separate, and the terms that are lost.
+    """Return the model of the terms that the data can separate, and the terms that are lost.
 
     Of two terms that cannot be separated the last is lost, and interactions before factors.
     """
@@ -209,22 +248,20 @@ def _fit_separable(
         lost.append(max(nothing, key=lambda term: (len(term), term)))
 
 
-def _without_rounding(
-    model: sums_of_squares.FittedModel, responses: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Residual sums of squares; sums that are only rounding become zero."""
+def _without_rounding(model: sums_of_squares.FittedModel, responses: Values) -> Values:
+    """Return residual sums of squares; sums that are only rounding become zero."""
     rounding = len(responses) * (_ROUNDING * np.abs(responses).max(axis=0)) ** 2
     return np.where(model.error <= rounding, 0.0, model.error)
 
 
 def _choose_transform(
     transform: str,
-    values: NDArray[np.float64],
+    values: Values,
     positive: bool,
-    errors: NDArray[np.float64],
+    errors: Values,
     freedom: int,
 ) -> tuple[str, str]:
-    """The scale to analyse, and the reason in a sentence.
+    """Return the scale to analyse, and the reason in a sentence.
 
     A foreign table is analysed as it is, unless logarithms are clearly better. Disturbances of
     measured rates and times are known to multiply: many small tables never show clearly that
@@ -241,36 +278,33 @@ def _choose_transform(
     )
     if gain is None:
         return "none", "Values are analysed: the residuals do not favour another scale."
-    if gain > (residual_checks.CLEAR_LIKELIHOOD_GAIN if transform == "auto" else 0.0):
-        sure = (
-            "clearly better" if gain > residual_checks.CLEAR_LIKELIHOOD_GAIN else "somewhat better"
-        )
+    clear = residual_checks.CLEAR_LIKELIHOOD_GAIN
+    if gain > (clear if transform == "auto" else 0.0):
         return "log", (
-            f"Logarithms are analysed, since their residuals are {sure} (log likelihood "
-            f"{gain:.1f} above that of the values, Box and Cox)."
+            f"Logarithms are analysed, since their residuals are "
+            f"{'clearly' if gain > clear else 'somewhat'} better (log likelihood {gain:.1f} above "
+            "that of the values, Box and Cox)."
         )
     if gain > 0.0:
         return "none", (
             "Values are analysed: the residuals of logarithms are better, but not clearly "
             f"(log likelihood {gain:.1f} above, Box and Cox)."
         )
-    sure = "clearly better" if -gain > residual_checks.CLEAR_LIKELIHOOD_GAIN else "no worse"
     return "none", (
-        f"Values are analysed, since their residuals are {sure} than those of "
-        f"logarithms (log likelihood {-gain:.1f} above, Box and Cox)."
+        f"Values are analysed, since their residuals are "
+        f"{'clearly better' if -gain > clear else 'no worse'} than those of logarithms "
+        f"(log likelihood {-gain:.1f} above, Box and Cox)."
     )
 
 
 def _notes(
     design: Design, model: sums_of_squares.FittedModel, lost: Sequence[Members]
 ) -> list[str]:
-    """Notes on incomplete and unbalanced data."""
+    """Return notes on incomplete and unbalanced data."""
     notes = []
     if lost:
         names = ", ".join(map(design.term_name, lost))
-        notes.append(
-            f"Left out, since these data cannot separate it from the other terms: {names}."
-        )
+        notes.append(f"Left out, since these data cannot separate it from other terms: {names}.")
     cells = design.rows_per_combination(design.all_factors_term)
     missing = int((cells == 0).sum())
     if missing:
@@ -292,90 +326,15 @@ def _notes(
     return notes
 
 
-def _assemble(
-    *,
-    design: Design,
-    response: str,
-    values: NDArray[np.float64],
-    model: sums_of_squares.FittedModel,
-    place: int,
-    error_squares: float,
-    transform: tuple[str, str],
-    notes: list[str],
-) -> Analysis:
-    freedom = model.error_freedom
-    variance = error_squares / freedom if freedom > 0 and error_squares > 0.0 else None
-    if freedom > 0 and variance is None:
-        notes.append("The model fits every value exactly: there is no noise to test against.")
-    error = ResidualError(variance, freedom, transform[0] == "log")
-    left = values - model.fitted[:, place] if variance is not None else np.zeros(design.value_count)
-    notes += _trend(model.fitted[:, place], left) if variance is not None else []
-    terms = variation_table(design, model, place, values, error, error_squares)
-    alone = [term for term in model.terms if len(term) == 1]
-    known = {
-        factor: estimates
-        for (factor,) in alone
-        if factor < design.factor_count
-        and (
-            estimates := effects_and_contrasts.estimate_level_effects(design, values, factor, alone)
-        )
-        is not None
-    }
-    pairs = [term for term in model.terms if len(term) == 2]
-    return Analysis(
-        response=response,
-        factors=design.names[: design.factor_count],
-        block=design.names[-1] if design.block_term else None,
-        n=design.value_count,
-        levels=dict(zip(design.names, design.levels, strict=True)),
-        balanced=model.balanced,
-        sums_of_squares="orthogonal" if model.balanced else "type II",
-        transform=transform[0],
-        transform_reason=transform[1],
-        terms=tuple(terms),
-        effects=tuple(
-            effect
-            for factor, estimates in known.items()
-            for effect in effects_and_contrasts.level_effects(
-                design, values, factor, estimates, error
-            )
-        ),
-        interactions=tuple(
-            effect
-            for first, second in pairs
-            for effect in effects_and_contrasts.interaction_effects(
-                design, values, (first, second), error
-            )
-        ),
-        contrasts=tuple(
-            pair
-            for factor, estimates in known.items()
-            for pair in effects_and_contrasts.compare_pairs_of_levels(
-                design, factor, estimates, error
-            )
-        ),
-        fitted=model.fitted[:, place],
-        residuals=left,
-        normal_quantiles=residual_checks.normal_quantiles(left),
-        notes=tuple(notes),
-        conclusion=conclusion_sentence(terms),
-        design=design,
-        values=values,
-        error=error,
-    )
-
-
-def _trend(fitted: NDArray[np.float64], left: NDArray[np.float64]) -> list[str]:
-    """A note when the noise depends on the value, even on the chosen scale."""
+def _trend(fitted: Values, left: Values) -> list[str]:
+    """Return a note when the noise depends on the value, even on the chosen scale."""
     trend = residual_checks.correlate_spread_with_fit(fitted, left)
-    if (
-        trend is None
-        or trend[1] >= residual_checks.TREND_LEVEL
-        or abs(trend[0]) < residual_checks.TREND_LEAST
-    ):
+    if trend is None:
         return []
-    word = "grow" if trend[0] > 0.0 else "shrink"
+    correlation, p = trend
+    if p >= residual_checks.TREND_LEVEL or abs(correlation) < residual_checks.TREND_LEAST:
+        return []
     return [
-        f"The residuals {word} with the value (rank correlation {trend[0]:.2f}): read the "
-        "tests as approximate."
+        f"The residuals {'grow' if correlation > 0.0 else 'shrink'} with the value (rank "
+        f"correlation {correlation:.2f}): read the tests as approximate."
     ]

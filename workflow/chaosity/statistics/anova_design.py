@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from chaosity.errors import UserError
 
+Values = NDArray[np.float64]
 # Numbers of the columns that make a term; () is the grand mean.
 Members = tuple[int, ...]
 
@@ -57,25 +58,25 @@ class Design:
         return tuple(range(self.factor_count))
 
     def terms_up_to_order(self, order: int) -> list[Members]:
-        """Factors, interactions of at most `order` factors, and the block without interactions."""
+        """Return factors, interactions of at most `order` factors, and the block."""
         found = [
             m for size in range(1, order + 1) for m in combinations(self.all_factors_term, size)
         ]
         return found + ([self.block_term] if self.block_term else [])
 
     def term_name(self, members: Members) -> str:
-        """The name of a term: "node x kernel"."""
+        """Return the name of a term: "node x kernel"."""
         return " x ".join(self.names[member] for member in members)
 
     def combination_of_each_row(self, members: Members) -> tuple[NDArray[np.intp], int]:
-        """The number of each row's combination of levels, and the number of combinations."""
+        """Return the number of each row's combination of levels, and the number of combinations."""
         shape = [self.level_counts[member] for member in members]
         if not shape:
             return np.zeros(self.value_count, dtype=np.intp), 1
         return np.ravel_multi_index(tuple(self.codes[:, list(members)].T), shape), math.prod(shape)
 
     def rows_per_combination(self, members: Members) -> NDArray[np.intp]:
-        """Number of rows of each combination of levels."""
+        """Return the number of rows of each combination of levels."""
         codes, number = self.combination_of_each_row(members)
         return np.bincount(codes, minlength=number)
 
@@ -90,8 +91,8 @@ class Design:
 
 def read_design(
     frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None = None
-) -> tuple[Design, NDArray[np.float64]]:
-    """The design and the values of a table.
+) -> tuple[Design, Values]:
+    """Check a table and return its design and its values.
 
     Args:
         frame: one row for each value; errors name rows by its index.
@@ -99,16 +100,13 @@ def read_design(
         factors: columns of the factors.
         block: column of the blocks (replicates), or None.
 
-    Returns:
-        The design, and the values.
-
     Raises:
         UserError: a column is missing or named twice, a cell is empty or not a number, a factor
             has a single level, or the response never varies.
     """
-    _check_columns(frame, response, factors, block)
-    values = _numbers(frame[response], response)
     names = (*factors, *([block] if block is not None else []))
+    _check_columns(frame, (response, *names), factors)
+    values = _numbers(frame[response], response)
     levels, codes = zip(*(_levels(frame[name], name) for name in names), strict=True)
     for name, found in zip(names, levels, strict=True):
         if len(found) < 2:
@@ -126,53 +124,44 @@ def read_design(
     return Design(names, levels, np.column_stack(codes), len(factors)), values
 
 
-def _check_columns(
-    frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None
-) -> None:
+def _check_columns(frame: pd.DataFrame, wanted: Sequence[str], factors: Sequence[str]) -> None:
     if not factors:
         raise UserError("there is no factor", None, "give the columns that were varied")
-    wanted = [response, *factors, *([block] if block is not None else [])]
-    columns = list(frame.columns)
+    columns = list(map(str, frame.columns))
     for name in wanted:
         if name not in columns:
-            raise UserError(
-                "is not a column of the table",
-                name,
-                f"columns: {', '.join(map(str, columns)) or 'none'}",
-            )
+            listed = ", ".join(columns) or "none"
+            raise UserError("is not a column of the table", name, f"columns: {listed}")
         if columns.count(name) > 1:
             raise UserError("two columns have this name", name, "rename one of them")
         if wanted.count(name) > 1:
-            raise UserError(
-                "the same column is used twice",
-                name,
-                "response, factors and block are different columns",
-            )
+            remedy = "response, factors and block are different columns"
+            raise UserError("the same column is used twice", name, remedy)
     if len(frame) < 2:
-        raise UserError(
-            f"the table has too few rows of values ({len(frame)})", None, "at least two are needed"
-        )
+        few = f"the table has too few rows of values ({len(frame)})"
+        raise UserError(few, None, "at least two are needed")
 
 
-def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
+def _numbers(column: pd.Series, name: str) -> Values:
     values = np.empty(len(column))
     for place, (row, given) in enumerate(column.items()):
+        where = f"row {row}, column {name}"
         if _is_empty(given):
-            raise UserError("is empty", _where(row, name), "give a value, or remove the row")
+            raise UserError("is empty", where, "give a value, or remove the row")
         try:
             values[place] = float(given)
         except (TypeError, ValueError):
-            raise UserError(f"{given!r} is not a number", _where(row, name)) from None
+            raise UserError(f"{given!r} is not a number", where) from None
         if not math.isfinite(values[place]):
-            raise UserError(f"{given!r} is not a measurement", _where(row, name))
+            raise UserError(f"{given!r} is not a measurement", where)
     return values
 
 
 def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.intp]]:
-    """The levels as text in natural order, and the number of each row's level."""
+    """Return the levels as text in natural order, and the number of each row's level."""
     for row, given in column.items():
         if _is_empty(given):
-            raise UserError("is empty", _where(row, name), "every row needs a level")
+            raise UserError("is empty", f"row {row}, column {name}", "every row needs a level")
     texts = [_text(given) for given in column]
     levels = sorted(set(texts), key=lambda level: (_level_order(level), level))  # 05 before 5
     numbers = {level: number for number, level in enumerate(levels)}
@@ -180,7 +169,7 @@ def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.i
 
 
 def _level_order(level: str) -> tuple[int, float, list[tuple[int, int, str]]]:
-    """A sort key: numbers first in numeric order, and node10 after node9."""
+    """Return a sort key: numbers first in numeric order, and node10 after node9."""
     try:
         number = float(level)
     except ValueError:
@@ -194,16 +183,12 @@ def _level_order(level: str) -> tuple[int, float, list[tuple[int, int, str]]]:
 
 
 def _text(level: object) -> str:
-    """A level as text; 8 and 8.0 are equal."""
+    """Return a level as text; 8 and 8.0 are equal."""
     if isinstance(level, float) and level.is_integer():
         return str(int(level))
     return str(level).strip()
 
 
 def _is_empty(cell: object) -> bool:
-    """Whether a cell of a table is empty."""
+    """Return whether a cell of a table is empty."""
     return cell is None or cell is pd.NA or cell != cell or str(cell).strip() == ""
-
-
-def _where(row: Hashable, column: str) -> str:
-    return f"row {row}, column {column}"

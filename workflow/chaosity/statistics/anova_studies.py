@@ -14,8 +14,9 @@ crossing, until the rest is covered too.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ import pandas as pd
 from chaosity.errors import UserError
 from chaosity.statistics.anova import Analysis, analyse
 from chaosity.statistics.effects_and_contrasts import Contrast
-from chaosity.store.measurements import POINT, Measurements, Table, parse_levels_json
+from chaosity.store.measurements import POINT, Measurements, parse_levels_json
 
 RESPONSE, BLOCK = "value", "replicate"
 LOCAL, REMOTE = "local", "remote"
@@ -42,7 +43,7 @@ MOST_CUTS = 4
 
 @dataclass(frozen=True)
 class Study:
-    """A table to analyse, a part of one experiment.
+    """A part of one experiment's results that is ready for an analysis of variance.
 
     Attributes:
         experiment, load, metric: of the values.
@@ -63,7 +64,7 @@ class Study:
     block: str | None
 
     def analyse(self, transform: str = "better") -> Analysis:
-        """The analysis of variance.
+        """Return the analysis of variance.
 
         Raises:
             UserError: it is impossible, for example because all values are equal.
@@ -71,14 +72,14 @@ class Study:
         return analyse(self.frame, RESPONSE, self.factors, self.block, transform)
 
     def local_against_remote(self, analysis: Analysis) -> Contrast | None:
-        """Remote against local memory or drives; None when either is missing."""
+        """Compare remote with local memory or drives; return None when either is missing."""
         relation = self.frame["relation"]
         known = relation.notna() & ~relation.isin(_NOT_KNOWN)
         groups = np.where(relation == _SAME_NODE, LOCAL, np.where(known, REMOTE, "unknown"))
         return analysis.compare_groups(list(groups), (REMOTE, LOCAL), "relation")
 
     def share_of_relation(self, analysis: Analysis) -> float | None:
-        """Per cent of the variation that the relation of initiator and target explains alone.
+        """Return the per cent of the variation that the relation explains alone.
 
         It is a part of the share of initiator, target and their interaction, since it follows from
         them. None where fewer than two relations are known.
@@ -92,54 +93,48 @@ class Study:
         return float(100.0 * (means[codes] ** 2).sum() / (departures**2).sum())
 
 
-def find_studies(measurements: Table) -> list[Study]:
-    """Every table that can be analysed, in the order of the rows.
+def find_studies(measurements: Measurements) -> list[Study]:
+    """Find every table that can be analysed, in the order of the rows.
 
     Args:
         measurements: of one host in one configuration.
     """
-    measured = Measurements.from_table(measurements).rows_with_value()
+    measured = measurements.rows_with_value()
     if "reference" in measured.rows:  # its ratio to itself is always 1
         measured = measured.where(reference=False)
-    found = []
+    found: list[Study] = []
+    others = (BLOCK, "relation", RESPONSE)
     for (experiment, load, metric), own in measured.groups(["experiment", "load", "metric"]):
         everyone = measured.where(experiment=experiment).rows
         for where, part, candidates in _comparable_parts(own.rows, everyone):
-            for cut, chosen, factors, left_out in _designs(part, candidates):
-                found.append(
-                    Study(
-                        experiment=str(experiment),
-                        load=str(load),
-                        metric=str(metric),
-                        where={**where, **cut},
-                        factors=factors,
-                        frame=_frame(chosen, factors),
-                        left_out=left_out,
-                        block=BLOCK if chosen[BLOCK].nunique() > 1 else None,
-                    )
+            found += [
+                Study(
+                    experiment=str(experiment),
+                    load=str(load),
+                    metric=str(metric),
+                    where={**where, **cut.where},
+                    factors=cut.factors,
+                    frame=cut.rows[[*cut.factors, *others]].reset_index(drop=True),
+                    left_out=cut.left_out,
+                    block=BLOCK if cut.rows[BLOCK].nunique() > 1 else None,
                 )
+                for cut in _designs(part, candidates)
+            ]
     return found
 
 
-def _frame(rows: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
-    return rows[[*factors, BLOCK, "relation", RESPONSE]].reset_index(drop=True)
+_Part = tuple[dict[str, str], pd.DataFrame, list[str]]
 
 
-Part = tuple[dict[str, str], pd.DataFrame, list[str]]
+def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[_Part]:
+    """Yield rows of one load and metric by the kinds of initiator and target, with their factors.
 
-
-def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[Part]:
-    """Rows of one load and metric by the kinds of initiator and target, with their factors.
-
-    Points that differ only in the other loads need the columns of the other loads too. Points
-    without other loads lack these columns, so they are analysed apart.
-
-    Args:
-        own: rows of one load and metric.
-        everyone: rows of all loads of the experiment.
+    In each part a replicate has each combination of levels once. Points that differ only in the
+    other loads need the columns of the other loads too, which are found in the rows of everyone.
+    Points without other loads lack these columns, so they are analysed apart.
 
     Yields:
-        What is constant in the part, its rows, and the columns that are candidates for factors.
+        The constant columns of the part, its rows, and the columns that are candidates for factors.
     """
     kinds = [kind for kind in _KINDS if own[kind].nunique(dropna=False) > 1]
     groups = own.groupby(kinds, sort=False, dropna=False) if kinds else [((), own)]
@@ -148,7 +143,7 @@ def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[Par
         columns = _expanded(part["factors"], "")
         part = part.assign(**columns)
         candidates = [*columns, *_OWN]
-        if _unique(part, candidates):
+        if not part.duplicated([*candidates, BLOCK]).any():
             yield where, part, candidates
             continue
         for several, some in part.groupby(part["load_count"] > 1, sort=False):
@@ -156,23 +151,21 @@ def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[Par
             wider = [*candidates, *others]
             some = some.assign(**others)
             apart = {"loads": "co-running" if several else "alone"}
-            if _unique(some, wider):
+            if not some.duplicated([*wider, BLOCK]).any():
                 yield {**where, **apart}, some, wider
 
 
 def _expanded(texts: pd.Series, prefix: str) -> dict[str, pd.Series]:
-    """A column for each key of JSON texts; a key that a row lacks has the level "none"."""
-    levels = texts.map({text: parse_levels_json(text) for text in texts.dropna().unique()})
-    held = [parsed if isinstance(parsed, Mapping) else {} for parsed in levels]
-    keys = dict.fromkeys(key for parsed in held for key in parsed)
+    """Return a column for each key of JSON texts; a key that a row lacks has the level "none"."""
+    levels = texts.map(parse_levels_json)
+    keys = dict.fromkeys(chain.from_iterable(levels))
     return {
-        f"{prefix}{key}": pd.Series([_level(parsed.get(key)) for parsed in held], texts.index)
-        for key in keys
+        f"{prefix}{key}": levels.map(lambda held, key=key: _level(held.get(key))) for key in keys
     }
 
 
 def _level(value: object) -> str:
-    """A level as text; numbers without a needless fraction."""
+    """Return a level as text; numbers without a needless fraction."""
     if value is None or value != value:
         return "none"
     if isinstance(value, float) and value.is_integer():
@@ -181,7 +174,7 @@ def _level(value: object) -> str:
 
 
 def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Series]:
-    """Kernel, target and levels of the other loads of each row's point, `role.kernel` and so on."""
+    """Return kernel, target and levels of the other loads of each row's point, `role.kernel`..."""
     columns: dict[str, pd.Series] = {}
     points = pd.MultiIndex.from_frame(rows[list(POINT)])
     others = everyone[everyone["load"] != rows["load"].iloc[0]]
@@ -196,56 +189,61 @@ def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Ser
     return columns
 
 
-def _unique(rows: pd.DataFrame, columns: Iterable[str]) -> bool:
-    """Whether a replicate has each combination of levels once."""
-    return not rows.duplicated([*columns, BLOCK]).any()
+@dataclass(frozen=True)
+class _Cut:
+    """A well filled crossing of factors: the rows in which a column has one level."""
+
+    where: dict[str, str]  # the constant column and its level; empty for all rows
+    rows: pd.DataFrame
+    factors: tuple[str, ...]
+    left_out: tuple[str, ...]  # columns that follow from the factors
+    filled: float  # share of the combinations of levels that have a value
 
 
-Cut = tuple[dict[str, str], pd.DataFrame, tuple[str, ...], tuple[str, ...]]
-
-
-def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[Cut]:
-    """Well filled crossings that together cover the rows, the largest first."""
-    factors, follow = _independent(rows, candidates)
-    if factors and _filled(rows, factors) >= LEAST_FILLED:
-        yield {}, rows, factors, follow
+def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[_Cut]:
+    """Yield well filled crossings that together cover the rows, the largest first."""
+    whole = list(_well_filled({}, rows, candidates))
+    if whole:
+        yield from whole
         return
+    columns = [*candidates, "relation"]
+    cuts = [
+        cut
+        for column in columns
+        for level, part in rows.groupby(column, sort=False)
+        for cut in _well_filled(
+            {column: str(level)}, part, [name for name in candidates if name != column]
+        )
+    ]
     left = pd.Series(True, rows.index)
-    cuts = list(_cuts(rows, [*candidates, "relation"]))
+
+    def worth(cut: _Cut) -> tuple[int, int, float]:
+        return int(left[cut.rows.index].sum()), len(cut.factors), cut.filled
+
     for _ in range(MOST_CUTS):
-        best = max(cuts, key=lambda cut: _worth(cut, left), default=None)
-        if best is None or _worth(best, left)[0] == 0:
+        best = max(cuts, key=worth, default=None)
+        if best is None or not left[best.rows.index].any():
             return
-        left[best[1].index] = False
+        left[best.rows.index] = False
         yield best
 
 
-def _worth(cut: Cut, left: pd.Series) -> tuple[int, int, float]:
-    """The number of rows that a cut adds, the number of its factors, and how full it is."""
-    _, rows, factors, _ = cut
-    return int(left[rows.index].sum()), len(factors), _filled(rows, factors)
-
-
-def _cuts(rows: pd.DataFrame, columns: Sequence[str]) -> Iterator[Cut]:
-    """Every well filled crossing with one column constant."""
-    for column in columns:
-        for level, part in rows.groupby(column, sort=False):
-            others = [name for name in columns if name not in (column, "relation")]
-            factors, follow = _independent(part, others)
-            if factors and _filled(part, factors) >= LEAST_FILLED:
-                yield {column: str(level)}, part, factors, follow
-
-
-def _filled(rows: pd.DataFrame, factors: Sequence[str]) -> float:
-    """Share of the combinations of levels that have a value."""
-    there = len(rows[list(factors)].drop_duplicates())
-    return there / float(np.prod([rows[name].nunique(dropna=False) for name in factors]))
+def _well_filled(
+    where: dict[str, str], rows: pd.DataFrame, candidates: Sequence[str]
+) -> Iterator[_Cut]:
+    """Yield the crossing of the candidates' factors if most combinations of levels have a value."""
+    factors, left_out = _independent(rows, candidates)
+    if factors:
+        combinations = float(np.prod([rows[name].nunique(dropna=False) for name in factors]))
+        filled = len(rows[list(factors)].drop_duplicates()) / combinations
+        if filled >= LEAST_FILLED:
+            yield _Cut(where, rows, factors, left_out, filled)
 
 
 def _independent(
     rows: pd.DataFrame, candidates: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The candidates that are factors, and the candidates that follow from the factors.
+    """Return the candidates that are factors, and the candidates that follow from the factors.
 
     When two candidates follow from each other the first is kept.
     """
@@ -258,20 +256,15 @@ def _independent(
             break
         table = pd.DataFrame({other: codes[other] for other in others})
         combinations = table.groupby(others, sort=False).ngroup()
-        if _follows(codes[name], combinations):
+        pairs = pd.DataFrame({"level": codes[name], "combination": combinations}).drop_duplicates()
+        if not pairs["combination"].duplicated().any():  # each combination has a single level
             kept.remove(name)
             follow.append(name)
     return tuple(kept), tuple(reversed(follow))
 
 
-def _follows(codes: np.ndarray, combinations: pd.Series) -> bool:
-    """Whether every combination of the other columns has a single level."""
-    pairs = pd.DataFrame({"level": codes, "combination": combinations}).drop_duplicates()
-    return not pairs["combination"].duplicated().any()
-
-
-def analyse_all_studies(measurements: Table) -> Iterator[tuple[Study, Analysis]]:
-    """Every study with its analysis; studies that cannot be analysed are skipped."""
+def analyse_all_studies(measurements: Measurements) -> Iterator[tuple[Study, Analysis]]:
+    """Yield every study with its analysis; studies that cannot be analysed are skipped."""
     for study in find_studies(measurements):
         try:
             yield study, study.analyse()

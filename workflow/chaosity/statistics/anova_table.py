@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.statistics.anova_design import Design
+from chaosity.statistics.anova_design import Design, Values
 from chaosity.statistics.effects_and_contrasts import ResidualError
 from chaosity.statistics.sums_of_squares import FittedModel
 
@@ -57,25 +55,19 @@ def variation_table(
     design: Design,
     model: FittedModel,
     place: int,
-    values: NDArray[np.float64],
+    values: Values,
     error: ResidualError,
     error_squares: float,
 ) -> list[Term]:
-    """The table of variation.
+    """Return the table of variation: its terms, then the error and the total.
 
-    Args:
-        design: the levels of the factors.
-        model: the fitted model.
-        place: number of the response in the model.
-        values: of this response.
-        error: of the model.
-        error_squares: sum of squares of the error.
+    `place` is the number of the response in the model, and `values` are the values of this
+    response.
     """
     total = float(((values - values.mean()) ** 2).sum())
     terms = []
     for members, found, freedom in zip(model.terms, model.squares, model.freedom, strict=True):
-        name = design.term_name(members)
-        own = float(found[place])
+        name, own = design.term_name(members), float(found[place])
         kind = "interaction" if len(members) > 1 else "factor"
         f = p = None
         if error.variance is not None:
@@ -104,7 +96,7 @@ def variation_table(
 
 
 def _sentence(name: str, share: float, p: float | None, n: int) -> str:
-    """The conclusion by rule: significant or not, important or not."""
+    """Return the conclusion by rule: significant or not, important or not."""
     part = f"{percent_text(share)} of the variation"
     important = share >= IMPORTANT_FROM_PERCENT
     if p is None:
@@ -117,39 +109,30 @@ def _sentence(name: str, share: float, p: float | None, n: int) -> str:
 
 
 def conclusion_sentence(terms: Sequence[Term]) -> str:
-    """The terms that explain the differences, in one sentence."""
-    own = sorted(
-        (term for term in terms if term.kind in ("factor", "interaction", "block")),
-        key=lambda term: -term.variation_percent,
-    )
+    """Return the terms that explain the differences, in one sentence."""
+    *own, error, total = terms
+    own.sort(key=lambda term: -term.variation_percent)
+    noise = f"{percent_text(error.variation_percent)} of the variation is noise"
     strong = [term for term in own if term.significant and term.important]
-    error = next(term for term in terms if term.kind == "error")
-    if not strong:
-        if any(term.significant is None for term in own):
-            largest = ", ".join(map(_with_share, own[:3]))
-            return (
-                "Effects cannot be separated from noise (no replicates); most of the variation is "
-                f"in {largest}."
-            )
-        weak = [term.name for term in own if term.significant]
-        if not weak:
-            n = terms[-1].degrees_of_freedom + 1
-            chance = [_with_share(term) for term in own if term.important]
-            end = f"; {', '.join(chance)} may be chance" if chance else ""
-            return f"No difference is detected at n = {n}{end}."
+    if strong:
+        return f"The differences come from {', '.join(map(_with_share, strong))}; {noise}."
+    if any(term.significant is None for term in own):
+        largest = ", ".join(map(_with_share, own[:3]))
         return (
-            f"No factor explains much: {percent_text(error.variation_percent)} of the variation "
-            f"is noise; detected, but unimportant: {', '.join(weak)}."
+            "Effects cannot be separated from noise (no replicates); most of the variation is "
+            f"in {largest}."
         )
-    causes = ", ".join(map(_with_share, strong))
-    return (
-        f"The differences come from {causes}; {percent_text(error.variation_percent)} of the "
-        "variation is noise."
-    )
+    weak = [term.name for term in own if term.significant]
+    if weak:
+        detected = ", ".join(weak)
+        return f"No factor explains much: {noise}; detected, but unimportant: {detected}."
+    chance = ", ".join(_with_share(term) for term in own if term.important)
+    end = f"; {chance} may be chance" if chance else ""
+    return f"No difference is detected at n = {total.degrees_of_freedom + 1}{end}."
 
 
 def _with_share(term: Term) -> str:
-    """A term with its share; an interaction is called a combination."""
+    """Return a term with its share; an interaction is called a combination."""
     name = term.name
     if term.kind == "interaction":
         *first, last = name.split(" x ")
@@ -158,7 +141,7 @@ def _with_share(term: Term) -> str:
 
 
 def percent_text(share: float) -> str:
-    """A share of the variation as text."""
+    """Return a share of the variation as text."""
     if 0.0 < share < 0.05:
         return "< 0.1 %"
     if 99.95 <= share < 100.0 - 1e-9:
@@ -167,5 +150,5 @@ def percent_text(share: float) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p-value as text."""
+    """Return a p-value as text."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.0995 else f"p = {p:.2f}"

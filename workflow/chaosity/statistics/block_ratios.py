@@ -22,7 +22,7 @@ BLOCK = ("host", "configuration", "replicate")
 def cell_ratios_in_replicate_blocks(
     numerator: Table, denominator: Table, on: Sequence[str]
 ) -> pd.DataFrame:
-    """Ratio of each cell of one selection to its partner in another, paired by replicate block.
+    """Divide each cell of one selection by its partner in another, paired by replicate block.
 
     Args:
         numerator: its columns describe the result.
@@ -45,18 +45,17 @@ def cell_ratios_in_replicate_blocks(
 
 
 def group_ratio_in_replicate_blocks(numerator: Table, denominator: Table) -> Estimate:
-    """Ratio of the typical value of one group of cells to that of another.
+    """Return the ratio of the typical value of one group of cells to that of another.
 
     The typical value of a block is the geometric mean over the group's cells. A cell that is
     missing in some block would shift that block's mean, so only complete cells count, unless no
     cell is complete.
 
+    Its n is the number of blocks that both groups share.
+
     Args:
         numerator: such as all cells of another package.
         denominator: such as all cells of the same node.
-
-    Returns:
-        The ratio; n is the number of blocks that both groups share.
     """
     above, below = _block_logs(numerator), _block_logs(denominator)
     shared = above.index.intersection(below.index)
@@ -64,7 +63,7 @@ def group_ratio_in_replicate_blocks(numerator: Table, denominator: Table) -> Est
 
 
 def _block_logs(group: Table) -> pd.Series:
-    """Mean logarithm per block over the cells that every block has."""
+    """Return the mean logarithm per block over the cells that every block has."""
     rows = as_measurements(group).valid_rows().rows
     if rows.empty:
         return pd.Series(dtype=float, index=pd.MultiIndex.from_arrays([[]] * len(BLOCK)))

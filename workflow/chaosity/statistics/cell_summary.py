@@ -35,7 +35,7 @@ _OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "val
 def summarise(
     measurements: Table, by: Sequence[str] = CELL, confidence: float = CONFIDENCE
 ) -> pd.DataFrame:
-    """The summary of each cell, in the order in which the cells first appear.
+    """Return the summary of each cell, in the order in which the cells first appear.
 
     Args:
         measurements: all rows of the cells.
@@ -57,17 +57,18 @@ def summarise(
         - `reason`: of the first failed replicate, else of the first without a value, else None.
     """
     tidy = as_measurements(measurements).rows
-    codes, number = _codes(tidy, by)
-    first = np.full(number, len(tidy), dtype=np.intp)
-    np.minimum.at(first, codes, np.arange(len(tidy)))
+    codes, sample, valid = _values_by_cell(tidy, by)
+    number = len(sample.n)
     columns = [column for column in tidy.columns if column not in _OF_A_REPLICATE]
+    first = np.unique(codes, return_index=True)[1]
     cells = tidy[columns].iloc[first].reset_index(drop=True)
-    _combine_descriptions(cells, tidy, codes)
+    # No label or stand-in file gets lost where replicates differ.
+    if "label" in tidy:
+        cells["label"] = tidy["label"].groupby(codes).first().reindex(range(number))
+    if "file_backed" in tidy:
+        cells["file_backed"] = tidy["file_backed"].groupby(codes).any().to_numpy(dtype=bool)
 
     status = tidy["status"].to_numpy(dtype=object)
-    values = tidy["value"].to_numpy(dtype=float)
-    valid = (status == VALID) & ~np.isnan(values)
-    sample = GroupedSample.of_values(values[valid], codes[valid], number)
     low, high = sample.interval(confidence)
     cells["n"] = sample.n
     cells["n_failed"] = np.bincount(codes[status == FAILED], minlength=number)
@@ -78,76 +79,51 @@ def summarise(
     cells["standard_deviation"] = sample.mean_and_deviation(sample.values)[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         cells["precision"] = (high - low) / (2.0 * np.abs(cells["median"]))
-    outside = _outside_fences(values, codes, sample, valid)
+    outside = _outside_fences(tidy, codes, sample, valid)
     counts = pd.array(np.bincount(codes[outside], minlength=number), dtype="Int64")
     counts[sample.n < OUTLIERS_FROM_N] = pd.NA
     cells["outliers"] = counts
-    without = (status == VALID) & np.isnan(values)
+    without = (status == VALID) & ~valid
     some_without = np.bincount(codes[without], minlength=number) > 0
     cells["status"] = np.select(
         [sample.n > 0, cells["n_failed"] > 0, some_without], [VALID, FAILED, UNMEASURED], MISSING
     )
-    first_of = [_first_reason(tidy, codes, number, rows) for rows in (status == FAILED, without)]
-    cells["reason"] = [failed or unmeasured for failed, unmeasured in zip(*first_of, strict=True)]
+    reasons: list[str | None] = [None] * number
+    texts = tidy["reason"].to_numpy(dtype=object)
+    for rows in (status == FAILED, without):
+        for code, reason in zip(codes[rows], texts[rows], strict=True):
+            if not reasons[code] and isinstance(reason, str):
+                reasons[code] = reason
+    cells["reason"] = reasons
     return cells
 
 
 def mark_outliers(measurements: Table, by: Sequence[str] = CELL) -> pd.Series:
-    """Whether each row lies outside Tukey's fences of its cell; False for cells below n = 5."""
+    """Return whether each row lies outside Tukey's fences of its cell; False below n = 5."""
     tidy = as_measurements(measurements).rows
-    codes, number = _codes(tidy, by)
-    values = tidy["value"].to_numpy(dtype=float)
-    valid = (tidy["status"].to_numpy(dtype=object) == VALID) & ~np.isnan(values)
-    sample = GroupedSample.of_values(values[valid], codes[valid], number)
-    return pd.Series(_outside_fences(values, codes, sample, valid), tidy.index, name="outlier")
-
-
-def _codes(tidy: pd.DataFrame, by: Sequence[str]) -> tuple[NDArray[np.intp], int]:
-    """The number of each row's cell, by first appearance, and how many cells there are."""
-    if tidy.empty:
-        return np.zeros(0, dtype=np.intp), 0
-    groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
-    codes = groups.ngroup().to_numpy(dtype=np.intp)
-    # pandas may number groups with nulls last; appearance order keeps tables readable.
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.intp)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    return rank[inverse], len(first)
-
-
-def _combine_descriptions(cells: pd.DataFrame, tidy: pd.DataFrame, codes: NDArray[np.intp]) -> None:
-    """Replace the columns that differ between replicates: no label or stand-in file gets lost."""
-    if "label" in tidy:
-        cells["label"] = tidy["label"].groupby(codes).first().reindex(range(len(cells)))
-    if "file_backed" in tidy:
-        held = tidy["file_backed"].groupby(codes).any()
-        cells["file_backed"] = held.to_numpy(dtype=bool)
+    return pd.Series(_outside_fences(tidy, *_values_by_cell(tidy, by)), tidy.index, name="outlier")
 
 
 def _outside_fences(
-    values: NDArray[np.float64],
-    codes: NDArray[np.intp],
-    sample: GroupedSample,
-    valid: NDArray[np.bool_],
+    tidy: pd.DataFrame, codes: NDArray[np.intp], sample: GroupedSample, valid: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Whether each row is valid and outside the fences of a cell with enough replicates."""
-    if not len(values):
-        return np.zeros(0, dtype=bool)
+    """Return whether each row is valid and outside the fences of a cell with enough replicates."""
     lower, upper = sample.quantile(0.25), sample.quantile(0.75)
     reach = FENCE * (upper - lower)
+    values = tidy["value"].to_numpy(dtype=float)
     with np.errstate(invalid="ignore"):
         outside = (values < (lower - reach)[codes]) | (values > (upper + reach)[codes])
     return valid & outside & (sample.n >= OUTLIERS_FROM_N)[codes]
 
 
-def _first_reason(
-    tidy: pd.DataFrame, codes: NDArray[np.intp], number: int, chosen: NDArray[np.bool_]
-) -> list[str | None]:
-    """The first reason in the chosen rows of each cell."""
-    reasons: list[str | None] = [None] * number
-    for code, reason in zip(
-        codes[chosen], tidy["reason"].to_numpy(dtype=object)[chosen], strict=True
-    ):
-        if reasons[code] is None and isinstance(reason, str):
-            reasons[code] = reason
-    return reasons
+def _values_by_cell(
+    tidy: pd.DataFrame, by: Sequence[str]
+) -> tuple[NDArray[np.intp], GroupedSample, NDArray[np.bool_]]:
+    """Return the number of each row's cell by first appearance, the valid values and their mask."""
+    groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
+    # pandas may number groups with nulls last; appearance order keeps tables readable.
+    codes = pd.factorize(groups.ngroup().to_numpy())[0].astype(np.intp)
+    values = tidy["value"].to_numpy(dtype=float)
+    valid = (tidy["status"].to_numpy(dtype=object) == VALID) & ~np.isnan(values)
+    number = int(codes.max(initial=-1)) + 1
+    return codes, GroupedSample.of_values(values[valid], codes[valid], number), valid

@@ -1,8 +1,8 @@
 """What loads take from each other when they run at the same time.
 
 `corun_slowdown` compares each load of a point with several loads with the same load alone. It
-works on any experiment. `find_latency_divergence` compares two levels of an experiment over a size:
-each core alone (serial), and all cores together (concurrent).
+works on any experiment. `compare_latency_together_and_alone` compares two levels of an experiment
+over a size: each core alone (serial), and all cores together (concurrent).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SLOW_INITIATOR_RATIO = 1.1
 _PAIR = ["host", "configuration", "initiator", "target", "x", "replicate"]
 
 
-def corun_slowdown(measurements: Table) -> pd.DataFrame:
-    """Each load of each point with several loads, as a ratio to the same load alone.
+def corun_slowdown(measurements: Measurements) -> pd.DataFrame:
+    """Compare each load of each point with several loads with the same load alone.
 
     The partner is measured in the same replicate block. A partner in the same experiment is
     preferred: other experiments may have other durations.
@@ -41,7 +41,6 @@ def corun_slowdown(measurements: Table) -> pd.DataFrame:
         As `summarise`, of the ratios: 1 is no loss, 0.6 means 40 % lost. Empty when no load was
         measured both ways.
     """
-    measurements = Measurements.from_table(measurements)
     same_levels = measurements.with_columns(levels=measurements.rows["load_parameters"])
     alone, corunning = same_levels.single_load_rows(), same_levels.corunning_rows()
     near = cell_ratios_in_replicate_blocks(corunning, alone, ["experiment", *_SAME_LOAD])
@@ -89,7 +88,9 @@ class LatencyDivergence:
     compared: int
 
 
-def find_latency_divergence(measurements: Table, together: str, alone: str) -> LatencyDivergence:
+def compare_latency_together_and_alone(
+    measurements: Table, together: str, alone: str
+) -> LatencyDivergence:
     """Compare the latencies of two levels over a size.
 
     Each load is paired with itself: the same initiator, target, size and replicate block. The
@@ -104,60 +105,42 @@ def find_latency_divergence(measurements: Table, together: str, alone: str) -> L
     """
     valid = as_measurements(measurements).valid_rows().rows
     known = valid[valid["x"].notna()]
-    both = known[known["level"] == together]
-    single = known[known["level"] == alone]
+    known = known.assign(log=np.log(known["value"].to_numpy(dtype=float)))
+    both, single = (known[known["level"] == level] for level in (together, alone))
     ratios = _ratios(both, single)
-    start = _start(ratios)
-    slow, compared = _slow(both, single, start) if start is not None else ((), 0)
-    return LatencyDivergence(ratios, start, slow, compared)
-
-
-def _mean_logs(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Mean logarithm of one side of each pair, in a column of this name."""
-    logs = rows.assign(**{name: np.log(rows["value"].to_numpy(dtype=float))})
-    return logs.groupby(_PAIR)[name].mean().reset_index()
-
-
-def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate]:
-    """Geometric mean over the pairs of each size."""
-    pairs = _mean_logs(together, "above").merge(_mean_logs(alone, "below"), on=_PAIR)
-    pairs["log"] = pairs["above"] - pairs["below"]
-    found = {}
-    by_size = Measurements(pairs.sort_values("x", kind="stable")).groups(["x"])
-    for (size,), own in by_size:
-        blocks = own.rows.groupby(["host", "configuration", "replicate"])["log"].mean()
-        found[float(size)] = Estimate.of_values(np.exp(blocks.to_numpy()))
-    return found
-
-
-def _start(ratios: dict[float, Estimate]) -> float | None:
-    """The smallest size from which on every ratio is above DIVERGING_RATIO."""
-    start = None
+    start = None  # the smallest size from which on every ratio is large
     for size, ratio in reversed(ratios.items()):
         if ratio.median <= DIVERGING_RATIO:
             break
         start = size
-    return start
+    if start is None:
+        return LatencyDivergence(ratios, None, (), 0)
+    ratios_together, ratios_alone = (
+        _to_others(side[side["x"] >= start]) for side in (both, single)
+    )
+    slow = []
+    for initiator, blocks in ratios_together.items():
+        estimate = Estimate.of_values(np.exp(blocks))
+        if estimate.median > SLOW_INITIATOR_RATIO and (estimate.low is None or estimate.low > 1.0):
+            own = ratios_alone.get(initiator, np.array([np.nan]))
+            slow.append(SlowInitiator(*initiator, estimate, float(np.exp(np.median(own)))))
+    slow.sort(key=lambda initiator: initiator.together.median, reverse=True)
+    return LatencyDivergence(ratios, start, tuple(slow), len(ratios_together))
 
 
-def _slow(
-    together: pd.DataFrame, alone: pd.DataFrame, start: float
-) -> tuple[tuple[SlowInitiator, ...], int]:
-    """Initiators that are slow on their node from a size on, and the number of those compared."""
-    ratios, ratios_alone = (_to_others(side[side["x"] >= start]) for side in (together, alone))
-    found = []
-    for (initiator, nodes), blocks in ratios.items():
-        ratio = Estimate.of_values(np.exp(blocks))
-        if ratio.median > SLOW_INITIATOR_RATIO and (ratio.low is None or ratio.low > 1.0):
-            own = ratios_alone.get((initiator, nodes))
-            ratio_alone = float("nan") if own is None else float(np.exp(np.median(own)))
-            found.append(SlowInitiator(initiator, nodes, ratio, ratio_alone))
-    found.sort(key=lambda initiator: initiator.together.median, reverse=True)
-    return tuple(found), len(ratios)
+def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate]:
+    """Return geometric mean over the pairs of each size, by ascending size."""
+    above, below = (side.groupby(_PAIR)["log"].mean() for side in (together, alone))
+    pairs = (above - below).dropna()
+    blocks = pairs.groupby(["x", "host", "configuration", "replicate"]).mean().reset_index()
+    return {
+        float(size): Estimate.of_values(np.exp(own.rows["log"].to_numpy()))
+        for (size,), own in Measurements(blocks).groups(["x"])
+    }
 
 
 def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """Each initiator against the others of its node: the log ratio to their mean in each block.
+    """Return the log ratio of each initiator to the others of its node, for each block.
 
     Targets and sizes for which some initiator of the node has no value do not count.
 
@@ -165,15 +148,13 @@ def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]
         (initiator, nodes) -> one log ratio for each block.
     """
     place = ["host", "configuration", "initiator_nodes", "target", "x", "replicate"]
-    logs = rows.assign(log=np.log(rows["value"].to_numpy(dtype=float)))
-    logs = logs.groupby([*place, "initiator"])["log"].mean().reset_index()
-    held = logs.groupby(place)["log"].transform("size")
-    whole = logs.groupby("initiator_nodes")["initiator"].transform("nunique")
-    logs = logs[(held == whole) & (whole > 1)].copy()
+    logs = rows.groupby([*place, "initiator"])["log"].mean().reset_index()
     sums, sizes = (logs.groupby(place)["log"].transform(name) for name in ("sum", "size"))
+    whole = logs.groupby("initiator_nodes")["initiator"].transform("nunique")
     logs["ratio"] = logs["log"] - (sums - logs["log"]) / (sizes - 1)
+    compared = logs[(sizes == whole) & (whole > 1)]
     keys = ["initiator", "initiator_nodes"]
-    blocks = logs.groupby([*keys, "replicate"], sort=True)["ratio"].mean().reset_index()
+    blocks = compared.groupby([*keys, "replicate"], sort=True)["ratio"].mean().reset_index()
     return {
         (initiator, nodes): own.rows["ratio"].to_numpy(float)
         for (initiator, nodes), own in Measurements(blocks).groups(keys)

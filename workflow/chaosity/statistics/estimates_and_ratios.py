@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
@@ -27,18 +28,14 @@ from chaosity.statistics.significance_tests import (
 )
 from chaosity.units import Scale
 
+Values = NDArray[np.float64]
 CONFIDENCE = 0.95
 # The interval over two ratios would be 13 times as wide as their distance.
 FEWEST_RATIOS = 3
 
 
-def _two_decimals(value: float) -> str:
-    """A number with two decimals, as ratios are written."""
-    return f"{value:.2f}"
-
-
 def change_text(ratio: float) -> str:
-    """A ratio as a signed change: 1.053 -> "+5.3 %", 0.5 -> "-50 %"."""
+    """Return a ratio as a signed change: 1.053 -> "+5.3 %", 0.5 -> "-50 %"."""
     change = 100.0 * (ratio - 1.0)
     return f"{change:+.1f} %" if abs(change) < 9.95 else f"{change:+.0f} %"
 
@@ -61,11 +58,11 @@ class _HasInterval:
         return f"n = {self.n}"
 
     def excludes(self, value: float) -> bool:
-        """Whether a value lies outside of the interval; False without an interval."""
+        """Return whether a value lies outside of the interval; False without an interval."""
         return self.ends is not None and not self.ends[0] <= value <= self.ends[1]
 
-    def interval_text_without_n(self, show: Callable[[float], str] = _two_decimals) -> str:
-        """The interval: "95 % interval 17.9 to 18.8", or "no interval".
+    def interval_text_without_n(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
+        """Return the interval: "95 % interval 17.9 to 18.8", or "no interval".
 
         Args:
             show: writes one end of the interval.
@@ -75,8 +72,8 @@ class _HasInterval:
         low, high = map(show, self.ends)
         return f"95 % interval {low} to {high}"
 
-    def interval_text(self, show: Callable[[float], str] = _two_decimals) -> str:
-        """The interval with n: "95 % interval 17.9 to 18.8, n = 3", or "no interval: n = 1"."""
+    def interval_text(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
+        """Return the interval with n: "95 % interval 17.9 to 18.8, n = 3"."""
         separator = ": " if self.ends is None else ", "
         return f"{self.interval_text_without_n(show)}{separator}{self.n_text}"
 
@@ -98,28 +95,21 @@ class Estimate(_HasInterval):
 
     @classmethod
     def of_values(cls, values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
-        """Median and t interval of one sample; NaN are skipped."""
+        """Return the median and t interval of one sample; NaN are skipped."""
         array = np.asarray(values, dtype=float).ravel()
         array = array[~np.isnan(array)]
         sample = GroupedSample.of_values(array, np.zeros(len(array), dtype=np.intp), 1)
-        low, high = sample.interval(confidence)
-        n = len(array)
-        median = float(sample.quantile(0.5)[0])
-        return (
-            cls(median, float(low[0]), float(high[0]), n) if n > 1 else cls(median, None, None, n)
-        )
+        ends = [float(end[0]) if len(array) > 1 else None for end in sample.interval(confidence)]
+        return cls(float(sample.quantile(0.5)[0]), ends[0], ends[1], len(array))
 
     @classmethod
     def of_cell(cls, cell: Mapping[str, Any]) -> Estimate:
-        """The estimate in a row of `summarise`: its columns `median`, `low`, `high` and `n`."""
-        low, high = (
-            None if cell[end] is None or math.isnan(cell[end]) else float(cell[end])
-            for end in ("low", "high")
-        )
+        """Return the estimate in the columns `median`, `low`, `high` and `n` of a summary row."""
+        low, high = (None if pd.isna(cell[end]) else float(cell[end]) for end in ("low", "high"))
         return cls(float(cell["median"]), low, high, int(cell["n"]))
 
     def text(self, scale: Scale) -> str:
-        """The whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"."""
+        """Return the whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"."""
         return f"{scale.text(self.median)}, {self.interval_text(scale.number)}"
 
 
@@ -146,7 +136,7 @@ class Ratio(_HasInterval):
     def of_runs(
         cls, values: ArrayLike, reference: ArrayLike, confidence: float = CONFIDENCE
     ) -> Ratio:
-        """Ratio of the medians of two samples of different runs; only positive values count.
+        """Return the ratio of the medians of two samples of different runs, of positive values.
 
         Such values are not pairs: hours or days, and often a reboot, lie between them. So interval
         and p are Welch's for two samples, on logarithms. The interval holds the scatter within the
@@ -164,17 +154,12 @@ class Ratio(_HasInterval):
             low, high = test.confidence_interval(confidence)
         if not np.isfinite(low):  # without any scatter
             low = high = above.mean() - below.mean()
-        return cls(
-            ratio,
-            *_ends(low, high, ratio),
-            n,
-            m,
-            p_value_or_exact_comparison(float(test.pvalue), ratio),
-        )
+        p = p_value_or_exact_comparison(float(test.pvalue), ratio)
+        return cls(ratio, *_ends(low, high, ratio), n, m, p)
 
     @classmethod
     def of_pairs(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
-        """Median of the ratios of pairs, such as two cells in the same replicate blocks.
+        """Return the median of the ratios of pairs, such as two cells in the same replicate blocks.
 
         Args:
             values: positive, one for each pair.
@@ -185,14 +170,14 @@ class Ratio(_HasInterval):
 
     @classmethod
     def of_many_cells(cls, ratios: ArrayLike) -> Ratio:
-        """Median of the ratios of many cells, with an interval from three cells on.
+        """Return the median of the ratios of many cells, with an interval from three cells on.
 
         On logarithms, so that the typical ratio of all reciprocals is the reciprocal.
         """
         return cls._of_logs(np.log(np.asarray(ratios, dtype=float)), fewest=FEWEST_RATIOS)
 
     @classmethod
-    def _of_logs(cls, logs: NDArray[np.float64], fewest: int) -> Ratio:
+    def _of_logs(cls, logs: Values, fewest: int) -> Ratio:
         n, ratio = len(logs), float(np.exp(np.median(logs)))
         if n < fewest:
             return cls(ratio, None, None, n, n)
@@ -207,14 +192,14 @@ class Ratio(_HasInterval):
         return f"n = {self.n}" + (f" and {self.n_reference}" if self.n_reference != self.n else "")
 
 
-def _logs(values: ArrayLike) -> NDArray[np.float64]:
+def _logs(values: ArrayLike) -> Values:
     array = np.asarray(values, dtype=float).ravel()
-    logs: NDArray[np.float64] = np.log(array[array > 0.0])  # NaN is not above zero
+    logs: Values = np.log(array[array > 0.0])  # NaN is not above zero
     return logs
 
 
 def _ends(low: float, high: float, ratio: float) -> tuple[float, float]:
-    """The interval of a ratio from that of its logarithm, widened to hold the ratio.
+    """Return the interval of a ratio from that of its logarithm, widened to hold the ratio.
 
     The interval is one of the mean logarithm; a lopsided sample has its median outside.
     """
@@ -232,50 +217,38 @@ class GroupedSample:
         start: index of the first value of each group.
     """
 
-    values: NDArray[np.float64]
+    values: Values
     groups: NDArray[np.intp]
     n: NDArray[np.intp]
     start: NDArray[np.intp]
 
     @classmethod
-    def of_values(
-        cls, values: NDArray[np.float64], groups: NDArray[np.intp], number: int
-    ) -> GroupedSample:
-        """Sort values into groups.
-
-        Args:
-            values: without NaN.
-            groups: the group of each value.
-            number: of groups; some may be empty.
-        """
+    def of_values(cls, values: Values, groups: NDArray[np.intp], number: int) -> GroupedSample:
+        """Sort values without NaN into groups 0 to `number` - 1; some groups may be empty."""
         order = np.lexsort((values, groups))
         n = np.bincount(groups, minlength=number)
         return cls(values[order], groups[order], n, np.cumsum(n) - n)
 
-    def quantile(self, share: float) -> NDArray[np.float64]:
-        """Quantile of each group by linear interpolation; NaN for an empty group."""
+    def quantile(self, share: float) -> Values:
+        """Return the quantile of each group by linear interpolation; NaN for an empty group."""
         result = np.full(len(self.n), np.nan)
         some = self.n > 0
         position = share * (self.n[some] - 1)
-        below = np.floor(position).astype(np.intp)
-        above = np.ceil(position).astype(np.intp)
-        low = self.values[self.start[some] + below]
-        high = self.values[self.start[some] + above]
+        below, above = (side(position).astype(np.intp) for side in (np.floor, np.ceil))
+        low, high = (self.values[self.start[some] + side] for side in (below, above))
         result[some] = low + (high - low) * (position - below)
         return result
 
-    def mean_and_deviation(
-        self, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and sample standard deviation of each group; the latter NaN below n = 2."""
+    def mean_and_deviation(self, values: Values) -> tuple[Values, Values]:
+        """Return mean and sample standard deviation of each group; the latter NaN below n = 2."""
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.bincount(self.groups, values, len(self.n)) / self.n
             squares = np.bincount(self.groups, (values - mean[self.groups]) ** 2, len(self.n))
             deviation = np.sqrt(squares / (self.n - 1.0))
         return mean, np.where(self.n > 1, deviation, np.nan)
 
-    def interval(self, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Ends of the t interval of each group, on logs where every value is positive."""
+    def interval(self, confidence: float) -> tuple[Values, Values]:
+        """Return the ends of each group's t interval, on logs where all values are positive."""
         positive = self.quantile(0.0) > 0.0
         logs = positive[self.groups]
         scaled = np.where(logs, np.log(np.where(logs, self.values, 1.0)), self.values)
@@ -286,7 +259,5 @@ class GroupedSample:
             low, high = np.where(positive, np.exp(low), low), np.where(positive, np.exp(high), high)
         # With n >= 8 and a lopsided sample the median can lie outside an interval of the mean.
         # The interval then reaches to it: too wide is honest, an estimate outside is not.
-        median = self.quantile(0.5)
-        return np.fmin(low, np.where(self.n > 1, median, np.nan)), np.fmax(
-            high, np.where(self.n > 1, median, np.nan)
-        )
+        median = np.where(self.n > 1, self.quantile(0.5), np.nan)
+        return np.fmin(low, median), np.fmax(high, median)

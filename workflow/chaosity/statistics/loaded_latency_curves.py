@@ -49,7 +49,7 @@ class _UnknownError(Exception):
 
 
 def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataFrame:
-    """The six numbers of each curve.
+    """Compute the six numbers of each curve.
 
     Args:
         measurements: `value` is the latency; the further column `x` is the bandwidth of the other
@@ -75,9 +75,8 @@ def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataF
 def repeat_unloaded_points_on_each_line(rows: pd.DataFrame, line: str) -> pd.DataFrame:
     """Return the rows of all lines, plus the points without other loads, once for every line.
 
-    Args:
-        rows: as `latency_curve_quantities` takes them; one group, such as a panel.
-        line: column that names the line; null where nothing else ran.
+    Expects the rows of one group, such as a panel, as `latency_curve_quantities` takes them. The
+    column `line` names the line; it is null where nothing else ran.
     """
     lone = rows[rows[line].isna()]
     lines = rows[line].dropna().unique()
@@ -88,54 +87,38 @@ def repeat_unloaded_points_on_each_line(rows: pd.DataFrame, line: str) -> pd.Dat
 
 
 def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
-    """The numbers of one curve."""
+    """Yield the numbers of one curve."""
     rows = points.rows
     blocks = _complete_blocks(points)
     without = rows.groupby([c for c in _MARK if c in rows], dropna=False)["value"].count() == 0
     lost = f"{int(without.sum())} of the curve's points have no value" if without.any() else None
-    answers = [
-        _of_block(block["x"].to_numpy(float), block["value"].to_numpy(float)) for block in blocks
-    ]
     for quantity in QUANTITIES:
-        numbers = [answer[quantity] for answer in answers]
-        values = [value for value, _ in numbers if value is not None]
-        reasons = [text for value, text in numbers if value is None]
-        notes = [text for value, text in numbers if value is not None and text]
+        values, reasons, notes = [], [], []
+        for block in blocks:
+            x, y = (block[name].to_numpy(float) for name in ("x", "value"))
+            try:
+                value, note = _quantity(quantity, x, y)
+            except _UnknownError as unknown:
+                reasons.append(str(unknown))
+            else:
+                values.append(value)
+                notes += [note] if note else []
         found = Estimate.of_values(values)
-        known = found.n > 0
-        note = lost if quantity == "peak" and known else None
+        note = lost if quantity == "peak" and values else None
         if notes:
-            note = notes[0]
-            if len(notes) < len(values):
-                note += f" in {len(notes)} of {len(values)} replicates"
-        yield {
-            "quantity": quantity,
-            **asdict(found),
-            "reason": None if known else (reasons[0] if reasons else "no replicate is complete"),
-            "note": note,
-        }
+            some = f" in {len(notes)} of {len(values)} replicates"
+            note = notes[0] + (some if len(notes) < len(values) else "")
+        reason = None if values else next(iter(reasons), "no replicate is complete")
+        yield {"quantity": quantity, **asdict(found), "reason": reason, "note": note}
 
 
 def _complete_blocks(points: Measurements) -> list[pd.DataFrame]:
-    """The blocks that have every point that any block has, valid."""
+    """Return the blocks that have every point that any block has, valid."""
     measured = points.rows_with_value().rows
     valid = measured[measured["x"].notna()]
     marks = [column for column in _MARK if column in valid.columns]
-    number = valid.groupby(marks, dropna=False).ngroups if len(valid) else 0
-    blocks = [block for _, block in valid.groupby("replicate", sort=True)]
-    return [block for block in blocks if len(block) == number]
-
-
-def _of_block(x: _Values, y: _Values) -> dict[str, tuple[float | None, str | None]]:
-    """Each number of one block's curve with a note, or None with the reason."""
-
-    def number(quantity: str) -> tuple[float | None, str | None]:
-        try:
-            return _quantity(quantity, x, y)
-        except _UnknownError as reason:
-            return None, str(reason)
-
-    return {quantity: number(quantity) for quantity in QUANTITIES}
+    number = len(valid[marks].drop_duplicates())
+    return [block for _, block in valid.groupby("replicate", sort=True) if len(block) == number]
 
 
 def _quantity(quantity: str, x: _Values, y: _Values) -> tuple[float, str | None]:
@@ -161,7 +144,7 @@ def _quantity(quantity: str, x: _Values, y: _Values) -> tuple[float, str | None]
 
 
 def _unloaded(x: _Values, y: _Values) -> float:
-    """Latency without other loads, or with so little that it makes no difference."""
+    """Return latency without other loads, or with so little that it makes no difference."""
     if (x == 0.0).any():
         return float(np.median(y[x == 0.0]))
     least = int(np.argmin(x))
@@ -171,25 +154,17 @@ def _unloaded(x: _Values, y: _Values) -> float:
 
 
 def _frontier(x: _Values, y: _Values) -> tuple[_Values, _Values]:
-    """The points that no other point beats in both coordinates; both coordinates rise."""
+    """Return the points that no other point beats in both coordinates; both coordinates rise."""
     order = np.lexsort((-y, x))[::-1]
-    kept: list[int] = []
-    for index in order:
-        if not kept or y[index] < y[kept[-1]]:
-            kept.append(int(index))
-    kept.reverse()
+    lowest = np.minimum.accumulate(y[order])
+    kept = order[np.diff(lowest, prepend=np.inf) < 0.0][::-1]
     return x[kept], y[kept]
 
 
 def _crossing(along: _Values, across: _Values, wanted: float, xs: _Values, peak: float) -> float:
-    """The other coordinate where a rising line reaches a value, by linear interpolation.
+    """Interpolate the other coordinate where the rising `along` reaches a value.
 
-    Args:
-        along: the coordinate that reaches the value.
-        across: the other coordinate.
-        wanted: between the ends of `along`, or below the first.
-        xs: bandwidths of the points.
-        peak: of the bandwidth.
+    The bandwidths of the points and their peak tell how far apart the points on both sides are.
     """
     above = int(np.searchsorted(along, wanted))
     if above == 0:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
+
+from chaosity.statistics.anova_design import Values
 
 # Half the 95 % point of chi square with one degree of freedom: two powers of the response whose
 # log likelihoods differ by more cannot both lie in the 95 % interval (Box and Cox, "An Analysis of
@@ -21,19 +22,14 @@ TREND_LEAST = 0.3
 
 
 def log_likelihood_gain_of_logarithms(
-    values: NDArray[np.float64], error: float, error_of_logs: float, freedom: int
+    values: Values, error: float, error_of_logs: float, freedom: int
 ) -> float | None:
-    """The log likelihood of a model of the logarithms minus that of the same model of the values.
+    """Return the log likelihood of a model of the logarithms minus that of the values.
 
     Box and Cox compare the residual sums of squares of y and of G ln y, where G is the geometric
     mean, so both have the same unit. The likelihood uses the degrees of freedom of the error, since
-    a model with a mean for each cell leaves far fewer of them than there are rows.
-
-    Args:
-        values: of the response, all positive.
-        error: residual sum of squares of a model of the values.
-        error_of_logs: residual sum of squares of the same model of their logarithms.
-        freedom: degrees of freedom of the error.
+    a model with a mean for each cell leaves far fewer of them than there are rows. `error` and
+    `error_of_logs` are the residual sums of squares of the same model of both.
 
     Returns:
         Above zero: logarithms fit better. Above `CLEAR_LIKELIHOOD_GAIN`: clearly better. None
@@ -45,18 +41,16 @@ def log_likelihood_gain_of_logarithms(
     return freedom / 2.0 * (math.log(error) - math.log(error_of_logs) - 2.0 * scale)
 
 
-def normal_quantiles(residuals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The normal quantile of each residual's rank, in standard deviations."""
+def normal_quantiles(residuals: Values) -> Values:
+    """Return the normal quantile of each residual's rank, in standard deviations."""
     positions = stats.probplot(residuals, fit=False)[0]
     quantiles = np.empty(len(residuals))
     quantiles[np.argsort(residuals, kind="stable")] = positions
     return quantiles
 
 
-def correlate_spread_with_fit(
-    fitted: NDArray[np.float64], residuals: NDArray[np.float64]
-) -> tuple[float, float] | None:
-    """Rank correlation of fitted values and absolute residuals, and its p-value.
+def correlate_spread_with_fit(fitted: Values, residuals: Values) -> tuple[float, float] | None:
+    """Return the rank correlation of fitted values and absolute residuals, and its p-value.
 
     None for fewer than three values, or where either side is constant.
     """

@@ -17,19 +17,19 @@ LEVEL = 0.05
 
 @contextmanager
 def silence_warnings_on_equal_values() -> Iterator[None]:
-    """Silences scipy's warnings about samples without any scatter, for which p is NaN or 0."""
+    """Silence scipy's warnings about samples without any scatter, for which p is NaN or 0."""
     with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
 
 
 def p_value_or_exact_comparison(p: float, ratio: float) -> float:
-    """A p-value; where samples have no scatter it is 1 for an exact ratio of 1, else 0."""
+    """Return a p-value; where samples have no scatter it is 1 for an exact ratio of 1, else 0."""
     return float(p) if np.isfinite(p) else float(ratio == 1.0)
 
 
 def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
-    """P-values adjusted so that the chance of any false positive is at most the level.
+    """Return p-values adjusted so that the chance of any false positive is at most the level.
 
     The step-down method of Holm (1979): the smallest of m p-values is multiplied by m, the next by
     m - 1, and so on; none is below the one before it or above 1.
@@ -43,7 +43,7 @@ def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
 
 
 def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float | None]:
-    """P-values adjusted so that few of the accused cells are false (Benjamini and Hochberg).
+    """Return p-values adjusted so that few reported cells are false (Benjamini and Hochberg).
 
     Holm's method, which allows no false one, finds nothing with three replicates and hundreds of
     cells. This method also holds for cells of one run, whose errors are positively dependent
@@ -60,7 +60,7 @@ def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float 
 def cells_differ_significantly(
     measurements: Table, by: Sequence[str] = CELL, level: float = LEVEL
 ) -> bool | None:
-    """Whether cells differ by more than the noise of their replicates.
+    """Return whether cells differ by more than the noise of their replicates.
 
     One-way analysis of variance of the logarithms of valid values over cells. The best and the
     worst of many cells are far apart even when all cells are equal, so their intervals do not

@@ -16,18 +16,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, combinations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
-from chaosity.statistics.anova_design import Design, Members
+from chaosity.statistics.anova_design import Design, Members, Values
 
 # Columns of a model that is solved by least squares; a model with more takes seconds.
 MOST_COLUMNS = 300
 # Indicator columns are independent or exactly dependent, so anything between is rounding.
 _DEPENDENT = 1e-9
+
+
+# Squares and degrees of freedom of each term, fitted values, degrees of freedom of the error.
+_Fit = tuple[list[Values], list[int], Values, int]
 
 
 @dataclass(frozen=True)
@@ -45,69 +49,60 @@ class FittedModel:
     """
 
     terms: tuple[Members, ...]
-    squares: tuple[NDArray[np.float64], ...]
+    squares: tuple[Values, ...]
     freedom: tuple[int, ...]
-    fitted: NDArray[np.float64]
-    error: NDArray[np.float64]
+    fitted: Values
+    error: Values
     error_freedom: int
     balanced: bool
 
 
-def fit_model(
-    design: Design, terms: Sequence[Members], responses: NDArray[np.float64]
-) -> FittedModel:
-    """The fitted model of some terms.
+def fit_model(design: Design, terms: Sequence[Members], responses: Values) -> FittedModel:
+    """Fit a model with some terms to each column of the responses (rows x responses).
 
-    Args:
-        design: the levels of the factors.
-        terms: with every term also the terms that it contains; the block is a term too.
-        responses: rows x responses; each is analysed separately.
+    With every term the model has the terms that it contains. The block is a term too.
     """
     means = responses.mean(axis=0)
     centred = responses - means  # a large common part would cost digits
-    return (_by_means if design.is_balanced else _by_least_squares)(design, terms, centred, means)
-
-
-def error_freedom(design: Design, terms: Sequence[Members]) -> int:
-    """Degrees of freedom that a model leaves to the error."""
-    if design.is_balanced:
-        return design.value_count - 1 - sum(_freedom(design, term) for term in terms)
-    return design.value_count - _predict(design, terms, np.zeros((design.value_count, 1)))[1]
-
-
-def _freedom(design: Design, term: Members) -> int:
-    """Degrees of freedom of a term with a value for each combination of levels."""
-    return math.prod(design.level_counts[member] - 1 for member in term)
-
-
-def _by_means(
-    design: Design,
-    terms: Sequence[Members],
-    centred: NDArray[np.float64],
-    means: NDArray[np.float64],
-) -> FittedModel:
-    fitted = np.zeros_like(centred)
-    squares, freedom = [], []
-    effects: dict[Members, NDArray[np.float64]] = {(): np.zeros_like(centred)}
-    for term in terms:
-        inside = chain.from_iterable(combinations(term, size) for size in range(len(term)))
-        effects[term] = _means(design, term, centred) - sum(effects[part] for part in inside)
-        fitted += effects[term]
-        squares.append((effects[term] ** 2).sum(axis=0))
-        freedom.append(_freedom(design, term))
+    fit = _fit_by_means if design.is_balanced else _fit_by_least_squares
+    squares, freedom, fitted, error_freedom = fit(design, terms, centred)
     return FittedModel(
         terms=tuple(terms),
         squares=tuple(squares),
         freedom=tuple(freedom),
         fitted=fitted + means,
         error=((centred - fitted) ** 2).sum(axis=0),
-        error_freedom=design.value_count - 1 - sum(freedom),
-        balanced=True,
+        error_freedom=error_freedom,
+        balanced=design.is_balanced,
     )
 
 
-def _means(design: Design, members: Members, responses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean over all rows with the same levels, for each row and response."""
+def error_freedom(design: Design, terms: Sequence[Members]) -> int:
+    """Return the degrees of freedom that a model leaves to the error."""
+    if design.is_balanced:
+        return design.value_count - 1 - sum(_freedom(design, term) for term in terms)
+    return design.value_count - _predict(design, terms, np.zeros((design.value_count, 1)))[1]
+
+
+def _freedom(design: Design, term: Members) -> int:
+    """Return degrees of freedom of a term with a value for each combination of levels."""
+    return math.prod(design.level_counts[member] - 1 for member in term)
+
+
+def _fit_by_means(design: Design, terms: Sequence[Members], centred: Values) -> _Fit:
+    fitted = np.zeros_like(centred)
+    effects: dict[Members, Values] = {(): np.zeros_like(centred)}
+    for term in terms:
+        inside = chain.from_iterable(combinations(term, size) for size in range(len(term)))
+        effects[term] = _means(design, term, centred) - sum(effects[part] for part in inside)
+        fitted += effects[term]
+    squares = [(effects[term] ** 2).sum(axis=0) for term in terms]
+    freedom = [_freedom(design, term) for term in terms]
+    return squares, freedom, fitted, design.value_count - 1 - sum(freedom)
+
+
+def _means(design: Design, members: Members, responses: Values) -> Values:
+    """Return mean over all rows with the same levels, for each row and response."""
     codes, number = design.combination_of_each_row(members)
     counts = np.bincount(codes, minlength=number)
     sums = [np.bincount(codes, column, number) for column in responses.T]
@@ -115,44 +110,24 @@ def _means(design: Design, members: Members, responses: NDArray[np.float64]) -> 
         return (np.column_stack(sums) / counts[:, None])[codes]
 
 
-def _by_least_squares(
-    design: Design,
-    terms: Sequence[Members],
-    centred: NDArray[np.float64],
-    means: NDArray[np.float64],
-) -> FittedModel:
-    solved: dict[frozenset[Members], tuple[NDArray[np.float64], int]] = {}
+def _fit_by_least_squares(design: Design, terms: Sequence[Members], centred: Values) -> _Fit:
+    @cache
+    def residual(members: frozenset[Members]) -> tuple[Values, int]:
+        predicted, rank = _predict(design, [term for term in terms if term in members], centred)
+        return ((centred - predicted) ** 2).sum(axis=0), rank
 
-    def residual(members: Sequence[Members]) -> tuple[NDArray[np.float64], int]:
-        key = frozenset(members)
-        if key not in solved:
-            predicted, rank = _predict(design, members, centred)
-            solved[key] = ((centred - predicted) ** 2).sum(axis=0), rank
-        return solved[key]
-
-    predicted, rank = _predict(design, terms, centred)
-    solved[frozenset(terms)] = ((centred - predicted) ** 2).sum(axis=0), rank
     squares, freedom = [], []
     for term in terms:
-        others = [other for other in terms if not set(term) <= set(other)]
-        without, with_term = residual(others), residual([*others, term])
-        squares.append(np.maximum(0.0, without[0] - with_term[0]))
-        freedom.append(with_term[1] - without[1])
-    return FittedModel(
-        terms=tuple(terms),
-        squares=tuple(squares),
-        freedom=tuple(freedom),
-        fitted=predicted + means,
-        error=solved[frozenset(terms)][0],
-        error_freedom=design.value_count - rank,
-        balanced=False,
-    )
+        others = frozenset(other for other in terms if not set(term) <= set(other))
+        (without, rank_without), (with_term, rank) = residual(others), residual(others | {term})
+        squares.append(np.maximum(0.0, without - with_term))
+        freedom.append(rank - rank_without)
+    fitted, rank = _predict(design, terms, centred)
+    return squares, freedom, fitted, design.value_count - rank
 
 
-def _predict(
-    design: Design, terms: Sequence[Members], responses: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], int]:
-    """Fitted values of a model with a grand mean, and its number of independent columns.
+def _predict(design: Design, terms: Sequence[Members], responses: Values) -> tuple[Values, int]:
+    """Return fitted values of a model with a grand mean, and its number of independent columns.
 
     A model with the term of all factors has a mean for each cell. Then only the block remains to be
     solved, within cells (the theorem of Frisch, Waugh and Lovell).
@@ -171,9 +146,7 @@ def _predict(
     return cells + within @ solution, rank + more
 
 
-def _solve(
-    columns: NDArray[np.float64], responses: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], int]:
+def _solve(columns: Values, responses: Values) -> tuple[Values, int]:
     solution, _, rank, _ = linalg.lstsq(
         columns, responses, cond=_DEPENDENT, lapack_driver="gelsy", check_finite=False
     )
@@ -181,7 +154,7 @@ def _solve(
 
 
 def count_model_columns(design: Design, terms: Sequence[Members]) -> int:
-    """The number of columns of the largest least-squares model for these terms."""
+    """Return the number of columns of the largest least-squares model for these terms."""
     return 1 + sum(
         _freedom(design, term)
         for term in terms
@@ -189,25 +162,18 @@ def count_model_columns(design: Design, terms: Sequence[Members]) -> int:
     )
 
 
-def indicator_columns(design: Design, terms: Sequence[Members]) -> NDArray[np.float64]:
-    """A column of ones and the indicator columns of the terms, without each first level.
+def indicator_columns(design: Design, terms: Sequence[Members]) -> Values:
+    """Return a column of ones and the indicator columns of the terms, without each first level.
 
-    Returns:
-        Rows x columns; in the columns of a term the last factor varies fastest.
+    The shape is rows x columns; in the columns of a term the last factor varies fastest.
     """
-    indicators = {
-        member: (design.codes[:, [member]] == np.arange(1, design.level_counts[member])).astype(
-            float
-        )
-        for term in terms
-        for member in term
-    }
     blocks = [np.ones((design.value_count, 1))]
     for term in terms:
         block = np.ones((design.value_count, 1))
         for member in term:
-            block = (block[:, :, None] * indicators[member][:, None, :]).reshape(
-                design.value_count, -1
-            )
+            levels = np.arange(1, design.level_counts[member])
+            indicators = (design.codes[:, [member]] == levels).astype(float)
+            block = block[:, :, None] * indicators[:, None, :]
+            block = block.reshape(design.value_count, -1)
         blocks.append(block)
     return np.hstack(blocks)

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from chaosity.statistics import less_is_better
+from chaosity.store.measurements import less_is_better
 
 # Name of an initiator or a target: a node number in a node matrix, else a place name.
 Name = TypeVar("Name", int, str)
-# Row and column of a cell.
-Position = tuple[int, int]
+Position = tuple[int, int]  # row and column of a cell
+Mask = NDArray[np.bool_]  # of cells
+Scores = NDArray[np.float64]  # or their differences or errors
 # The noise of a single run is unknown. Repeated runs of STREAM and MLC on quiet servers differ by
 # about 1 %; this assumes twice as much.
 ASSUMED_NOISE = 0.02
@@ -50,55 +51,51 @@ class ScoredCells(Generic[Name]):
     metric: str
     rows: tuple[Name, ...]
     columns: tuple[Name, ...]
-    log_score: NDArray[np.float64]
+    log_score: Scores
     n: NDArray[np.intp]
     noise: float
     freedom: float
 
     @property
-    def measured_mask(self) -> NDArray[np.bool_]:
+    def measured_mask(self) -> Mask:
         """Mask of the cells that have a value."""
         return ~np.isnan(self.log_score)
 
     @property
-    def local_mask(self) -> NDArray[np.bool_]:
+    def local_mask(self) -> Mask:
         """Mask of the cells whose initiator and target are the same."""
         return np.array([[row == column for column in self.columns] for row in self.rows])
 
-    def row_or_column_mask(
-        self, row: int | None = None, column: int | None = None
-    ) -> NDArray[np.bool_]:
-        """Mask of the cells in a row, in a column, or in either of them."""
-        mask = np.zeros(self.log_score.shape, dtype=bool)
-        if row is not None:
-            mask[row] = True
-        if column is not None:
-            mask[:, column] = True
+    def mask_of(self, initiator: Name | None = None, target: Name | None = None) -> Mask:
+        """Return the mask of the cells of an initiator, of a target, or of either of them."""
+        rows = [name == initiator for name in self.rows]
+        columns = [name == target for name in self.columns]
+        mask: Mask = np.logical_or.outer(rows, columns)
         return mask
 
     @property
-    def standard_error(self) -> NDArray[np.float64]:
+    def standard_error(self) -> Scores:
         """Standard error of each cell's score, from the noise of its replicates."""
         with np.errstate(divide="ignore"):
             variance = self.noise**2 / self.n * np.where(self.n > 2, _MEDIAN_VARIANCE, 1.0)
         return np.sqrt(variance)
 
     def value_of_score(self, log_score: float) -> float:
-        """The value in the metric's unit that has this score."""
+        """Return the value in the metric's unit that has this score."""
         return float(np.exp(-log_score if less_is_better(self.metric) else log_score))
 
     def names_at(self, position: Position) -> tuple[Name, Name]:
-        """Initiator and target of a cell."""
+        """Return the initiator and target of a cell."""
         return self.rows[position[0]], self.columns[position[1]]
 
 
-def positions_of(mask: NDArray[np.bool_]) -> list[Position]:
-    """Row and column of each cell of a mask."""
+def positions_of(mask: Mask) -> list[Position]:
+    """Return the row and column of each cell in a mask."""
     return [(int(row), int(column)) for row, column in zip(*np.nonzero(mask), strict=True)]
 
 
 def loss_percent(departure: float, metric: str) -> float:
-    """How much worse than expected a value is, in per cent of the expected value.
+    """Return how much worse than expected a value is, in per cent of the expected value.
 
     Args:
         departure: difference of scores, negative for a loss.
@@ -116,7 +113,7 @@ def score_cells(
     rows: Sequence[Name] | None = None,
     columns: Sequence[Name] | None = None,
 ) -> ScoredCells[Name]:
-    """Cells from their replicates.
+    """Return the cells with the scores of their replicates.
 
     The drift that a replicate block has in common is removed from the noise.
 
@@ -137,20 +134,18 @@ def score_cells(
         logs = _without_drift(logs, blocks)
     log_score = np.full((len(rows), len(columns)), np.nan)
     n = np.zeros(log_score.shape, dtype=np.intp)
-    row_numbers = {name: i for i, name in enumerate(rows)}
-    column_numbers = {name: i for i, name in enumerate(columns)}
     for (row, column), values in logs.items():
-        position = row_numbers[row], column_numbers[column]
+        position = rows.index(row), columns.index(column)
         log_score[position], n[position] = np.median(values), len(values)
     noise, freedom = _pooled_noise(list(logs.values()))
     return ScoredCells(metric, rows, columns, log_score, n, noise, freedom)
 
 
 def _without_drift(
-    logs: Mapping[tuple[Name, Name], NDArray[np.float64]],
+    logs: Mapping[tuple[Name, Name], Scores],
     blocks: Mapping[tuple[Name, Name], Sequence[int]],
-) -> dict[tuple[Name, Name], NDArray[np.float64]]:
-    """Each value minus the typical departure of its block from the medians of the cells."""
+) -> dict[tuple[Name, Name], Scores]:
+    """Return each value minus the typical departure of its block from the medians of the cells."""
     departures: dict[int, list[float]] = {}
     for cell, values in logs.items():
         for block, value in zip(blocks[cell], values - np.median(values), strict=True):
@@ -162,8 +157,8 @@ def _without_drift(
     }
 
 
-def _pooled_noise(samples: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
-    """Standard deviation of a replicate and its degrees of freedom, pooled over the cells.
+def _pooled_noise(samples: Sequence[Scores]) -> tuple[float, float]:
+    """Return a replicate's standard deviation and degrees of freedom, pooled over the cells.
 
     It is the median over the cells, so that a few disturbed cells do not hide faults of others.
     """
