@@ -101,7 +101,7 @@ class Analysis:
         for name in ("fitted", "residuals", "normal_quantiles"):
             plain[name] = plain[name].tolist()
         for name in ("terms", "effects", "interactions", "contrasts"):
-            plain[name] = [_flat(asdict(part)) for part in plain[name]]
+            plain[name] = [_flat(asdict(part)) for part in plain.pop(name)]
         return plain
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain, combinations
 
 import numpy as np
@@ -111,19 +110,24 @@ def _means(design: Design, members: Members, responses: Values) -> Values:
 
 
 def _fit_by_least_squares(design: Design, terms: Sequence[Members], centred: Values) -> _Fit:
-    @cache
-    def residual(members: frozenset[Members]) -> tuple[Values, int]:
-        predicted, rank = _predict(design, [term for term in terms if term in members], centred)
-        return ((centred - predicted) ** 2).sum(axis=0), rank
+    solved: dict[frozenset[Members], tuple[Values, int]] = {}
 
+    def residual(members: Sequence[Members]) -> tuple[Values, int]:
+        key = frozenset(members)
+        if key not in solved:
+            predicted, rank = _predict(design, members, centred)
+            solved[key] = ((centred - predicted) ** 2).sum(axis=0), rank
+        return solved[key]
+
+    fitted, error_rank = _predict(design, terms, centred)
+    solved[frozenset(terms)] = ((centred - fitted) ** 2).sum(axis=0), error_rank
     squares, freedom = [], []
     for term in terms:
-        others = frozenset(other for other in terms if not set(term) <= set(other))
-        (without, rank_without), (with_term, rank) = residual(others), residual(others | {term})
+        others = [other for other in terms if not set(term) <= set(other)]
+        (without, rank_without), (with_term, rank) = residual(others), residual([*others, term])
         squares.append(np.maximum(0.0, without - with_term))
         freedom.append(rank - rank_without)
-    fitted, rank = _predict(design, terms, centred)
-    return squares, freedom, fitted, design.value_count - rank
+    return squares, freedom, fitted, design.value_count - error_rank
 
 
 def _predict(design: Design, terms: Sequence[Members], responses: Values) -> tuple[Values, int]:
