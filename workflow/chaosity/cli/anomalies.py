@@ -91,11 +91,7 @@ def anomalies_command(
 
 
 def _analyse_results(path: Path) -> Findings:
-    """The findings of a results folder, or of a tidy table and the files in its folder.
-
-    Raises:
-        UserError: the folder has no measurements.parquet.
-    """
+    """The findings of a results folder, or of a tidy table and the files in its folder."""
     from chaosity.anomalies.host_anomalies import analyse_host, host_parts
     from chaosity.components.component_files import read_component_documents
     from chaosity.store.measurements import Measurements
@@ -112,12 +108,7 @@ def _analyse_results(path: Path) -> Findings:
 
 
 def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
-    """The nodes of each package, from a text such as "0,1;2,3" or "0-3;4-7".
-
-    Raises:
-        UserError: the text has another form, names a node twice or not in the matrix, or lacks a
-            node that is both initiator and target.
-    """
+    """The nodes of each package, from a text such as "0,1;2,3" or "0-3;4-7"."""
     option = "--packages"
     packages = []
     for part in text.split(";"):
@@ -140,11 +131,7 @@ def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
 
 
 def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int], float]:
-    """The SLIT in a CSV file, by initiator and target.
-
-    Raises:
-        UserError: the SLIT lacks a measured pair of nodes.
-    """
+    """The SLIT in a CSV file, by initiator and target."""
     from chaosity.store.node_matrix_csv import read_distances_csv
 
     distances = read_distances_csv(path)
@@ -159,23 +146,20 @@ def _findings_text(findings: Findings) -> Iterator[RenderableType]:
     """The parts that the terminal shows: verdict, anomalies, cell groups, what was not tested."""
     yield Text(findings.verdict, style="bold")
     for number, anomaly in enumerate(findings.anomalies, start=1):
-        yield Text("")
-        yield Text(f"{number}. {anomaly.sentence}", style="bold red")
+        yield Text(f"\n{number}. {anomaly.sentence}", style="bold red")
         for line in (anomaly.evidence_sentence, *anomaly.also):
             yield Text(f"   {line}")
         yield Text(f"   {anomaly.advice}", style="italic")
     if findings.groups:
-        yield Text("")
-        yield Text(f"Structure: {findings.structure}")
+        yield Text(f"\nStructure: {findings.structure}")
         table = plain_table(("group", "typical", "cells"))
         for group in findings.groups:
             cells = [f"{initiator}->{target}" for initiator, target in group.cells]
-            rest = len(cells) - _MOST_CELLS
-            listed = " ".join(cells[:_MOST_CELLS]) + (f" and {rest} more" if rest > 0 else "")
-            table.add_row(group.name, format_quantity(findings.metric or "", group.typical), listed)
+            rest = [f"and {len(cells) - _MOST_CELLS} more"] if len(cells) > _MOST_CELLS else []
+            typical = format_quantity(findings.metric or "", group.typical)
+            table.add_row(group.name, typical, " ".join(cells[:_MOST_CELLS] + rest))
         yield table
     if findings.checked:
-        yield Text("")
-        yield Text(f"Tested: {', '.join(findings.checked)}.")
+        yield Text(f"\nTested: {', '.join(findings.checked)}.")
     for note in findings.notes:
         yield Text(note)

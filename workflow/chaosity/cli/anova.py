@@ -86,12 +86,7 @@ def anova_command(
 
 
 def _read_csv_texts(path: Path) -> pd.DataFrame:
-    """The cells of a CSV file as texts; the index holds row numbers as an editor counts them.
-
-    Raises:
-        UserError: the file is empty or is not text, a column name is missing or not unique, or a
-            row has more or fewer cells than there are columns.
-    """
+    """The cells of a CSV file as texts; the index holds row numbers as an editor counts them."""
     import pandas as pd
 
     try:

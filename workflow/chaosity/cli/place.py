@@ -68,17 +68,7 @@ def canonical_shares(given: argparse.Namespace) -> dict[int, float]:
 def _read_bandwidths(
     path: Path, unit: str | None, workers: list[int], contended: bool
 ) -> NodeMatrix:
-    """Bandwidths from a CSV file or from a folder of results.
-
-    Args:
-        path: the file or the folder.
-        unit: unit of the file's values, or None to infer it.
-        workers: worker nodes.
-        contended: take the bandwidths of a folder that were measured with all workers at once.
-
-    Raises:
-        UserError: the path does not exist or has no such bandwidths.
-    """
+    """Bandwidths from a CSV file, or from a folder of results, there of all workers at once."""
     from chaosity.export.host_measurements_for_export import (
         read_measured_host,
         select_node_bandwidths,

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.markup import escape
 
 from chaosity.cli.shared_options import EXISTING_FILE, EXISTING_FOLDER, FILE, JSON_OPTION
-from chaosity.cli.terminal_output import plain_table, print_json, print_parts
+from chaosity.cli.terminal_output import plain_table, print_json, print_parts, short_processor_name
 from chaosity.errors import UserError
 from chaosity.units import format_binary_bytes, format_count, format_quantity
 
 _DATABASE = click.option(
-    "--database",
-    default="profiles.duckdb",
-    show_default=True,
-    type=FILE,
-    help="File of the database.",
+    "--database", default="profiles.duckdb", show_default=True, type=FILE, help="Database file."
 )
 
 
@@ -77,12 +71,7 @@ def collect_command(results: tuple[Path, ...], database: Path) -> None:
 @click.option("--contact", help="Contact for questions; published as it is.")
 @click.option("--licence", help="Licence of the data; published as it is.")
 def publish_command(
-    bundle: Path,
-    database: Path,
-    with_names: bool,
-    contact: str | None,
-    licence: str | None,
-    **filters: str | None,
+    bundle: Path, database: Path, with_names: bool, **texts_and_filters: str | None
 ) -> None:
     """Write the profiles that were measured here into the file BUNDLE for others.
 
@@ -90,9 +79,7 @@ def publish_command(
     """
     from chaosity.store.profile_bundles import publish_bundle
 
-    manifest = publish_bundle(
-        database, bundle, with_names=with_names, contact=contact, licence=licence, **filters
-    )
+    manifest = publish_bundle(database, bundle, with_names=with_names, **texts_and_filters)
     profiles = format_count(manifest["profiles"], "profile")
     rows = format_count(manifest["measurements"], "row")
     names = "with host names and serials" if with_names else "without names"
@@ -106,8 +93,8 @@ def import_command(bundle: Path, database: Path) -> None:
     """Put the profiles of a BUNDLE from others into the database."""
     from chaosity.store.profile_bundles import import_bundle
 
-    new = import_bundle(bundle, database)
-    result = f"{format_count(new, 'profile')} imported" if new else "already imported"
+    number = import_bundle(bundle, database)
+    result = f"{format_count(number, 'profile')} imported" if number else "already imported"
     click.echo(f"{bundle}: {result}; {_size_text(database)}")
 
 
@@ -143,31 +130,21 @@ def query_command(database: Path, as_json: bool, **filters: str | None) -> None:
         table.add_column(f"best {name}", justify="right", overflow="fold")
     for each, rows in zip(profiles, best, strict=True):
         origin = "(imported)" if each["origin"] == IMPORTED else None
-        rates = (
-            format_quantity(BANDWIDTH, rows[category]["highest"]) if category in rows else "-"
-            for category in categories
-        )
-        table.add_row(*map(escape, (*_description(each, origin), *rates)))
+        packages = f"{each['packages']} x " if each["packages"] else ""
+        drives = ", ".join(f"{number} x {model}" for model, number in each["drives"].items())
+        cells = [
+            each["id"],
+            " ".join(filter(None, (each["host"], each["configuration"], origin))),
+            packages + short_processor_name(each["cpu_model"]),
+            each["memory"] or format_binary_bytes(each["memory_bytes"]),
+            drives or "none",
+            (each["measured_to"] or "unknown")[:10],
+        ]
+        for category in categories:
+            best_row = rows.get(category)
+            cells.append(format_quantity(BANDWIDTH, best_row["highest"]) if best_row else "-")
+        table.add_row(*map(escape, cells))
     print_parts([table], wrap=True)
-
-
-def _description(each: dict[str, Any], origin: str | None) -> Iterable[str]:
-    """Id, host, processor, memory, drives and day of a profile."""
-    drives = ", ".join(f"{number} x {model}" for model, number in each["drives"].items())
-    packages = f"{each['packages']} x " if each["packages"] else ""
-    return (
-        each["id"],
-        " ".join(filter(None, (each["host"], each["configuration"], origin))),
-        f"{packages}{_short_model(each['cpu_model'] or 'unknown')}",
-        each["memory"] or format_binary_bytes(each["memory_bytes"]),
-        drives or "none",
-        (each["measured_to"] or "unknown")[:10],
-    )
-
-
-def _short_model(name: str) -> str:
-    """A processor's name without trademark signs, number of cores and clock."""
-    return re.sub(r"\((R|TM)\)| @ .*|( \d+-Core)? Processor$| CPU\b", "", name)
 
 
 def _size_text(database: Path) -> str:

@@ -71,6 +71,5 @@ def _slowdown_sentences(measurements: Measurements) -> Iterator[str]:
         effect = f"loses {format_percent(1.0 - ratio)}"
         if less_is_better(metric) or ratio > 1.0:
             effect = f"has {ratio:.2f} times its value alone"
-        values = [format_quantity(metric, each) for each in (value, value / ratio)]
-        name = cost["initiator"]
-        yield f"{name} {effect} with {others} co-running: {values[0]}, alone {values[1]}."
+        own, alone = (format_quantity(metric, each) for each in (value, value / ratio))
+        yield f"{cost['initiator']} {effect} with {others} co-running: {own}, alone {alone}."

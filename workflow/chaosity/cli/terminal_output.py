@@ -1,8 +1,9 @@
-"""JSON, tables and headings that several commands print."""
+"""JSON, tables, headings and short names that several commands print."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import click
@@ -58,3 +59,9 @@ def omitted_rows(number: int, noun: str) -> Iterator[str]:
     """Yield a sentence on rows that were not printed; nothing if all were printed."""
     if number > 0:
         yield f"and {format_count(number, f'more {noun}')}: --all prints them."
+
+
+def short_processor_name(name: str | None) -> str:
+    """Return a processor's name without trademark signs, number of cores and clock."""
+    noise = r"\((R|TM)\)| @ .*|( \d+-Core)? Processor$| CPU\b"
+    return re.sub(noise, "", name or "unknown processor")

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from chaosity.cli.shared_options import EXISTING_FILE, FILE
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @click.command("tidy")
@@ -34,24 +29,19 @@ def tidy_command(plan: Path, output: Path, history: Path | None) -> None:
         build_measurement_history,
     )
     from chaosity.store.tidy_table_from_records import build_tidy_table
-    from chaosity.store.tidy_table_parquet import COLUMNS
+    from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 
     folder = plan.parent
     table = build_tidy_table(folder / "points", folder)
-    _write(table, output, COLUMNS)
+    tables = [(table, output, COLUMNS)]
     if history is not None:
         earlier = build_measurement_history(folder / "points", folder, folder / "components")
-        _write(earlier, history, HISTORY_COLUMNS)
+        tables.append((earlier, history, HISTORY_COLUMNS))
+    for rows, path, columns in tables:
+        if path.suffix == ".csv":
+            rows.to_csv(path, index=False)
+        else:
+            write_parquet_table(rows, path, columns)
     counts = table.drop_duplicates(["experiment", "point", "replicate"])["status"].value_counts()
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     click.echo(f"{len(table)} rows of {listed} measurements in {output}", err=True)
-
-
-def _write(table: pd.DataFrame, path: Path, columns: Mapping[str, str]) -> None:
-    """Write a table as CSV if the file's name ends in .csv, otherwise as Parquet."""
-    from chaosity.store.tidy_table_parquet import write_parquet_table
-
-    if path.suffix == ".csv":
-        table.to_csv(path, index=False)
-    else:
-        write_parquet_table(table, path, columns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from chaosity.cli.shared_options import JSON_OPTION
-from chaosity.cli.terminal_output import heading, plain_table, print_json, print_parts
+from chaosity.cli.terminal_output import (
+    heading,
+    plain_table,
+    print_json,
+    print_parts,
+    short_processor_name,
+)
 from chaosity.cpusets import format_cpu_list
 from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
 _WIDEST_MATRIX = 16
 # CPUs in turn over nodes (0,4,8,...) make lists of any length.
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
+# Head of a column -> attribute of the items, or a function that returns the text of an item.
 _Columns = Mapping[str, str | Callable[[Any], str]]
 _DRIVE_COLUMNS: _Columns = {
     "slot": lambda drive: drive.pci or "-",
@@ -97,13 +103,10 @@ def _machine(topology: Topology) -> Iterator[Text]:
     l3 = Counter(format_binary_bytes(domain.size_bytes) for domain in topology.l3_domains)
     line, kinds = topology.cache_line_bytes, len(topology.core_kinds)
     kernel = host.get("kernel_release")
-    # Without trademark signs and nominal clock.
-    name = host.get("cpu_model") or "unknown processor"
-    model = re.sub(r"\((R|TM)\)| @ .*|( \d+-Core)? Processor$", "", name)
     rows = (
         (host.get("name"), firmware.get("product_vendor"), firmware.get("product_name")),
         (
-            f"{topology.counts.packages} x {model}",
+            f"{topology.counts.packages} x {short_processor_name(host.get('cpu_model'))}",
             format_count(topology.counts.cores, "core"),
             f"{kinds} kinds of cores" if kinds > 1 else None,
             format_count(topology.counts.pus, "PU"),
@@ -121,13 +124,7 @@ def _machine(topology: Topology) -> Iterator[Text]:
 
 
 def _table(items: Sequence[object], columns: _Columns, missing: str) -> Table | None:
-    """A row for each item, None without items.
-
-    Args:
-        items: nodes or devices.
-        columns: head of the column -> attribute of the items, or a function that returns the text.
-        missing: text for an attribute that is None.
-    """
+    """A row for each node or device, None without any; `missing` stands for attributes of None."""
     if not items:
         return None
     table = plain_table(list(columns))
@@ -191,12 +188,12 @@ def restriction_sentences(topology: Topology) -> Iterator[str]:
     by_cgroup = f" by cgroup {limits.cgroup}" if limits.cgroup else ""
     known = {*limits.offline_cpus, *limits.disallowed_cpus}
     unknown = [cpu for cpu in limits.missing_cpus if cpu not in known]
-    if limits.offline_cpus:
-        yield f"{_cpus(limits.offline_cpus)} offline."
-    if limits.disallowed_cpus:
-        yield f"{_cpus(limits.disallowed_cpus)} forbidden{by_cgroup}."
-    if unknown:
-        yield f"{_cpus(unknown)} offline or forbidden{by_cgroup}; the file does not show which."
+    states: dict[str, Sequence[int]] = {
+        "offline": limits.offline_cpus,
+        f"forbidden{by_cgroup}": limits.disallowed_cpus,
+        f"offline or forbidden{by_cgroup}; the file does not show which": unknown,
+    }
+    yield from (f"{_cpus(cpus)} {state}." for state, cpus in states.items() if cpus)
     if limits.disallowed_nodes:
         nodes = format_cpu_list(limits.disallowed_nodes)
         plural = "" if len(limits.disallowed_nodes) == 1 else "s"

@@ -116,11 +116,7 @@ def _is_table(path: Path) -> bool:
 def _read_matrices(
     path: Path, unit: str | None, workers: list[int]
 ) -> tuple[NodeMatrix, NodeMatrix | None]:
-    """Bandwidths of each path alone; and of all workers at once, or None if not measured.
-
-    Raises:
-        UserError: the file holds no bandwidths, or a unit is given for a tidy table.
-    """
+    """Bandwidths of each path alone; and of all workers at once, or None if not measured."""
     from chaosity.export.host_measurements_for_export import (
         read_measured_host,
         select_node_bandwidths,

@@ -74,11 +74,10 @@ class NodeMeasurements:
     @property
     def missing_cells(self) -> list[tuple[int, int, str]]:
         """Return initiator node, target node and reason of each planned cell without a value."""
-        cells = self.cells[self.cells["n"] == 0]
-        columns = (cells[name] for name in ("initiator_node", "target_node", "reason"))
+        cells = self.cells[self.cells["n"] == 0][["initiator_node", "target_node", "reason"]]
         return [
             (int(row), int(column), text_or_none(reason) or "not measured yet")
-            for row, column, reason in zip(*columns, strict=True)
+            for row, column, reason in cells.itertuples(index=False)
         ]
 
     @property
@@ -97,11 +96,8 @@ def read_measured_host(folder: Path) -> MeasuredHost:
     table = folder / MEASUREMENTS_FILE
     for path in (folder / "topology.json", folder / "topology.xml", table):
         if not path.exists():
-            raise UserError(
-                f"{path.name} is missing",
-                str(folder),
-                "give a folder results/HOST/CONFIGURATION with measurements",
-            )
+            remedy = "give a folder results/HOST/CONFIGURATION with measurements"
+            raise UserError(f"{path.name} is missing", str(folder), remedy)
     measurements = Measurements.read(table)
     if not len(measurements.where(status="valid")):
         raise UserError("has no valid measurement yet", str(table), "run `make run`")
@@ -113,11 +109,7 @@ def select_node_measurements(host: MeasuredHost, metric: str) -> NodeMeasurement
     """Return the measurements with the most information on memory by node, or None.
 
     Of several slices, the slice with the most pairs of nodes counts; then triad, then the larger
-    experiment, then the most replicates.
-
-    Args:
-        host: the measurements.
-        metric: bandwidth or latency, by its full name.
+    experiment, then the most replicates. `metric` is the full name of bandwidth or latency.
     """
     rows = host.measurements.single_load_rows().where(
         metric=metric, initiator_kind=_STANDS_FOR_NODE[metric]

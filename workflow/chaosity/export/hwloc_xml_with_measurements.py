@@ -97,8 +97,12 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocExport:
             notes.append(f"{name}: left out node {listed}{others}.")
         if values:
             notes += _write_values(root, attribute, values)
-            count = format_count(len(values), "value")
-            _write_source(machine, name, f"{count}, measured: {found.source_text}")
+            # The origin of the values stays in copies of the file.
+            source = f"{format_count(len(values), 'value')}, measured: {found.source_text}"
+            info = etree.Element("info", name=f"Chaosity{name}", value=source)
+            info.tail = "\n    "
+            first = machine.find("info")
+            machine.insert(0, info) if first is None else first.addprevious(info)
     own = {attribute.name for attribute in _ATTRIBUTES.values()}
     names = [str(table.get("name")) for table in root.iterfind("memattr")]
     if others := ", ".join(name for name in names if name not in own):
@@ -168,11 +172,3 @@ def _write_values(root: etree._Element, attribute: _Attribute, values: _Values) 
         for reason, number in reasons.items()
         if number
     ]
-
-
-def _write_source(machine: etree._Element, name: str, source: str) -> None:
-    """Write the origin of the values as an info of the machine, for copies of the file."""
-    info = etree.Element("info", name=f"Chaosity{name}", value=source)
-    info.tail = "\n    "
-    first = machine.find("info")
-    machine.insert(0, info) if first is None else first.addprevious(info)

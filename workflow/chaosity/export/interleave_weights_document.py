@@ -18,7 +18,7 @@ class WeightsExport:
 
     Attributes:
         origin: see `MeasuredHost.origin_of_values`.
-        measured: description of the measurements.
+        measured: source of the bandwidths, see `NodeMeasurements.source_text`.
         sets: name of a set of workers (node0, package1, all) -> its weights.
         left_out: name of a set of workers -> why it has no weights.
     """
@@ -42,12 +42,9 @@ class WeightsExport:
 def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> WeightsExport:
     """Return the weights with each node, each package and all nodes as workers.
 
-    Args:
-        host: the measurements.
-        dwp: data-to-worker proximity, 0 to 1.
-
     Raises:
-        UserError: no pair of nodes was measured, or `dwp` is not in 0 to 1.
+        UserError: no pair of nodes was measured, or `dwp` (data-to-worker proximity) is not in
+            0 to 1.
     """
     measured = select_node_bandwidths(host)
     sets: dict[str, PlacementAdvice] = {}

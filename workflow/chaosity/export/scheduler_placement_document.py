@@ -28,9 +28,7 @@ _NEAREST_FIRST = ("same_node", "same_package", "other_package", "unknown")
 
 
 def build_placement_document(host: MeasuredHost) -> Row:
-    """Return the document of `chaosity export json`.
-
-    ``workflow/schemas/placement.schema.yaml`` describes its keys.
+    """Return the document of `chaosity export json`, see ``schemas/placement.schema.yaml``.
 
     Units are in the keys. Each number has its n and its 95 % interval, null for n = 1.
     """

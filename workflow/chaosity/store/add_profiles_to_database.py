@@ -77,14 +77,7 @@ def _measurement_files(folder: Path) -> list[Path]:
 
 
 def _build_profile(path: Path) -> ProfileTables | None:
-    """The profile of a host in a configuration, or None when nothing was measured.
-
-    Args:
-        path: of the measurements table; topology and components lie in the same folder.
-
-    Raises:
-        UserError: the file is not such a table, or has several hosts or configurations.
-    """
+    """The profile in the folder of a measurements table, or None when nothing was measured."""
     table = read_parquet_table(path)
     # A profile holds measured values: no derived metric, and no optional metric without a value.
     unmeasured = (table["status"] == VALID) & table["value"].isna()
@@ -125,12 +118,7 @@ def _build_profile(path: Path) -> ProfileTables | None:
 
 
 def _host_columns(document: Mapping[str, Any], system: Mapping[str, Any]) -> Row:
-    """The columns that describe a host; null where a fact is unknown.
-
-    Args:
-        document: the topology as JSON.
-        system: the document of the component `system`.
-    """
+    """The columns that describe a host, from its topology as JSON and its system component."""
     try:
         topology = topology_from_json(document)
     except (ValueError, KeyError, TypeError, AttributeError):

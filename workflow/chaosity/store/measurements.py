@@ -88,11 +88,9 @@ class Measurements:
 
     @classmethod
     def from_table(cls, table: Measurements | pd.DataFrame) -> Measurements:
-        """Return a tidy table, prepared for analysis.
+        """Return a tidy table, prepared for analysis; measurements are returned as they are.
 
-        Args:
-            table: a whole tidy table or history, since the loads of each point are counted.
-                Measurements are returned as they are.
+        The table must be whole, since the loads of each point are counted.
         """
         if isinstance(table, Measurements):
             return table
@@ -106,15 +104,7 @@ class Measurements:
 
     @classmethod
     def read(cls, path: Path, columns: Mapping[str, str] = COLUMNS) -> Measurements:
-        """Return the tidy table in a Parquet file, prepared for analysis.
-
-        Args:
-            path: of the file.
-            columns: `COLUMNS` or `HISTORY_COLUMNS`.
-
-        Raises:
-            UserError: the file is not a measurements table.
-        """
+        """Return the tidy table in a Parquet file, prepared; see `read_parquet_table`."""
         return cls.from_table(read_parquet_table(path, columns))
 
     @classmethod
@@ -196,11 +186,7 @@ class Measurements:
         return self.rows.drop_duplicates([*POINT, *LOAD])
 
     def other_loads(self, row: pd.Series) -> pd.DataFrame:
-        """Return the loads of a row's point with another name, as in `loads`.
-
-        Args:
-            row: a row or cell with the columns `POINT` and `load`.
-        """
+        """Return the loads of a row's point with another name, as in `loads`."""
         loads: pd.DataFrame = self._loads_by_point.get_group(tuple(row[[*POINT]]))
         others: pd.DataFrame = loads[loads["load"] != row["load"]]
         return others
@@ -253,11 +239,8 @@ class Measurements:
     def node_matrix(self, metric: str | None = None, source: str | None = None) -> NodeMatrix:
         """Return the matrix of the replicates of these rows, in their order.
 
-        Expects rows of `node_to_node_rows`.
-
-        Args:
-            metric: default: the metric of the rows.
-            source: where the values come from; default: the experiment of the rows.
+        Expects rows of `node_to_node_rows`. Default for `metric` and for `source`, the origin of
+        the values: the metric and the experiment of the first row.
         """
         groups = self.groups(["initiator_node", "target_node"])
         cells = {(int(row), int(column)): cell.rows for (row, column), cell in groups}

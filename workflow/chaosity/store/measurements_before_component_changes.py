@@ -53,7 +53,9 @@ class _Attempt:
 
 
 def build_measurement_history(points: Path, results: Path, components: Path) -> pd.DataFrame:
-    """Return the last valid attempt of each replicate in each period of points with several.
+    """Return the measurements of points whose components changed, with a period for each state.
+
+    In each period, the last valid attempt of each replicate counts.
 
     Args:
         points: the plan, ``<experiment>/<point>.json``.

@@ -127,11 +127,7 @@ _Cells = list[tuple[str, Pair, float]]
 
 
 def _read_cells(path: Path) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
-    """The nodes of the rows and of the columns, and the numbers, of a CSV file.
-
-    Raises:
-        UserError: the file is empty, or a row has too few cells, or a cell is not a number.
-    """
+    """The nodes of the rows and of the columns, and the numbers, of a CSV file."""
     lines = _lines(path)
     if len(lines) < 2:
         problem = "has column names but no row" if lines else "is empty"
@@ -227,11 +223,7 @@ def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, 
 
 
 def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
-    """A value in the metric's own unit.
-
-    Raises:
-        UserError: no machine has such a value.
-    """
+    """A value in the metric's own unit."""
     if not value > 0.0:  # true for NaN too
         raise UserError(f"{value:g} is not a measurement", where, "values are above 0")
     converted = value * UNITS[metric][unit]

@@ -154,24 +154,17 @@ def import_bundle(bundle: Path, database: Path) -> int:
 
 
 def read_bundle(path: Path) -> tuple[ProfileTables, dict[str, Any], str]:
-    """Return the checked rows of a bundle, its manifest, and its SHA-256.
-
-    Raises:
-        UserError: as `import_bundle`.
-    """
+    """Return the checked rows of a bundle, its manifest, and its SHA-256; see `import_bundle`."""
     where = str(path)
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = _manifest(archive, where)
             files = {
-                name: _part(archive, name, description, where)
-                for name, description in manifest["parts"].items()
+                name: _part(archive, name, part, where) for name, part in manifest["parts"].items()
             }
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise UserError(f"is not a bundle of profiles: {error}", where) from error
-    tables = {
-        name: _rows(files[f"{name}.parquet"], name, f"{where}, {name}.parquet") for name in TABLES
-    }
+    tables = {name: _rows(files[f"{name}.parquet"], name, where) for name in TABLES}
     _check_tables(tables, where)
     return tables, manifest, hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -221,6 +214,7 @@ def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
 
 def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
     """A part as a table, with the columns and types of a profile."""
+    where = f"{where}, {name}.parquet"
     wanted = duckdb_column_types(TABLES[name])
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
         path = Path(folder) / "part.parquet"

@@ -100,18 +100,14 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
             return
         connection.begin()
         if not exists:
-            _create(connection)
+            connection.execute("CREATE TABLE about (schema_version BIGINT NOT NULL)")
+            connection.execute("INSERT INTO about VALUES (?)", [SCHEMA_VERSION])
+            for name, columns in TABLES.items():
+                types = duckdb_column_types(columns).items()
+                listed = ", ".join(f'"{column}" {kind}' for column, kind in types)
+                connection.execute(f"CREATE TABLE {name} ({listed})")
         yield connection
         connection.commit()
-
-
-def _create(connection: duckdb.DuckDBPyConnection) -> None:
-    connection.execute("CREATE TABLE about (schema_version BIGINT NOT NULL)")
-    connection.execute("INSERT INTO about VALUES (?)", [SCHEMA_VERSION])
-    for name, columns in TABLES.items():
-        types = duckdb_column_types(columns).items()
-        listed = ", ".join(f'"{column}" {kind}' for column, kind in types)
-        connection.execute(f"CREATE TABLE {name} ({listed})")
 
 
 def _check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

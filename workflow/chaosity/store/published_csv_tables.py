@@ -1,12 +1,12 @@
-"""Published measurements of others as a tidy table; a YAML file (form) explains their columns.
+"""Reads CSV files that others published into a tidy table; a YAML file (form) explains the columns.
 
 So the same figures and statistics apply to them. Nobody can verify them: the label of each row says
-that others published it. A form may say that the file is a matrix of node x node; then each cell
-of the matrix becomes a row.
+that others published it. If the form describes a matrix of node x node, each cell becomes a row.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -29,12 +29,11 @@ _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
 
 
 def parse_decimal_prefix(text: object) -> float | str:
-    """The number in a text with a decimal prefix, such as 189M; any other text stays unchanged."""
-    match = _PREFIXED.fullmatch(str(text).strip())
-    try:
-        return float(match[1]) * _PREFIXES[match[2]] if match else str(text)
-    except ValueError:
-        return str(text)
+    """Return the number in a text with a decimal prefix, such as 189M; else the text itself."""
+    with contextlib.suppress(ValueError):
+        if match := _PREFIXED.fullmatch(str(text).strip()):
+            return float(match[1]) * _PREFIXES[match[2]]
+    return str(text)
 
 
 ENVIRONMENT = SandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
@@ -42,7 +41,7 @@ ENVIRONMENT.filters["prefixed"] = parse_decimal_prefix
 
 
 def read_published_csv(path: Path, form: str, host: str, unit: str | None = None) -> pd.DataFrame:
-    """The tidy table of a published CSV file.
+    """Return the tidy table of a CSV file that others published.
 
     Args:
         path: of the file; its first line has the column names.

@@ -29,11 +29,7 @@ _STRAY_SHARE = 0.02
 
 
 def read_points(folder: Path) -> Iterator[Point]:
-    """Yield the points of a plan, sorted by experiment and point.
-
-    Args:
-        folder: has a file ``<experiment>/<point>.json`` for each point.
-    """
+    """Yield the points of a plan, from the files ``<experiment>/<point>.json`` of a folder."""
     for path in sorted(folder.glob("*/*.json")):
         yield json.loads(path.read_text(encoding="utf-8"))
 
@@ -144,11 +140,7 @@ def tidy_rows_of_derived_metrics(
 def _reference_ratio(
     own: Reading, other: ReplicateOutcome, to: LoadReference, metric: str
 ) -> tuple[float | None, str | None]:
-    """A value over the value of its reference, or the reason why there is none.
-
-    Raises:
-        TypeError: the metric has a value for each node.
-    """
+    """A value over the value of its reference, or the reason why there is none."""
     if own[0] is None:
         return None, own[1]
     if other.status != VALID:

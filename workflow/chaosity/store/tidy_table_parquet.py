@@ -20,11 +20,7 @@ _DUCKDB_TYPES = {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "
 
 
 def column_types(*groups: tuple[str, str]) -> dict[str, str]:
-    """Return the type of each column, in their order.
-
-    Args:
-        groups: a type, and the names of consecutive columns with this type.
-    """
+    """Return the type of each column; a group is a type and the names of its next columns."""
     return {name: kind for kind, names in groups for name in names.split()}
 
 
