@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from kernel_files import WEIGHTS, placed_point, report
 
 from chaosity.cli import chaosity
-from chaosity.cli.place import canonical_shares, placement_argument_parser
+from chaosity.cli.place import canonical_shares_of_workers, placement_argument_parser
 from chaosity.place import numa_system_calls, page_migration
 from chaosity.place.__main__ import main
 from chaosity.runner import observed_placement
@@ -310,7 +310,7 @@ def test_weights_come_from_a_matrix(tmp_path):
     matrix = tmp_path / "matrix_GBps.csv"
     matrix.write_text("node,0,1,2\n0,20,10,10\n1,10,20,10\n")
     given = ["--policy", "canonical", "--workers", "0-1", "--matrix", str(matrix), "--", "true"]
-    found = canonical_shares(placement_argument_parser().parse_args(given))
+    found = canonical_shares_of_workers(placement_argument_parser().parse_args(given))
     assert found == pytest.approx({0: 1 / 3, 1: 1 / 3, 2: 1 / 3})
 
 

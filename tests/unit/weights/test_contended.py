@@ -12,7 +12,7 @@ from path_measurements import NODES, alone, measurements, table, together
 
 from chaosity.campaign.kept_page_weights import MeasuredWeights, shares_agree
 from chaosity.cli import chaosity
-from chaosity.cli.place import canonical_shares, placement_argument_parser
+from chaosity.cli.place import canonical_shares_of_workers, placement_argument_parser
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import CONTENDED
 from chaosity.store.tidy_table_parquet import write_parquet_table
@@ -63,7 +63,7 @@ def test_chaosity_place_takes_the_paths_of_all_workers_at_once(folder):
 
     def shares_of(workers):
         given = ["--policy", CONTENDED, "--workers", workers, "--matrix", str(folder), "true"]
-        return canonical_shares(placement_argument_parser().parse_args(given))
+        return canonical_shares_of_workers(placement_argument_parser().parse_args(given))
 
     assert shares_of("0-1")[0] == pytest.approx(1 / 36)
     with pytest.raises(UserError, match=r"no measurement with all worker nodes .0,2. at once"):

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from chaosity.cli.shared_options import EXISTING_FILE, EXISTING_PATH, JSON_OPTION, UNIT_OPTION
-from chaosity.cli.terminal_output import plain_table, print_json, print_parts
+from chaosity.cli.terminal_output import borderless_table, print_json, print_rich
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.units import format_quantity
@@ -87,7 +87,7 @@ def anomalies_command(
     if as_json:
         print_json(findings.to_json())
     else:
-        print_parts(_findings_text(findings))
+        print_rich(_findings_text(findings))
 
 
 def _analyse_results(path: Path) -> Findings:
@@ -152,7 +152,7 @@ def _findings_text(findings: Findings) -> Iterator[RenderableType]:
         yield Text(f"   {anomaly.advice}", style="italic")
     if findings.groups:
         yield Text(f"\nStructure: {findings.structure}")
-        table = plain_table(("group", "typical", "cells"))
+        table = borderless_table(("group", "typical", "cells"))
         for group in findings.groups:
             cells = [f"{initiator}->{target}" for initiator, target in group.cells]
             rest = [f"and {len(cells) - _MOST_CELLS} more"] if len(cells) > _MOST_CELLS else []

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaosity.cli.shared_options import EXISTING_FILE, FOLDER
-from chaosity.cli.terminal_output import print_json, print_parts
+from chaosity.cli.terminal_output import print_json, print_rich
 from chaosity.errors import UserError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def anova_command(
     if as_json:
         print_json(analysis.to_json())
     else:
-        print_parts([*_analysis_text(analysis), *(Text(str(path)) for path in drawn)])
+        print_rich([*_analysis_text(analysis), *(Text(str(path)) for path in drawn)])
 
 
 def _read_csv_texts(path: Path) -> pd.DataFrame:

@@ -9,7 +9,12 @@ import click
 from rich.console import RenderableType
 from rich.markup import escape
 
-from chaosity.cli.terminal_output import omitted_rows, plain_table, print_json, print_parts
+from chaosity.cli.terminal_output import (
+    borderless_table,
+    omitted_rows_sentence,
+    print_json,
+    print_rich,
+)
 from chaosity.errors import UserError
 from chaosity.units import format_quantity
 
@@ -82,11 +87,11 @@ def compare_command(
         print_json(result.to_json())
         return
     most = None if print_all else _MOST_ROWS
-    print_parts(map(escape, result.sentences), wrap=True)
+    print_rich(map(escape, result.sentences), wrap=True)
     if isinstance(result, SelectionComparison):
-        print_parts(_cells_text(result, most), wrap=True)
+        print_rich(_cells_text(result, most), wrap=True)
     else:
-        print_parts(_hosts_text(result, most), wrap=True)
+        print_rich(_hosts_text(result, most), wrap=True)
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -105,13 +110,13 @@ def _cells_text(comparison: SelectionComparison, most: int | None) -> Iterator[R
     names = (comparison.left, comparison.right)
     heads = names if max(map(len, names)) <= _LONGEST_NAME else ("first", "second")
     for group, rows in cells.groupby("group", sort=False):
-        table = plain_table([""], [*map(escape, heads), "ratio", "95 % interval", "n"])
+        table = borderless_table([""], [*map(escape, heads), "ratio", "95 % interval", "n"])
         table.title, table.title_style, table.title_justify = f"\n{group}", "bold", "left"
         table.add_column("")
         for _, cell in rows.iterrows():
             table.add_row(*map(escape, _cell_texts(cell)), style=_COLOURS.get(cell["verdict"]))
         yield table
-    yield from omitted_rows(len(comparison.cells) - len(cells), "cell")
+    yield from omitted_rows_sentence(len(comparison.cells) - len(cells), "cell")
 
 
 def _cell_texts(cell: pd.Series) -> list[str]:
@@ -133,7 +138,9 @@ def _cell_texts(cell: pd.Series) -> list[str]:
 
 def _hosts_text(comparison: OutlierHosts, most: int | None) -> Iterator[RenderableType]:
     """The table of hosts, outlier hosts first."""
-    table = plain_table(["host"], ["speed", "95 % interval", "cells that differ", "largest ratio"])
+    table = borderless_table(
+        ["host"], ["speed", "95 % interval", "cells that differ", "largest ratio"]
+    )
     table.add_column("in the cell", overflow="fold")
     hosts = comparison.hosts[:most]
     for host in hosts:
@@ -148,7 +155,7 @@ def _hosts_text(comparison: OutlierHosts, most: int | None) -> Iterator[Renderab
         )
     yield ""
     yield table
-    yield from omitted_rows(len(comparison.hosts) - len(hosts), "host")
+    yield from omitted_rows_sentence(len(comparison.hosts) - len(hosts), "host")
 
 
 def _ratio_text(ratio: float | None) -> str:

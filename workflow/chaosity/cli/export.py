@@ -16,7 +16,7 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically
 
 if TYPE_CHECKING:
     from chaosity.export.host_measurements_for_export import MeasuredHost
-    from chaosity.export.interleave_weights_document import WeightsExport
+    from chaosity.export.interleave_weights_document import InterleaveWeightsExport
 
 _RESULTS = click.argument("folder", type=EXISTING_FOLDER, metavar="RESULTS")
 _OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standard output.")
@@ -33,7 +33,7 @@ def export_command() -> None:
 @export_command.command("hwloc")
 @_RESULTS
 @_OUTPUT
-def hwloc_command(folder: Path, output: Path | None) -> None:
+def export_hwloc_command(folder: Path, output: Path | None) -> None:
     """Export the topology with measured bandwidth (MiB/s) and latency (ns) for hwloc.
 
     The values are memory attributes, so programs that use hwloc choose memory by measured values:
@@ -58,7 +58,7 @@ def hwloc_command(folder: Path, output: Path | None) -> None:
 @_OUTPUT
 @DWP_OPTION
 @JSON_OPTION
-def weights_command(folder: Path, output: Path | None, dwp: float, as_json: bool) -> None:
+def export_weights_command(folder: Path, output: Path | None, dwp: float, as_json: bool) -> None:
     """Export interleave weights for each node, each package and all nodes as worker nodes.
 
     Weights are shares, whole numbers for the kernel, and commands with numactl.
@@ -75,7 +75,7 @@ def weights_command(folder: Path, output: Path | None, dwp: float, as_json: bool
 @export_command.command(name="json")
 @_RESULTS
 @_OUTPUT
-def json_command(folder: Path, output: Path | None) -> None:
+def export_json_command(folder: Path, output: Path | None) -> None:
     """Export JSON for schedulers.
 
     Contains memory bandwidth and latency from each node to each node, the best nodes for each drive
@@ -97,7 +97,7 @@ def json_command(folder: Path, output: Path | None) -> None:
     type=FOLDER,
     help="Folder for topology.xml, weights.json, placement.json and notes.txt.",
 )
-def all_command(folder: Path, output: Path) -> None:
+def export_all_command(folder: Path, output: Path) -> None:
     """Write all exports to a folder; notes.txt lists missing exports with the reason."""
     from chaosity.export.host_measurements_for_export import read_measured_host
     from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
@@ -127,7 +127,7 @@ def all_command(folder: Path, output: Path) -> None:
     write_atomically(output / "notes.txt", "\n".join(notes) + "\n")
 
 
-def _weights_lines(exported: WeightsExport) -> Iterator[str]:
+def _weights_lines(exported: InterleaveWeightsExport) -> Iterator[str]:
     """Weights as shell text: commands, and comments that begin with #."""
     origin = exported.origin
     first, last = origin["measured_at_first"], origin["measured_at_last"]

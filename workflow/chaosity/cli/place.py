@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import parse_workers
+from chaosity.cli.shared_options import parse_worker_nodes
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.__main__ import argument_parser, request_from_arguments
@@ -31,7 +31,7 @@ def place_command(arguments: tuple[str, ...]) -> None:
     """Run a program with its pages on the nodes that a policy names; see docs/placement.md."""
     given = placement_argument_parser().parse_args(arguments)
     if given.matrix is not None:
-        given.shares = format_shares(canonical_shares(given))
+        given.shares = format_shares(canonical_shares_of_workers(given))
     sys.exit(run_placed(request_from_arguments(given)))
 
 
@@ -50,7 +50,7 @@ def placement_argument_parser() -> argparse.ArgumentParser:
     return found
 
 
-def canonical_shares(given: argparse.Namespace) -> dict[int, float]:
+def canonical_shares_of_workers(given: argparse.Namespace) -> dict[int, float]:
     """Return the canonical weights of the workers: node -> share of pages, 0 to 1.
 
     Raises:
@@ -60,7 +60,7 @@ def canonical_shares(given: argparse.Namespace) -> dict[int, float]:
 
     if given.shares is not None:
         raise UserError("--shares is given too", "--matrix", "remove one of the two options")
-    workers = parse_workers(given.workers)
+    workers = parse_worker_nodes(given.workers)
     bandwidths = _read_bandwidths(given.matrix, given.unit, workers, given.policy == CONTENDED)
     return canonical_weights(bandwidths, workers)
 

@@ -9,7 +9,12 @@ import click
 from rich.markup import escape
 
 from chaosity.cli.shared_options import EXISTING_FILE, EXISTING_FOLDER, FILE, JSON_OPTION
-from chaosity.cli.terminal_output import plain_table, print_json, print_parts, short_processor_name
+from chaosity.cli.terminal_output import (
+    borderless_table,
+    print_json,
+    print_rich,
+    short_processor_name,
+)
 from chaosity.errors import UserError
 from chaosity.units import format_binary_bytes, format_count, format_quantity
 
@@ -42,7 +47,7 @@ def profile_command() -> None:
 @profile_command.command("collect")
 @click.argument("results", nargs=-1, required=True, type=EXISTING_FOLDER)
 @_DATABASE
-def collect_command(results: tuple[Path, ...], database: Path) -> None:
+def collect_profiles_command(results: tuple[Path, ...], database: Path) -> None:
     """Put all hosts and configurations of the folders RESULTS into the database.
 
     A newer run of a host and configuration replaces the older run; an unchanged run changes
@@ -70,7 +75,7 @@ def collect_command(results: tuple[Path, ...], database: Path) -> None:
 @click.option("--with-names", is_flag=True, help="Keep host names, and drives' serials and slots.")
 @click.option("--contact", help="Contact for questions; published as it is.")
 @click.option("--licence", help="Licence of the data; published as it is.")
-def publish_command(
+def publish_profiles_command(
     bundle: Path, database: Path, with_names: bool, **texts_and_filters: str | None
 ) -> None:
     """Write the profiles that were measured here into the file BUNDLE for others.
@@ -89,7 +94,7 @@ def publish_command(
 @profile_command.command("import")
 @click.argument("bundle", type=EXISTING_FILE)
 @_DATABASE
-def import_command(bundle: Path, database: Path) -> None:
+def import_profiles_command(bundle: Path, database: Path) -> None:
     """Put the profiles of a BUNDLE from others into the database."""
     from chaosity.store.profile_bundles import import_bundle
 
@@ -102,7 +107,7 @@ def import_command(bundle: Path, database: Path) -> None:
 @_DATABASE
 @_filters
 @JSON_OPTION
-def query_command(database: Path, as_json: bool, **filters: str | None) -> None:
+def query_profiles_command(database: Path, as_json: bool, **filters: str | None) -> None:
     """List all profiles, or those of a processor, configuration, drive or host.
 
     To compare a profile, select it by its id: chaosity compare profiles.duckdb#id=ID ...
@@ -123,7 +128,7 @@ def query_command(database: Path, as_json: bool, **filters: str | None) -> None:
         for each in profiles
     ]
     categories = sorted({category for rows in best for category in rows})
-    table = plain_table(("id", "host", "processor", "memory", "drives", "measured"))
+    table = borderless_table(("id", "host", "processor", "memory", "drives", "measured"))
     table.columns[0].no_wrap = True
     for category in categories:
         name = category.removesuffix("_bandwidth").replace("_", " ")
@@ -144,7 +149,7 @@ def query_command(database: Path, as_json: bool, **filters: str | None) -> None:
             best_row = rows.get(category)
             cells.append(format_quantity(BANDWIDTH, best_row["highest"]) if best_row else "-")
         table.add_row(*map(escape, cells))
-    print_parts([table], wrap=True)
+    print_rich([table], wrap=True)
 
 
 def _size_text(database: Path) -> str:

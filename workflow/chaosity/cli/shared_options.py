@@ -46,7 +46,7 @@ CONFIG_OPTION = click.option(
 )
 
 
-def parse_workers(text: str) -> list[int]:
+def parse_worker_nodes(text: str) -> list[int]:
     """Return the nodes of a list such as 0,2-3 in its order; a repeated node occurs twice.
 
     Raises:

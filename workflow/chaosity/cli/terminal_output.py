@@ -23,7 +23,7 @@ def print_json(document: object) -> None:
     click.echo(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
 
 
-def print_parts(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
+def print_rich(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
     """Print texts and tables to the terminal, without highlighted numbers.
 
     Args:
@@ -35,12 +35,12 @@ def print_parts(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:
         console.print(part)
 
 
-def heading(title: str) -> Text:
+def bold_heading(title: str) -> Text:
     """Return a bold line, with an empty line above it."""
     return Text(f"\n{title}", style="bold")
 
 
-def plain_table(left: Sequence[str], right: Sequence[str] = ()) -> Table:
+def borderless_table(left: Sequence[str], right: Sequence[str] = ()) -> Table:
     """Return a table without lines.
 
     Args:
@@ -55,7 +55,7 @@ def plain_table(left: Sequence[str], right: Sequence[str] = ()) -> Table:
     return table
 
 
-def omitted_rows(number: int, noun: str) -> Iterator[str]:
+def omitted_rows_sentence(number: int, noun: str) -> Iterator[str]:
     """Yield a sentence on rows that were not printed; nothing if all were printed."""
     if number > 0:
         yield f"and {format_count(number, f'more {noun}')}: --all prints them."

@@ -12,10 +12,10 @@ from rich.text import Text
 
 from chaosity.cli.shared_options import JSON_OPTION
 from chaosity.cli.terminal_output import (
-    heading,
-    plain_table,
+    bold_heading,
+    borderless_table,
     print_json,
-    print_parts,
+    print_rich,
     short_processor_name,
 )
 from chaosity.cpusets import format_cpu_list
@@ -66,7 +66,7 @@ def topology_command(source: str, as_json: bool) -> None:
     if as_json:
         print_json(topology_to_json(host_topology))
     else:
-        print_parts(_topology_summary(host_topology), wrap=True)
+        print_rich(_topology_summary(host_topology), wrap=True)
 
 
 def _topology_summary(topology: Topology) -> Iterator[Table | Text]:
@@ -91,7 +91,7 @@ def _topology_summary(topology: Topology) -> Iterator[Table | Text]:
     }
     for title, part in sections.items():
         if part:
-            yield heading(title)
+            yield bold_heading(title)
             yield Text(part) if isinstance(part, str) else part
 
 
@@ -127,7 +127,7 @@ def _table(items: Sequence[object], columns: _Columns, missing: str) -> Table | 
     """A row for each node or device, None without any; `missing` stands for attributes of None."""
     if not items:
         return None
-    table = plain_table(list(columns))
+    table = borderless_table(list(columns))
     for item in items:
         cells = (c(item) if callable(c) else getattr(item, c) for c in columns.values())
         table.add_row(*(missing if cell is None else str(cell) for cell in cells))
@@ -176,7 +176,7 @@ def _distances(distances: SlitDistances | None) -> Table | str | None:
     if len(distances.nodes) > _WIDEST_MATRIX:
         numbers = Counter(value for row in distances.matrix for value in row)
         return ", ".join(f"{value} ({number} pairs)" for value, number in sorted(numbers.items()))
-    table = plain_table((), ["from \\ to", *map(str, distances.nodes)])
+    table = borderless_table((), ["from \\ to", *map(str, distances.nodes)])
     for node, row in zip(distances.nodes, distances.matrix, strict=True):
         table.add_row(str(node), *map(str, row))
     return table

@@ -16,9 +16,9 @@ from chaosity.cli.shared_options import (
     FORMS,
     JSON_OPTION,
     UNIT_OPTION,
-    parse_workers,
+    parse_worker_nodes,
 )
-from chaosity.cli.terminal_output import heading, plain_table, print_json, print_parts
+from chaosity.cli.terminal_output import bold_heading, borderless_table, print_json, print_rich
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import CANONICAL, CONTENDED
@@ -86,7 +86,7 @@ def weights_command(
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights
     from chaosity.weights.placement_bandwidth_model import rank_placements
 
-    worker_nodes = parse_workers(workers)
+    worker_nodes = parse_worker_nodes(workers)
     alone, contended = _read_matrices(file, unit, worker_nodes)
     advice = advise_interleave_weights(alone, worker_nodes, dwp)
     comparison = contended and compare_alone_and_contended_weights(alone, contended, worker_nodes)
@@ -100,12 +100,12 @@ def weights_command(
             document["rank_correlation"] = {name: rank.to_json() for name, rank in ranks.items()}
         print_json(document)
         return
-    print_parts(_advice_text(advice))
+    print_rich(_advice_text(advice))
     if comparison:
-        print_parts(_comparison_text(comparison))
+        print_rich(_comparison_text(comparison))
     elif _is_table(file):
         click.echo(_NOT_CONTENDED)
-    print_parts(_rank_sentences(ranks))
+    print_rich(_rank_sentences(ranks))
 
 
 def _is_table(path: Path) -> bool:
@@ -138,21 +138,21 @@ def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
     dwp = f", data-to-worker proximity {advice.dwp:g}" if advice.dwp else ""
     nodes = f"node{'s' * (len(advice.workers) > 1)} {format_cpu_list(advice.workers)}"
     yield Text(f"Weights for a program on {nodes}{dwp}", style="bold")
-    shares = plain_table((), ("node", "share", "kernel weight"))
+    shares = borderless_table((), ("node", "share", "kernel weight"))
     for node, share in advice.weights.items():
         weight = advice.kernel.weights.get(node)
         shares.add_row(str(node), f"{100.0 * share:.1f} %", "-" if weight is None else str(weight))
     shares.caption = f"kernel weights differ by {advice.kernel.error_percent:.1f} % at most"
     shares.caption_justify = "left"
     yield shares
-    yield heading("Expected bandwidth, equal shares on all nodes = 1")
+    yield bold_heading("Expected bandwidth, equal shares on all nodes = 1")
     expected = Table(box=None, pad_edge=False, show_header=False)
     for name, ratio in advice.relative_to_equal_shares.items():
         expected.add_row(_PLACEMENTS[name], f"{ratio:.2f}")
     yield expected
-    yield heading("Commands")
+    yield bold_heading("Commands")
     yield Text("\n".join(advice.commands))
-    yield heading("Notes")
+    yield bold_heading("Notes")
     yield Text("\n".join([*advice.notes, f"Bandwidths: {advice.source}."]))
 
 
@@ -160,8 +160,8 @@ def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:
     """Weights from each path alone and from all workers at once, and their largest difference."""
     from chaosity.store.node_matrix_csv import BANDWIDTH
 
-    yield heading("Measured in two ways")
-    table = plain_table((), ["node", *(_WEIGHTS[name] for name in comparison.weights)])
+    yield bold_heading("Measured in two ways")
+    table = borderless_table((), ["node", *(_WEIGHTS[name] for name in comparison.weights)])
     for node in sorted({node for shares in comparison.weights.values() for node in shares}):
         percents = (f"{100.0 * s.get(node, 0.0):.1f} %" for s in comparison.weights.values())
         table.add_row(str(node), *percents)

@@ -49,7 +49,7 @@ _ATTRIBUTES = {
 
 
 @dataclass(frozen=True)
-class HwlocExport:
+class HwlocXmlExport:
     """hwloc's XML with measured values.
 
     Attributes:
@@ -67,7 +67,7 @@ class HwlocExport:
 _Values = Mapping[tuple[str, CpuSet], int]
 
 
-def export_hwloc_xml(host: MeasuredHost) -> HwlocExport:
+def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
     """Return the host's topology with the measured attributes.
 
     Raises:
@@ -108,7 +108,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocExport:
     if others := ", ".join(name for name in names if name not in own):
         notes.append(f"{others}: kept as claimed by the firmware.")
     text = etree.tostring(root.getroottree(), xml_declaration=True, encoding="UTF-8").decode()
-    return HwlocExport(text + "\n", tuple(notes), written)
+    return HwlocXmlExport(text + "\n", tuple(notes), written)
 
 
 def _attribute_values(

@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
-class WeightsExport:
+class InterleaveWeightsExport:
     """Weights of a host.
 
     Attributes:
@@ -39,7 +39,7 @@ class WeightsExport:
         }
 
 
-def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> WeightsExport:
+def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> InterleaveWeightsExport:
     """Return the weights with each node, each package and all nodes as workers.
 
     Raises:
@@ -56,7 +56,7 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> WeightsE
             left_out[name] = error.what
     if not sets:
         raise UserError(next(iter(left_out.values()), "no node has cores"), str(host.folder))
-    return WeightsExport(host.origin_of_values, measured.source_text, sets, left_out)
+    return InterleaveWeightsExport(host.origin_of_values, measured.source_text, sets, left_out)
 
 
 def _worker_sets(host: MeasuredHost) -> dict[str, tuple[int, ...]]:

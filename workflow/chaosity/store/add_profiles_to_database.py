@@ -31,12 +31,11 @@ from chaosity.topology.topology_model import Topology
 def add_profiles_to_database(results: Iterable[Path], database: Path) -> dict[str, list[str]]:
     """Put every host and configuration in some folders into the database.
 
-    A newer run of the same host and configuration replaces the profile. An older run changes
-    nothing.
+    A newer run replaces the profile of its host and configuration; an older run changes nothing.
 
     Args:
         results: folders of results, of a host, or of a configuration.
-        database: the file; is created when missing.
+        database: the file, which is created if it is missing.
 
     Returns:
         Hosts with their configurations, by what happened: `added`, `replaced`, `unchanged`, or

@@ -198,9 +198,8 @@ class Measurements:
     def corunning_text(self, columns: Sequence[str]) -> pd.Series:
         """Return a description of the other loads of each row's point, "" without other loads.
 
-        Args:
-            columns: describe a load. Example: for `load`, `initiator` and `target` the text is
-                "traffic node0 node0, 2 x traffic node1 node1".
+        The columns describe a load. Example: for `load`, `initiator` and `target` the text is
+        "traffic node0 node0, 2 x traffic node1 node1".
         """
         places = [*POINT, *LOAD]
         numbers = self.loads.groupby(list(POINT), dropna=False, sort=False).ngroup()
@@ -281,9 +280,7 @@ class Measurements:
     ) -> Measurements:
         """Return the group of comparable rows with the highest rank, the first of several.
 
-        Args:
-            by: columns whose values are equal within a group.
-            rank: returns the sort key of a group, such as its `initiator_target_pair_count`.
+        Rows of a group have equal values in the columns `by`; `rank` returns its sort key.
         """
         return max((part for _, part in self.groups(by)), key=rank)
 

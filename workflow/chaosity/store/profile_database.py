@@ -20,7 +20,7 @@ from chaosity.store.tidy_table_parquet import (
     Row,
     column_types,
     duckdb_column_types,
-    nulls_for_missing,
+    none_for_missing_values,
     typed_columns_sql,
 )
 
@@ -75,9 +75,7 @@ def is_duckdb_file(path: Path) -> bool:
 def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield the open database; changes are committed together at the end, or not at all.
 
-    Args:
-        path: of the file.
-        write: whether changes are allowed; a missing file is then created.
+    With `write`, changes are allowed and a missing file is created.
 
     Raises:
         UserError: the file is missing, in use, not a profile database, or of a newer chaosity.
@@ -128,7 +126,7 @@ def newer_schema_error(version: int, where: str) -> UserError:
 def insert_profiles(connection: duckdb.DuckDBPyConnection, tables: ProfileTables) -> None:
     """Add rows to the tables."""
     for name, columns in TABLES.items():
-        connection.register("new_rows", nulls_for_missing(tables[name]))
+        connection.register("new_rows", none_for_missing_values(tables[name]))
         connection.execute(f"INSERT INTO {name} SELECT {typed_columns_sql(columns)} FROM new_rows")
         connection.unregister("new_rows")
 

@@ -59,7 +59,7 @@ def typed_columns_sql(columns: Mapping[str, str]) -> str:
     return ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in types.items())
 
 
-def nulls_for_missing(table: pd.DataFrame) -> pd.DataFrame:
+def none_for_missing_values(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table as Python objects with None for missing values, as DuckDB reads them."""
     return table.astype(object).where(table.notna(), None)
 
@@ -70,7 +70,7 @@ def write_parquet_table(
     """Write these columns of a table as Parquet; the file is replaced as a whole."""
     part = path.with_name(f".{path.name}.part")
     with duckdb.connect() as connection:
-        connection.register("tidy_table", nulls_for_missing(table))
+        connection.register("tidy_table", none_for_missing_values(table))
         relation = connection.sql(f"SELECT {typed_columns_sql(columns)} FROM tidy_table")
         relation.write_parquet(str(part), compression="zstd")
     part.replace(path)
