@@ -46,8 +46,8 @@ _MOST_LINES = 40
     type=click.Choice(["auto", "better", "none", "log"]),
     default="auto",
     show_default=True,
-    help="log: analyse logarithms. better: the transform with the larger likelihood. "
-    "auto: log only if it is clearly better.",
+    help="log: analyse logarithms. better: log or none, depending on which likelihood is larger. "
+    "auto: log only if its likelihood is clearly larger.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with all numbers.")
 @click.option("--figures", type=FOLDER, metavar="FOLDER", help="Draw the residuals in FOLDER.")

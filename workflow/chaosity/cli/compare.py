@@ -42,7 +42,7 @@ _COLOURS = {"worse": "red", "better": "green"}
 @click.option(
     "--by",
     type=click.Choice(["place", "class"]),
-    help="Match cells by place (node2 to node3) or by group (to another package). "
+    help="Match cells by place (node2 to node3) or by class (to another package). "
     "Default: by place if the machines have the same structure.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with all cells.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import DWP_OPTION, EXISTING_FOLDER, FILE, FOLDER, JSON_OPTION
+from chaosity.cli.terminal_output import json_text
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 
@@ -67,7 +67,7 @@ def export_weights_command(folder: Path, output: Path | None, dwp: float, as_jso
     from chaosity.export.interleave_weights_document import interleave_weights_of_host
 
     exported = interleave_weights_of_host(read_measured_host(folder), dwp)
-    text = _json(exported.to_json()) if as_json else "\n".join(_weights_lines(exported)) + "\n"
+    text = json_text(exported.to_json()) if as_json else "\n".join(_weights_lines(exported)) + "\n"
     notes = [f"No weights for workers {name}: {why}." for name, why in exported.left_out.items()]
     _print_or_write(text, output, notes)
 
@@ -86,7 +86,7 @@ def export_json_command(folder: Path, output: Path | None) -> None:
     from chaosity.export.host_measurements_for_export import read_measured_host
     from chaosity.export.scheduler_placement_document import build_placement_document
 
-    _print_or_write(_json(build_placement_document(read_measured_host(folder))), output, ())
+    _print_or_write(json_text(build_placement_document(read_measured_host(folder))), output, ())
 
 
 @export_command.command(name="all")
@@ -114,8 +114,8 @@ def export_all_command(folder: Path, output: Path) -> None:
 
     exports: dict[str, Callable[[MeasuredHost], str]] = {
         "topology.xml": topology_xml,
-        "weights.json": lambda host: _json(interleave_weights_of_host(host, 0.0).to_json()),
-        "placement.json": lambda host: _json(build_placement_document(host)),
+        "weights.json": lambda host: json_text(interleave_weights_of_host(host, 0.0).to_json()),
+        "placement.json": lambda host: json_text(build_placement_document(host)),
     }
     read_once = cache(read_measured_host)  # an error is raised again for each export
     for name, make in exports.items():
@@ -145,10 +145,6 @@ def _weights_lines(exported: InterleaveWeightsExport) -> Iterator[str]:
             f"the kernel's weights differ by {advice.kernel.error_percent:.1f} % at most"
         )
         yield from advice.commands
-
-
-def _json(document: object) -> str:
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _print_or_write(text: str, output: Path | None, notes: Iterable[str]) -> None:

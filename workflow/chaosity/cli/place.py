@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +15,6 @@ from chaosity.place.__main__ import argument_parser, request_from_arguments
 from chaosity.place.page_share_arithmetic import format_shares
 from chaosity.place.placement_policies import CONTENDED
 from chaosity.place.run_placed_program import run_placed
-
-if TYPE_CHECKING:
-    from chaosity.store.node_matrix_csv import NodeMatrix
 
 
 @click.command(
@@ -56,37 +52,23 @@ def canonical_shares_of_workers(given: argparse.Namespace) -> dict[int, float]:
     Raises:
         UserError: --shares is given too, or no weights can be computed.
     """
+    from chaosity.cli.weights import read_bandwidths_alone_and_contended
     from chaosity.weights.canonical_weights import canonical_weights
 
+    path: Path = given.matrix
     if given.shares is not None:
         raise UserError("--shares is given too", "--matrix", "remove one of the two options")
-    workers = parse_worker_nodes(given.workers)
-    bandwidths = _read_bandwidths(given.matrix, given.unit, workers, given.policy == CONTENDED)
-    return canonical_weights(bandwidths, workers)
-
-
-def _read_bandwidths(
-    path: Path, unit: str | None, workers: list[int], contended: bool
-) -> NodeMatrix:
-    """Bandwidths from a CSV file, or from a folder of results, there of all workers at once."""
-    from chaosity.export.host_measurements_for_export import (
-        read_measured_host,
-        select_node_bandwidths,
-    )
-    from chaosity.store.node_matrix_csv import read_matrix_csv
-    from chaosity.weights.canonical_weights import bandwidth_under_contention
-
     if not path.exists():
         remedy = "name a CSV file or results/HOST/CONFIGURATION"
         raise UserError("does not exist", str(path), remedy)
-    if not path.is_dir():
-        return read_matrix_csv(path, "bandwidth", unit)
-    host = read_measured_host(path)
-    if not contended:
-        return select_node_bandwidths(host).matrix
-    matrix = bandwidth_under_contention(host.measurements, workers)
-    if matrix is None:
-        problem = f"has no measurement with all worker nodes ({format_cpu_list(workers)}) at once"
-        remedy = "run the experiment contended_paths, or use --policy canonical"
-        raise UserError(problem, str(path), remedy)
-    return matrix
+    workers = parse_worker_nodes(given.workers)
+    unit = None if path.is_dir() else given.unit
+    bandwidths, contended = read_bandwidths_alone_and_contended(path, unit, workers)
+    if given.policy == CONTENDED and path.is_dir():
+        if contended is None:
+            nodes = format_cpu_list(workers)
+            problem = f"has no measurement with all worker nodes ({nodes}) at once"
+            remedy = "run the experiment contended_paths, or use --policy canonical"
+            raise UserError(problem, str(path), remedy)
+        bandwidths = contended
+    return canonical_weights(bandwidths, workers)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from chaosity.cli.shared_options import CONFIG_OPTION, JSON_OPTION
-from chaosity.cli.terminal_output import print_json
+from chaosity.cli.terminal_output import print_json, print_rich
 
 if TYPE_CHECKING:
     from chaosity.design.host_plan import HostPlan
@@ -76,14 +76,13 @@ def _command_lines(point: Point) -> Iterator[str]:
 
 def _print_plan(host_plan: HostPlan) -> None:
     """Print a table with a line for each experiment, and the notes."""
-    from rich.console import Console
     from rich.table import Table
 
     from chaosity.units import format_duration
 
     summary = host_plan.summarize_plan()
-    table = Table(title=f"{summary['host']} as {summary['configuration']}", title_justify="left")
-    table.add_column("experiment")
+    title = f"{summary['host']} as {summary['configuration']}"
+    table = Table("experiment", title=title, title_justify="left")
     for column in ("points", "measurements", "about"):
         table.add_column(column, justify="right")
     for name, counts in [*summary["experiments"].items(), ("total", summary)]:
@@ -91,7 +90,4 @@ def _print_plan(host_plan: HostPlan) -> None:
             table.add_section()
         seconds = format_duration(counts["estimated_seconds"])
         table.add_row(name, str(counts["points"]), str(counts["measurements"]), seconds)
-    console = Console()
-    console.print(table)
-    for note in summary["notes"]:
-        console.print(f"note: {note}", highlight=False)
+    print_rich([table, *(f"note: {note}" for note in summary["notes"])], wrap=True)

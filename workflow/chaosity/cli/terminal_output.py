@@ -14,13 +14,18 @@ from rich.text import Text
 from chaosity.units import format_count
 
 
-def print_json(document: object) -> None:
-    """Print a document as JSON.
+def json_text(document: object) -> str:
+    """Return a document as JSON with a line break at its end.
 
     Raises:
         ValueError: the document holds NaN or infinity, which JSON does not have.
     """
-    click.echo(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def print_json(document: object) -> None:
+    """Print a document as JSON, see `json_text`."""
+    click.echo(json_text(document), nl=False)
 
 
 def print_rich(parts: Iterable[RenderableType], *, wrap: bool = False) -> None:

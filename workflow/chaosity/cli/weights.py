@@ -77,24 +77,26 @@ def weights_command(
     """Compute interleave weights for the pages of a program that needs bandwidth.
 
     MATRIX is a CSV file: the initiator node in the first column, then the bandwidth to each target
-    node. Or it is a host's measurements.parquet; then the weights from paths that were measured
-    with all workers at once are printed too. Weights are canonical as in BWAP (Gureya et al.,
-    IPDPS 2020): a share for each node, the whole number that the Linux kernel takes, and commands.
+    node. It can also be a host's measurements.parquet. Then the weights from paths that were
+    measured with all workers at once are printed too.
+
+    Prints the canonical weights of BWAP (Gureya et al., IPDPS 2020): the share of the pages for
+    each node, the same as integer weights for the Linux kernel, and the commands that use them.
     """
     from chaosity.store.published_csv_tables import read_published_csv
     from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights
     from chaosity.weights.placement_bandwidth_model import rank_placements
 
-    worker_nodes = parse_worker_nodes(workers)
-    alone, contended = _read_matrices(file, unit, worker_nodes)
+    worker_nodes, is_table = parse_worker_nodes(workers), file.suffix == ".parquet"
+    alone, contended = read_bandwidths_alone_and_contended(file, unit, worker_nodes)
     advice = advise_interleave_weights(alone, worker_nodes, dwp)
     comparison = contended and compare_alone_and_contended_weights(alone, contended, worker_nodes)
     placements = read_published_csv(against, form, "published") if against else None
     ranks = {} if placements is None else rank_placements(alone, placements)
     if as_json:
         document: dict[str, Any] = advice.to_json()
-        if _is_table(file):
+        if is_table:
             document["contended"] = comparison.to_json() if comparison else None
         if ranks:
             document["rank_correlation"] = {name: rank.to_json() for name, rank in ranks.items()}
@@ -103,20 +105,24 @@ def weights_command(
     print_rich(_advice_text(advice))
     if comparison:
         print_rich(_comparison_text(comparison))
-    elif _is_table(file):
+    elif is_table:
         click.echo(_NOT_CONTENDED)
     print_rich(_rank_sentences(ranks))
 
 
-def _is_table(path: Path) -> bool:
-    """Whether a file is a tidy table and not a CSV matrix."""
-    return path.suffix == ".parquet"
-
-
-def _read_matrices(
+def read_bandwidths_alone_and_contended(
     path: Path, unit: str | None, workers: list[int]
 ) -> tuple[NodeMatrix, NodeMatrix | None]:
-    """Bandwidths of each path alone; and of all workers at once, or None if not measured."""
+    """Return the bandwidths of each path alone, and those of all workers at once or None.
+
+    Args:
+        path: CSV file, tidy table, or folder of results; a CSV file has no bandwidths at once.
+        unit: unit of the values in a CSV file, or None to infer it.
+        workers: worker nodes.
+
+    Raises:
+        UserError: the path has no bandwidths, or a unit is given for a tidy table.
+    """
     from chaosity.export.host_measurements_for_export import (
         read_measured_host,
         select_node_bandwidths,
@@ -124,11 +130,11 @@ def _read_matrices(
     from chaosity.store.node_matrix_csv import read_matrix_csv
     from chaosity.weights.canonical_weights import bandwidth_under_contention
 
-    if not _is_table(path):
+    if path.suffix != ".parquet" and not path.is_dir():
         return read_matrix_csv(path, "bandwidth", unit), None
     if unit:
         raise UserError("a tidy table has units of its own", "--unit", "remove the option")
-    host = read_measured_host(path.parent)
+    host = read_measured_host(path if path.is_dir() else path.parent)
     contended = bandwidth_under_contention(host.measurements, workers)
     return select_node_bandwidths(host).matrix, contended
 

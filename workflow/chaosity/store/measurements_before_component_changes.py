@@ -40,16 +40,12 @@ _Histories = Mapping[str, Sequence[ComponentState]]
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A valid attempt, by its file name alone.
-
-    `since` is as in the column `components`, and `state` the content of each component.
-    """
+    """A valid attempt, by its file name alone, with the states of its components."""
 
     replicate: int
     stamp: str
     path: Path
-    since: Mapping[str, str]
-    state: Mapping[str, object]
+    states: Mapping[str, ComponentState]
 
 
 def build_measurement_history(points: Path, results: Path, components: Path) -> pd.DataFrame:
@@ -77,7 +73,10 @@ def _point_rows(point: Point, folder: Path, histories: _Histories) -> Iterator[R
     if all(len(states) < 2 for states in own.values()):
         return
     attempts = _attempts(folder, own)
-    periods = [list(period) for _, period in groupby(attempts, lambda attempt: attempt.state)]
+    periods = [
+        list(period)
+        for _, period in groupby(attempts, lambda a: [s.content for s in a.states.values()])
+    ]
     if len(periods) < 2:
         return
     for number, period in enumerate(periods[-_MOST_PERIODS:], start=1):
@@ -92,9 +91,7 @@ def _attempts(folder: Path, histories: _Histories) -> list[_Attempt]:
     for path in folder.glob("rep*.valid.json"):
         if match := _ATTEMPT.fullmatch(path.name):
             states = {name: _state_at(match[2], known) for name, known in histories.items()}
-            since = {name: state.since for name, state in states.items()}
-            contents = {name: state.content for name, state in states.items()}
-            found.append(_Attempt(int(match[1]), match[2], path, since, contents))
+            found.append(_Attempt(int(match[1]), match[2], path, states))
     return sorted(found, key=lambda attempt: (attempt.stamp, attempt.replicate))
 
 
@@ -113,9 +110,10 @@ def _attempt_rows(attempt: _Attempt, period: int) -> Iterator[Row]:
     outcome = outcome_of_record(record)
     if outcome.status != VALID:
         return
+    since = {name: state.since for name, state in attempt.states.items()}
     columns = {
         "era": period,
-        "components": json.dumps(attempt.since, sort_keys=True),
+        "components": json.dumps(since, sort_keys=True),
         "asked": _request_fingerprint(record["point"]),
     }
     for row in tidy_rows_of_outcome(record["point"], attempt.replicate, outcome):

@@ -227,7 +227,9 @@ def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.D
             lambda text: _text_of_form(text, _NUMBERS),
         ),
         "relation": in_set(_RELATIONS, "unknown"),
-        "label": lambda text: _label(text, shipped["label"]),
+        "label": lambda text: (
+            ", ".join(part for part in text.split(", ") if part in shipped["label"]) or None
+        ),
         **dict.fromkeys(
             ("factors", "levels"), lambda text: _levels(text, devices, shipped["word"])
         ),
@@ -242,10 +244,6 @@ def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.D
     # The points of an experiment get numbers, since the loads describe them.
     numbers = rows.groupby(["experiment", "point"], sort=True).ngroup() + 1
     return found.assign(point=found["experiment"].astype(str) + "_" + numbers.astype(str))
-
-
-def _label(text: str, allowed: Iterable[str]) -> str | None:
-    return ", ".join(part for part in text.split(", ") if part in allowed) or None
 
 
 def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str | None:

@@ -93,12 +93,13 @@ def _common_columns_of_each_load(
     for load in point["loads"]:
         levels = load.get("levels", {})
         own = {
+            **common,
             **_load_columns(load),
             "factors": json.dumps({**point["factors"], **levels}, sort_keys=True),
             "levels": json.dumps(levels, sort_keys=True),
             "seen_nodes": outcome.seen_nodes.get(load["name"]),
         }
-        yield load, {**common, **own}
+        yield load, own
 
 
 def tidy_rows_of_derived_metrics(
