@@ -113,16 +113,10 @@ def score_cells(
     rows: Sequence[Name] | None = None,
     columns: Sequence[Name] | None = None,
 ) -> ScoredCells[Name]:
-    """Return the cells with the scores of their replicates.
+    """Return the cells with the scores of their replicates, positive values in the metric's unit.
 
-    The drift that a replicate block has in common is removed from the noise.
-
-    Args:
-        metric: full name of the metric.
-        samples: (initiator, target) -> positive replicates in the metric's unit.
-        blocks: (initiator, target) -> replicate block of each sample.
-        rows: initiators in their order. Default: in order of appearance.
-        columns: targets in their order. Default: in order of appearance.
+    The drift that a replicate block has in common is removed from the noise. Default order of
+    initiators (rows) and targets (columns): their appearance.
     """
     rows = tuple(rows or dict.fromkeys(row for row, _ in samples))
     columns = tuple(columns or dict.fromkeys(column for _, column in samples))

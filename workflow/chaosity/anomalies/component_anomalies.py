@@ -71,11 +71,9 @@ def find_slow_initiators_and_memory(
 ) -> ComponentCheck:
     """Find slow processing units, cores and L3 domains on memory, and memory that is slow for all.
 
-    Args:
-        rows: loads alone on one memory node each, valid, of slices with several initiators per
-            node.
-        core_kinds: kind of core of each initiator, where the host has several kinds; cores of
-            different kinds are not comparable.
+    Expects valid rows of loads alone on one memory node each, of slices with several initiators per
+    node. `core_kinds` is the kind of core of each initiator, where the host has several kinds;
+    cores of different kinds are not comparable.
     """
     check = ComponentCheck()
     for where, part in rows.comparable_slices():
@@ -110,9 +108,8 @@ def _slow_on_memory(cells: SliceCells, departure: Departure) -> Anomaly:
 def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> ComponentCheck:
     """Find slow drives, slow paths to drives, and drives that are read better from another node.
 
-    Args:
-        rows: loads alone on single drives, valid, without stand-in files; one drive per target.
-        models: model of each drive by its component; a drive of unknown model is not comparable.
+    Expects valid rows of loads alone on single drives, without stand-in files. A drive that is not
+    in `models` (drive -> model) is not comparable.
     """
     check = ComponentCheck()
     for where, part in rows.comparable_slices():

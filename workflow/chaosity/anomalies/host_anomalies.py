@@ -18,7 +18,11 @@ from chaosity.anomalies.component_anomalies import (
 )
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
-from chaosity.anomalies.size_sweep_anomalies import CONCURRENT, find_sweep_anomalies, select_sweeps
+from chaosity.anomalies.size_sweep_anomalies import (
+    CONCURRENT,
+    find_contention_and_inversions,
+    select_latency_size_sweeps,
+)
 from chaosity.place_names import pu_name
 from chaosity.statistics.corun_interference import SLOW_INITIATOR_RATIO
 from chaosity.store.measurements import Measurements, less_is_better
@@ -83,9 +87,9 @@ def analyse_host(measurements: Measurements, parts: HostParts | None = None) -> 
         structure = _check_memory(_comparable(rows.where(target_kind="node")), parts, report)
         _check_drives(rows.select(~rows.rows["file_backed"].astype(bool)), parts, report)
         times = performance.rows["metric"].map(less_is_better).astype(bool)
-        sweeps = select_sweeps(performance.select(times).valid_rows())
+        sweeps = select_latency_size_sweeps(performance.select(times).valid_rows())
         if len(sweeps):
-            found = find_sweep_anomalies(sweeps)
+            found = find_contention_and_inversions(sweeps)
             report.add("latency over sizes", found, [100.0 * (SLOW_INITIATOR_RATIO - 1.0)])
     merged = _without_explained(_merged(report.anomalies))
     merged.sort(key=lambda anomaly: -anomaly.relative_loss)

@@ -41,7 +41,7 @@ _INVERSION_ADVICE = (
 )
 
 
-def select_sweeps(rows: Measurements) -> Measurements:
+def select_latency_size_sweeps(rows: Measurements) -> Measurements:
     """Select the rows of sweeps over sizes, and add the columns `x`, `level` and `rest`.
 
     `x` is the size in bytes, `level` is serial or concurrent, and `rest` holds the other factors as
@@ -59,8 +59,8 @@ def select_sweeps(rows: Measurements) -> Measurements:
     return with_columns.select(known & with_columns.rows["level"].isin([SERIAL, CONCURRENT]))
 
 
-def find_sweep_anomalies(sweeps: Measurements) -> Iterator[Anomaly]:
-    """Yield contention and inversions in the sweeps that `select_sweeps` returns."""
+def find_contention_and_inversions(sweeps: Measurements) -> Iterator[Anomaly]:
+    """Yield contention and inversions in the sweeps that `select_latency_size_sweeps` returns."""
     columns = ["experiment", "load", "benchmark", "metric"]
     for key, own in sweeps.groups([*columns, "rest"]):
         where = {name: str(part) for name, part in zip(columns, key, strict=False)}
