@@ -222,10 +222,8 @@ class _DriveSet:
 def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
     """Find drive sets with less bandwidth than a part of them.
 
-    Of the sets of each node, and of the sets that span nodes, the worst is reported.
-
-    Args:
-        rows: loads alone on drive sets, valid, without stand-in files.
+    Of the sets of each node, and of the sets that span nodes, the worst is reported. Expects valid
+    rows of loads alone on drive sets, without stand-in files.
     """
     found: list[Anomaly] = []
     for where, part in rows.comparable_slices():

@@ -94,11 +94,7 @@ class Study:
 
 
 def find_studies(measurements: Measurements) -> list[Study]:
-    """Find every table that can be analysed, in the order of the rows.
-
-    Args:
-        measurements: of one host in one configuration.
-    """
+    """Find every table of one host in one configuration that can be analysed."""
     measured = measurements.rows_with_value()
     if "reference" in measured.rows:  # its ratio to itself is always 1
         measured = measured.where(reference=False)
