@@ -108,6 +108,7 @@ def test_what_is_set_is_read_back_and_given_back(root: Path, extra: dict[str, An
     assert (nothing.status, nothing.count("changed")) == (0, 0), nothing.said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("after_seconds", [0, 0.001, 0.005])
 def test_killed_in_the_middle_it_can_be_given_back(
     root: Path, extra: dict[str, Any], after_seconds: float
@@ -146,6 +147,7 @@ def test_killed_in_the_middle_it_can_be_given_back(
     assert reading() == before
 
 
+@pytest.mark.thorough
 def test_what_this_machine_lacks_is_refused_by_name(root: Path, extra: dict[str, Any]) -> None:
     before = reading()
     outcome = configure(root, extra={**extra, "host_state_governor": "no-such-governor"})
@@ -154,6 +156,7 @@ def test_what_this_machine_lacks_is_refused_by_name(root: Path, extra: dict[str,
     assert reading() == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -177,12 +180,14 @@ def test_bad_input_is_refused_by_name(
     assert reading() == before
 
 
+@pytest.mark.thorough
 def test_a_misspelt_variable_is_refused_when_giving_back(root: Path) -> None:
     outcome = restore(root, extra={"host_state_fiel": "/tmp/x"})
     assert outcome.status != 0
     assert outcome.says("an unknown variable: host_state_fiel"), outcome.said
 
 
+@pytest.mark.thorough
 def test_a_host_that_is_only_planned_for_is_left_alone(root: Path, tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yml"
     inventory.write_text("all: {hosts: {elsewhere.invalid: {chaosity_topology: elsewhere.xml}}}\n")
@@ -191,6 +196,7 @@ def test_a_host_that_is_only_planned_for_is_left_alone(root: Path, tmp_path: Pat
         assert (outcome.status, outcome.count("unreachable")) == (0, 0), outcome.said
 
 
+@pytest.mark.thorough
 def test_other_hosts_go_on_when_one_cannot(
     root: Path, extra: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -233,6 +239,7 @@ def clocks(elsewhere: dict[str, Any]) -> tuple[str, str]:
     return (folder / "policy0/scaling_governor").read_text(), (folder / "boost").read_text()
 
 
+@pytest.mark.thorough
 def test_clocks_are_set_and_given_back(root: Path, elsewhere: dict[str, Any]) -> None:
     assert configure(root, extra=elsewhere).status == 0
     assert clocks(elsewhere) == ("performance", "0")
@@ -255,12 +262,14 @@ def without_root(root: Path, *arguments: str, extra: dict[str, Any]) -> Outcome:
         shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.mark.thorough
 def test_without_root_a_trial_answers(root: Path, elsewhere: dict[str, Any]) -> None:
     trial = without_root(root, "--check", extra=elsewhere)
     assert (trial.status, trial.count("changed")) == (0, 1), trial.said
     assert clocks(elsewhere) == ("schedutil", "1")
 
 
+@pytest.mark.thorough
 def test_without_root_it_says_how_to_get_it(root: Path, elsewhere: dict[str, Any]) -> None:
     if shutil.which("sudo"):
         pytest.skip("sudo may let anybody in here")

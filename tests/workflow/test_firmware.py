@@ -19,7 +19,7 @@ import plays
 from plays import Outcome
 from redfish import MODES, Redfish, free_port, make_machine
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.thorough]
 
 play_firmware = functools.partial(plays.play, playbook="firmware.yml")
 WRONG_PASSWORD = "wrong-but-secret-too"

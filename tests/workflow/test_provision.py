@@ -22,7 +22,8 @@ import plays
 from compiler_cache import ROOT, path_with_cache
 from plays import NOBODY, WITHOUT_ROOT, Outcome
 
-pytestmark = pytest.mark.real
+# `make test` itself provisions this machine; these tests compile everything several times.
+pytestmark = [pytest.mark.real, pytest.mark.thorough]
 
 KERNELS = ("--tags", "kernels")
 TOOLS = {"fio", "numactl", "lstopo-no-graphics", "sudo"}

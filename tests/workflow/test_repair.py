@@ -33,6 +33,7 @@ def repaired(root, tmp_path_factory):
     return workflow
 
 
+@pytest.mark.thorough
 def test_the_report_shows_before_and_after(repaired):
     html = repaired.path("localhost/*/report.html").read_text()
     assert "file0 was replaced" in html
