@@ -555,3 +555,14 @@ def test_levels_are_in_natural_order():
     assert analyse(frame, "v", ["node"]).levels["node"] == ("node2", "node9", "node10")
     frame["node"] = [128, 64.0, 8] * 2
     assert analyse(frame, "v", ["node"]).levels["node"] == ("8", "64", "128")
+
+
+def test_values_far_from_one_are_analysed_as_they_are():
+    """Values of 1e10 without logarithms once ended in an overflow of exp()."""
+    rows = [
+        {"node": node, "replicate": run, "value": 1e10 * (1 + node / 10 + run / 100)}
+        for node, run in itertools.product(range(4), range(3))
+    ]
+    analysis = analyse(pd.DataFrame(rows), "value", ("node",), "replicate", "none")
+    assert analysis.transform == "none"
+    assert [found.effect.ratio for found in analysis.effects] == [None] * 4

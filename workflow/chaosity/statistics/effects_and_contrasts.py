@@ -79,8 +79,10 @@ class ResidualError:
                 multiple = interval_half_width(self.freedom)
             half = multiple * math.sqrt(self.variance * max(0.0, weight))
             ends = [value - half, value + half]
+        if not self.logs:
+            return Interval(value, *ends)
         ratios = [None if number is None else math.exp(number) for number in (value, *ends)]
-        return Interval(value, *ends, *(ratios if self.logs else ()))
+        return Interval(value, *ends, *ratios)
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ def compare_pairs_of_levels(
 
 @lru_cache(maxsize=256)
 def _range_quantile(levels: int, freedom: int) -> float:
-    """Return quantile of the studentized range."""
+    """Return the quantile of the studentized range."""
     return float(stats.studentized_range.ppf(CONFIDENCE, levels, freedom))
 
 
