@@ -177,7 +177,7 @@ def test_an_experiment_may_be_measured_more_often_than_the_others(
     assert one["measurements"] == 5 * one["points"]
     assert other["measurements"] == 3 * other["points"]
     assert summary["measurements"] == one["measurements"] + other["measurements"]
-    assert plan.estimated_seconds == pytest.approx(
+    assert plan.summarize_plan()["estimated_seconds"] == pytest.approx(
         one["estimated_seconds"] + other["estimated_seconds"]
     )
     # More replicates in the config count for all, and the first blocks are as they were without.

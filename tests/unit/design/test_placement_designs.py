@@ -40,7 +40,7 @@ def expand(config, host, weights=None, **loads):
     expansion = PointExpansion(HostResources(host.topology, ()), benchmarks, config, weights)
     factors = {"workers": {"level": "work.initiator"}, "policy": {"level": "work.target"}}
     document = {"experiment": "tried", "designs": {"d": {"loads": loads}}, "factors": factors}
-    return expansion.expand_experiment(document), expansion.notes
+    return expansion.expand_experiment(document), expansion.plan_notes.texts
 
 
 def work(policies, initiator=None, **more):

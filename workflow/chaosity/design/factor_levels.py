@@ -126,11 +126,7 @@ class FactorLevels:
     def _pages(
         self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
     ) -> dict[str, list[Level]]:
-        """Return the kinds of pages that the experiment varies and the host has.
-
-        Raises:
-            UserError: the host does not have the pages that the config asks for.
-        """
+        """Return the kinds of pages that the experiment varies and the host has."""
         nodes = {node for member in members for node in member.target.nodes}
         found: list[Level] = []
         if "pages" not in vary:

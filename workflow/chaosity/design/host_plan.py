@@ -126,11 +126,6 @@ class HostPlan:
     stopping: Mapping[str, PointStoppingRule] = field(default_factory=dict)
 
     @property
-    def estimated_seconds(self) -> float:
-        """Return the expected seconds for all points and replicates."""
-        return _count_points(self.points)["estimated_seconds"]
-
-    @property
     def points_fingerprint(self) -> str:
         """Return a fingerprint of all points, their order, and their reference loads.
 
@@ -177,9 +172,8 @@ class HostPlan:
         for point in self.points:
             path = folder / "points" / point["experiment"] / f"{point['point']}.json"
             path.write_text(json.dumps(point, indent=1) + "\n", encoding="utf-8")
-        done.write_text(
-            self.points_fingerprint
-        )  # at the end, so that an incomplete folder is written again
+        # At the end, so that an incomplete folder is written again.
+        done.write_text(self.points_fingerprint)
 
 
 def replicate_numbers(point: Point) -> range:
@@ -248,12 +242,12 @@ def plan_host(
         often = max(config["replicates"], experiment.get("replicates", 1))
         replicates += [often] * len(taken)
     if not points:
-        where, why = f"host {host.name}: {', '.join(names)}", "; ".join(expansion.notes)
+        where, why = f"host {host.name}: {', '.join(names)}", "; ".join(expansion.plan_notes.texts)
         raise UserError("no experiment has a point on this host", where, why or None)
     seed = config["seed"]
     ordered: list[Point] = [
         {"host": host.name, "configuration": host.configuration, **point, "orders": order}
         for point, order in zip(points, random_orders(replicates, seed), strict=True)
     ]
-    all_notes = (*expansion.notes, *notes)
+    all_notes = (*expansion.plan_notes.texts, *notes)
     return HostPlan(host, tuple(ordered), all_notes, config["replicates"], seed, config["stopping"])

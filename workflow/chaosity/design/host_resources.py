@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 
 from chaosity.cpusets import CpuSet, cpu_set
 from chaosity.design.initiators_and_targets import Endpoint, Initiator, PlannedDrive, Target
@@ -314,11 +314,8 @@ class HostResources:
 
     def drives_by_node(self) -> DriveGroups:
         """Return the drives by their nearest node; None holds the drives of an unknown node."""
-        groups: dict[int | None, list[PlannedDrive]] = {}
-        for drive in self.drives:
-            groups.setdefault(drive.node, []).append(drive)
-        ordered = sorted(groups, key=lambda node: (node is None, node))
-        return {node: tuple(groups[node]) for node in ordered}
+        ordered = sorted(self.drives, key=lambda drive: (drive.node is None, drive.node or 0))
+        return {node: tuple(group) for node, group in groupby(ordered, lambda drive: drive.node)}
 
     def drives_by_package(self) -> DriveGroups:
         """Return the drives by package, from its nodes in turn; None holds unknown packages."""

@@ -152,11 +152,7 @@ def name_of_all_initiators(
 
 
 def _named_initiator(name: str, host: HostResources, one_per_core: bool, where: str) -> Initiator:
-    """Return the initiator of a name, such as ``node3``, ``pu12`` or the set ``nodes0-3``.
-
-    Raises:
-        UserError: this host has none of that name, or a node of it has no processing units.
-    """
+    """Return the initiator of a name, such as ``node3``, ``pu12`` or the set ``nodes0-3``."""
     levels = ("node", "pu", "core", "l3_domain", "core_kind", "package", "machine")
     known = {
         one.name: one for level in levels for one in host.initiators_of_level(level, one_per_core)
@@ -193,9 +189,8 @@ def _first_pu_level(selector: InitiatorSelector, host: HostResources) -> str:
     For example, a machine with one L3 domain has no pair of them, so `at_least: 2` takes cores.
     """
     level = selector["first_pu_of"]
-    return (
-        level if len(host.first_pu_of_each_group(level)) >= selector.get("at_least", 1) else "core"
-    )
+    enough = len(host.first_pu_of_each_group(level)) >= selector.get("at_least", 1)
+    return level if enough else "core"
 
 
 def _one_of_each_relation(endpoint: Endpoint, host: HostResources) -> list[Initiator]:

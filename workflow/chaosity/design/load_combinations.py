@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
@@ -59,15 +59,15 @@ class LoadCombinations:
         host: its initiators, nodes and drives.
         benchmarks: the benchmark of each category.
         config: the checked config.
-        notes: gets what is left out.
         weights: the measured weights for placements of pages; None if there are none.
+        plan_notes: what was left out, with reasons.
     """
 
     host: HostResources
     benchmarks: Mapping[str, Benchmark]
     config: Config
-    notes: PlanNotes
     weights: WeightsLookup | None = None
+    plan_notes: PlanNotes = field(default_factory=PlanNotes)
 
     def iterate_combinations(
         self,
@@ -102,9 +102,11 @@ class LoadCombinations:
             spec,
             benchmark,
             earlier={name: group.endpoints for name, group in chosen.items()},
-            kernels=self.notes.limit_levels(kernels, at_most.get("kernel"), f"{label}: kernels"),
+            kernels=self.plan_notes.limit_levels(
+                kernels, at_most.get("kernel"), f"{label}: kernels"
+            ),
             levels=FactorLevels(
-                self.host, benchmark, self.config, at_most, self.notes, where, label
+                self.host, benchmark, self.config, at_most, self.plan_notes, where, label
             ),
             where=where,
             label=label,
@@ -129,7 +131,7 @@ class LoadCombinations:
         selectors = load.spec["initiator"]
         found = select_initiators(selectors, self.host, load.earlier, load.where)
         if len(found) < 2:
-            self.notes.add_note(
+            self.plan_notes.add_note(
                 f"{load.label}: no concurrent points, since there are fewer than two initiators"
             )
             return []
@@ -184,21 +186,21 @@ class LoadCombinations:
         for selector in as_list(load.spec["target"]):
             policies = selector.get("policies", [])
             if policies and not found:
-                self.notes.add_note(
+                self.plan_notes.add_note(
                     f"{load.label}: nothing to place, since one node has all memory"
                 )
                 continue
             missing = [name for name in policies if name not in names]
             sources = selector.get("weights_from", {})
             for text in notes_on_missing_weights(missing, sources, self.config["experiments"]):
-                self.notes.add_note(f"{load.label}: {text}")
+                self.plan_notes.add_note(f"{load.label}: {text}")
 
     def _is_measurable(self, benchmark: Benchmark, target: Target) -> bool:
         """Return whether the benchmark is for devices of this vendor; note if it is not."""
         vendor = benchmark.document.get("device_vendor")
         if target.device is None or vendor in (None, target.device.vendor):
             return True
-        self.notes.add_note(
+        self.plan_notes.add_note(
             f"{benchmark.name} measures only devices of {vendor}, so {target.name} is left out"
         )
         return False
@@ -207,17 +209,13 @@ class LoadCombinations:
         """Note why a load that asks for OpenCL devices gets none."""
         wanted = any("opencl" in selector for selector in as_list(load.spec["target"]))
         if wanted and not self.host.topology.opencl_devices:
-            self.notes.add_note(
+            self.plan_notes.add_note(
                 f"{load.label}: this host has no OpenCL device; install clinfo and the driver of"
                 " the GPU's vendor, or PoCL (package pocl-opencl-icd), a driver for processors"
             )
 
     def _benchmark(self, category: str, where: str) -> Benchmark:
-        """Return the benchmark that the config names for a category.
-
-        Raises:
-            UserError: there is none, or its commands are for another operating system.
-        """
+        """Return the benchmark that the config names for a category, if it is for this host."""
         place = f"{where}.category"
         unknown = f"no benchmark for the category {category!r} in the config"
         check_allowed(category, self.benchmarks, unknown, place)
@@ -247,5 +245,5 @@ class LoadCombinations:
             raise UserError(f"{benchmark.name} has no kernel {listed}", f"{where}.kernel", remedy)
         if missing:
             reason = f"since {benchmark.name} does not have them"
-            self.notes.add_note(f"{where}: {listed} left out, {reason}")
+            self.plan_notes.add_note(f"{where}: {listed} left out, {reason}")
         return [kernel for kernel in wanted if kernel in benchmark.kernels]

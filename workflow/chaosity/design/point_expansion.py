@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.benchmarks.counter_events import find_counter_events
 from chaosity.components.make_component_documents import gpu_component_name
 from chaosity.cpusets import format_cpu_list
-from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Initiator, Target
 from chaosity.design.load_combinations import LoadCombinations
-from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup, factor_level_of_point
 from chaosity.design.point_names import make_point_name
-from chaosity.design.target_selectors import WeightsLookup
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, package_name
 from chaosity.records.point_types import (
@@ -29,7 +26,7 @@ from chaosity.records.point_types import (
     PointStoppingRule,
 )
 from chaosity.topology.device_types import OpenclDevice
-from chaosity.yaml_document_types import Config, ExperimentDocument
+from chaosity.yaml_document_types import ExperimentDocument
 
 # First touch of new pages, which the kernel clears: measured at 3 to 8 GB/s with one thread.
 _SETUP_BYTES_PER_SECOND = 4e9
@@ -46,27 +43,8 @@ _USUAL_LINE_BYTES = 64
 
 
 @dataclass
-class PointExpansion:
-    """Expands experiments for one host.
-
-    Attributes:
-        host: its initiators, nodes and drives.
-        benchmarks: the benchmark of each category.
-        config: the checked config.
-        weights: the measured weights for placements of pages; None if there are none.
-        plan_notes: what was left out, with reasons.
-    """
-
-    host: HostResources
-    benchmarks: Mapping[str, Benchmark]
-    config: Config
-    weights: WeightsLookup | None = None
-    plan_notes: PlanNotes = field(default_factory=PlanNotes)
-
-    @property
-    def notes(self) -> list[str]:
-        """Return notes on what was left out, with reasons."""
-        return self.plan_notes.texts
+class PointExpansion(LoadCombinations):
+    """Expands experiments for one host: makes a point of each combination of loads."""
 
     def expand_experiment(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
         """Return every point of an experiment, in the order of its file and without repetition.
@@ -75,13 +53,10 @@ class PointExpansion:
             UserError: this host or benchmark does not have a selector or kernel.
         """
         name = experiment["experiment"]
-        combinations = LoadCombinations(
-            self.host, self.benchmarks, self.config, self.plan_notes, self.weights
-        )
         found: dict[str, ExpandedPoint] = {}
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
-            for chosen in combinations.iterate_combinations(name, spec["loads"], where):
+            for chosen in self.iterate_combinations(name, spec["loads"], where):
                 point = self._point(experiment, design, chosen)
                 found.setdefault(point["point"], point)
         return list(found.values())
@@ -95,11 +70,12 @@ class PointExpansion:
         categories = {role: specs[role]["category"] for role in present}
         rules = {role: self.config["stopping"][category] for role, category in categories.items()}
         planned = [
-            self._load(group, load, self.benchmarks[categories[role]], rules[role])
+            self._load_and_seconds(group, load, self.benchmarks[categories[role]], rules[role])
             for role, group in present.items()
             for load in group.members
         ]
         loads = [load for load, _ in planned]
+        members = [load for group in present.values() for load in group.members]
         _check_common_window(loads)
         seconds = max(seconds for _, seconds in planned)
         stopping = _combine_stopping_rules(list(rules.values()))
@@ -116,7 +92,7 @@ class PointExpansion:
                 name: factor_level_of_point(spec, design, chosen, self.host)
                 for name, spec in experiment.get("factors", {}).items()
             },
-            "components": self._components(present.values()),
+            "components": sorted({"system"}.union(*map(self._load_components, members))),
         }
         # Notes do not affect the measurement, so another note asks for no new measurement.
         defining = [{key: v for key, v in load.items() if key != "notes"} for load in loads]
@@ -126,7 +102,7 @@ class PointExpansion:
             ExpandedPoint, {**body, "definition": definition, "estimated_seconds": estimate}
         )
 
-    def _load(
+    def _load_and_seconds(
         self, group: LoadGroup, chosen: ChosenLoad, benchmark: Benchmark, rule: PointStoppingRule
     ) -> tuple[Load, float]:
         """Return a load as the runner takes it, and the seconds that it is expected to take."""
@@ -137,6 +113,7 @@ class PointExpansion:
         context = self.template_variables(chosen, benchmark, rule, len(group.members))
         levels = dict(chosen.levels)
         responder = {"responder": chosen.responder.name} if chosen.responder else {}
+        responding = chosen.responder.cpus if chosen.responder else ()
         load = {
             **benchmark.make_load(group.make_member_name(chosen), context, levels),
             "role": group.role,
@@ -146,7 +123,7 @@ class PointExpansion:
             "placement": {
                 **document["placement"],
                 "memory_nodes": list(self._page_nodes(chosen, benchmark)),
-                "cpus": format_cpu_list(_cpus_of(chosen)),
+                "cpus": format_cpu_list(sorted({*initiator.cpus, *responding})),
                 **_placement_facts(target),
             },
         }
@@ -278,13 +255,8 @@ class PointExpansion:
         size = max(caches * rule["times_last_level_cache"], wish)
         return -(-int(size) // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
 
-    def _components(self, present: Iterable[LoadGroup]) -> list[str]:
-        """Return the components that a point uses; if any changes, the point is measured again."""
-        loads = [load for group in present for load in group.members]
-        return sorted({"system"}.union(*map(self._load_components, loads)))
-
     def _load_components(self, load: ChosenLoad) -> set[str]:
-        """Return the components that a load uses, without the system."""
+        """Return a load's components but the system; if any changes, it is measured again."""
         topology, target = self.host.topology, load.target
         packages = self.host.packages_of(load.initiator)
         if load.responder:
@@ -310,18 +282,8 @@ def _placement_facts(target: Target) -> dict[str, Any]:
     return {"shares": target.shares_by_node, "settles": target.settles}
 
 
-def _cpus_of(load: ChosenLoad) -> tuple[int, ...]:
-    """Return the processing units on which a load's threads run, the responder's too."""
-    responding = load.responder.cpus if load.responder else ()
-    return tuple(sorted({*load.initiator.cpus, *responding}))
-
-
 def _check_common_window(loads: Sequence[Load]) -> None:
-    """Check that at most one load does not report its progress: two have no common window.
-
-    Raises:
-        UserError: two or more do not; the error names their benchmarks.
-    """
+    """Check that at most one load does not report its progress: two have no common window."""
     silent = [load["benchmark"] for load in loads if not load["progress"]]
     if len(silent) > 1:
         names = " and ".join(sorted(set(silent)))
@@ -331,11 +293,7 @@ def _check_common_window(loads: Sequence[Load]) -> None:
 
 
 def _check_destructive(benchmark: Benchmark, target: Target) -> None:
-    """Check that the inventory allows writing to all drives of a target.
-
-    Raises:
-        UserError: it does not; the error names the first such drive.
-    """
+    """Check that the inventory allows writing to all drives of a target."""
     remedy = (
         "name the drive in chaosity_destructive_drives of its host, or choose another benchmark"
     )

@@ -170,11 +170,7 @@ class _References:
         )
 
     def _free_keys(self) -> set[str]:
-        """Return sides in which a load may differ from its reference; ROLE.* is a whole load.
-
-        Raises:
-            UserError: no load has a named column.
-        """
+        """Return sides in which a load may differ from its reference; ROLE.* is a whole load."""
         found = set[str]().union(*(self._freed_by(*item) for item in self.entry["to"].items()))
         same = {f"{self.role}.{side}" for side in self.entry.get("same", ())}
         return _with_following_sides(self.experiment, found - same, same)

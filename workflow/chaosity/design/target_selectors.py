@@ -43,13 +43,8 @@ def select_targets(
 ) -> list[Target]:
     """Return the selected targets of an initiator's load; of equal targets only the first.
 
-    Args:
-        selectors: of the load.
-        initiator: of the load.
-        host: its nodes, drives and devices.
-        earlier: endpoints of the loads before, and of this load's initiator.
-        where: the load's place in the file, for errors.
-        weights: the measured weights, if there are any.
+    `earlier` has the endpoints of the loads before, and of this load's initiator. `where` is the
+    load's place in the file, for errors. `weights` returns measured weights, if there are any.
 
     Raises:
         UserError: this host has no such target, or a reference is not to a target.
@@ -113,11 +108,7 @@ def _placements(
     weights: WeightsLookup | None,
     where: str,
 ) -> list[Target]:
-    """Return the placements that are possible for workers: none if one node has all memory.
-
-    Raises:
-        UserError: there is no such policy.
-    """
+    """Return the placements that are possible for workers: none if one node has all memory."""
     for name in names:
         check_allowed(name, POLICIES, f"unknown policy {name!r}", f"{where}.target")
     if len(host.topology.memory_nodes) < 2:
@@ -180,11 +171,7 @@ def notes_on_missing_weights(
 def _drive_sets(
     selector: DriveSelector, initiator: Initiator, host: HostResources, where: str
 ) -> list[Target]:
-    """Return the drive sets that a selector below ``drives`` asks for.
-
-    Raises:
-        UserError: this host has no drive of a given name.
-    """
+    """Return the drive sets that a selector below ``drives`` asks for."""
     check_one_selector_key(selector, ("none", "local", "at_most_sets"), where)
     owner = selector.get("first_of") or selector.get("all_of")
     groups = host.drives_by_package() if owner == "package" else host.drives_by_node()
@@ -232,11 +219,7 @@ def _node_drive_sets(host: HostResources, at_most: int) -> list[Target]:
 
 
 def _opencl_targets(selector: OpenclSelector, host: HostResources, where: str) -> list[Target]:
-    """Return the OpenCL devices that a selector below ``opencl`` asks for.
-
-    Raises:
-        UserError: this host has no device of a given name.
-    """
+    """Return the OpenCL devices that a selector below ``opencl`` asks for."""
     known = {device.name: device for device in host.topology.opencl_devices}
     names = selector.get("names", list(known))
     for name in names:

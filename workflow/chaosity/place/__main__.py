@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
@@ -66,19 +67,14 @@ def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
         UserError: a list has the wrong form.
     """
     cpus, command = arguments.cpus, arguments.command
-    return PlacementRequest(
-        policy=arguments.policy,
-        workers=_parse_node_list(arguments.workers, "--workers"),
-        command=tuple(command[1:] if command[:1] == ["--"] else command),
-        shares=parse_shares(arguments.shares) if arguments.shares else None,
-        cpus=frozenset(_parse_node_list(cpus, "--cpus")) if cpus is not None else None,
-        method=arguments.method,
-        search=arguments.search,
-        settle=arguments.settle,
-        rate=arguments.rate,
-        report=arguments.report,
-        root=arguments.root,
-    )
+    parsed = {
+        "workers": _parse_node_list(arguments.workers, "--workers"),
+        "command": tuple(command[1:] if command[:1] == ["--"] else command),
+        "shares": parse_shares(arguments.shares) if arguments.shares else None,
+        "cpus": frozenset(_parse_node_list(cpus, "--cpus")) if cpus is not None else None,
+    }
+    own = {field.name: getattr(arguments, field.name) for field in fields(PlacementRequest)}
+    return PlacementRequest(**{**own, **parsed})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

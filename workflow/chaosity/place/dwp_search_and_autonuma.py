@@ -181,9 +181,6 @@ class AutonumaSettling:
         seen = [look()]
         while not self.settled and self.seconds < LONGEST_SECONDS and let_program_run(LOOK_SECONDS):
             seen = [*seen, look()][-LOOKS:]
-            self.settled = len(seen) == LOOKS and _are_at_rest(seen)
+            rest = all(largest_share_deviation(shares, seen[-1]) <= CHANGE for shares in seen)
+            self.settled = len(seen) == LOOKS and rest
             self.seconds = time.monotonic() - began
-
-
-def _are_at_rest(seen: list[Mapping[int, float]]) -> bool:
-    return all(largest_share_deviation(shares, seen[-1]) <= CHANGE for shares in seen)

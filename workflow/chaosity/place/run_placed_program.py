@@ -117,10 +117,7 @@ class _PlacementSession:
             delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
 
     def _wait_for_look(self, seconds: float) -> bool:
-        """Wait for the next look; returns whether the program still runs.
-
-        Returns early when the memory has grown, or at a barrier that the proxy has to open.
-        """
+        """Wait until time is over, memory grows or a barrier is reached; False if it ended."""
         now = time.monotonic()
         soonest, until = now + self.cost / GROWING_SHARE, now + seconds
         while self.program.let_program_run(min(until - now, LONGEST_LOOK_SECONDS)):

@@ -150,7 +150,8 @@ def analyse(
     responses = np.column_stack([values, np.log(values)] if positive else [values])
     terms, notes = _choose_terms(design)
     model, lost = _fit_separable(design, terms, responses)
-    errors = _without_rounding(model, responses)
+    rounding = len(responses) * (_ROUNDING * np.abs(responses).max(axis=0)) ** 2
+    errors = np.where(model.error <= rounding, 0.0, model.error)
     chosen, reason = _choose_transform(transform, values, positive, errors, model.error_freedom)
     place = 1 if chosen == "log" else 0
     notes += _notes(design, model, lost)
@@ -184,8 +185,8 @@ def analyse(
         block=block,
         n=design.value_count,
         levels=dict(zip(design.names, design.levels, strict=True)),
-        balanced=model.balanced,
-        sums_of_squares="orthogonal" if model.balanced else "type II",
+        balanced=design.is_balanced,
+        sums_of_squares="orthogonal" if design.is_balanced else "type II",
         transform=chosen,
         transform_reason=reason,
         terms=tuple(table),
@@ -248,18 +249,8 @@ def _fit_separable(
         lost.append(max(nothing, key=lambda term: (len(term), term)))
 
 
-def _without_rounding(model: sums_of_squares.FittedModel, responses: Values) -> Values:
-    """Return residual sums of squares; sums that are only rounding become zero."""
-    rounding = len(responses) * (_ROUNDING * np.abs(responses).max(axis=0)) ** 2
-    return np.where(model.error <= rounding, 0.0, model.error)
-
-
 def _choose_transform(
-    transform: str,
-    values: Values,
-    positive: bool,
-    errors: Values,
-    freedom: int,
+    transform: str, values: Values, positive: bool, errors: Values, freedom: int
 ) -> tuple[str, str]:
     """Return the scale to analyse, and the reason in a sentence.
 
@@ -312,7 +303,7 @@ def _notes(
             f"{missing} of {len(cells)} combinations of levels have no value: interactions are "
             f"computed from the other {len(cells) - missing} only, with fewer degrees of freedom."
         )
-    if not model.balanced:
+    if not design.is_balanced:
         notes.append(
             "The data are unbalanced: sums of squares are of type II (each term after all terms "
             "that do not contain it), so the shares need not add up to 100 %, and effects of "

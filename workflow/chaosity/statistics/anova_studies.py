@@ -123,14 +123,11 @@ _Part = tuple[dict[str, str], pd.DataFrame, list[str]]
 
 
 def _comparable_parts(own: pd.DataFrame, everyone: pd.DataFrame) -> Iterator[_Part]:
-    """Yield rows of one load and metric by the kinds of initiator and target, with their factors.
+    """Yield constant columns, rows and candidates for factors, by kinds of initiator and target.
 
     In each part a replicate has each combination of levels once. Points that differ only in the
     other loads need the columns of the other loads too, which are found in the rows of everyone.
     Points without other loads lack these columns, so they are analysed apart.
-
-    Yields:
-        The constant columns of the part, its rows, and the columns that are candidates for factors.
     """
     kinds = [kind for kind in _KINDS if own[kind].nunique(dropna=False) > 1]
     groups = own.groupby(kinds, sort=False, dropna=False) if kinds else [((), own)]

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.records.record_types_and_verdict import FAILED, VALID
-from chaosity.statistics.estimates_and_ratios import CONFIDENCE, GroupedSample
+from chaosity.statistics.estimates_and_ratios import GroupedSample
 from chaosity.store.measurements import CELL, Table, as_measurements
 from chaosity.store.tidy_table_from_records import MISSING
 
@@ -32,22 +32,19 @@ UNMEASURED = "unmeasured"
 _OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value")
 
 
-def summarise(
-    measurements: Table, by: Sequence[str] = CELL, confidence: float = CONFIDENCE
-) -> pd.DataFrame:
+def summarise(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFrame:
     """Return the summary of each cell, in the order in which the cells first appear.
 
     Args:
         measurements: all rows of the cells.
         by: columns that make a cell; None in them is a value like any other.
-        confidence: of the interval.
 
     Returns:
         One row for each cell: the columns that describe it (from its first row; `label` is the
         first that is not null, `file_backed` is true when any row is), and:
 
         - `n`, `n_failed`, `n_missing`: number of replicates by status;
-        - `median`, `low`, `high`, `minimum`, `maximum`: in the metric's unit;
+        - `median` with 95 % interval `low`, `high`; `minimum`, `maximum`: in the metric's unit;
         - `standard_deviation`: NaN below n = 2, since the spread is unknown then, not zero;
         - `precision`: half the interval's width as a share of the median, NaN below n = 2;
         - `outliers`: number of replicates outside Tukey's fences, NA below n = 5;
@@ -69,7 +66,7 @@ def summarise(
         cells["file_backed"] = tidy["file_backed"].groupby(codes).any().to_numpy(dtype=bool)
 
     status = tidy["status"].to_numpy(dtype=object)
-    low, high = sample.interval(confidence)
+    low, high = sample.interval()
     cells["n"] = sample.n
     cells["n_failed"] = np.bincount(codes[status == FAILED], minlength=number)
     cells["n_missing"] = np.bincount(codes[status == MISSING], minlength=number)

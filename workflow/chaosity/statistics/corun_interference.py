@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from chaosity.statistics.block_ratios import cell_ratios_in_replicate_blocks
 from chaosity.statistics.estimates_and_ratios import Estimate
-from chaosity.store.measurements import LOAD, POINT, Measurements, Table, as_measurements
+from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
 
 # Two loads are the same when they agree in these columns.
 _SAME_LOAD = (
@@ -44,9 +44,8 @@ def corun_slowdown(measurements: Measurements) -> pd.DataFrame:
     same_levels = measurements.with_columns(levels=measurements.rows["load_parameters"])
     alone, corunning = same_levels.single_load_rows(), same_levels.corunning_rows()
     near = cell_ratios_in_replicate_blocks(corunning, alone, ["experiment", *_SAME_LOAD])
-    cell = [*POINT, *LOAD, "metric"]
-    found = pd.MultiIndex.from_frame(near[cell])
-    missing = ~pd.MultiIndex.from_frame(corunning.rows[cell]).isin(found)
+    found = pd.MultiIndex.from_frame(near[[*CELL]])
+    missing = ~pd.MultiIndex.from_frame(corunning.rows[[*CELL]]).isin(found)
     far = cell_ratios_in_replicate_blocks(corunning.select(missing), alone, _SAME_LOAD)
     parts = [part for part in (near, far) if not part.empty]
     return pd.concat(parts, ignore_index=True) if parts else near
@@ -140,12 +139,9 @@ def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate
 
 
 def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """Return the log ratio of each initiator to the others of its node, for each block.
+    """Return the log ratios of each (initiator, nodes) to the others of its node, one per block.
 
     Targets and sizes for which some initiator of the node has no value do not count.
-
-    Returns:
-        (initiator, nodes) -> one log ratio for each block.
     """
     place = ["host", "configuration", "initiator_nodes", "target", "x", "replicate"]
     logs = rows.groupby([*place, "initiator"])["log"].mean().reset_index()

@@ -313,10 +313,7 @@ def compare_groups_of_cells(
 
 
 def _own_noise(
-    rows: NDArray[np.bool_],
-    residuals: Values,
-    counts: Values,
-    error: ResidualError,
+    rows: NDArray[np.bool_], residuals: Values, counts: Values, error: ResidualError
 ) -> tuple[float, float]:
     """Return the noise variance of some rows and its share of the error's degrees of freedom.
 

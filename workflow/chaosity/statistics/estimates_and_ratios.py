@@ -94,12 +94,12 @@ class Estimate(_HasInterval):
     n: int
 
     @classmethod
-    def of_values(cls, values: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
+    def of_values(cls, values: ArrayLike) -> Estimate:
         """Return the median and t interval of one sample; NaN are skipped."""
         array = np.asarray(values, dtype=float).ravel()
         array = array[~np.isnan(array)]
         sample = GroupedSample.of_values(array, np.zeros(len(array), dtype=np.intp), 1)
-        ends = [float(end[0]) if len(array) > 1 else None for end in sample.interval(confidence)]
+        ends = [float(end[0]) if len(array) > 1 else None for end in sample.interval()]
         return cls(float(sample.quantile(0.5)[0]), ends[0], ends[1], len(array))
 
     @classmethod
@@ -133,9 +133,7 @@ class Ratio(_HasInterval):
     p: float | None = None
 
     @classmethod
-    def of_runs(
-        cls, values: ArrayLike, reference: ArrayLike, confidence: float = CONFIDENCE
-    ) -> Ratio:
+    def of_runs(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
         """Return the ratio of the medians of two samples of different runs, of positive values.
 
         Such values are not pairs: hours or days, and often a reboot, lie between them. So interval
@@ -151,7 +149,7 @@ class Ratio(_HasInterval):
             return cls(ratio, None, None, n, m)
         with silence_warnings_on_equal_values():
             test = stats.ttest_ind(above, below, equal_var=False)
-            low, high = test.confidence_interval(confidence)
+            low, high = test.confidence_interval(CONFIDENCE)
         if not np.isfinite(low):  # without any scatter
             low = high = above.mean() - below.mean()
         p = p_value_or_exact_comparison(float(test.pvalue), ratio)
@@ -247,14 +245,14 @@ class GroupedSample:
             deviation = np.sqrt(squares / (self.n - 1.0))
         return mean, np.where(self.n > 1, deviation, np.nan)
 
-    def interval(self, confidence: float) -> tuple[Values, Values]:
-        """Return the ends of each group's t interval, on logs where all values are positive."""
+    def interval(self) -> tuple[Values, Values]:
+        """Return the ends of each group's 95 % t interval, on logs if all values are positive."""
         positive = self.quantile(0.0) > 0.0
         logs = positive[self.groups]
         scaled = np.where(logs, np.log(np.where(logs, self.values, 1.0)), self.values)
         mean, deviation = self.mean_and_deviation(scaled)
         with np.errstate(invalid="ignore", divide="ignore"):
-            half = stats.t.ppf(0.5 + confidence / 2.0, self.n - 1.0) * deviation / np.sqrt(self.n)
+            half = stats.t.ppf(0.5 + CONFIDENCE / 2.0, self.n - 1.0) * deviation / np.sqrt(self.n)
             low, high = mean - half, mean + half
             low, high = np.where(positive, np.exp(low), low), np.where(positive, np.exp(high), high)
         # With n >= 8 and a lopsided sample the median can lie outside an interval of the mean.

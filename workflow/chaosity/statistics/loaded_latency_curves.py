@@ -26,9 +26,8 @@ from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.statistics.estimates_and_ratios import Estimate, Values
 from chaosity.store.measurements import Measurements, Table, as_measurements
 
 SHARES = (50, 75, 90)  # per cent of the peak
@@ -41,7 +40,6 @@ _IDLE = 0.05
 # The shape of a curve is unknown between points farther apart than this share of the peak.
 _WIDEST_GAP = 0.6
 _MARK = ("experiment", "point", "load", "initiator", "target")
-_Values = NDArray[np.float64]
 
 
 class _UnknownError(Exception):
@@ -121,7 +119,7 @@ def _complete_blocks(points: Measurements) -> list[pd.DataFrame]:
     return [block for _, block in valid.groupby("replicate", sort=True) if len(block) == number]
 
 
-def _quantity(quantity: str, x: _Values, y: _Values) -> tuple[float, str | None]:
+def _quantity(quantity: str, x: Values, y: Values) -> tuple[float, str | None]:
     if quantity == "unloaded":
         return _unloaded(x, y), None
     peak = float(x.max())
@@ -143,7 +141,7 @@ def _quantity(quantity: str, x: _Values, y: _Values) -> tuple[float, str | None]
     return _crossing(xs, ys, wanted, xs, peak), None
 
 
-def _unloaded(x: _Values, y: _Values) -> float:
+def _unloaded(x: Values, y: Values) -> float:
     """Return latency without other loads, or with so little that it makes no difference."""
     if (x == 0.0).any():
         return float(np.median(y[x == 0.0]))
@@ -153,7 +151,7 @@ def _unloaded(x: _Values, y: _Values) -> float:
     return float(y[least])
 
 
-def _frontier(x: _Values, y: _Values) -> tuple[_Values, _Values]:
+def _frontier(x: Values, y: Values) -> tuple[Values, Values]:
     """Return the points that no other point beats in both coordinates; both coordinates rise."""
     order = np.lexsort((-y, x))[::-1]
     lowest = np.minimum.accumulate(y[order])
@@ -161,7 +159,7 @@ def _frontier(x: _Values, y: _Values) -> tuple[_Values, _Values]:
     return x[kept], y[kept]
 
 
-def _crossing(along: _Values, across: _Values, wanted: float, xs: _Values, peak: float) -> float:
+def _crossing(along: Values, across: Values, wanted: float, xs: Values, peak: float) -> float:
     """Interpolate the other coordinate where the rising `along` reaches a value.
 
     The bandwidths of the points and their peak tell how far apart the points on both sides are.

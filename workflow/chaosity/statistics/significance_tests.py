@@ -12,6 +12,7 @@ from scipy import stats
 
 from chaosity.store.measurements import CELL, Table, as_measurements
 
+# The chance to report a difference where there is none.
 LEVEL = 0.05
 
 
@@ -57,9 +58,7 @@ def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float 
     return [None if p is None else float(next(adjusted)) for p in p_values]
 
 
-def cells_differ_significantly(
-    measurements: Table, by: Sequence[str] = CELL, level: float = LEVEL
-) -> bool | None:
+def cells_differ_significantly(measurements: Table, by: Sequence[str] = CELL) -> bool | None:
     """Return whether cells differ by more than the noise of their replicates.
 
     One-way analysis of variance of the logarithms of valid values over cells. The best and the
@@ -69,7 +68,6 @@ def cells_differ_significantly(
     Args:
         measurements: all rows of the cells.
         by: columns that make a cell.
-        level: the chance to report a difference where there is none.
 
     Returns:
         None when this is unknown: a single cell, or no cell with two replicates.
@@ -79,4 +77,4 @@ def cells_differ_significantly(
     if len(cells) < 2 or all(len(cell) < 2 for cell in cells):
         return None
     with silence_warnings_on_equal_values():
-        return bool(stats.f_oneway(*cells).pvalue < level)
+        return bool(stats.f_oneway(*cells).pvalue < LEVEL)

@@ -44,7 +44,6 @@ class FittedModel:
         fitted: rows x responses.
         error: residual sum of squares of each response.
         error_freedom: its degrees of freedom.
-        balanced: whether the sums of squares are orthogonal and add up.
     """
 
     terms: tuple[Members, ...]
@@ -53,7 +52,6 @@ class FittedModel:
     fitted: Values
     error: Values
     error_freedom: int
-    balanced: bool
 
 
 def fit_model(design: Design, terms: Sequence[Members], responses: Values) -> FittedModel:
@@ -72,7 +70,6 @@ def fit_model(design: Design, terms: Sequence[Members], responses: Values) -> Fi
         fitted=fitted + means,
         error=((centred - fitted) ** 2).sum(axis=0),
         error_freedom=error_freedom,
-        balanced=design.is_balanced,
     )
 
 

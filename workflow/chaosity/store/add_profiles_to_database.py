@@ -102,7 +102,13 @@ def _build_profile(path: Path) -> ProfileTables | None:
         "provenance": json.dumps({"origin": LOCAL}),
     }
     components = [
-        _component_row(identity, name, document)
+        {
+            **{key: document.get(key) for key in COMPONENT_COLUMNS},
+            "profile": identity,
+            "component": name,
+            "kind": document["component"],
+            "size_bytes": document.get("size_bytes") or document.get("memory_bytes"),
+        }
         for name, document in sorted(documents.items())
         if document.get("component") in ("drive", "gpu")
     ]
@@ -148,16 +154,6 @@ def _memory_text(modules: Iterable[Mapping[str, Any]]) -> str | None:
         " ".join(str(module[key]) for key in facts if module.get(key)) for module in modules
     )
     return ", ".join(f"{number} x {kind}" for kind, number in kinds.items() if kind) or None
-
-
-def _component_row(profile: str, name: str, document: Mapping[str, Any]) -> Row:
-    return {
-        **{key: document.get(key) for key in COMPONENT_COLUMNS},
-        "profile": profile,
-        "component": name,
-        "kind": document["component"],
-        "size_bytes": document.get("size_bytes") or document.get("memory_bytes"),
-    }
 
 
 def _read_json(path: Path) -> dict[str, Any]:

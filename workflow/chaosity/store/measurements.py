@@ -57,13 +57,9 @@ def is_performance_metric(metric: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def _parsed(text: str) -> Mapping[str, Any]:
-    return dict(json.loads(text))
-
-
 def parse_levels_json(text: object) -> Mapping[str, Any]:
     """Return the mapping in a text of the columns `factors` or `levels`; empty without a text."""
-    return _parsed(text) if isinstance(text, str) and text else {}
+    return dict(json.loads(text)) if isinstance(text, str) and text else {}
 
 
 def equals_or_in_list(values: pd.Series, wanted: object) -> pd.Series:
@@ -167,8 +163,7 @@ class Measurements:
     @cached_property
     def factors(self) -> pd.Series:
         """Return the factors of each row's point and load as a mapping."""
-        found = [parse_levels_json(text) for text in self.rows["factors"]]
-        return pd.Series(found, self.rows.index, dtype=object)
+        return self.rows["factors"].map(parse_levels_json).astype(object)
 
     def factor(self, name: str) -> pd.Series:
         """Return the level of a factor for each row, None where a row has no such factor."""
@@ -223,7 +218,8 @@ class Measurements:
     def comparable_slices(self) -> Iterator[tuple[SliceKey, Measurements]]:
         """Yield each group of comparable rows, with its values of the columns `SLICE`."""
         for key, part in self.groups(SLICE):
-            yield dict(zip(SLICE, map(_text_or_none, key), strict=True)), part
+            texts = (None if pd.isna(value) else value for value in key)
+            yield dict(zip(SLICE, texts, strict=True)), part
 
     def node_matrices(self) -> Iterator[tuple[SliceKey, NodeMatrix]]:
         """Yield the matrix of initiator node x target node of each slice, of valid rows.
@@ -286,10 +282,7 @@ class Measurements:
 
 
 def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
-    """The table in numpy types.
-
-    The store keeps pandas' nullable types. Their NA is neither true nor false in a comparison.
-    """
+    """The table in numpy types: pandas' NA is neither true nor false in a comparison."""
     if all(isinstance(kind, np.dtype) for kind in table.dtypes):
         return table
     columns: dict[str, Any] = {}
@@ -313,10 +306,6 @@ def _load_counts(rows: pd.DataFrame) -> pd.Series:
     loads = rows["load"].astype(str) + "\0" + rows["initiator"].astype(str)
     points = [rows[column] for column in POINT]
     return loads.groupby(points, dropna=False, sort=False).transform("nunique")
-
-
-def _text_or_none(value: Any) -> Any:
-    return None if pd.isna(value) else value
 
 
 def _joined(rows: pd.DataFrame, columns: Iterable[str]) -> pd.Series:

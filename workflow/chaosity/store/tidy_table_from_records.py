@@ -80,21 +80,36 @@ def _common_columns_of_each_load(
     point: Point, replicate: int, outcome: ReplicateOutcome
 ) -> Iterator[tuple[Load, Row]]:
     """Each load of a replicate, with the columns that all rows of its metrics share."""
-    common = {
-        "host": point["host"],
-        "configuration": point["configuration"],
-        "experiment": point["experiment"],
-        "point": point["point"],
-        "replicate": replicate,
-        "order": outcome.order,
-        "status": outcome.status,
-        "measured_at": outcome.measured_at,
-    }
     for load in point["loads"]:
-        levels = load.get("levels", {})
+        levels, initiator, target = load.get("levels", {}), load["initiator"], load["target"]
+        drives = target["drives"]
+        backed = any(drive.get("file") for drive in drives)
+        labels = [load["label"], "file-backed" if backed else None]
         own = {
-            **common,
-            **_load_columns(load),
+            "host": point["host"],
+            "configuration": point["configuration"],
+            "experiment": point["experiment"],
+            "point": point["point"],
+            "replicate": replicate,
+            "order": outcome.order,
+            "status": outcome.status,
+            "measured_at": outcome.measured_at,
+            "load": load.get("role", load["name"]),
+            "benchmark": load["benchmark"],
+            "category": load["category"],
+            "kernel": load["kernel"],
+            "initiator": initiator["name"],
+            "initiator_kind": initiator["kind"],
+            "initiator_nodes": format_cpu_list(initiator["nodes"]),
+            "threads": initiator["threads"],
+            "target": target["name"],
+            "target_kind": target["kind"],
+            "target_nodes": format_cpu_list(target["nodes"]),
+            "drives": len(drives) or None,
+            "file_backed": backed,
+            "relation": target["relation"],
+            "distance": target.get("distance"),
+            "label": ", ".join(filter(None, labels)) or None,
             "factors": json.dumps({**point["factors"], **levels}, sort_keys=True),
             "levels": json.dumps(levels, sort_keys=True),
             "seen_nodes": outcome.seen_nodes.get(load["name"]),
@@ -190,32 +205,6 @@ def _seen_nodes(load: LoadRecord) -> str | None:
     by_node = (seen["memory_bytes_by_node"] if seen else None) or {}
     least = _STRAY_SHARE * sum(by_node.values())
     return format_cpu_list(sorted(int(n) for n, size in by_node.items() if size > least)) or None
-
-
-def _load_columns(load: Load) -> Row:
-    """The columns that describe a load."""
-    initiator, target = load["initiator"], load["target"]
-    drives = target["drives"]
-    backed = any(drive.get("file") for drive in drives)
-    labels = [load["label"], "file-backed" if backed else None]
-    return {
-        "load": load.get("role", load["name"]),
-        "benchmark": load["benchmark"],
-        "category": load["category"],
-        "kernel": load["kernel"],
-        "initiator": initiator["name"],
-        "initiator_kind": initiator["kind"],
-        "initiator_nodes": format_cpu_list(initiator["nodes"]),
-        "threads": initiator["threads"],
-        "target": target["name"],
-        "target_kind": target["kind"],
-        "target_nodes": format_cpu_list(target["nodes"]),
-        "drives": len(drives) or None,
-        "file_backed": backed,
-        "relation": target["relation"],
-        "distance": target.get("distance"),
-        "label": ", ".join(filter(None, labels)) or None,
-    }
 
 
 def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 from chaosity.cpusets import CpuSet, parse_mask
-from chaosity.topology.topology_model import MemoryAttribute, SlitDistances
+from chaosity.topology.topology_model import CoreKind, MemoryAttribute, SlitDistances
 
 IO_TYPES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _MIB = 2**20
@@ -89,20 +89,6 @@ class HwlocObject:
         return next((item for item in self.ancestors() if item.type == type_name), None)
 
 
-@dataclass(frozen=True)
-class HwlocCoreKind:
-    """A kind of cores in hwloc's XML; hwloc ranks kinds by `efficiency`, from slow to fast."""
-
-    cpus: CpuSet
-    efficiency: int | None
-    infos: dict[str, str]
-
-    def frequency_hertz(self, name: str) -> int | None:
-        """Return a frequency in Hz from an info in MHz, or None."""
-        text = self.infos.get(name)
-        return int(text) * _MHZ if text and text.isdigit() else None
-
-
 class HwlocTree:
     """The objects of a topology, and the tables that follow them in the file."""
 
@@ -165,16 +151,22 @@ class HwlocTree:
                     attributes.append(MemoryAttribute(name, target, parse_mask(cpus), value))
         return tuple(attributes)
 
-    def core_kinds(self) -> tuple[HwlocCoreKind, ...]:
-        """Return the kinds of cores, least efficient first; empty where the source has none."""
-        return tuple(
-            HwlocCoreKind(
+    def core_kinds(self) -> Iterator[CoreKind]:
+        """Yield the kinds of cores, least efficient first; none where the source has none."""
+        for index, item in enumerate(self._root.iterfind("cpukind")):
+            infos = _infos(item)
+            yield CoreKind(
+                index,
                 parse_mask(item.get("cpuset", "0x0")),
                 int(item.attrib["forced_efficiency"]) if item.get("forced_efficiency") else None,
-                _infos(item),
+                _hertz(infos.get("FrequencyBaseMHz", "")),
+                _hertz(infos.get("FrequencyMaxMHz", "")),
+                infos.get("CoreType"),
             )
-            for item in self._root.iterfind("cpukind")
-        )
+
+
+def _hertz(megahertz: str) -> int | None:
+    return int(megahertz) * _MHZ if megahertz.isdigit() else None
 
 
 def _object(element: etree._Element, parent: HwlocObject | None) -> HwlocObject:

@@ -135,10 +135,11 @@ def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence
     """Return all nodes in the XML or /sys, with their own processing units and memory."""
     visible = {item.index: item for item in tree.machine.objects_of_type("NUMANode")}
     kernel = {node.os_index: node for node in sysfs.read_nodes()}
-    nodes = []
+    nodes, pus = [], tree.machine.objects_of_type("PU")
     for index in sorted({*visible, *kernel, *tree.machine.complete_nodes}):
         item = visible.get(index)
-        near = item.cpus if item else _cpus_near(tree, index)
+        # hwloc removes a hidden node from the nodesets near it, and keeps it in complete_nodesets.
+        near = item.cpus if item else cpu_set(p.index for p in pus if index in p.complete_nodes)
         nodes.append(_NodeEvidence(index, item, near, index in tree.allowed_nodes))
     _assign_owners(nodes, kernel, tree.machine.cpus)
     packages = tree.machine.objects_of_type("Package")
@@ -150,20 +151,11 @@ def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence
         # whose cpuset is empty lost all of its own, which are offline or forbidden.
         lost_all = node.item and not node.item.cpus and node.item.complete_cpus
         node.has_cpus = bool(node.own_cpus or listed or lost_all)
-        node.package = _package_of(node.os_index, packages)
+        holders = [p for p in packages if node.os_index in {*p.nodes, *p.complete_nodes}]
+        node.package = holders[0].os_index if len(holders) == 1 else None
         if node.package is None:  # hwloc hides a package that is wholly forbidden
             node.package = sysfs.package_of_pus(listed)
     return nodes
-
-
-def _cpus_near(tree: HwlocTree, index: int) -> CpuSet:
-    """Return the processing units near a node that hwloc hides.
-
-    hwloc removes such a node from their nodeset and keeps it in their complete_nodeset.
-    """
-    return cpu_set(
-        pu.index for pu in tree.machine.objects_of_type("PU") if index in pu.complete_nodes
-    )
 
 
 def _assign_owners(
@@ -207,11 +199,6 @@ def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree
         return 0 if any(sizes) else None
     # Hidden, and without /sys: in a cgroup the node is forbidden, else it has no memory.
     return None if _in_cgroup(tree) else 0
-
-
-def _package_of(index: int, packages: Iterable[HwlocObject]) -> int | None:
-    holders = [item.os_index for item in packages if index in {*item.nodes, *item.complete_nodes}]
-    return holders[0] if len(holders) == 1 else None
 
 
 def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from chaosity.cpusets import CpuSet, cpu_set
-from chaosity.topology.hwloc_xml import HwlocCoreKind, HwlocObject, HwlocTree
+from chaosity.topology.hwloc_xml import HwlocObject, HwlocTree
 from chaosity.topology.topology_model import (
     Cache,
     Core,
@@ -28,7 +29,7 @@ class CoreAndCacheMaker:
 
     def __init__(self, tree: HwlocTree, usable: CpuSet, nodes_of: NodesOf) -> None:
         self._machine = tree.machine
-        self._kinds = tree.core_kinds()
+        self._kinds = tuple(tree.core_kinds())
         self._usable = set(usable)
         self._nodes_of = nodes_of
 
@@ -37,7 +38,7 @@ class CoreAndCacheMaker:
         pairs = [(item, self._cpus(item)) for item in self._machine.objects_of_type(type_name)]
         return [(index, *pair) for index, pair in enumerate(pair for pair in pairs if pair[1])]
 
-    def _cpus(self, item: HwlocObject | HwlocCoreKind) -> CpuSet:
+    def _cpus(self, item: HwlocObject | CoreKind) -> CpuSet:
         return cpu_set(self._usable & set(item.cpus))
 
     def make_packages(self, package_of_node: Mapping[int, int | None]) -> tuple[Package, ...]:
@@ -46,7 +47,9 @@ class CoreAndCacheMaker:
         for index, item, cpus in self._usable_objects("Package"):
             os_index = item.os_index if item.os_index is not None else index
             nodes = tuple(n for n in sorted(package_of_node) if package_of_node[n] == os_index)
-            packages.append(Package(os_index, cpus, nodes, _model(item, self._machine)))
+            name = item.infos.get("CPUModel") or self._machine.infos.get("CPUModel") or ""
+            model = " ".join(name.split()) or None  # firmware pads it with blanks
+            packages.append(Package(os_index, cpus, nodes, model))
         return tuple(packages)
 
     def make_dies(self) -> tuple[Die, ...]:
@@ -64,18 +67,9 @@ class CoreAndCacheMaker:
 
     def make_core_kinds(self) -> tuple[CoreKind, ...]:
         """Return the kinds of cores; a single unnamed kind where the source shows none."""
-        pairs = [(kind, self._cpus(kind)) for kind in self._kinds]
-        core_kinds = tuple(
-            CoreKind(
-                index,
-                cpus,
-                kind.efficiency,
-                kind.frequency_hertz("FrequencyBaseMHz"),
-                kind.frequency_hertz("FrequencyMaxMHz"),
-                kind.infos.get("CoreType"),
-            )
-            for index, (kind, cpus) in enumerate(pair for pair in pairs if pair[1])
-        )
+        every = (replace(kind, cpus=self._cpus(kind)) for kind in self._kinds)
+        usable = enumerate(kind for kind in every if kind.cpus)
+        core_kinds = tuple(replace(kind, index=index) for index, kind in usable)
         return core_kinds or (CoreKind(0, cpu_set(self._usable)),)
 
     def make_cores(
@@ -134,9 +128,3 @@ class CoreAndCacheMaker:
 def _package(item: HwlocObject) -> int | None:
     package = item.nearest_ancestor("Package")
     return package.os_index if package else None
-
-
-def _model(package: HwlocObject, machine: HwlocObject) -> str | None:
-    """Return the processor's name; firmware pads it with blanks."""
-    name = package.infos.get("CPUModel") or machine.infos.get("CPUModel") or ""
-    return " ".join(name.split()) or None

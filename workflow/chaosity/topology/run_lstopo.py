@@ -27,6 +27,8 @@ _INSTALL = (
     "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
 )
 _OLDEST_HWLOC = (2, 0)
+# Loads no DTD, which is not needed, and expands no entities.
+_PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
 _SHOWN_CHARACTERS = 80  # of unexpected output, in an error
 
 
@@ -107,7 +109,7 @@ def run_lstopo(
     if answer.returncode or not answer.stdout.strip():
         raise _failure(answer.stderr.decode(errors="replace"), where)
     try:
-        xml = etree.fromstring(answer.stdout, _parser())
+        xml = etree.fromstring(answer.stdout, _PARSER)
     except etree.XMLSyntaxError:
         xml = None
     if xml is None or xml.tag != "topology" or xml.find("object") is None:
@@ -129,11 +131,6 @@ def _failure(stderr: str, where: str) -> UserError:
     )
 
 
-def _parser() -> etree.XMLParser:
-    """Return a parser that loads no DTD and expands no entities; the DTD is not needed."""
-    return etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-
-
 def parse_xml_file(path: Path) -> etree._Element:
     """Return the root element of an XML file.
 
@@ -151,7 +148,7 @@ def parse_xml_file(path: Path) -> etree._Element:
     if not text.lstrip().startswith(b"<"):
         raise UserError("is not XML", str(path), remedy)
     try:
-        return etree.fromstring(text, _parser())
+        return etree.fromstring(text, _PARSER)
     except etree.XMLSyntaxError as error:
         whole = text.rstrip().endswith(b"</topology>")
         what = "is not well-formed XML" if whole else "is truncated"

@@ -127,10 +127,6 @@ class SysfsReader:
         ids = {self.read_number(f"{folder}/physical_package_id") for folder in folders}
         return ids.pop() if len(ids) == 1 else None
 
-    def online_cpus(self) -> CpuSet | None:
-        """Return the processing units that are switched on."""
-        return self.read_cpu_list("sys/devices/system/cpu/online")
-
     def cache_line_bytes(self) -> int | None:
         """Return the cache line of the first processor: from /sys, else from /proc/cpuinfo."""
         line = self.read_number("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")

@@ -13,7 +13,7 @@ from chaosity.topology.hwloc_xml import HwlocTree
 from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
 from chaosity.topology.packages_cores_and_caches import CoreAndCacheMaker
 from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
-from chaosity.topology.topology_model import Cache, HugePagePool, SlitDistances, Topology
+from chaosity.topology.topology_model import HugePagePool, SlitDistances, Topology
 from chaosity.topology.topology_sources import LIVE, TopologySource, open_topology_source
 
 
@@ -68,12 +68,13 @@ def _build(source: TopologySource) -> Topology:
     usable = usable_cpus(tree)
     if not usable:
         raise UserError("has no processing unit that may be used", source.name)
-    kernel_nodes = sysfs.read_nodes()
+    kernel_nodes, online = sysfs.read_nodes(), sysfs.read_cpu_list("sys/devices/system/cpu/online")
     nodes = discover_nodes(tree, sysfs)
     structure = CoreAndCacheMaker(tree, usable, Topology(nodes=nodes).nodes_of_pus)
     devices = DeviceMaker(tree, nodes, sysfs)
     kinds, l3_domains = structure.make_core_kinds(), structure.make_l3_domains()
-    caches, gpus = structure.make_caches(), devices.make_gpus()
+    caches, gpus = structure.make_caches(), devices.make_gpus()  # the innermost caches first
+    lines = (cache.line_bytes for cache in caches if cache.kind != "instruction")
     return Topology(
         source=source.name,
         kind=source.kind,
@@ -90,10 +91,10 @@ def _build(source: TopologySource) -> Topology:
         distances=_distances(tree, kernel_nodes),
         caches=caches,
         memory_attributes=tree.memory_attributes(),
-        cache_line_bytes=_cache_line(caches, sysfs),
+        cache_line_bytes=next(filter(None, lines), None) or sysfs.cache_line_bytes(),
         dies=structure.make_dies(),
         huge_page_pools=_huge_pages(kernel_nodes, sysfs),
-        restrictions=find_restrictions(tree, nodes, sysfs.online_cpus()),
+        restrictions=find_restrictions(tree, nodes, online),
         counts=structure.count_parts(),
         host=read_host_facts(tree, source),
     )
@@ -109,12 +110,6 @@ def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistan
         indexes = tuple(node.os_index for node in kernel_nodes)
         return SlitDistances(indexes, tuple(node.distances for node in kernel_nodes))
     return tree.slit_distances()
-
-
-def _cache_line(caches: tuple[Cache, ...], sysfs: SysfsReader) -> int | None:
-    """Return the line size of the innermost data cache whose line size is known."""
-    lines = (cache.line_bytes for cache in caches if cache.kind != "instruction")
-    return next(filter(None, lines), None) or sysfs.cache_line_bytes()
 
 
 def _huge_pages(kernel_nodes: Sequence[SysfsNode], sysfs: SysfsReader) -> tuple[HugePagePool, ...]:

@@ -170,11 +170,7 @@ def _real(path: Path) -> Path:
 
 
 def _find_capture_root(folder: Path, source: Path) -> Path:
-    """Return the directory that has `sys`: the folder itself, a child of it, or its parent.
-
-    Raises:
-        UserError: none of them has sys/devices/system.
-    """
+    """Return the directory that has `sys`: the folder itself, a child of it, or its parent."""
     children = [item for item in sorted(folder.iterdir()) if item.is_dir()]
     for root in (folder, *children):
         if (root / "sys/devices/system").is_dir():
