@@ -186,11 +186,8 @@ def random_orders(replicates: Sequence[int], seed: int) -> list[list[int]]:
 
     All of replicate 1 comes before all of replicate 2, so that a slow drift of the host affects
     whole blocks. Each block has a permutation of its own. The last blocks hold only the points
-    that are measured that often. Places are numbered over all blocks.
-
-    Args:
-        replicates: how often each point is measured.
-        seed: of the permutations.
+    that are measured that often. Places are numbered over all blocks. `replicates` says how often
+    each point is measured, and `seed` fixes the permutations.
     """
     orders: list[list[int]] = [[] for _ in replicates]
     before = 0

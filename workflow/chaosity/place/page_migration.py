@@ -77,9 +77,7 @@ class BlockGroup:
 def find_memory_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
     """Return the areas of a process and all its descendants whose pages count.
 
-    Args:
-        pid: number of the process.
-        mapping: address of the only mapping that counts; None: all that are large enough.
+    `mapping` is the address of the only mapping that counts; None: all that are large enough.
     """
     return [
         area

@@ -92,13 +92,7 @@ class Design:
 def read_design(
     frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None = None
 ) -> tuple[Design, Values]:
-    """Check a table and return its design and its values.
-
-    Args:
-        frame: one row for each value; errors name rows by its index.
-        response: column of the values.
-        factors: columns of the factors.
-        block: column of the blocks (replicates), or None.
+    """Check a table and return its design and its values; see `anova.analyse` for the arguments.
 
     Raises:
         UserError: a column is missing or named twice, a cell is empty or not a number, a factor

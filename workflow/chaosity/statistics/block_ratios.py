@@ -47,15 +47,10 @@ def cell_ratios_in_replicate_blocks(
 def group_ratio_in_replicate_blocks(numerator: Table, denominator: Table) -> Estimate:
     """Return the ratio of the typical value of one group of cells to that of another.
 
+    For example, all cells of another package are compared with all cells of the same node.
     The typical value of a block is the geometric mean over the group's cells. A cell that is
     missing in some block would shift that block's mean, so only complete cells count, unless no
-    cell is complete.
-
-    Its n is the number of blocks that both groups share.
-
-    Args:
-        numerator: such as all cells of another package.
-        denominator: such as all cells of the same node.
+    cell is complete. The ratio's n is the number of blocks that both groups share.
     """
     above, below = _block_logs(numerator), _block_logs(denominator)
     shared = above.index.intersection(below.index)

@@ -62,11 +62,7 @@ class _HasInterval:
         return self.ends is not None and not self.ends[0] <= value <= self.ends[1]
 
     def interval_text_without_n(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
-        """Return the interval: "95 % interval 17.9 to 18.8", or "no interval".
-
-        Args:
-            show: writes one end of the interval.
-        """
+        """Return "95 % interval 17.9 to 18.8", or "no interval"; `show` writes an end as text."""
         if self.ends is None:
             return "no interval"
         low, high = map(show, self.ends)
@@ -159,9 +155,7 @@ class Ratio(_HasInterval):
     def of_pairs(cls, values: ArrayLike, reference: ArrayLike) -> Ratio:
         """Return the median of the ratios of pairs, such as two cells in the same replicate blocks.
 
-        Args:
-            values: positive, one for each pair.
-            reference: the other side of each pair.
+        All values are positive. Value and reference at the same position make a pair.
         """
         logs = np.log(np.asarray(values, float)) - np.log(np.asarray(reference, float))
         return cls._of_logs(logs, fewest=2)

@@ -48,10 +48,7 @@ def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float 
 
     Holm's method, which allows no false one, finds nothing with three replicates and hundreds of
     cells. This method also holds for cells of one run, whose errors are positively dependent
-    (Benjamini and Yekutieli, 2001).
-
-    Args:
-        p_values: None where there is no test; stays None and does not count.
+    (Benjamini and Yekutieli, 2001). None, where there is no test, stays None and does not count.
     """
     known = [p for p in p_values if p is not None]
     adjusted = iter(stats.false_discovery_control(known) if known else ())
@@ -61,13 +58,10 @@ def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float 
 def cells_differ_significantly(measurements: Table, by: Sequence[str] = CELL) -> bool | None:
     """Return whether cells differ by more than the noise of their replicates.
 
-    One-way analysis of variance of the logarithms of valid values over cells. The best and the
-    worst of many cells are far apart even when all cells are equal, so their intervals do not
-    answer this question; the variance between cells against the variance within cells does.
-
-    Args:
-        measurements: all rows of the cells.
-        by: columns that make a cell.
+    One-way analysis of variance of the logarithms of valid values over cells, which the columns
+    `by` make. The best and the worst of many cells are far apart even when all cells are equal, so
+    their intervals do not answer this question; the variance between cells against the variance
+    within cells does.
 
     Returns:
         None when this is unknown: a single cell, or no cell with two replicates.

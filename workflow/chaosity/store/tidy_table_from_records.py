@@ -123,11 +123,7 @@ def tidy_rows_of_derived_metrics(
     """Yield a row for each derived metric of a replicate, see `design.ratio_reference_loads`.
 
     Value and reference are of the same replicate, so they lie within one block of the random order.
-
-    Args:
-        point: the point as planned.
-        replicate: from 1.
-        outcomes: (experiment, point) -> outcomes of all replicates.
+    `replicate` counts from 1; `outcomes` has the replicates of each (experiment, point).
     """
     derived = point.get("relative", [])
     if not derived:
