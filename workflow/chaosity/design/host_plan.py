@@ -153,11 +153,8 @@ class HostPlan:
     def write_plan(self, folder: Path, *, points: bool) -> None:
         """Write ``plan.json`` and, if needed, ``points/<experiment>/<point>.json``.
 
-        Files are written only if the plan has changed.
-
-        Args:
-            folder: of the host and configuration.
-            points: whether to write the points too; a dry run does not need them.
+        Files are written only if the plan has changed. `folder` is that of the host and
+        configuration. `points` says whether to write the points, which a dry run does not need.
         """
         # The report shows the config of this run, which may differ from the default config.
         config = {"seed": self.seed, "stopping": self.stopping}

@@ -31,7 +31,7 @@ class BarrierPhase(enum.Enum):
 
 
 class BarrierProxy:
-    """Stands between a program's barrier and the outside.
+    """Stands between a program's barrier and the outside; times are by CLOCK_MONOTONIC.
 
     Attributes:
         phase: the program's phase.
@@ -78,11 +78,7 @@ class BarrierProxy:
             os.write(self._writing, _LINE)
 
     def end_settling(self, now_ns: int) -> bytes:
-        """Return the ready line and the other held lines, after the placement has settled.
-
-        Args:
-            now_ns: time by CLOCK_MONOTONIC.
-        """
+        """Return the ready line and the other held lines; the placement has settled at `now_ns`."""
         self.phase = BarrierPhase.SETTLED
         if self._answered:
             self._release(now_ns)
@@ -94,11 +90,7 @@ class BarrierProxy:
         return held
 
     def read_input(self, now_ns: int) -> bool:
-        """Read this process's input; returns whether its end asks the program to stop.
-
-        Args:
-            now_ns: time by CLOCK_MONOTONIC.
-        """
+        """Read this process's input; returns whether its end asks the program to stop."""
         try:
             chunk = os.read(STANDARD_INPUT, _CHUNK)
         except OSError:

@@ -173,9 +173,8 @@ class AutonumaSettling:
     ) -> None:
         """Look at the pages of a running program until they are at rest.
 
-        Args:
-            let_program_run: lets the program run for some seconds; False when it has ended.
-            look: returns the present share of each node.
+        `let_program_run` lets it run for some seconds, and returns False when it has ended. `look`
+        returns the present share of each node.
         """
         began = time.monotonic()
         seen = [look()]

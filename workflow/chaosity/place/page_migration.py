@@ -253,11 +253,8 @@ def _relocate(group: BlockGroup, plan: Sequence[tuple[int, int]]) -> None:
 def plan_block_moves(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
     """Return the index and new node of each block that must move, in the order of the blocks.
 
-    As few blocks as possible move, spread evenly over the area.
-
-    Args:
-        where: present node of each block; below 0 if the block is absent.
-        goal: wanted number of blocks on each node.
+    As few blocks as possible move, spread evenly over the area. `where` is the present node of
+    each block, below 0 if it is absent; `goal` is the wanted number of blocks on each node.
     """
     now = Counter(node for node in where if node >= 0)
     surplus = {node: n - goal.get(node, 0) for node, n in now.items() if n > goal.get(node, 0)}

@@ -60,8 +60,7 @@ class RateSource:
 class SampleSource(RateSource):
     """JSON lines such as ``{"event":"sample","begin_ns":1,"end_ns":2,"bytes":3}``.
 
-    Args:
-        key: key of the amount; None: the first number that is not a time.
+    `key` is the key of the amount; None: the first number that is not a time.
     """
 
     def __init__(self, key: str | None = None) -> None:
