@@ -45,22 +45,17 @@ def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
 
 
 def _xml(source: TopologySource) -> str:
-    if source.kind == LIVE:
-        _state_present_memory(source.xml, source.sysfs)
-    text = etree.tostring(source.xml.getroottree(), xml_declaration=True, encoding="UTF-8")
-    return text.decode() + "\n"
-
-
-def _state_present_memory(xml: etree._Element, sysfs: SysfsReader) -> None:
-    """Replace MemTotal by the present memory, in bytes and in ordinary pages."""
-    page_bytes = HwlocTree(xml).page_bytes
-    present = sysfs.present_bytes(page_bytes)
-    for node in xml.iterfind(".//object[@type='NUMANode']"):
+    """Return the XML; MemTotal of a live machine becomes present memory, in bytes and in pages."""
+    page_bytes = HwlocTree(source.xml).page_bytes
+    present = source.sysfs.present_bytes(page_bytes) if source.kind == LIVE else {}
+    for node in source.xml.iterfind(".//object[@type='NUMANode']"):
         size = present.get(int(node.attrib["os_index"]))
         pages = node.find(f"page_type[@size='{page_bytes}']")
         if size and pages is not None:
             node.set("local_memory", str(size))
             pages.set("count", str(size // page_bytes))
+    text = etree.tostring(source.xml.getroottree(), xml_declaration=True, encoding="UTF-8")
+    return text.decode() + "\n"
 
 
 def _build(source: TopologySource) -> Topology:
