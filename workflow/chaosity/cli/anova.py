@@ -109,8 +109,7 @@ def _read_csv_texts(path: Path) -> pd.DataFrame:
         if len(row) != len(names):
             columns = f"the file has {len(names)} columns"
             raise UserError(f"has {len(row)} cells", f"{path}, row {number}", columns)
-    values = pd.DataFrame.from_dict(dict(body), orient="index", columns=names, dtype=object)
-    return values
+    return pd.DataFrame.from_dict(dict(body), orient="index", columns=names, dtype=object)
 
 
 def _analysis_text(analysis: Analysis) -> Iterator[RenderableType]:
@@ -136,10 +135,8 @@ def _analysis_text(analysis: Analysis) -> Iterator[RenderableType]:
     effect_heads = ("n", "mean", "ratio to the mean" if logs else "effect", "95 % interval")
     effects = _table("Levels", ("factor", "level"), effect_heads)
     for effect in analysis.effects[:_MOST_LINES]:
-        mean = f"{effect.mean:.4g}"
-        effects.add_row(
-            effect.factor, effect.level, str(effect.n), mean, *_interval_texts(effect.effect)
-        )
+        texts = (str(effect.n), f"{effect.mean:.4g}", *_interval_texts(effect.effect))
+        effects.add_row(effect.factor, effect.level, *texts)
     pairs = _table(
         "Differences between levels",
         ("factor", "level", "against"),

@@ -157,12 +157,10 @@ def _nodes(topology: Topology) -> Table | None:
         "drives": lambda node: str(drives[node.os_index] or "-"),
         "GPUs": lambda node: str(gpus[node.os_index] or "-"),
     }
-    shown = {
-        "side cache": any(node.memory_side_cache_bytes for node in topology.nodes),
-        "drives": any(drives[node.os_index] for node in topology.nodes),
-        "GPUs": any(gpus[node.os_index] for node in topology.nodes),
-    }
-    columns = {name: text for name, text in columns.items() if shown.get(name, True)}
+    for name in ("side cache", "drives", "GPUs"):
+        text = columns[name]
+        if callable(text) and all(text(node) == "-" for node in topology.nodes):
+            del columns[name]
     table = _table(topology.nodes, columns, missing="-")
     for column in table.columns if table else ():
         column.justify = "left" if column.header in ("CPUs", "kind") else "right"

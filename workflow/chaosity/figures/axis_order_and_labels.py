@@ -62,7 +62,7 @@ _PLACE_TITLES: Mapping[AxisKind, str] = {
     "first_drives": "First drives of a node",
     "node_drives": "Drives of nodes",
 }
-_PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-9a-f])", re.IGNORECASE)
+_PCI_ADDRESS = re.compile(r"^([0-9a-f]{4,8})-([0-9a-f]{2})-([0-9a-f]{2})-([0-9a-f])$", re.I)
 
 
 @dataclass(frozen=True)
@@ -252,12 +252,7 @@ def _place_value(name: str, place: PlaceName, nodes: tuple[int, ...]) -> AxisVal
 
 def _drive_label(address: str) -> str:
     """Return the PCI address in a drive's name as lspci writes it; other texts unchanged."""
-    match = _PCI_ADDRESS.fullmatch(address)
-    if match is None:
-        return address
-    domain, bus, device, function = match.groups()
-    short = f"{bus}:{device}.{function}"
-    return short if int(domain, 16) == 0 else f"{domain}:{short}"
+    return re.sub("^0+:", "", _PCI_ADDRESS.sub(r"\1:\2:\3.\4", address))
 
 
 def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:

@@ -51,7 +51,8 @@ def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[
     labels = [groups.tick_label(value) if titled else value.long for value in groups.values]
     label_width = max(style.text_width(text, style.TEXT_POINTS) for text in labels)
     left = style.MARGIN + 0.22 + label_width + 0.08
-    header = style.figure_header_height(data.title, provenance_text(data), _WIDTH - 0.2)
+    texts_above = (data.title, provenance_text(data), _WIDTH - 0.2)
+    header = style.figure_header_height(*texts_above)
     legend = style.split_legend_into_rows(
         _legend(data), _WIDTH - left - style.MARGIN, style.BOX_WIDTH
     )
@@ -59,8 +60,7 @@ def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[
     statuses = {bar.mark["status"] for bar in bars} - {"valid"}
     below = 0.5 + (0.24 if statuses else 0.0)
     height = top + tall + below
-    figure, sheet = style.new_figure_sheet(_WIDTH, height)
-    style.write_figure_header(sheet, data.title, provenance_text(data), _WIDTH - 0.2)
+    figure, sheet = style.new_figure_sheet(_WIDTH, height, *texts_above)
     style.draw_legend(
         sheet, legend, left, header + 0.05, style.BOX_WIDTH, partial(style.draw_legend_box, sheet)
     )
@@ -135,7 +135,7 @@ def _draw_bar(axes: Axes, bar: _Bar, limits: ValueLimits, identity: str) -> None
     if status != "valid":
         width = 0.05 * limits.high / factor
         axes.add_patch(
-            Rectangle(corner, width, height, gid=identity, **style.missing_mark_style(status))
+            Rectangle(corner, width, height, gid=identity, **style.MISSING_MARK_STYLES[status])
         )
         if status == "failed":
             style.draw_failed_mark_cross(axes, width / 2, middle, bar.height)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import pandas as pd
@@ -58,8 +60,8 @@ def _decimals(ratio: float) -> str:
 
 def _span(values: Iterable[float]) -> str:
     """Return smallest and largest ratio: "0.67 to 0.71"."""
-    known = sorted(values)
-    return " to ".join(dict.fromkeys(_decimals(value) for value in (known[0], known[-1])))
+    known = [*values]
+    return " to ".join(dict.fromkeys(map(_decimals, (min(known), max(known)))))
 
 
 @dataclass(frozen=True)
@@ -80,23 +82,20 @@ def change_along_x_statement(data: FigureData) -> str | None:
         return None
     # Where more is better, the smallest ratio is the worst.
     sign = -1.0 if less_is_better(data.spec.metric) else 1.0
-    worst: dict[str | None, _Change] = {}
+    by_series: dict[str | None, list[_Change]] = defaultdict(list)
     for change in changes:
-        held = worst.setdefault(change.series, change)
-        if sign * change.ratio.median < sign * held.ratio.median:
-            worst[change.series] = change
-    shown = list(worst.values())
+        by_series[change.series].append(change)
+    shown = [min(own, key=lambda each: sign * each.ratio.median) for own in by_series.values()]
     if len(shown) > _MOST_SERIES:
         shown.sort(key=lambda change: change.ratio.median)
         shown = [shown[0], shown[-1]]
     same_ends = len({(change.start.name, change.stop.name) for change in shown}) == 1
-    first = shown[0]
-    axis = data.axes["x"].title.lower()
-    ends = f"the first to the last {axis}"
-    if same_ends:
-        ends = f"{axis} {first.start.short} to {first.stop.short}"
+    first, axis = shown[0], data.axes["x"].title.lower()
+    from_to = f"{axis} {first.start.short} to {first.stop.short}"
+    ends = from_to if same_ends else f"the first to the last {axis}"
     texts = [_change_text(data, change, same_ends) for change in shown]
-    which = f" (smallest and largest of {len(worst)} series)" if len(worst) > len(shown) else ""
+    total = len(by_series)
+    which = f" (smallest and largest of {total} series)" if total > len(shown) else ""
     return (
         f"from {ends}, {metric_words(data.spec.metric)} changes by the factor "
         f"{join_with_and(texts)}{which}"
@@ -151,9 +150,7 @@ def latency_curve_statement(data: FigureData) -> str | None:
     knees = known[known["quantity"] == "knee"]
     metric, parts = metric_words(data.spec.metric), []
     if len(unloaded):
-        ends = [
-            format_quantity(data.spec.metric, value) for value in (unloaded.min(), unloaded.max())
-        ]
+        ends = [format_quantity(data.spec.metric, end) for end in (unloaded.min(), unloaded.max())]
         parts.append(f"unloaded {metric} is {' to '.join(dict.fromkeys(ends))}")
     doubled = knees[knees["note"].isna()].sort_values("median", kind="stable")
     if len(doubled):
@@ -180,13 +177,10 @@ def _knee_text(data: FigureData, knee: pd.Series, peaks: pd.Series, curves: int)
 
 
 def distance_order_statement(table: pd.DataFrame, by: str, metric: str, name: str) -> str | None:
-    """Return whether marks with a smaller number, such as the distance, have better values.
+    """Return whether valid marks with a smaller number, such as the distance, have better values.
 
-    Args:
-        table: valid marks.
-        by: column of the number; None is returned when fewer than two marks have it.
-        metric: of the values.
-        name: of the number in the text.
+    `by` is the column of the number, `name` its name in the text. None is returned when fewer than
+    two marks have the number.
     """
     known = table[table[by].notna()]
     if len(known) < 2:
@@ -340,14 +334,11 @@ def _line_label(data: FigureData, roles: Iterable[Role], mark: FigureMark) -> st
 
 def _lowest_bound_text(bounds: list[tuple[AxisValue, str]], data: FigureData) -> str:
     """Return which bounds are the lowest, and from which x on it is the last of them."""
-    last = bounds[-1][1]
-    start = len(bounds)
-    while start > 0 and bounds[start - 1][1] == last:
-        start -= 1
+    last, axis = bounds[-1][1], data.axes["x"].title.lower()
+    start = len(bounds) - len(list(takewhile(lambda bound: bound[1] == last, reversed(bounds))))
     if start == 0:
-        return f"{last} for every {data.axes['x'].title.lower()}"
+        return f"{last} for every {axis}"
     before = " or ".join(dict.fromkeys(title for _, title in bounds[:start]))
-    axis = data.axes["x"].title.lower()
     return (
         f"{before} up to {bounds[start - 1][0].short} ({axis}), "
         f"{last} from {bounds[start][0].short}"

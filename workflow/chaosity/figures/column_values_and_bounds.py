@@ -183,11 +183,8 @@ def _read_bound(spec: FigureSpec, entry: BoundEntry, experiment: Measurements) -
     for column, wanted in entry.get("where", {}).items():
         rows = rows[equals_or_in_list(columns.values_of_column(column).loc[rows.index], wanted)]
     used = {role: spec.column_of_axis(role) for role in (_ALONG if along_x else _CONSTANT)}
-    names = {
-        role: columns.values_of_column(name).map(_name)
-        for role, name in used.items()
-        if name is not None
-    }
+    named = {role: name for role, name in used.items() if name is not None}
+    names = {role: columns.values_of_column(name).map(_name) for role, name in named.items()}
     roles, rows = list(names), rows.assign(**names)
     # As the marks of a figure: points of a mark are combined within each replicate block.
     values: dict[tuple[str | None, str | None, str | None], float] = {}

@@ -42,7 +42,6 @@ from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 
 MANIFEST = "figures.json"
-_PNG_DOTS_PER_INCH = 200
 _DRAW: Mapping[str, Callable[[FigureData, ValueLimits], tuple[Figure, dict[str, str]]]] = {
     "heatmap": draw_heatmap,
     "lines": draw_line_chart,
@@ -151,8 +150,7 @@ def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ValueLimits]:
     groups: dict[tuple[str, bool, str], list[FigureData]] = defaultdict(list)
     for data in figures:
         spec = data.spec
-        own = spec.colour_scale is None
-        groups[spec.metric, own, spec.colour_scale or spec.name].append(data)
+        groups[spec.metric, spec.colour_scale is None, spec.colour_scale or spec.name].append(data)
     limits: dict[str, ValueLimits] = {}
     for (metric, *_), members in groups.items():
         intervals = any(data.spec.kind != "heatmap" for data in members)
@@ -190,9 +188,8 @@ def _write(data: FigureData, limits: ValueLimits, directory: Path, caption: str 
     if drawn:
         _write_drawing(data, limits, directory, caption)
     _write_csv(_figure_table(data), directory / f"{spec.name}.csv")
-    numbers = None
-    if spec.kind == "curve":
-        numbers = f"{spec.name}_numbers.csv"
+    numbers = f"{spec.name}_numbers.csv" if spec.kind == "curve" else None
+    if numbers:
         _write_csv(_curve_csv(data), directory / numbers)
     return FigureFile(
         name=spec.name,
@@ -221,7 +218,7 @@ def _write_drawing(data: FigureData, limits: ValueLimits, directory: Path, capti
     vector, picture = io.BytesIO(), io.BytesIO()
     # No date and no program version: unchanged data gives unchanged files.
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
-    figure.savefig(picture, format="png", dpi=_PNG_DOTS_PER_INCH, metadata={"Software": None})
+    figure.savefig(picture, format="png", dpi=style.PNG_DOTS_PER_INCH, metadata={"Software": None})
     svg = add_hover_texts(vector.getvalue(), spec.name, data.title, caption, texts)
     write_atomically(directory / f"{spec.name}.svg", svg)
     (directory / f"{spec.name}.png").write_bytes(picture.getvalue())
@@ -293,23 +290,15 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
         f"maximum_{metric}": table["maximum"],
         "replicates_valid": table["n"],
         "replicates_failed": table["n_failed"].astype("Int64"),
-        "outliers": table["outliers"],
-        "status": table["status"],
-        "reason": table["reason"],
-        "file_backed": table["file_backed"],
-        "label": table["label"],
+        **{name: table[name] for name in ("outliers", "status", "reason", "file_backed", "label")},
     }
     for bound in data.bounds:
-        values = [
-            bound.value_at(m.get("panels"), m.get("series"), m.get("x")) for m in mark_rows(table)
-        ]
+        places = ((m.get("panels"), m.get("series"), m.get("x")) for m in mark_rows(table))
+        values = [bound.value_at(*place) for place in places]
         name = f"bound_{bound.title.replace(' ', '_')}_{metric}"
         columns[name] = pd.Series(values, table.index, dtype=float)
-    if spec.has_measured_x:
-        ends = ("low", "high")
-        columns |= {
-            f"interval_{end}_{data.measured_x_column}": table[f"position_{end}"] for end in ends
-        }
+    for end in ("low", "high") if spec.has_measured_x else ():
+        columns[f"interval_{end}_{data.measured_x_column}"] = table[f"position_{end}"]
     if spec.cell_note:
         columns[spec.cell_note] = table["note"]
     return pd.DataFrame(columns)

@@ -59,9 +59,10 @@ def _value_statements(data: FigureData, valid: pd.DataFrame, scale: Scale) -> li
     if len(valid) == 1:
         [mark] = mark_rows(valid)
         return [f"{mark_value_text(mark, scale)} ({mark_label(mark, data)})", bounds]
-    differ = cells_differ_significantly(
-        data.measurements, ["host", "configuration", *_mark_columns(data)]
-    )
+    keys = ["host", "configuration", *data.axes]
+    if data.spec.has_measured_x or data.spec.kind == "table":
+        keys += ["point", "initiator", "target"]
+    differ = cells_differ_significantly(data.measurements, keys)
     statements = [bounds, _main_statement(data) or _range_statement(data, valid, differ)]
     if data.spec.cell_note == "distance":
         statements.append(
@@ -76,7 +77,7 @@ def _value_statements(data: FigureData, valid: pd.DataFrame, scale: Scale) -> li
 
 def _main_statement(data: FigureData) -> str | None:
     """Return the statement that the kind of figure is made for; None if there is none."""
-    spec = data.spec
+    spec, statement = data.spec, None
     if spec.loss_to is not None:
         statement = caption_statements.difference_to_base_statement(data, spec.loss_to)
     elif spec.compare is not None:
@@ -90,8 +91,6 @@ def _main_statement(data: FigureData) -> str | None:
         statement = caption_statements.distance_order_statement(
             valid, "position", spec.metric, name.lower()
         )
-    else:
-        statement = None
     if statement is None and "x" in data.axes and data.axes["x"].is_numeric:
         statement = caption_statements.change_along_x_statement(data)
     return statement
@@ -107,13 +106,6 @@ def _missing_statement(data: FigureData) -> str | None:
     missing = int((status != "valid").sum())
     total = format_count(len(status), data.mark_noun)
     return f"{missing} of {total} {'has' if missing == 1 else 'have'} no value: {', '.join(parts)}"
-
-
-def _mark_columns(data: FigureData) -> list[str]:
-    """Return the columns of the measurements that identify a mark."""
-    if data.spec.has_measured_x or data.spec.kind == "table":
-        return [*data.axes, "point", "initiator", "target"]
-    return list(data.axes)
 
 
 def _range_statement(data: FigureData, valid: pd.DataFrame, differ: bool | None) -> str:
@@ -151,14 +143,11 @@ def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
     """Return how farther relations of initiator and target compare with the nearest."""
     nearest, ratios = _relation_ratios(data)
     # Many cells together can show a difference that is below the noise of each cell.
-    if not ratios or (
-        differ is False and not any(ratio.excludes(1.0) for ratio in ratios.values())
-    ):
+    clear = any(ratio.excludes(1.0) for ratio in ratios.values())
+    if not ratios or (differ is False and not clear):
         return None
-    texts = [
-        f"{caption_statements.ratio_text(ratio)} for {_RELATIONS[name]}"
-        for name, ratio in ratios.items()
-    ]
+    ratio_text = caption_statements.ratio_text
+    texts = [f"{ratio_text(ratio)} for {_RELATIONS[name]}" for name, ratio in ratios.items()]
     metric = metric_words(data.spec.metric)
     return f"{metric} as a ratio to {_RELATIONS[nearest]}: {join_with_and(texts)}"
 

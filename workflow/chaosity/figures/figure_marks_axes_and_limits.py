@@ -99,11 +99,6 @@ class FigureData:
     bounds: tuple[MeasuredBound, ...] = ()
 
     @property
-    def has_file_backed_values(self) -> bool:
-        """Whether any value was measured on a file instead of a drive."""
-        return bool(self.marks["file_backed"].any())
-
-    @property
     def benchmark_labels(self) -> list[str]:
         """Return the labels that benchmarks require next to their values."""
         texts = {label for label in self.marks["label"] if isinstance(label, str)}
@@ -118,9 +113,7 @@ class FigureData:
     @property
     def title(self) -> str:
         """Return the figure's title, with a remark when a file replaced the drives."""
-        return (
-            f"{self.spec.title} (file-backed)" if self.has_file_backed_values else self.spec.title
-        )
+        return self.spec.title + " (file-backed)" * bool(self.marks["file_backed"].any())
 
     @property
     def measured_x_column(self) -> str:
@@ -205,18 +198,14 @@ def _axis(
     of_place = column in ("initiator", "target")
     nodes = rows[f"{column}_nodes"] if of_place else [None] * len(rows)
     found: dict[object, AxisValue] = {}
-    names: list[str | None] = []
     for level, list_of_nodes in zip(levels, nodes, strict=True):
-        if pd.isna(level):
-            names.append(None)
-            continue
-        if level not in found:
+        if not pd.isna(level) and level not in found:
             value = make_axis_value(level, parse_node_list(list_of_nodes), column)
             value = add_node_of_pu(value, topology)
             if value.kind == "text" and value.name in order:
                 value = replace(value, order=(order.index(value.name),))
             found[level] = value
-        names.append(found[level].name)
+    names = [None if pd.isna(level) else found[level].name for level in levels]
     values = {value.name: value for value in found.values()}.values()
     ordered, groups = sort_and_group_axis_values(values, topology.package_of_node)
     title = getattr(spec, f"{role}_title") or axis_title(column, ordered)
@@ -266,11 +255,7 @@ def _with_measured_x(
 
 
 def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: list[Role]) -> None:
-    """Check that each line joins points of a single initiator and target.
-
-    Raises:
-        UserError: a line joins points of several.
-    """
+    """Raise a `UserError` if a line joins points of several initiators or targets."""
     lines = rows.groupby(list(roles), dropna=False) if roles else [("the figure", rows)]
     for line, points in lines:
         for column in ("initiator", "target"):
@@ -289,10 +274,7 @@ def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.D
     """Return rows with one point per mark: several points are combined by replicate block.
 
     A replicate of a mark is valid when it is valid for any of the points; other points do not
-    count.
-
-    Raises:
-        UserError: several points fall on a mark and the figure does not say how to combine them.
+    count. A `UserError` is raised when the figure does not say how to combine several points.
     """
     points = rows[list(dict.fromkeys([*by, "point", *LOAD]))].drop_duplicates()
     shared = points.groupby(by, dropna=False).size()

@@ -92,9 +92,8 @@ class FigureSpec:
         Raises:
             UserError: a key is unknown, missing, or not allowed for this kind of figure.
         """
-        validate_document(
-            dict(entry), "figure", f"experiment {experiment}, figure {entry.get('name')}"
-        )
+        where = f"experiment {experiment}, figure {entry.get('name')}"
+        validate_document(dict(entry), "figure", where)
         load = entry["load"]
         loads = (load,) if isinstance(load, str) else tuple(load)
         tuples = {name: tuple(entry.get(name, ())) for name in ("in_every_series", "bounds")}

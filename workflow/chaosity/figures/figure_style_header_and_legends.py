@@ -14,7 +14,6 @@ from typing import TypedDict, TypeVar
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ft2font import LoadFlags
@@ -29,6 +28,7 @@ WIDTH = 7.5
 TITLE_POINTS, TEXT_POINTS, SMALL_POINTS = 10.5, 8.0, 7.0
 # Smaller text on paper needs a magnifier.
 SMALLEST_POINTS = 5.5
+PNG_DOTS_PER_INCH = 200
 
 INK, GREY, RULE, GRID = "#1a1a1a", "#5f5f5f", "#b8b8b8", "#e6e6e6"
 UNMEASURED, FAILED, HATCH = "#e4e4e4", "#8a1c1c", "#c9a3a3"
@@ -74,18 +74,6 @@ def apply_figure_style() -> Iterator[None]:
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)  # type: ignore[arg-type] # the stub lists all keys
         yield
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure that is not registered with pyplot.
-
-    Args:
-        width: in inches.
-        height: in inches.
-    """
-    figure = Figure(figsize=(width, height), facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def text_width(text: str, points: float, bold: bool = False, fixed: bool = False) -> float:
@@ -156,21 +144,13 @@ class TextStyle(TypedDict, total=False):
 
 # Text in the middle of a mark; the mark beneath it receives the pointer.
 CENTRED = TextStyle(ha="center", va="center_baseline", gid=IGNORE)
-_EMPTY: dict[str, BoxStyle] = {
+# Fill and edge of a mark without a value, by its status.
+MISSING_MARK_STYLES: dict[str, BoxStyle] = {
     "failed": BoxStyle(facecolor="white", hatch="//////", edgecolor=HATCH, linewidth=0.6),
     "missing": BoxStyle(facecolor=UNMEASURED, edgecolor="white", linewidth=0.9),
     "unmeasured": BoxStyle(facecolor="white", hatch="....", edgecolor=HATCH, linewidth=0.6),
     "absent": BoxStyle(facecolor="white", edgecolor=UNMEASURED, linewidth=0.6),
 }
-
-
-def new_figure_sheet(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return an empty figure and axes over all of it, in inches from the top left corner."""
-    figure = new_figure(width, height)
-    sheet = figure.add_axes((0, 0, 1, 1))
-    sheet.set(xlim=(0, width), ylim=(height, 0))
-    sheet.set_axis_off()
-    return figure, sheet
 
 
 def figure_header_height(title: str, provenance: str, width: float) -> float:
@@ -180,21 +160,26 @@ def figure_header_height(title: str, provenance: str, width: float) -> float:
     return MARGIN + title_lines * _TITLE_LINE + lines * _LINE + 0.14
 
 
-def write_figure_header(sheet: Axes, title: str, provenance: str, width: float) -> None:
-    """Write the title and, smaller, the provenance at the top left of a sheet."""
+def new_figure_sheet(
+    width: float, height: float, title: str, provenance: str, header_width: float
+) -> tuple[Figure, Axes]:
+    """Return a figure and axes over all of it, in inches from the top left corner.
+
+    The title and, smaller, the provenance stand at the top left, wrapped to `header_width` inches.
+    """
+    figure = Figure(figsize=(width, height), facecolor="white")
+    sheet = figure.add_axes((0, 0, 1, 1))
+    sheet.set(xlim=(0, width), ylim=(height, 0))
+    sheet.set_axis_off()
     y = MARGIN
-    for line in wrap_text(title, TITLE_POINTS, width, bold=True):
+    for line in wrap_text(title, TITLE_POINTS, header_width, bold=True):
         sheet.text(MARGIN, y, line, size=TITLE_POINTS, weight="bold", va="top")
         y += _TITLE_LINE
     y += 0.03
-    for line in wrap_text(provenance, SMALL_POINTS, width):
+    for line in wrap_text(provenance, SMALL_POINTS, header_width):
         sheet.text(MARGIN, y, line, size=SMALL_POINTS, color=GREY, va="top")
         y += _LINE
-
-
-def missing_mark_style(status: str) -> BoxStyle:
-    """Return fill and edge of a mark without a value, by its status."""
-    return _EMPTY[status]
+    return figure, sheet
 
 
 def draw_failed_mark_cross(sheet: Axes, x: float, y: float, room: float) -> None:
@@ -219,7 +204,7 @@ def draw_status_legend(sheet: Axes, x: float, y: float, statuses: Collection[str
     """Draw the legend of marks without a value in one row; `y` is its middle."""
 
     def draw_symbol(x: float, y: float, status: str) -> None:
-        draw_legend_box(sheet, x, y, missing_mark_style(status))
+        draw_legend_box(sheet, x, y, MISSING_MARK_STYLES[status])
         if status == "failed":
             draw_failed_mark_cross(sheet, x + 0.1, y, 0.13)
 

@@ -75,13 +75,9 @@ class HeatmapLayout:
     """
 
     def __init__(self, rows: Axis, columns: Axis, top: float, *, noted: bool = False) -> None:
-        """Compute the layout.
+        """Compute the layout below a header of height `top`.
 
-        Args:
-            rows: axis that runs down, unless the map is turned.
-            columns: axis that runs across.
-            top: height of the header.
-            noted: whether cells have a second line of text.
+        `rows` run down unless the map is turned; `noted`: whether cells have a second line of text.
         """
         self.turned = len(columns.values) > MOST_COLUMNS and len(columns.values) > len(rows.values)
         self.down, self.across = (columns, rows) if self.turned else (rows, columns)
@@ -141,9 +137,8 @@ class HeatmapLayout:
     @property
     def column_label_height(self) -> float:
         """Return the height of the column labels and the title of the column axis."""
-        return (
-            PAD + (self.column_labels.widest_inches if self.column_labels.upright else 0.12) + 0.26
-        )
+        labels = self.column_labels
+        return PAD + (labels.widest_inches if labels.upright else 0.12) + 0.26
 
     def block_left(self, number: int) -> float:
         """Return the left edge of a block's cells."""

@@ -59,8 +59,7 @@ def draw_heatmap(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[st
     layout = HeatmapLayout(rows, columns, header, noted=data.spec.cell_note is not None)
     width = max(layout.last_block_right + style.MARGIN, _LEAST_WIDTH)
     bar_top = layout.top + layout.tallest_block_height + layout.column_label_height
-    figure, sheet = style.new_figure_sheet(width, bar_top + _BAR_ROOM)
-    style.write_figure_header(sheet, *texts)
+    figure, sheet = style.new_figure_sheet(width, bar_top + _BAR_ROOM, *texts)
     painter = _HeatmapPainter(data, layout, limits, sheet, cells)
     hover_texts = painter.paint()
     left = min(layout.block_left(0), width - style.MARGIN - _BAR_WIDTH - 0.2)
@@ -169,16 +168,14 @@ class _HeatmapPainter:
     def _draw_row(self, left: float, top: float, position: int) -> None:
         """Draw a row's label and cells, and add the hover texts."""
         layout, labels = self.layout, self.layout.row_labels
-        middle, family = top + layout.cell_height / 2, "DejaVu Sans Mono" if labels.fixed else None
+        middle, family = top + layout.cell_height / 2, f"DejaVu Sans{' Mono' * labels.fixed}"
         look = style.TextStyle(size=labels.points, ha="right", va="center_baseline")
-        text = labels.texts[position]
-        self.sheet.text(left - PAD, middle, text, family=family or "DejaVu Sans", **look)
+        self.sheet.text(left - PAD, middle, labels.texts[position], family=family, **look)
         for column, value in enumerate(layout.across.values):
             pair = (layout.down.values[position].name, value.name)
             row, col = (pair[1], pair[0]) if layout.turned else pair
-            cell = self.cells.get((row, col))
+            cell, note = self.cells.get((row, col)), self.notes.get((row, col), "")
             identity = f"cell-{position}-{column}"
-            note = self.notes.get((row, col), "")
             self._draw_cell(left + layout.column_left(column), top, cell, identity, note)
             if cell is not None:
                 self.texts[identity] = hover_text(cell, self.data, self.limits.scale)
@@ -195,7 +192,7 @@ class _HeatmapPainter:
         middle = (x + layout.cell_width / 2, y + layout.cell_height / 2)
         if cell is None or cell["status"] != "valid":
             status = cell["status"] if cell is not None else "absent"
-            box = Rectangle((x, y), *size, gid=identity, **style.missing_mark_style(status))
+            box = Rectangle((x, y), *size, gid=identity, **style.MISSING_MARK_STYLES[status])
             self.sheet.add_patch(box)
             if status == "failed":
                 style.draw_failed_mark_cross(self.sheet, *middle, min(size))
@@ -240,10 +237,8 @@ class _HeatmapPainter:
     def _write_titles(self) -> None:
         """Write the titles of both axes."""
         layout, size = self.layout, style.TEXT_POINTS
-        x, y = (
-            (layout.block_left(0) + layout.last_block_right) / 2,
-            layout.top + layout.tallest_block_height + layout.column_label_height - 0.08,
-        )
+        x = (layout.block_left(0) + layout.last_block_right) / 2
+        y = layout.top + layout.tallest_block_height + layout.column_label_height - 0.08
         self.sheet.text(x, y, layout.column_title, ha="center", va="baseline", size=size)
         title = layout.row_title
         if layout.title_above:

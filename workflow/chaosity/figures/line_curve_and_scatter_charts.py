@@ -7,6 +7,7 @@ the intervals of both quantities, such as latency over the co-running bandwidth.
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -188,9 +189,8 @@ def _label_powers(panel: Panel, positions: dict[str, float], width: float) -> No
     if not powers:  # a single value between two powers
         powers = sorted({math.floor(min(positions.values())), math.ceil(max(positions.values()))})
         panel.axes.set_xlim(powers[0] - 0.1, powers[-1] + 0.1)
-    texts = {
-        power: format_binary_bytes(base**power) if sizes else f"{base**power:g}" for power in powers
-    }
+    write = format_binary_bytes if sizes else "{:g}".format
+    texts = {power: write(base**power) for power in powers}
     # Every tenth power of two changes the unit: steps that divide ten keep round labels.
     for step in (1, 2, 5, 10, 20):
         labelled = [power for power in powers if power % step == 0] or powers[:1]
@@ -207,9 +207,8 @@ def draw_curve_or_scatter(data: FigureData, limits: ValueLimits) -> tuple[Figure
 
     The data has measured positions; the axes "series" and "panels" are optional.
     """
-    x_scale = choose_scale(
-        data.x_metric, data.marks[["position", "position_high"]].to_numpy(float).ravel()
-    )
+    positions = data.marks[["position", "position_high"]].to_numpy(float).ravel()
+    x_scale = choose_scale(data.x_metric, positions)
     return draw_panels(
         data,
         limits,
@@ -255,10 +254,7 @@ def _fill_curve_panel(panel: Panel, x_scale: Scale) -> None:
         table = _spread_equal_positions(table)
     alone = table[table["series"].isna()] if "series" in data.axes else table.iloc[:0]
     without = _valid_points(alone, x_scale)
-
-    def describe_position(x: float, mark: FigureMark) -> str:
-        return _position_text(x, mark, data, x_scale)
-
+    describe_position = partial(_position_text, data=data, x_scale=x_scale)
     for index, name in enumerate(data.axis_names("series")):
         own = _valid_points(table if name is None else table[table["series"] == name], x_scale)
         look = series_style(index) if joined else _point_style(series_style(index))
@@ -271,11 +267,9 @@ def _fill_curve_panel(panel: Panel, x_scale: Scale) -> None:
     panel.draw_series(without, ALONE_STYLE, "alone", describe_position)
     failed = int((table["status"] == "failed").sum())
     if failed:
-        look_failed = style.TextStyle(
-            size=style.SMALL_POINTS, color=style.FAILED, ha="right", gid=IGNORE
-        )
+        small = style.TextStyle(size=style.SMALL_POINTS, color=style.FAILED, ha="right", gid=IGNORE)
         text = f"{format_count(failed, 'point')} failed"
-        axes.text(0.99, 0.03, text, transform=axes.transAxes, **look_failed)
+        axes.text(0.99, 0.03, text, transform=axes.transAxes, **small)
 
 
 def _spread_equal_positions(table: pd.DataFrame) -> pd.DataFrame:

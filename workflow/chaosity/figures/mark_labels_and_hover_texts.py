@@ -56,8 +56,7 @@ def provenance_text(data: FigureData) -> str:
 
 def mark_label(mark: FigureMark, data: FigureData) -> str:
     """Return where a mark stands: "node3 -> node5", or its values on all axes."""
-    path = _path_text(mark, data)
-    if path:
+    if path := _path_text(mark, data):
         return path
     columns = {role: axis.column for role, axis in data.axes.items()}
     parts = []

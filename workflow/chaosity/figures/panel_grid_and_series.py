@@ -125,7 +125,7 @@ def draw_panels(
     fill: Callable[[Panel], None],
     label_height: float = 0.0,
 ) -> tuple[Figure, dict[str, str]]:
-    """Draw header, legend, axes and titles, and let the caller fill each panel.
+    """Return the figure, and the hover text of each mark by the mark's id in the SVG.
 
     Args:
         data: of the figure.
@@ -134,9 +134,6 @@ def draw_panels(
         legend: text and look of each entry.
         fill: draws the marks of a panel.
         label_height: height of upright labels of the x axis in inches; 0 for level labels.
-
-    Returns:
-        The figure, and the hover text of each mark by the mark's id in the SVG.
     """
     panels = data.axis_names("panels")
     columns = _column_count(len(panels))
@@ -145,14 +142,14 @@ def draw_panels(
     legend_rows = style.split_legend_into_rows(
         legend, width - _LEFT - style.MARGIN, style.LINE_WIDTH
     )
-    header = style.figure_header_height(data.title, provenance_text(data), width - 2 * style.MARGIN)
+    texts_above = (data.title, provenance_text(data), width - 2 * style.MARGIN)
+    header = style.figure_header_height(*texts_above)
     title_height = 0.0 if panels == [None] else 0.18
     top = header + style.LEGEND_LINE * len(legend_rows) + 0.08
     tall = {1: 2.7, 2: 2.1, 4: 1.45}.get(columns, 1.15)
     below = 0.46 + label_height
     height = top + rows * (tall + title_height) + (rows - 1) * _GAP + below
-    figure, sheet = style.new_figure_sheet(width, height)
-    style.write_figure_header(sheet, data.title, provenance_text(data), width - 2 * style.MARGIN)
+    figure, sheet = style.new_figure_sheet(width, height, *texts_above)
     symbol = partial(_draw_legend_line, sheet)
     style.draw_legend(sheet, legend_rows, _LEFT, header + 0.06, style.LINE_WIDTH, symbol)
     texts: dict[str, str] = {}

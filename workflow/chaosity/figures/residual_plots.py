@@ -20,7 +20,6 @@ from chaosity.units import choose_scale
 # More marks make the page larger and show nothing more. The largest residuals are always shown.
 MOST_MARKS = 300
 _WIDTH, _HEIGHT = 6.6, 2.35  # inches
-_PNG_DOTS_PER_INCH = 200
 # In a wider range of fitted values, small values would be crowded on a linear axis.
 _WIDE = 20.0
 
@@ -42,7 +41,7 @@ def _draw_residuals(analysis: Analysis, metric: str, title: str = "") -> Figure:
         heights, unit, slope = residuals / small.factor, small.symbol, 1.0 / small.factor
     with style.apply_figure_style():
         height = _HEIGHT + (0.2 if title else 0.0)
-        figure = style.new_figure(_WIDTH, height)
+        figure = Figure(figsize=(_WIDTH, height), facecolor="white")
         bottom, top = 0.46 / height, 1.0 - (0.42 if title else 0.22) / height
         if title:
             figure.text(0.01, 0.99, title, size=style.TEXT_POINTS, weight="bold", va="top")
@@ -77,9 +76,8 @@ def residuals_svg(analysis: Analysis, metric: str, name: str, title: str = "") -
     with style.apply_figure_style():
         figure.savefig(stream, format="svg", metadata={"Date": None})
     words = "Residuals against fitted values and against normal quantiles"
-    return add_hover_texts(
-        stream.getvalue(), name, f"{words}: {title}" if title else words, words, {}
-    )
+    heading = f"{words}: {title}" if title else words
+    return add_hover_texts(stream.getvalue(), name, heading, words, {})
 
 
 def write_residuals(analysis: Analysis, directory: Path, name: str) -> list[Path]:
@@ -90,5 +88,5 @@ def write_residuals(analysis: Analysis, directory: Path, name: str) -> list[Path
     write_atomically(vector, residuals_svg(analysis, analysis.response, name, title))
     with style.apply_figure_style():
         figure = _draw_residuals(analysis, analysis.response, title)
-        figure.savefig(picture, dpi=_PNG_DOTS_PER_INCH, metadata={"Software": None})
+        figure.savefig(picture, dpi=style.PNG_DOTS_PER_INCH, metadata={"Software": None})
     return [vector, picture]

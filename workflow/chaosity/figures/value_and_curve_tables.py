@@ -173,13 +173,9 @@ def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
     """
     rows = data.measurements
     if "series" in data.axes:
-        panels = [rows]
-        if "panels" in data.axes:
-            panels = [own for _, own in rows.groupby("panels", sort=False)]
-        rows = pd.concat(
-            [repeat_unloaded_points_on_each_line(own, "series") for own in panels],
-            ignore_index=True,
-        )
+        by_panel = rows.groupby("panels", sort=False) if "panels" in data.axes else [("", rows)]
+        lines = [repeat_unloaded_points_on_each_line(own, "series") for _, own in by_panel]
+        rows = pd.concat(lines, ignore_index=True)
     numbers = latency_curve_quantities(rows, list(data.axes))
     for role, axis in reversed(list(data.axes.items())):
         rank = {name: number for number, name in enumerate(axis.value_names)}
@@ -202,13 +198,12 @@ def _quantity_title(name: str, data: FigureData) -> str:
 def _curve_number_table(data: FigureData) -> TextTable:
     """Return a table with a row for each curve and a column for each quantity."""
     numbers = latency_curve_numbers(data)
-    roles = list(data.axes)
-    rows, notes = [], []
+    roles, rows, notes = list(data.axes), [], []
     by: list[str] = [*roles] or ["host"]
     for key, own in numbers.groupby(by, sort=False, dropna=False):
         names = [_curve_name(data, role, name) for role, name in zip(roles, key, strict=False)]
-        by_quantity = {row["quantity"]: row for _, row in own.iterrows()}
         cells = [TextCell(name) for name in names]
+        by_quantity = {row["quantity"]: row for _, row in own.iterrows()}
         for name in QUANTITIES:
             number = by_quantity[name]
             cells.append(_curve_number_cell(number, metric_of_quantity(name, data)))
@@ -236,5 +231,5 @@ def _curve_number_cell(number: pd.Series, metric: str) -> TextCell:
         return TextCell("\N{EN DASH}", str(number["reason"]), "absent")
     note = f"{number['note']}; " if isinstance(number["note"], str) else ""
     scale = choose_scale(metric, [number["median"]])
-    estimate = Estimate.of_cell({str(name): value for name, value in number.items()})
+    estimate = Estimate.of_cell(number.to_dict())
     return TextCell(scale.text(estimate.median), note + estimate.interval_text(scale.number))

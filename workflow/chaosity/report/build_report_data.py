@@ -7,6 +7,7 @@ the content without HTML, and the template decides on appearance alone.
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,15 +141,9 @@ def build_report_data(
         methodology=tuple(methodology_facts(rows, summaries, config)),
         experiments=tuple(
             experiment_section(
-                document,
-                drawn,
-                figures,
-                output,
-                analyses.get(document["experiment"], ()),
-                rows,
-                summaries,
+                each, drawn, figures, output, analyses[each["experiment"]], rows, summaries
             )
-            for document in experiments
+            for each in experiments
         ),
         drawing=svg,
         drawing_pixels=round(svg_width(svg or "") or 0),
@@ -207,12 +202,11 @@ def _failed_points(
 
 def _programs(summaries: Sequence[RecordSummary], system: Mapping[str, object]) -> list[Fact]:
     """Return the versions of all programs; several if they changed between records."""
-    versions: dict[str, dict[str, None]] = {}
+    versions: dict[str, dict[str, None]] = defaultdict(dict)
     tools = system.get("tools")
-    known = tools if isinstance(tools, Mapping) else {}
-    for programs in (known, *(each.programs for each in summaries)):
-        for name, version in programs.items():
-            versions.setdefault(name, {})[str(version)] = None
+    for programs in (tools, *(each.programs for each in summaries)):
+        for name, version in programs.items() if isinstance(programs, Mapping) else ():
+            versions[name][str(version)] = None
     versions["chaosity"] = {__version__: None}
     return [Fact(name, ", ".join(found)) for name, found in sorted(versions.items())]
 

@@ -81,14 +81,10 @@ def component_changes(
     """
     # `compare` is not used here: which periods are compared differs from cell to cell.
     cells = _with_load_counts(compare_neighbouring_periods(history))
-    dated: list[tuple[str, ComponentChange]] = []
-    for text, rows in cells.groupby("changed", sort=False):
-        changed = json.loads(str(text))
-        newest = max((after for _, after in changed.values()), default="")
-        dated.append((newest, _change(changed, rows, histories)))
-    dated.sort(key=lambda item: item[0], reverse=True)
-    shown = [change for _, change in dated[:_MOST_CHANGES]]
-    return shown, len(dated) - len(shown)
+    groups = [(json.loads(str(text)), rows) for text, rows in cells.groupby("changed", sort=False)]
+    groups.sort(key=lambda item: max((at for _, at in item[0].values()), default=""), reverse=True)
+    shown = [_change(changed, rows, histories) for changed, rows in groups[:_MOST_CHANGES]]
+    return shown, len(groups) - len(shown)
 
 
 def _with_load_counts(cells: pd.DataFrame) -> pd.DataFrame:

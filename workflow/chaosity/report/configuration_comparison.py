@@ -7,7 +7,6 @@ each resource; their ratios are computed as cells of their own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from chaosity.compare.matched_cells import PLACE
 from chaosity.compare.selection_comparison import compare_selections
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import FigureFile, write_bar_chart
+from chaosity.report.experiment_section import path_from_report
 from chaosity.report.resource_table import (
     DRIVES,
     INITIATORS,
@@ -101,11 +101,6 @@ class ConfigurationRow:
     detail: str
     cells: tuple[ConfigurationCell | None, ...]
 
-    @property
-    def has_value(self) -> bool:
-        """Whether any configuration has a value."""
-        return any(self.cells)
-
 
 @dataclass(frozen=True)
 class ConfigurationsSection:
@@ -133,16 +128,10 @@ _Ratios = Mapping[tuple[str, str], dict[Hashable, Any]]
 def compare_configurations(
     measurements: Measurements, others: Mapping[Path, Measurements], output: Path, figures: Path
 ) -> ConfigurationsSection | None:
-    """Compare a host's configurations, and draw the comparison.
+    """Compare a host's configurations, and draw the comparison into the folder `figures`.
 
-    Args:
-        measurements: of the report's configuration.
-        others: measurements of the other configurations, by the paths of their tables.
-        output: the file of the report.
-        figures: folder of the figures.
-
-    Returns:
-        None if this configuration or all others have no value.
+    `others` are by the paths of their tables; `output` is the file of the report. None is returned
+    if this configuration or all others have no value.
     """
     own = first_valid_configuration(measurements)
     with_values = {path: each for path, each in others.items() if first_valid_configuration(each)}
@@ -158,7 +147,7 @@ def compare_configurations(
     return ConfigurationsSection(
         verdicts=tuple(verdicts),
         columns=columns,
-        rows=tuple(row for row in rows if row.has_value),
+        rows=tuple(row for row in rows if any(row.cells)),
         figures=tuple(_figures(levels, ratios, names, figures)),
     )
 
@@ -175,23 +164,21 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> Conf
     span = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
     link = None
     if path is not None and (path.parent / "report.html").exists():
-        link = Path(os.path.relpath(path.parent / "report.html", output.parent)).as_posix()
+        link = path_from_report(path.parent / "report.html", output)
     return ConfigurationColumn(str(first_valid_configuration(measurements)), span, link)
 
 
 def _all_levels(tables: Sequence[Measurements]) -> list[ResourceLevel]:
     """Return the levels of all tables, each from the first table that has it, small to large."""
-    levels: dict[tuple[str, str, str | None], ResourceLevel] = {}
-    for table in tables:
-        for level in resource_levels(table):
-            levels.setdefault((level.resource, level.key, level.part), level)
-    resources = list(dict.fromkeys(level.resource for level in levels.values()))
+    found = [level for table in tables for level in resource_levels(table)]
+    resources = list(dict.fromkeys(level.resource for level in found))
     sizes, parts = [*INITIATORS, *DRIVES], [None, OWN, OTHER]
 
     def position(level: ResourceLevel) -> tuple[int, int, int]:
         return resources.index(level.resource), sizes.index(level.key), parts.index(level.part)
 
-    return sorted(levels.values(), key=position)
+    first = {position(level): level for level in reversed(found)}
+    return [first[each] for each in sorted(first)]
 
 
 def _verdict(other: Measurements, own: Measurements, own_name: str) -> ConfigurationVerdict:

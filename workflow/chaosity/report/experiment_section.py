@@ -93,16 +93,10 @@ def experiment_section(
     rows: pd.DataFrame,
     summaries: Iterable[RecordSummary],
 ) -> ExperimentSection:
-    """Return the section of one experiment.
+    """Return the section of one experiment from its YAML document and its analysis.
 
-    Args:
-        document: YAML document of the experiment.
-        figures: of all experiments.
-        folder: of the figures.
-        output: the file of the report.
-        analysis: of this experiment.
-        rows: of the tidy table, in numpy types, of all experiments.
-        summaries: of the records of all experiments.
+    The figures, the rows of the tidy table and the summaries of the records are of all experiments.
+    `folder` has the files of the figures; `output` is the file of the report.
     """
     name = document["experiment"]
     own = [figure for figure in figures if figure.experiment == name]
@@ -163,10 +157,10 @@ def _value_table(path: Path) -> ValueTable:
     if not rows:
         return ValueTable((), ())
     columns = list(rows[0])
-    start = next(i for i, name in enumerate(columns) if name.startswith("median_"))
-    metric = columns[start].removeprefix("median_")
     if len(rows) > _MOST_ROWS:
         return ValueTable((), (), len(rows))
+    start = next(i for i, name in enumerate(columns) if name.startswith("median_"))
+    metric = columns[start].removeprefix("median_")
     scale = choose_scale(metric, [float(row[columns[start]] or "nan") for row in rows])
 
     def cells(row: Mapping[str, str]) -> Iterator[str]:

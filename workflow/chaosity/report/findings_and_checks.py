@@ -271,12 +271,12 @@ def shown_findings(
 ) -> Iterator[ShownFinding]:
     """Yield the worst findings, each with its figure; `folder` has the figures' files."""
     for anomaly, similar in merge_similar_contention(findings.anomalies)[:MOST_FINDINGS]:
-        yield ShownFinding(
-            title=anomaly.sentence,
-            text=" ".join((anomaly.evidence_sentence, *anomaly.also, *_similar_text(similar))),
-            advice=anomaly.advice,
-            figure=_figure_of(anomaly, figures, folder),
-        )
+        sentences = [anomaly.evidence_sentence, *anomaly.also]
+        if similar:
+            nodes = (f"{each.components[0]} ({each.loss_percent:.0f} %)" for each in similar)
+            sentences.append(f"The same holds within {', '.join(nodes)}.")
+        figure = _figure_of(anomaly, figures, folder)
+        yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)
 
 
 def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
@@ -296,12 +296,6 @@ def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly
     return merged
 
 
-def _similar_text(similar: Sequence[Anomaly]) -> Iterator[str]:
-    if similar:
-        listed = ", ".join(f"{each.components[0]} ({each.loss_percent:.0f} %)" for each in similar)
-        yield f"The same holds within {listed}."
-
-
 def anomaly_check(findings: Findings) -> ResultCheck:
     """Return what was tested for anomalies, and the smallest loss that would have been found."""
     if not findings.checked:
@@ -317,11 +311,8 @@ def anomaly_check(findings: Findings) -> ResultCheck:
 
 def _figure_of(anomaly: Anomaly, figures: Sequence[FigureFile], folder: Path) -> str | None:
     """Return the figure of the experiment whose CSV has the anomaly's places, else its first."""
-    candidates = [
-        figure
-        for figure in figures
-        if figure.experiment == anomaly.where.get("experiment") and figure.csv
-    ]
+    experiment = anomaly.where.get("experiment")
+    candidates = [each for each in figures if each.experiment == experiment and each.csv]
     places = [part for part in (anomaly.target, anomaly.initiator) if part is not None]
     names = [node_name(part) if isinstance(part, int) else part for part in places]
     for figure in candidates:

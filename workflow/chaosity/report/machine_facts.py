@@ -102,9 +102,8 @@ def node_rows(topology: Topology) -> list[NodeRow]:
     drives = Counter(drive.node for drive in topology.drives)
     rows = []
     for node in topology.nodes:
-        kind = [node.kind or ""]
-        kind += ["no CPUs"] if not node.initiator else []
-        kind += ["no memory"] if not node.target else []
+        absent = {"no CPUs": node.initiator, "no memory": node.target}
+        kind = [node.kind, *(words for words, present in absent.items() if not present)]
         rows.append(
             NodeRow(
                 node=str(node.os_index),
@@ -120,21 +119,22 @@ def node_rows(topology: Topology) -> list[NodeRow]:
 
 def host_state_groups(system: Mapping[str, object]) -> list[FactGroup]:
     """Return all values of the system component, in groups."""
-    general: list[Fact] = []
-    groups: list[FactGroup] = []
+    groups: dict[str, dict[str, object]] = {"general": {}}
     for key, value in system.items():
-        if key in ("component", "tools"):
-            continue
         if isinstance(value, Mapping):
-            facts = tuple(
-                Fact(key_as_words(name), component_value_text(name, v)) for name, v in value.items()
-            )
-            if facts:
-                title = key_as_words(key)
-                groups.append(FactGroup(title[:1].upper() + title[1:], facts))
-        else:
-            general.append(Fact(key_as_words(key), component_value_text(key, value)))
-    return [FactGroup("General", tuple(general)), *groups] if general else groups
+            groups[key] = dict(value)
+        elif key != "component":
+            groups["general"][key] = value
+    groups.pop("tools", None)
+    titles = {key: key_as_words(key) for key, values in groups.items() if values}
+    return [
+        FactGroup(title[:1].upper() + title[1:], tuple(map(_fact, groups[key].items())))
+        for key, title in titles.items()
+    ]
+
+
+def _fact(item: tuple[str, object]) -> Fact:
+    return Fact(key_as_words(item[0]), component_value_text(*item))
 
 
 def key_as_words(name: str) -> str:
@@ -160,7 +160,6 @@ def component_value_text(name: str, value: object) -> str:
             return f"{len(value)} values, see the component file"
         return ", ".join(component_value_text(name, item) for item in value) or "none known"
     if isinstance(value, Mapping):
-        return " ".join(
-            f"{key_as_words(key)} {component_value_text(key, item)}" for key, item in value.items()
-        )
+        facts = map(_fact, value.items())
+        return " ".join(f"{fact.name} {fact.value}" for fact in facts)
     return str(value)

@@ -72,11 +72,8 @@ def _points_text(rows: pd.DataFrame) -> str:
 def _order_text(rows: pd.DataFrame, config: Document) -> str:
     replicates = rows.groupby("experiment", sort=False)["replicate"].max().astype(int)
     fewest = int(replicates.min()) if len(replicates) else 0
-    more = ", ".join(
-        f"{number} of {str(name).replace('_', ' ')}"
-        for name, number in replicates.items()
-        if number > fewest
-    )
+    longer = replicates[replicates > fewest].items()
+    more = ", ".join(f"{number} of {str(name).replace('_', ' ')}" for name, number in longer)
     text = format_count(fewest, "replicate block") + (f" ({more})" if more else "")
     seed = config.get("seed")
     text += "; each block holds every point once, in random order"
@@ -89,14 +86,11 @@ def _stopping_rules(rows: pd.DataFrame, config: Document) -> Iterator[Fact]:
     for category, rule in (config.get("stopping") or {}).items():
         if category not in measured:
             continue
-        shortest, longest = rule.get("min_seconds"), rule.get("max_seconds")
-        precision = rule.get("relative_precision")
+        longest, precision = rule.get("max_seconds"), rule.get("relative_precision")
         text = f"for {longest:g} s, unless the tool ends earlier"
         if precision is not None:
-            text = (
-                f"until the 95 % interval of the rate is within ±{format_percent(precision)}, "
-                f"but at least {shortest:g} s and at most {longest:g} s"
-            )
+            text = f"until the 95 % interval of the rate is within ±{format_percent(precision)}, "
+            text += f"but at least {rule.get('min_seconds'):g} s and at most {longest:g} s"
         yield Fact(f"Stopping rule, {category.replace('_', ' ')}", text)
 
 

@@ -6,7 +6,6 @@ hosts are named. Two hosts are compared, but it stays open which of them has a f
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from chaosity.compare.selection_comparison import compare_selections
 from chaosity.components.component_files import read_component_documents, system_component_facts
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.report.experiment_section import path_from_report
 from chaosity.report.findings_and_checks import OK, PROBLEM, SEVERITIES
 from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.report_summary import FINDING, ReportSummary, SummaryLine
@@ -111,15 +111,11 @@ def _read_table(folder: Path) -> Measurements | str:
     try:
         measurements = Measurements.read(path)
         required = measurements.rows.loc[measurements.rows["status"] == "valid", _REQUIRED]
+        if required.isna().any(axis=None):
+            raise ValueError("a required column has no value")
     except (UserError, ValueError, TypeError):  # not a Parquet file, or with other types
         return f"its {MEASUREMENTS_FILE} is not a tidy table"
-    if required.empty:
-        return f"its {MEASUREMENTS_FILE} has no value"
-    return (
-        f"its {MEASUREMENTS_FILE} is not a tidy table"
-        if required.isna().any(axis=None)
-        else measurements
-    )
+    return f"its {MEASUREMENTS_FILE} has no value" if required.empty else measurements
 
 
 def _statements(tables: Mapping[str, Measurements]) -> Iterator[HostStatement]:
@@ -194,11 +190,9 @@ class Overview:
 
 
 def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
-    """Write the overview.
+    """Write the overview into an HTML file in the folder of all hosts.
 
-    Args:
-        summaries: `summary.json` of each report. Skipped hosts are listed without a summary too.
-        output: the HTML file, in the folder of all hosts.
+    `summaries` has the `summary.json` of each report; skipped hosts are listed without it too.
 
     Raises:
         UserError: a file is not a summary.
@@ -208,7 +202,11 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     rows = [_row(path, each, groups, output) for path, each in read.items()]
     measured = {summary.host for summary in read.values()}
     rows += [
-        OverviewRow(_empty_summary(skipped.host), None, _skipped_text(skipped))
+        OverviewRow(
+            ReportSummary(skipped.host, "", "never measured", (SummaryLine(PROBLEM, ""),), {}, {}),
+            None,
+            _skipped_text(skipped),
+        )
         for skipped in skipped_hosts(output.parent)
         if skipped.host not in measured
     ]
@@ -229,30 +227,17 @@ def _row(
 ) -> OverviewRow:
     """Return the row of a report."""
     html, configuration = path.with_name("report.html"), summary.configuration
-    link = Path(os.path.relpath(html, output.parent)).as_posix() if html.exists() else None
+    link = path_from_report(html, output) if html.exists() else None
     skipped = read_skipped_host(path.parent.parent)
-    outliers = {
-        host
-        for group in groups
-        if group.configuration == configuration
-        for host in group.outlier_hosts
-    }
-    text = f"outlier host: differs from the other hosts in {configuration}, see above"
-    return OverviewRow(
-        summary,
-        link,
-        _skipped_text(skipped) if skipped else None,
-        text if summary.host in outliers else None,
-    )
+    equal = [group for group in groups if group.configuration == configuration]
+    outlier = None
+    if any(summary.host in group.outlier_hosts for group in equal):
+        outlier = f"outlier host: differs from the other hosts in {configuration}, see above"
+    return OverviewRow(summary, link, _skipped_text(skipped) if skipped else None, outlier)
 
 
 def _skipped_text(skipped: SkippedHost) -> str:
     return f"skipped on {skipped.time_to_the_minute}: {skipped.reason}"
-
-
-def _empty_summary(host: str) -> ReportSummary:
-    """Return the summary of a host that was never measured."""
-    return ReportSummary(host, "", "never measured", (SummaryLine(PROBLEM, ""),), {}, {})
 
 
 def _worst_sentence(rows: Iterable[OverviewRow]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -21,9 +22,8 @@ class RecordSummary:
 
     Attributes:
         experiment, point: as in the tidy table.
-        replicate, order: number of the replicate, and its position in the random order.
+        replicate: number of the replicate.
         status: valid or failed.
-        reason: why it failed, else None.
         began_at, finished_at: UTC, ISO 8601.
         commands: command line of each load, by the load's name.
         checks: the checks of the verdict.
@@ -35,9 +35,7 @@ class RecordSummary:
     experiment: str
     point: str
     replicate: int
-    order: int
     status: str
-    reason: str | None
     began_at: str
     finished_at: str
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -56,15 +54,12 @@ def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
     """Return the summaries of records; the tidy table reports incomplete files, skipped here."""
     summaries = []
     for path in sorted(paths):
-        try:
+        with suppress(ValueError, KeyError):
             summaries.append(_summarise_record(load_record(path)))
-        except (ValueError, KeyError):
-            continue
     return summaries
 
 
 def _summarise_record(record: Record) -> RecordSummary:
-    """Return the summary of a record."""
     point, verdict = record["point"], record["verdict"]
     started = {load["name"]: load for load in record["loads"]}
     loads: dict[str, Load] = {load["name"]: load for load in point["loads"]} | started
@@ -72,9 +67,7 @@ def _summarise_record(record: Record) -> RecordSummary:
         experiment=point["experiment"],
         point=point["point"],
         replicate=record["replicate"],
-        order=record["order"],
         status=verdict["status"],
-        reason=verdict["reason"],
         began_at=record["began_at"],
         finished_at=record["finished_at"],
         commands={name: shlex.join(load["command"]) for name, load in loads.items()},

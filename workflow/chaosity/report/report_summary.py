@@ -92,9 +92,7 @@ def summarise_report(report: ReportData, measurements: Measurements) -> ReportSu
 def _worst_problems(report: ReportData) -> list[SummaryLine]:
     """Return the worst three findings and problems of a report."""
     lines = [SummaryLine(FINDING, finding.title) for finding in report.findings]
-    lines += [
-        SummaryLine(check.severity, f"{check.name}: {check.text}") for check in report.problems
-    ]
+    lines += [SummaryLine(each.severity, f"{each.name}: {each.text}") for each in report.problems]
     return lines[:_MOST_LINES] or [SummaryLine(OK, NO_PROBLEMS)]
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import pandas as pd
 
@@ -48,6 +49,7 @@ DRIVES = {
     "all_of_nodes": "all drives of several nodes",
     "all": "all drives",
 }
+_LEVELS = INITIATORS | DRIVES
 # Times have separate rows for memory of the initiator's own node and of other nodes.
 OWN, OTHER = "own node", "other nodes"
 _OWN_RELATIONS = ("same_node", "same_nodes")
@@ -97,14 +99,12 @@ class ResourceLevel:
     Attributes:
         resource: for example "Memory bandwidth".
         key: of INITIATORS or DRIVES.
-        words: name of the level, from INITIATORS or DRIVES.
         measurements: of one experiment, benchmark, kernel and request.
         part: OWN or OTHER where the rows are split by them, else None.
     """
 
     resource: str
     key: str
-    words: str
     measurements: Measurements
     part: str | None = None
 
@@ -116,7 +116,7 @@ class ResourceLevel:
     @property
     def level_text(self) -> str:
         """Return the level and part, without the resource."""
-        return f"{self.words}, {self.part}" if self.part else self.words
+        return ", ".join(filter(None, (_LEVELS[self.key], self.part)))
 
 
 def resource_table(measurements: Measurements) -> list[ResourceRow]:
@@ -131,13 +131,12 @@ def resource_levels(measurements: Measurements) -> Iterator[ResourceLevel]:
         if _PERCENTILE.search(metric):
             continue
         level, resource = _level_of(part), resource_title(category, metric)
-        for key, words in {**INITIATORS, **DRIVES}.items():
+        for key in _LEVELS:
             chosen = _most_comparable(part.select(level == key), part)
             for own_or_other in _split_by_relation(chosen):
-                rows = chosen
-                if own_or_other is not None:
-                    rows = chosen.select(_own_or_other(chosen) == own_or_other)
-                yield ResourceLevel(resource, key, words, rows, own_or_other)
+                wanted = {own_or_other} if own_or_other else {OWN, OTHER}
+                rows = chosen.select(_own_or_other(chosen).isin(wanted))
+                yield ResourceLevel(resource, key, rows, own_or_other)
 
 
 def _alone(measurements: Measurements) -> Measurements:
@@ -221,8 +220,7 @@ def _requests(measurements: Measurements) -> pd.Series:
     def request(text: str) -> str:
         return json.dumps({k: v for k, v in parse_levels_json(text).items() if k != "responder"})
 
-    texts = measurements.rows["load_parameters"]
-    return texts.map({text: request(text) for text in texts.unique()})
+    return measurements.rows["load_parameters"].map(cache(request))
 
 
 def _resource_row(level: ResourceLevel) -> ResourceRow | None:
@@ -269,17 +267,13 @@ def cells_best_first(measurements: Measurements) -> pd.DataFrame:
     return cells.sort_values("median", ascending=ascending, kind="stable")
 
 
-def _estimate(cell: pd.Series) -> Estimate:
-    return Estimate.of_cell({str(column): value for column, value in cell.items()})
-
-
 def measured_place(cell: pd.Series) -> MeasuredPlace:
     """Return value, interval and place of a cell."""
     where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']}"
     if responder := parse_levels_json(cell.get("factors")).get("responder"):
         where = f"{cell['initiator']} \N{LEFT RIGHT ARROW} {responder}, line on {cell['target']}"
     scale = choose_scale(cell["metric"], [cell["median"]])
-    interval = _estimate(cell).interval_text(scale.number)
+    interval = Estimate.of_cell(cell.to_dict()).interval_text(scale.number)
     return MeasuredPlace(scale.text(cell["median"]), interval, where)
 
 
@@ -322,4 +316,5 @@ def _slowdown_place(cell: pd.Series, times: bool) -> MeasuredPlace:
     where = str(cell["point"])
     if cell["several"]:
         where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']} in {where}"
-    return MeasuredPlace(text(cell["median"]), _estimate(cell).interval_text(text), where)
+    interval = Estimate.of_cell(cell.to_dict()).interval_text(text)
+    return MeasuredPlace(text(cell["median"]), interval, where)

@@ -87,7 +87,7 @@ class AnalysisSection:
     svg: str | None
 
 
-def analysis_sections(measurements: Measurements) -> dict[str, tuple[AnalysisSection, ...]]:
+def analysis_sections(measurements: Measurements) -> defaultdict[str, tuple[AnalysisSection, ...]]:
     """Return the analyses of one host in one configuration, by the name of the experiment."""
     sections: dict[str, tuple[AnalysisSection, ...]] = defaultdict(tuple)
     for number, (study, analysis) in enumerate(analyse_all_studies(measurements), start=1):
@@ -218,14 +218,13 @@ def _levels(study: Study, analysis: Analysis, factor: str) -> FactorLevels:
 
 def _extremes_text(widest: Contrast, metric: str) -> str:
     """Return the difference of the two levels that differ most."""
-    level, other = _words(widest.level), _words(widest.against)
+    level, other, difference = _words(widest.level), _words(widest.against), widest.difference
     adjusted = "; the interval is adjusted for all pairs (Tukey)" if widest.adjusted else ""
-    if widest.difference.differs is False:
-        bounds = _bounds(widest.difference, metric)
+    names = (f"the mean of {level}", f"the mean of {other}")
+    text = f"Largest difference: {_difference_clause(*names, difference, metric)}"
+    if difference.differs is False:
+        bounds = _bounds(difference, metric)
         text = f"No two levels differ detectably. Farthest apart are {level} and {other}{bounds}"
-    else:
-        names = (f"the mean of {level}", f"the mean of {other}")
-        text = f"Largest difference: {_difference_clause(*names, widest.difference, metric)}"
     return f"{text}{adjusted}."
 
 

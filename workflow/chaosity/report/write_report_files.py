@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,19 +79,20 @@ def write_report(
     planned, names = _read_json(
         plan, lambda read: (read, [*read["experiments"]]), "the plan.json of a host"
     )
-    experiments = [load_experiment(name) for name in names]
     measurements = Measurements.from_table(
         read_parquet_table(table) if table else build_tidy_table(folder / "points", folder)
     )
     components = read_component_documents(folder / "components")
     topology = read_topology(folder / "topology.json") or Topology()
     figures = output.parent / "figures"
+    experiments = [load_experiment(name) for name in names]
     draw_figures(experiments, measurements, topology, figures)
     earlier = (
         read_parquet_table(former, HISTORY_COLUMNS)
         if former
         else build_measurement_history(folder / "points", folder, folder / "components")
     )
+    of_anomalies = "an output of `chaosity anomalies --json`"
     report = build_report_data(
         measurements,
         experiments=experiments,
@@ -105,11 +107,7 @@ def write_report(
         },
         output=output,
         drawing=drawing,
-        findings=(
-            _read_json(findings, Findings.from_json, "an output of `chaosity anomalies --json`")
-            if findings
-            else None
-        ),
+        findings=_read_json(findings, Findings.from_json, of_anomalies) if findings else None,
         components=components,
         others={path: Measurements.read(path) for path in others},
         history=Measurements.from_table(earlier),
@@ -125,10 +123,9 @@ def write_report(
 
 def has_outdated_skip_note(folder: Path) -> bool:
     """Whether a report disagrees with its host's ``left_out.json`` on the host being skipped."""
-    try:
+    reported = None
+    with suppress(UserError):
         reported = ReportSummary.from_file(folder / "summary.json").left_out
-    except UserError:
-        reported = None
     skipped = read_skipped_host(folder.parent)
     return bool(reported != (skipped.skip_time_and_reason if skipped else None))
 
@@ -137,9 +134,8 @@ def rewrite_reports(host: Path, *, stale_only: bool) -> None:
     """Write the reports of all configurations of a host (``results/<host>``) again."""
     for html in sorted(host.glob("*/report.html")):
         folder = html.parent
-        if not (folder / "plan.json").exists() or (
-            stale_only and not has_outdated_skip_note(folder)
-        ):
+        outdated = not stale_only or has_outdated_skip_note(folder)
+        if not outdated or not (folder / "plan.json").exists():
             continue
         inputs = {
             "table": folder / "measurements.parquet",

@@ -99,7 +99,7 @@ class Estimate(_HasInterval):
         return cls(float(sample.quantile(0.5)[0]), ends[0], ends[1], len(array))
 
     @classmethod
-    def of_cell(cls, cell: Mapping[str, Any]) -> Estimate:
+    def of_cell(cls, cell: Mapping[Any, Any]) -> Estimate:
         """Return the estimate in the columns `median`, `low`, `high` and `n` of a summary row."""
         low, high = (None if pd.isna(cell[end]) else float(cell[end]) for end in ("low", "high"))
         return cls(float(cell["median"]), low, high, int(cell["n"]))
