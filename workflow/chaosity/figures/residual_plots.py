@@ -71,9 +71,9 @@ def _plot_marks(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], titl
 
 def residuals_svg(analysis: Analysis, metric: str, name: str, title: str = "") -> str:
     """Return both plots as SVG; every id starts with `name`, so that a page can hold several."""
-    figure = _draw_residuals(analysis, metric, title)
     stream = io.BytesIO()
     with style.apply_figure_style():
+        figure = _draw_residuals(analysis, metric, title)
         figure.savefig(stream, format="svg", metadata={"Date": None})
     words = "Residuals against fitted values and against normal quantiles"
     heading = f"{words}: {title}" if title else words

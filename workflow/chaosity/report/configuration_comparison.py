@@ -310,10 +310,8 @@ def _figure_sentence(
         compared = {words: own[key] for words, key in keys.items() if key in own}
         clear = [item for item in compared.items() if item[1]["verdict"] != NO_DIFFERENCE]
         clear.sort(key=lambda item: float(item[1]["ratio"]))
-        extremes = dict.fromkeys((0, len(clear) - 1)) if clear else ()
-        listed = ", and ".join(
-            f"{clear[end][0]} {compared_ratio_text(clear[end][1]).words}" for end in extremes
-        )
+        extremes = [*clear[:1], *clear[1:][-1:]]
+        listed = ", and ".join(f"{text} {compared_ratio_text(c).words}" for text, c in extremes)
         if compared:
             n = next(iter(compared.values()))["n_left"]
             resources = format_count(len(compared), "resource")

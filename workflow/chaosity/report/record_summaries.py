@@ -22,8 +22,9 @@ class RecordSummary:
 
     Attributes:
         experiment, point: as in the tidy table.
-        replicate: number of the replicate.
+        replicate, order: number of the replicate, and its position in the random order.
         status: valid or failed.
+        reason: why it failed, else None.
         began_at, finished_at: UTC, ISO 8601.
         commands: command line of each load, by the load's name.
         checks: the checks of the verdict.
@@ -35,7 +36,9 @@ class RecordSummary:
     experiment: str
     point: str
     replicate: int
+    order: int
     status: str
+    reason: str | None
     began_at: str
     finished_at: str
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +70,9 @@ def _summarise_record(record: Record) -> RecordSummary:
         experiment=point["experiment"],
         point=point["point"],
         replicate=record["replicate"],
+        order=record["order"],
         status=verdict["status"],
+        reason=verdict["reason"],
         began_at=record["began_at"],
         finished_at=record["finished_at"],
         commands={name: shlex.join(load["command"]) for name, load in loads.items()},

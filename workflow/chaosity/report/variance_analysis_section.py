@@ -89,7 +89,7 @@ class AnalysisSection:
 
 def analysis_sections(measurements: Measurements) -> defaultdict[str, tuple[AnalysisSection, ...]]:
     """Return the analyses of one host in one configuration, by the name of the experiment."""
-    sections: dict[str, tuple[AnalysisSection, ...]] = defaultdict(tuple)
+    sections: defaultdict[str, tuple[AnalysisSection, ...]] = defaultdict(tuple)
     for number, (study, analysis) in enumerate(analyse_all_studies(measurements), start=1):
         sections[study.experiment] += (_section(study, analysis, f"residuals-{number}"),)
     return sections
