@@ -1,7 +1,10 @@
 # Measures each host in all configurations of the config: set the firmware, measure, next.
 from pathlib import Path
 
-from chaosity.campaign.hosts_and_plans_of_run import exit_on_user_error, put_own_programs_first_in_path
+from chaosity.campaign.hosts_and_plans_of_run import (
+    exit_on_user_error,
+    put_own_programs_first_in_path,
+)
 from chaosity.campaign.configuration_campaign import ConfigurationCampaign
 
 put_own_programs_first_in_path(ROOT)
