@@ -21,8 +21,8 @@ def frame(**columns):
         (frame(v=[1.0, "fast", 3.0, 4.0]), {}, r"^row 3, column v: 'fast' is not a number\.$"),
         (frame(v=[1.0, 2.0, None, 4.0]), {}, "^row 4, column v: is empty"),
         (frame(v=["1", "2", " ", "4"]), {}, "^row 4, column v: is empty"),
-        (frame(v=[1.0, 2.0, 3.0, np.inf]), {}, "^row 5, column v: inf is not a measurement"),
-        (frame(v=["1", "2", "3", "nan"]), {}, "^row 5, column v: 'nan' is not a measurement"),
+        (frame(v=[1.0, 2.0, 3.0, np.inf]), {}, "^row 5, column v: inf is not a finite number"),
+        (frame(v=["1", "2", "3", "nan"]), {}, "^row 5, column v: 'nan' is not a finite number"),
         (frame(node=["a", "", "b", "b"]), {}, "^row 3, column node: is empty"),
         (frame(node=["a"] * 4), {}, "^column node: has a single level, a; omit it"),
         (

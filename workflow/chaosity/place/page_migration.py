@@ -183,10 +183,10 @@ def move_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> 
 
 
 def find_movable_blocks(area: MemoryArea) -> list[BlockGroup]:
-    """Return the blocks of an area, grouped by size.
+    """Return the blocks of an area in groups: huge pages, and single pages where there are any.
 
-    Usually only the ends of an area, which fit no huge page, are single pages. If there are more
-    single pages, the kernel is asked for every page, which takes seconds per 10 GiB.
+    Single pages are usually only at both ends of an area, where a huge page does not fit. If there
+    are more, the kernel is asked about every page, which takes seconds for each 10 GiB.
     """
     size, page = area.block_bytes, area.page_bytes
     begin = min(-(-area.begin // size) * size, area.end)

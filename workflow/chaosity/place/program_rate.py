@@ -51,7 +51,7 @@ class RateSource:
         """Handle a line of the program's output, received at `now` on the monotonic clock."""
 
     def poll(self) -> None:
-        """Read the source, if it does not depend on output."""
+        """Add the progress until now; sources that read output lines do nothing here."""
 
     def close(self) -> None:
         """Close the source."""

@@ -125,10 +125,10 @@ def _value(
 
 
 def _is_progress_rate(load: LoadRecord, metric: str) -> bool:
-    """Return whether the tool's rate for its whole run is the same quantity as its progress.
+    """Return whether the tool's progress shows this metric over a part of the run.
 
-    It is, if it is a rate and no other metric is read from the progress. Shares and counts always
-    refer to the whole run.
+    It does if the metric is a rate and no metric is read from the progress itself. Shares and
+    counts always refer to the whole run.
     """
     from_progress = any(source.get("progress") for source in load["metrics"].values())
     return metric.endswith("_per_second") and not from_progress

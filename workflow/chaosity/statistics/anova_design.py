@@ -147,7 +147,7 @@ def _numbers(column: pd.Series, name: str) -> Values:
         except (TypeError, ValueError):
             raise UserError(f"{given!r} is not a number", where) from None
         if not math.isfinite(values[place]):
-            raise UserError(f"{given!r} is not a measurement", where)
+            raise UserError(f"{given!r} is not a finite number", where)
     return values
 
 
