@@ -17,7 +17,7 @@ COMPILE = build/lock/bin/uv pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-thorough test-all test-tools lab lab-down lab-test slurm-test provision environment redfish lint format bench lock clean distclean
+.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test provision environment redfish lint format bench lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -26,6 +26,12 @@ run: .venv/requirements.installed ## set up, measure this machine and report; th
 	@$(BIN)/python provision.py $(INVENTORY)
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS)
 	@$(BIN)/chaosity reports
+
+DEMO = results/demo
+demo: .venv/requirements.installed ## simulate the server of the paper and report its fault: three minutes, without root or tools
+	@$(BIN)/chaosity simulate --inventory inventories/demo --results $(DEMO)
+	@$(BIN)/snakemake --config inventory=inventories/demo results=$(DEMO)
+	@$(BIN)/chaosity reports --results $(DEMO)
 
 # Tests marked `alone` measure, pin threads or change a setting of the kernel, so nothing runs next to them.
 FAST = not lab and not slurm and not thorough

@@ -33,6 +33,12 @@ NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
 YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
+def shipped_file(name: str) -> Path:
+    """Return the path of a file that a user names: as it is, or else below the repository."""
+    path = Path(name)
+    return path if path.exists() or path.is_absolute() else ROOT / name
+
+
 @cache
 def schema_validator(name: str) -> Draft202012Validator:
     """Return the validator of ``workflow/schemas/<name>.schema.yaml``."""

@@ -28,6 +28,10 @@ class UserError(Exception):
         return f"{sentence}; {self.remedy}." if self.remedy else f"{sentence}."
 
 
+class UnservedDesignError(UserError):
+    """A benchmark of the config cannot serve a design; the plan leaves the design out."""
+
+
 def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
     """Return a remedy for an unknown name: the closest allowed name, if any is close, and all."""
     known = sorted(map(str, allowed))

@@ -285,6 +285,7 @@ class HostVariables(TypedDict, total=False):
     """The project's own variables of a host, see ``host.schema.yaml``."""
 
     chaosity_topology: str
+    chaosity_simulated: str
     chaosity_destructive_drives: list[str]
     chaosity_extra_drives: list[str]
     chaosity_slurm_node: str

@@ -180,6 +180,17 @@ class GroupedCells(Generic[Name]):
         loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
         return self._if_clear(None, [worse], loss, error, comparisons)
 
+    def loss_against_mirrored_cells(
+        self, pairs: Sequence[tuple[Position, Position]], comparisons: int
+    ) -> Departure | None:
+        """Return the median loss of cells against others that they should equal, if it is clear."""
+        scores, noise = self.cells.log_score, self.cells.standard_error
+        loss = float(np.median([scores[better] - scores[worse] for worse, better in pairs]))
+        variance = np.mean([noise[position] ** 2 for pair in pairs for position in pair])
+        # The median of n values varies pi/2 times as much as their mean.
+        error = float(np.hypot(np.sqrt(np.pi * variance / len(pairs)), self.scatter.natural))
+        return self._if_clear(None, [worse for worse, _ in pairs], loss, error, comparisons)
+
     def build_anomaly(
         self,
         departure: Departure,

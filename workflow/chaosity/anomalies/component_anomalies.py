@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
+from itertools import compress, permutations
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,9 @@ from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH
 from chaosity.anomalies.cell_groups import SliceCells
 from chaosity.anomalies.cell_log_scores import Position, positions_of
 from chaosity.anomalies.departure_significance import Departure, Suspect
+from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import initiator_to_target_name, node_name
+from chaosity.place_names import initiator_to_target_name, node_name, package_name
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_count, join_with_and
 
@@ -34,6 +35,10 @@ _CHECK_DRIVE_PATH = (
 _CHECK_WIRING = (
     "Look at the wiring: the drive may be connected to another node than the firmware reports "
     "(swapped cable or slot), or its interrupts are bound there."
+)
+_CHECK_PATH_BETWEEN_PACKAGES = (
+    "Look at the firmware's settings for I/O between the packages (preferred I/O, relaxed "
+    "ordering, link width) and at the root ports of these drives."
 )
 _CHECK_ADDED_DRIVES = (
     "Look at what the added drives share with the others: a switch, a root complex, memory "
@@ -92,14 +97,18 @@ def find_slow_initiators_and_memory(
 def _slow_on_memory(cells: SliceCells, departure: Departure) -> Anomaly:
     source, target = cells.cells.names_at(departure.cells[0])
     on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
-    kind = AnomalyKind.SLOW_COMPONENT
-    if departure.suspect is not None and departure.suspect.part == "target":
+    kind, nodes = (
+        AnomalyKind.SLOW_COMPONENT,
+        str(cells.first_rows[source, target]["initiator_nodes"]),
+    )
+    # Seen from cores of several nodes, its own among them: no path is common to all of them.
+    from_all = not nodes.isdigit() and target in map(node_name, parse_cpu_list(nodes))
+    if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
         component, what, advice = target, f"The memory of {target} is slow:", ADVICE[TARGET]
     elif departure.suspect is not None or on_one_target:
         component, what, advice = source, f"{source} is slow on memory:", CHECK_PROCESSING_UNITS
     else:
         # The path between the nodes is suspected, whichever unit of the node it was seen from.
-        nodes = cells.first_rows[source, target]["initiator_nodes"]
         kind, component = AnomalyKind.SLOW_PATH, initiator_to_target_name(f"node{nodes}", target)
         what, advice = f"The path from {source} to {target} is slow:", ADVICE[PATH]
     return cells.build_anomaly(departure, kind, (component,), what, advice)
@@ -192,6 +201,66 @@ def _remote_better(slice_cells: SliceCells) -> Iterator[Anomaly]:
                 cells=[best, own],
                 than=" than remotely",
             )
+
+
+def find_asymmetric_drive_paths(rows: Measurements, packages: PackageNodes) -> list[Anomaly]:
+    """Find packages that read another package's drives slower than their own are read from there.
+
+    The drives of each node are compared with those of the node at the same position of the other
+    package, if both have as many (document 000, figure 5). Expects valid rows of loads alone on
+    drive sets, without stand-in files.
+    """
+    found: list[Anomaly] = []
+    of_nodes = rows.where(target_kind="all_of_node", initiator_kind="node")
+    for where, part in of_nodes.comparable_slices():
+        cells = SliceCells(part.rows, where, ("relation", "drives"))
+        # initiator node, node of the drives -> position and number of drives
+        reads: dict[tuple[int, int], tuple[Position, int]] = {}
+        for position in positions_of(cells.cells.measured_mask):
+            first = cells.first_rows[cells.cells.names_at(position)]
+            nodes = int(first["initiator_nodes"]), int(first["target_nodes"])
+            reads[nodes] = position, int(first["drives"])
+        for near, far in permutations(range(len(packages)), 2):
+            pairs = list(_mirrored_reads(reads, packages[near], packages[far]))
+            if not pairs:
+                continue
+            score = cells.cells.log_score
+            pairs.sort(key=lambda pair: score[pair[1]] - score[pair[0]])
+            departure = cells.loss_against_mirrored_cells(pairs, len(packages) ** 2)
+            if departure is None:
+                continue
+            shown, mirrored = pairs[len(pairs) // 2]  # the pair with the median loss
+            source, target = (package_name(number) for number in (near, far))
+            found.append(
+                cells.build_anomaly(
+                    replace(departure, cells=(shown,)),
+                    AnomalyKind.SLOW_PATH,
+                    (initiator_to_target_name(source, target),),
+                    f"{source} reads the drives of {target} slowly:",
+                    _CHECK_PATH_BETWEEN_PACKAGES,
+                    than=f" than {target} reads those of {source}",
+                    reference=mirrored,
+                    compared_with=f"{target} on the drives of {source}",
+                    cells=[worse for worse, _ in pairs],
+                    seen_at=(source, target),
+                )
+            )
+    return found
+
+
+def _mirrored_reads(
+    reads: Mapping[tuple[int, int], tuple[Position, int]], near: Sequence[int], far: Sequence[int]
+) -> Iterator[tuple[Position, Position]]:
+    """Yield each read of `far`'s drives by `near`, and the same read with the packages exchanged.
+
+    Both packages have the same number of nodes; nodes at the same position correspond.
+    """
+    for source, other_source in zip(near, far, strict=True):
+        for target, other_target in zip(far, near, strict=True):
+            read = reads.get((source, target))
+            mirrored = reads.get((other_source, other_target))
+            if read and mirrored and read[1] == mirrored[1]:
+                yield read[0], mirrored[0]
 
 
 @dataclass(frozen=True)

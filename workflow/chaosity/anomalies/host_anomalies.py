@@ -12,6 +12,7 @@ from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.anomalies.component_anomalies import (
     ComponentCheck,
+    find_asymmetric_drive_paths,
     find_losses_by_adding_drives,
     find_slow_drives,
     find_slow_initiators_and_memory,
@@ -95,7 +96,8 @@ def analyse_host(measurements: Measurements, parts: HostParts | None = None) -> 
     merged.sort(key=lambda anomaly: -anomaly.relative_loss)
     return Findings(
         metric=None,
-        verdict=_verdict(merged, report.checked),
+        verdict=("SIMULATED. " if measurements.is_simulated else "")
+        + _verdict(merged, report.checked),
         structure=structure,
         packages=parts.packages,
         groups=(),
@@ -175,6 +177,9 @@ def _check_drives(rows: Measurements, parts: HostParts, report: _Report) -> None
     number = sets.rows["target"].nunique()
     tested = format_count(number, "drive set") if number > 1 else ""
     report.add(tested, find_losses_by_adding_drives(sets), [])
+    if parts.packages:
+        paths = find_asymmetric_drive_paths(sets, parts.packages)
+        report.add("drives read across packages" if number > 1 else "", paths, [])
 
 
 def _comparable(rows: Measurements) -> Measurements:

@@ -29,6 +29,9 @@ def run_command(point: Path, replicate: int, record: Path | None) -> None:
         replicates = len(document["orders"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError("is not a point of a plan", str(point)) from error
+    host = point.absolute().parents[3] / "host.json"
+    if host.exists() and '"simulated"' in host.read_text(encoding="utf-8"):
+        raise UserError("is a point of a simulated host", str(point), "run chaosity simulate")
     if not 1 <= replicate <= replicates:
         raise UserError(f"has no replicate {replicate}", str(point), f"allowed: 1 to {replicates}")
     measured = run_point(document, replicate)

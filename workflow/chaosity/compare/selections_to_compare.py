@@ -113,6 +113,7 @@ def _name(measurements: Measurements, conditions: Mapping[str, str]) -> str:
     hosts = measurements.rows[["host", "configuration"]].drop_duplicates()
     listed = [f"{host} {configuration}" for host, configuration in hosts.itertuples(index=False)]
     name = ", ".join(listed[:2]) + (" and others" if len(listed) > 2 else "")
+    name += " (SIMULATED)" if measurements.is_simulated else ""
     others = [
         f"{column} {value}"
         for column, value in conditions.items()

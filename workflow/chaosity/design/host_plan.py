@@ -65,6 +65,11 @@ class PlannedHost:
     variables: HostVariables = field(default_factory=HostVariables)
     local: bool = True
 
+    @property
+    def is_simulated(self) -> bool:
+        """Returns whether the host does not exist, so that its records come from a description."""
+        return "chaosity_simulated" in self.variables
+
     def drives_to_measure(self, results: Path) -> tuple[PlannedDrive, ...]:
         """Return NVMe drives and the inventory's drives; without any, files below `results`."""
         destructive = set(self.variables.get("chaosity_destructive_drives", []))
@@ -85,7 +90,8 @@ class PlannedHost:
             name = re.sub(r"[^A-Za-z0-9_]+", "-", Path(path).name)
             component = str(PlaceName("disk", address=name))
             found.append(PlannedDrive(component, None, path=path, destructive=path in destructive))
-        return tuple(found) or self._files_for_drives(results)
+        # A simulated host has the drives of its topology and no file in their place.
+        return tuple(found) or (() if self.is_simulated else self._files_for_drives(results))
 
     def _files_for_drives(self, results: Path) -> tuple[PlannedDrive, ...]:
         """Return the files that take the place of drives: as many as the inventory says, or one."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
+from chaosity.checked_yaml_files import BENCHMARKS, load_benchmark, yaml_file_names
 from chaosity.design.factor_levels import FactorLevels
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
@@ -20,7 +21,7 @@ from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
 from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
-from chaosity.errors import UserError, check_allowed, suggest_allowed
+from chaosity.errors import UnservedDesignError, UserError, check_allowed, suggest_allowed
 from chaosity.yaml_document_types import Config, LoadDesign
 
 PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
@@ -242,7 +243,11 @@ class LoadCombinations:
         listed = ", ".join(missing)
         if len(missing) == len(wanted):
             remedy = suggest_allowed(missing[0], benchmark.kernels)
-            raise UserError(f"{benchmark.name} has no kernel {listed}", f"{where}.kernel", remedy)
+            wrong, place = f"{benchmark.name} has no kernel {listed}", f"{where}.kernel"
+            others = (load_benchmark(name) for name in yaml_file_names(BENCHMARKS))
+            known = {kernel for other in others for kernel in other.get("kernels", {})}
+            error = UnservedDesignError if known.issuperset(missing) else UserError
+            raise error(wrong, place, remedy)
         if missing:
             reason = f"since {benchmark.name} does not have them"
             self.plan_notes.add_note(f"{where}: {listed} left out, {reason}")

@@ -16,7 +16,7 @@ from chaosity.design.initiators_and_targets import Initiator, Target
 from chaosity.design.load_combinations import LoadCombinations
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup, factor_level_of_point
 from chaosity.design.point_names import make_point_name
-from chaosity.errors import UserError
+from chaosity.errors import UnservedDesignError, UserError
 from chaosity.place_names import node_name, package_name
 from chaosity.records.point_types import (
     ExpandedPoint,
@@ -49,16 +49,21 @@ class PointExpansion(LoadCombinations):
     def expand_experiment(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
         """Return every point of an experiment, in the order of its file and without repetition.
 
+        A design that the config's benchmark cannot serve is left out with a note.
+
         Raises:
-            UserError: this host or benchmark does not have a selector or kernel.
+            UserError: this host does not have a selector, or the config is wrong.
         """
         name = experiment["experiment"]
         found: dict[str, ExpandedPoint] = {}
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
-            for chosen in self.iterate_combinations(name, spec["loads"], where):
-                point = self._point(experiment, design, chosen)
-                found.setdefault(point["point"], point)
+            try:
+                for chosen in self.iterate_combinations(name, spec["loads"], where):
+                    point = self._point(experiment, design, chosen)
+                    found.setdefault(point["point"], point)
+            except UnservedDesignError as error:
+                self.plan_notes.add_note(f"{name}, {design}: left out, since {error.what}")
         return list(found.values())
 
     def _point(
@@ -287,9 +292,9 @@ def _check_common_window(loads: Sequence[Load]) -> None:
     silent = [load["benchmark"] for load in loads if not load["progress"]]
     if len(silent) > 1:
         names = " and ".join(sorted(set(silent)))
-        wrong = f"{names} report no progress and cannot run together"
+        wrong = f"loads of {names} report no progress, so they cannot run together"
         remedy = "choose a benchmark with progress for one of the categories"
-        raise UserError(wrong, "config, benchmarks", remedy)
+        raise UnservedDesignError(wrong, "config, benchmarks", remedy)
 
 
 def _check_destructive(benchmark: Benchmark, target: Target) -> None:

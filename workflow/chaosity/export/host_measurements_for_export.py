@@ -10,6 +10,7 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.errors import UserError
+from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.statistics.cell_summary import summarise
 from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey
@@ -47,7 +48,17 @@ class MeasuredHost:
             "measured_at_first": min(valid["measured_at"].dropna(), default=None),
             "measured_at_last": max(valid["measured_at"].dropna(), default=None),
             "chaosity_version": __version__,
+            **({"origin": SIMULATED} if self.measurements.is_simulated else {}),
         }
+
+    def refuse_simulated_values(self, reader: str) -> None:
+        """Refuse to hand values of a machine that does not exist to a program that acts on them.
+
+        Raises:
+            UserError: the values are simulated.
+        """
+        if self.measurements.is_simulated:
+            raise UserError(f"is simulated, so {reader} must not use its values", str(self.folder))
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,9 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
     """Return the host's topology with the measured attributes.
 
     Raises:
-        UserError: ``topology.xml`` is not readable, or has no machine.
+        UserError: ``topology.xml`` is not readable, or has no machine; or the host is simulated.
     """
+    host.refuse_simulated_values("hwloc")
     root = parse_xml_file(host.folder / "topology.xml")
     machine = root.find("object")
     if machine is None:

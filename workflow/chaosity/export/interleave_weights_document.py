@@ -44,8 +44,9 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> Interlea
 
     Raises:
         UserError: no pair of nodes was measured, or `dwp` (data-to-worker proximity) is not in
-            0 to 1.
+            0 to 1; or the host is simulated.
     """
+    host.refuse_simulated_values("the kernel")
     measured = select_node_bandwidths(host)
     sets: dict[str, PlacementAdvice] = {}
     left_out: dict[str, str] = {}

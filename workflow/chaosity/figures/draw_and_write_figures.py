@@ -28,7 +28,11 @@ from chaosity.figures.figure_marks_axes_and_limits import (
 from chaosity.figures.figure_spec import FigureSpec, Role, read_figure_specs
 from chaosity.figures.heatmaps import draw_heatmap
 from chaosity.figures.line_curve_and_scatter_charts import draw_curve_or_scatter, draw_line_chart
-from chaosity.figures.mark_labels_and_hover_texts import failed_lines, unmeasured_lines
+from chaosity.figures.mark_labels_and_hover_texts import (
+    failed_lines,
+    is_simulated,
+    unmeasured_lines,
+)
 from chaosity.figures.svg_hover_texts import add_hover_texts
 from chaosity.figures.value_and_curve_tables import (
     TextTable,
@@ -37,6 +41,7 @@ from chaosity.figures.value_and_curve_tables import (
     metric_of_quantity,
 )
 from chaosity.records.atomic_writes_and_record_files import write_atomically
+from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
@@ -187,7 +192,9 @@ def _write(data: FigureData, limits: ValueLimits, directory: Path, caption: str 
     drawn = spec.kind in _DRAW and not (data.marks["status"] == UNMEASURED).all()
     if drawn:
         _write_drawing(data, limits, directory, caption)
-    _write_csv(_figure_table(data), directory / f"{spec.name}.csv")
+    table = _figure_table(data)
+    table = table.assign(origin=SIMULATED) if is_simulated(data) else table
+    _write_csv(table, directory / f"{spec.name}.csv")
     numbers = f"{spec.name}_numbers.csv" if spec.kind == "curve" else None
     if numbers:
         _write_csv(_curve_csv(data), directory / numbers)
@@ -215,6 +222,9 @@ def _write_drawing(data: FigureData, limits: ValueLimits, directory: Path, capti
     """Draw a figure as SVG and PNG."""
     spec = data.spec
     figure, texts = _DRAW[spec.kind](data, limits)
+    if is_simulated(data):  # also in a picture that is cut out of its page
+        mark = figure.text(0.5, 0.5, "SIMULATED", ha="center", va="center", rotation=25)
+        mark.set(fontsize=7 * figure.get_figwidth(), color="0.5", alpha=0.18)
     vector, picture = io.BytesIO(), io.BytesIO()
     # No date and no program version: unchanged data gives unchanged files.
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})

@@ -8,6 +8,7 @@ from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
 from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
+from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.units import Scale, format_count, metric_words
@@ -37,11 +38,19 @@ def replicates_text(data: FigureData) -> str:
     return f"median of {numbers[0]} to {numbers[-1]} replicates"
 
 
+def is_simulated(data: FigureData) -> bool:
+    """Return whether a figure shows a machine that does not exist."""
+    rows = data.measurements
+    return "origin" in rows and bool((rows["origin"] == SIMULATED).any())
+
+
 def provenance_text(data: FigureData) -> str:
     """Return the line below the title: host, configuration, benchmark, kernel, replicates."""
     first = data.marks.iloc[0]
     configurations = ", ".join(data.marks["configuration"].drop_duplicates())
     parts = [f"{first['host']}, {configurations}"]
+    if is_simulated(data):
+        parts.insert(0, "SIMULATED")
     benchmarks = data.measurements["benchmark"].dropna().unique()
     if len(benchmarks) <= 2:
         parts.append(" and ".join(str(name).replace("_", " ") for name in benchmarks))

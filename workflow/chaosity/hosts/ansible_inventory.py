@@ -18,7 +18,7 @@ from typing import Any, cast
 from jinja2 import StrictUndefined, TemplateError, UndefinedError
 from jinja2.sandbox import SandboxedEnvironment
 
-from chaosity.checked_yaml_files import ROOT, validate_document
+from chaosity.checked_yaml_files import ROOT, shipped_file, validate_document
 from chaosity.errors import UserError, check_allowed
 from chaosity.topology.topology_sources import LIVE
 from chaosity.yaml_document_types import HostVariables
@@ -63,7 +63,8 @@ class InventoryHost:
     @property
     def topology_source(self) -> str:
         """Return ``live``, or the file with the host's topology."""
-        return self.variables.get("chaosity_topology", LIVE)
+        source = self.variables.get("chaosity_topology", LIVE)
+        return source if source == LIVE else str(shipped_file(source))
 
     @property
     def connection(self) -> str:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
+from chaosity.checked_yaml_files import shipped_file
 from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost
@@ -27,6 +29,12 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically, wr
 from chaosity.records.point_types import RequiredProgram
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.runner.describe_host import FACTS_MEMBER
+from chaosity.simulation.machine_description import (
+    MACHINE_FILE,
+    MachineDescription,
+    firmware_topology,
+    read_machine_description,
+)
 from chaosity.slurm.slurm_commands import (
     list_slurm_nodes,
     slurm_node_name,
@@ -35,10 +43,12 @@ from chaosity.slurm.slurm_commands import (
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology_with_xml
 from chaosity.topology.topology_json import read_topology, topology_to_json
+from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_sources import LIVE
 from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
     LOCAL,
+    SIMULATED,
     SLURM,
     SSH,
     Transport,
@@ -207,6 +217,14 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         tools = check_tool_versions(needs, facts["tools"])
         live_facts = {"transport": transport, "boot_id": facts["boot_id"]}
     topology, xml = discover_topology_with_xml(source)
+    machine = ""
+    if file := host.variables.get("chaosity_simulated"):
+        description = _read_simulated_machine(host, file, topology)
+        topology = firmware_topology(description, topology, host.name)
+        machine = json.dumps(description, indent=1, default=str) + "\n"
+        # A part of the system component, so that another description asks for new records.
+        tools = {"simulated machine": hashlib.sha256(machine.encode()).hexdigest()[:16]}
+        live_facts = {"transport": {"kind": SIMULATED, "way": [], "runner": []}}
     configuration = configuration_name(topology)
     expected = config["expected_configuration"]
     if expected and source != host.topology_source and configuration != expected:
@@ -218,6 +236,8 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     folder = results / host.name / configuration
     write_if_changed(folder / "topology.xml", xml)
     write_if_changed(folder / "topology.json", _json_text(topology_to_json(topology)))
+    if machine:
+        write_if_changed(folder / MACHINE_FILE, machine)
     drives = {drive.component: drive.point_entry for drive in planned.drives_to_measure(results)}
     write_changed_components(
         folder / "components", make_component_documents(topology, tools, drives)
@@ -226,6 +246,25 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     write_if_changed(results / host.name / "host.json", _json_text(known))
     readmit_host(results / host.name)
     return planned
+
+
+def _read_simulated_machine(
+    host: InventoryHost, file: str, topology: Topology
+) -> MachineDescription:
+    """Return the description of a simulated host.
+
+    Args:
+        host: from the inventory.
+        file: the description that the inventory names.
+        topology: the host's topology.
+
+    Raises:
+        UserError: the description is wrong or contradicts the topology.
+    """
+    if host.topology_source == LIVE:
+        remedy = "set chaosity_topology to an hwloc XML file of the machine"
+        raise UserError("a simulated host needs a topology file", f"host {host.name}", remedy)
+    return read_machine_description(shipped_file(file), topology)
 
 
 def _json_text(document: object) -> str:

@@ -8,6 +8,8 @@ from chaosity.records.point_types import CounterEvent, Load, Point, PointStoppin
 
 VALID = "valid"
 FAILED = "failed"
+# The `origin` of a record whose machine does not exist; records of real machines have no origin.
+SIMULATED = "simulated"
 
 
 class ThreadPlacement(TypedDict):
@@ -101,6 +103,7 @@ class UnfinishedRecord(TypedDict):
     """A record while the point is being measured; a failure may leave parts of it out."""
 
     schema_version: int
+    origin: NotRequired[str]
     point: Point
     replicate: int
     order: int

@@ -131,7 +131,8 @@ def build_report_data(
     return ReportData(
         host=host,
         configuration=configuration,
-        measured=_measured_text(rows),
+        measured=_measured_text(measurements),
+        simulated=measurements.is_simulated,
         machine=tuple(machine_facts(topology, system)),
         findings=tuple(shown_findings(findings, drawn, figures)),
         findings_omitted=max(0, len(merge_similar_contention(findings.anomalies)) - MOST_FINDINGS),
@@ -161,9 +162,12 @@ def build_report_data(
     )
 
 
-def _measured_text(rows: pd.DataFrame) -> str:
+def _measured_text(measurements: Measurements) -> str:
     """Return first and last time of the values: "measured 2026-11-21 09:15 to 10:02 UTC"."""
-    moments = sorted(moment for moment in rows["measured_at"] if isinstance(moment, str))
+    if measurements.is_simulated:
+        return "SIMULATED: this machine does not exist, and nothing was measured"
+    stamps = measurements.rows["measured_at"]
+    moments = sorted(moment for moment in stamps if isinstance(moment, str))
     if not moments:
         return "not measured yet"
     first, last = (moment[:16].replace("T", " ") for moment in (moments[0], moments[-1]))
@@ -250,6 +254,7 @@ class ReportData:
     host: str
     configuration: str
     measured: str
+    simulated: bool
     machine: tuple[Fact, ...]
     findings: tuple[ShownFinding, ...]
     problems: tuple[ResultCheck, ...]

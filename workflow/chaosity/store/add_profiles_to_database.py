@@ -11,7 +11,7 @@ from typing import Any
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.records.record_types_and_verdict import VALID
+from chaosity.records.record_types_and_verdict import SIMULATED, VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,
@@ -84,6 +84,9 @@ def _build_profile(path: Path) -> ProfileTables | None:
     owners = table[["host", "configuration"]].drop_duplicates()
     if len(owners) > 1:
         raise UserError("has several hosts or configurations", str(path))
+    if (table["origin"] == SIMULATED).any():
+        remedy = "a database has measured values only"
+        raise UserError("is a table of a simulated host", str(path), remedy)
     if table.empty or not (table["status"] == VALID).any():
         return None
     host, configuration = (str(name) for name in owners.iloc[0])

@@ -21,7 +21,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.core.groupby import DataFrameGroupBy
 
-from chaosity.records.record_types_and_verdict import VALID
+from chaosity.errors import UserError
+from chaosity.records.record_types_and_verdict import SIMULATED, VALID
 from chaosity.store.node_matrix_csv import NodeMatrix
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table
 
@@ -105,8 +106,21 @@ class Measurements:
 
     @classmethod
     def concatenated(cls, parts: Iterable[Measurements]) -> Measurements:
-        """Return all rows of several measurements, with a new index."""
-        return cls(pd.concat([part.rows for part in parts], ignore_index=True))
+        """Return all rows of several measurements, with a new index.
+
+        Raises:
+            UserError: some are simulated and others are measured.
+        """
+        found = [part for part in parts if len(part)]
+        if len({part.is_simulated for part in found}) > 1:
+            what = "simulated and measured values cannot be compared or combined"
+            raise UserError(what, remedy="give hosts of one kind")
+        return cls(pd.concat([part.rows for part in found], ignore_index=True))
+
+    @property
+    def is_simulated(self) -> bool:
+        """Return whether a value is of a simulated host, so none may pass for a measured one."""
+        return "origin" in self.rows and bool((self.rows["origin"] == SIMULATED).any())
 
     def __len__(self) -> int:
         return len(self.rows)

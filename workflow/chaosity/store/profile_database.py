@@ -41,7 +41,7 @@ COMPONENT_COLUMNS = column_types(
 # The columns of the tidy table without derived metrics: a profile holds measured values.
 MEASUREMENT_COLUMNS = {
     "profile": "string",
-    **{name: kind for name, kind in COLUMNS.items() if name != "reference"},
+    **{name: kind for name, kind in COLUMNS.items() if name not in ("reference", "origin")},
 }
 TABLES = {
     "profiles": PROFILE_COLUMNS,

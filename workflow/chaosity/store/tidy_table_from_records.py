@@ -45,6 +45,7 @@ class ReplicateOutcome:
         measured_at: when it ended, UTC.
         readings: name of the load -> metric -> value or reason; empty unless valid.
         seen_nodes: name of the load -> nodes with its pages as the kernel saw them, such as 0-1.
+        origin: "simulated" for a machine that does not exist; None for a measurement.
     """
 
     status: str
@@ -53,6 +54,7 @@ class ReplicateOutcome:
     measured_at: str | None = None
     readings: Mapping[str, Mapping[str, Reading]] = field(default_factory=dict)
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
+    origin: str | None = None
 
 
 def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome) -> Iterator[Row]:
@@ -94,6 +96,7 @@ def _common_columns_of_each_load(
             "order": outcome.order,
             "status": outcome.status,
             "measured_at": outcome.measured_at,
+            "origin": outcome.origin,
             "load": load.get("role", load["name"]),
             "benchmark": load["benchmark"],
             "category": load["category"],
@@ -192,7 +195,15 @@ def outcome_of_record(record: Record) -> ReplicateOutcome:
         except ExtractionError as error:
             status, reason = FAILED, str(error)
     nodes = {load["name"]: _seen_nodes(load) for load in record["loads"]}
-    return ReplicateOutcome(status, reason, record["order"], record["finished_at"], readings, nodes)
+    return ReplicateOutcome(
+        status,
+        reason,
+        record["order"],
+        record["finished_at"],
+        readings,
+        nodes,
+        record.get("origin"),
+    )
 
 
 def _seen_nodes(load: LoadRecord) -> str | None:

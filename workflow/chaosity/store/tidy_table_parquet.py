@@ -39,7 +39,7 @@ COLUMNS = column_types(
     ("string", "seen_nodes metric"),
     ("Float64", "value"),
     ("boolean", "reference"),
-    ("string", "label factors levels"),
+    ("string", "label factors levels origin"),
 )
 
 

@@ -26,6 +26,7 @@ from chaosity.records.record_types_and_verdict import VALID, Record
 from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point
 from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
+    SIMULATED,
     SSH,
     Transport,
     connection_error_cause,
@@ -108,6 +109,15 @@ def _measure_over_ssh(transport: Transport, path: Path, point: Point, replicate:
     return check_record_version(document, "the answer")
 
 
+def _simulate(point: Point, replicate: int, folder: Path) -> Record:
+    """Return the record of a point on a simulated host, whose results are in a folder."""
+    # Imported here, so that a measurement of a real host does not wait for it.
+    from chaosity.simulation.simulated_records import open_machine_model, simulate_point
+
+    model = open_machine_model(folder / point["configuration"], point["host"])
+    return simulate_point(point, replicate, model)
+
+
 def _check_same_boot(record: Record, host: DiscoveredHostDocument) -> None:
     """Check that the host has not booted since its discovery, which may change its topology."""
     state = record.get("environment_before")
@@ -133,6 +143,8 @@ def _measure_and_save() -> int:
         transport = host["transport"]
         if transport["kind"] == SSH:
             record = _measure_over_ssh(transport, arguments.point, point, arguments.replicate)
+        elif transport["kind"] == SIMULATED:
+            record = _simulate(point, arguments.replicate, folder)
         else:  # this machine, or the node on which Slurm runs this process
             record = measure_point(point, arguments.replicate)
             if record["verdict"]["status"] != VALID:

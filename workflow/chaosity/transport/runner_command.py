@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 
 from chaosity.errors import UserError
 
-LOCAL, SSH, SLURM = "local", "ssh", "slurm"
+LOCAL, SSH, SLURM, SIMULATED = "local", "ssh", "slurm", "simulated"
 # Provisioning's default folder for the runner, relative to the home folder.
 RUNNER_DIRECTORY = ".local/share/chaosity"
 RUNNER_FILE = "chaosity-run.pyz"
@@ -57,7 +57,7 @@ class Transport(TypedDict):
     """The way to the runner of a host, exactly as its JSON is.
 
     Attributes:
-        kind: `LOCAL`, `SSH` or `SLURM`.
+        kind: `LOCAL`, `SSH`, `SLURM` or `SIMULATED`.
         way: the command that leads to the host; empty for this machine.
         runner: the command that starts the runner on the host.
     """

@@ -1,0 +1,64 @@
+"""Every shipped config plans every experiment on every topology, or says why it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaosity.checked_yaml_files import EXPERIMENTS, ROOT, read_config
+from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.errors import UserError
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology
+
+CONFIGS = sorted(path.stem for path in (ROOT / "workflow/config").glob("*.yaml"))
+TOPOLOGIES = [
+    *sorted((ROOT / "tests/data/topologies").glob("*.xml")),
+    *sorted((ROOT / "machines/topologies").glob("*.xml")),
+]
+NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+# A config for one operating system does not plan hosts with another.
+OTHER_SYSTEM = "choose another benchmark for"
+
+
+def planned(config: dict, path: Path, experiments: list[str] | None = None) -> int:
+    """Number of planned points; 0 if the config is for another operating system."""
+    topology = discover_topology(str(path))
+    host = PlannedHost("host", configuration_name(topology), topology)
+    try:
+        return len(plan_host(host, config, experiments).points)
+    except UserError as error:
+        assert OTHER_SYSTEM in str(error), error
+        return 0
+
+
+@pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
+def test_the_default_config_plans_its_experiments(path):
+    darwin = "m1-pro" in path.stem
+    config = read_config(ROOT / "workflow/config" / f"{'darwin' if darwin else 'config'}.yaml")
+    assert planned(dict(config), path) > 0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
+def test_every_config_plans_its_experiments_or_is_for_another_system(path, name):
+    planned(dict(read_config(ROOT / "workflow/config" / f"{name}.yaml")), path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("tool", ["likwid_bench", "stream"])
+@pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
+def test_another_tool_for_memory_leaves_out_what_it_cannot_serve(path, tool):
+    config = dict(read_config())
+    config["benchmarks"] = {**config["benchmarks"], "memory_bandwidth": tool}
+    planned(config, path)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
+def test_every_experiment_plans_or_has_no_point(path):
+    file = "darwin.yaml" if "m1-pro" in path.stem else "config.yaml"
+    config = {**read_config(ROOT / "workflow/config" / file), "experiments": NAMES}
+    planned(config, path, NAMES)

@@ -1,0 +1,249 @@
+"""Rates and latencies of the model, against values by hand."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from chaosity.checked_yaml_files import ROOT
+from chaosity.errors import UserError
+from chaosity.simulation.machine_description import (
+    Fault,
+    MachineDescription,
+    firmware_topology,
+    read_machine_description,
+)
+from chaosity.simulation.machine_model import MachineModel, traffic_shares
+from chaosity.topology.topology_discovery import discover_topology
+
+TOPOLOGY = discover_topology(str(ROOT / "machines/topologies/epyc_7413_nps4.xml"))
+MACHINE: MachineDescription = {
+    "simulated_machine": "by_hand",
+    "description": "round numbers",
+    "sources": ["this test"],
+    "memory": {
+        "core_bytes_per_second": 20e9,
+        "package_bytes_per_second": 160e9,  # 40 GB/s for each of four nodes
+    },
+    "links": {"package_to_package_bytes_per_second": 30e9},
+    "latency_ns": {
+        "l1": 1.0,
+        "l2": 4.0,
+        "l3": 15.0,
+        "same_node": 100.0,
+        "same_package": 110.0,
+        "other_package": 200.0,
+        "queue": 10.0,
+    },
+    "core_to_core_ns": {"same_l3": 25.0, "same_package": 90.0, "other_package": 210.0},
+    "drives": {"read_bytes_per_second": 7e9},
+}
+
+
+def load(name: str, cpus: str, node: int, **changes: Any) -> Any:
+    """A load of reads with a working set far beyond the caches."""
+    return {
+        "name": name,
+        "kernel": "read",
+        "memory_bytes": 2**50,
+        "writes": False,
+        "metrics": {"bandwidth_bytes_per_second": {}},
+        "initiator": {"cpus": cpus, "nodes": [0]},
+        "target": {"drives": [], "nodes": [node]},
+        "placement": {"memory_nodes": [node], "cpus": cpus},
+        **changes,
+    }
+
+
+def drives(name: str, node: int, *numbers: int, into: int | None = None) -> Any:
+    """A load that reads drives of a node, given by their place in the topology."""
+    found = [f"drive-0000-{address}-00-0" for address in ("01", "02", "03", "11", "12", "13", "14")]
+    targets = [{"component": found[number], "node": node} for number in numbers]
+    memory = node if into is None else into
+    return {
+        **load(name, "0-11", memory),
+        "kernel": None,
+        "target": {"drives": targets, "nodes": [node]},
+    }
+
+
+def model(*faults: Fault, host: str = "host", today: date = date(2026, 11, 22)) -> MachineModel:
+    return MachineModel({**MACHINE, "faults": list(faults)}, TOPOLOGY, host, today)
+
+
+def rate(found: MachineModel, *loads: Any) -> list[float]:
+    return [truth.moved_bytes_per_second for truth in found.truths(list(loads)).values()]
+
+
+def test_one_core_has_its_own_rate_and_all_cores_that_of_the_controllers():
+    assert rate(model(), load("a", "0", 0)) == pytest.approx([20e9])
+    assert rate(model(), load("a", "0-11", 0)) == pytest.approx([40e9])
+
+
+def test_two_threads_of_a_core_share_it():
+    assert rate(model(), load("a", "0-1", 0)) == pytest.approx([20e9])
+
+
+def test_cores_of_a_package_share_the_link_to_the_other():
+    assert rate(model(), load("a", "0-47", 4)) == pytest.approx([30e9])
+
+
+def test_two_programs_share_a_node_by_their_threads():
+    both = rate(model(), load("a", "0,2,4", 0), load("b", "6", 0))
+    assert both == pytest.approx([30e9, 10e9])
+
+
+def test_drives_and_cores_compete_for_the_controllers():
+    alone = rate(model(), drives("d", 0, 0, 1, 2))
+    assert alone == pytest.approx([21e9])
+    memory, storage = rate(model(), load("m", "0,2,4,6,8,10", 0), drives("d", 0, 0, 1, 2))
+    assert storage == pytest.approx(21e9)
+    assert memory == pytest.approx(19e9)
+
+
+def test_a_traffic_share_is_of_the_programs_own_peak():
+    half = load("a", "0-11", 0, levels={"share": 50})
+    assert rate(model(), half) == pytest.approx([20e9])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "counted"), [("triad", 0.75), ("triad_nt", 1.0), ("copy", 2 / 3), ("read67", 1.0)]
+)
+def test_stores_fetch_their_lines_and_stream_does_not_count_it(kernel, counted):
+    reads, writes, share = traffic_shares(kernel)
+    assert reads + writes == pytest.approx(1.0)
+    assert share == pytest.approx(counted)
+
+
+def chase(node: int, size: int, **changes: Any) -> Any:
+    return load("chase", "0", node, memory_bytes=size, metrics={"latency_ns": {}}, **changes)
+
+
+def latency(found: MachineModel, *loads: Any) -> float | None:
+    return found.truths(list(loads))["chase"].latency_ns
+
+
+@pytest.mark.parametrize(("node", "expected"), [(0, 100), (1, 110), (4, 200)])
+def test_latency_of_memory_follows_the_distance(node, expected):
+    assert latency(model(), chase(node, 2**36)) == pytest.approx(expected, rel=0.01)
+
+
+def test_latency_grows_with_the_working_set_and_begins_in_the_first_cache():
+    found = [latency(model(), chase(0, 2**power)) for power in range(12, 32)]
+    assert found == sorted(found)
+    assert found[0] == pytest.approx(1.0, rel=0.02)
+
+
+def test_latency_grows_with_the_traffic_on_the_way():
+    shares = [
+        latency(model(), chase(0, 2**36), load("t", "2-11", 0, levels={"share": share}))
+        for share in (10, 50, 100)
+    ]
+    assert shares == sorted(shares)
+    assert shares[2] > 2 * shares[0]
+
+
+@pytest.mark.parametrize(("responder", "expected"), [(2, 25), (14, 90), (50, 210)])
+def test_transfer_between_cores_depends_on_what_they_share(responder, expected):
+    pair = chase(0, 64, placement={"memory_nodes": [0], "cpus": f"0,{responder}"})
+    assert latency(model(), pair) == pytest.approx(expected)
+
+
+FAULTS: list[tuple[Fault, Any, float]] = [
+    ({"fault": "slow_node", "node": 0, "remaining": 0.5}, load("a", "0-11", 0), 20e9),
+    (
+        {"fault": "slow_link", "from_package": 1, "to_package": 0, "remaining": 0.5},
+        load("a", "0-47", 4),
+        15e9,
+    ),
+    ({"fault": "slow_core", "core": 0, "remaining": 0.8}, load("a", "0", 0), 16e9),
+    ({"fault": "slow_host", "remaining": 0.95}, load("a", "0-11", 0), 38e9),
+    (
+        {"fault": "slow_drive", "drive": "drive-0000-01-00-0", "remaining": 0.5},
+        drives("d", 0, 0),
+        3.5e9,
+    ),
+    (
+        {
+            "fault": "slow_port",
+            "drives": ["drive-0000-01-00-0", "drive-0000-02-00-0"],
+            "remaining": 0.6,
+        },
+        drives("d", 0, 0, 1),
+        8.4e9,
+    ),
+]
+
+
+@pytest.mark.parametrize(("fault", "seen_by", "expected"), FAULTS)
+def test_a_fault_leaves_the_stated_share(fault, seen_by, expected):
+    assert rate(model(fault), seen_by) == pytest.approx([expected])
+
+
+def test_a_fault_of_a_link_leaves_the_other_direction_whole():
+    fault: Fault = {"fault": "slow_link", "from_package": 0, "to_package": 1, "remaining": 0.5}
+    assert rate(model(fault), load("a", "0-47", 4)) == pytest.approx([30e9])
+
+
+def test_a_fault_begins_on_its_date_and_on_its_host():
+    fault: Fault = {
+        "fault": "slow_node",
+        "node": 0,
+        "remaining": 0.5,
+        "since": "2026-11-22",
+        "host": "sick",
+    }
+    wanted = load("a", "0-11", 0)
+    assert rate(model(fault, host="sick"), wanted) == pytest.approx([20e9])
+    assert rate(model(fault, host="sick", today=date(2026, 11, 21)), wanted) == pytest.approx(
+        [40e9]
+    )
+    assert rate(model(fault, host="healthy"), wanted) == pytest.approx([40e9])
+
+
+def test_swapped_distances_change_what_the_firmware_says_and_no_rate():
+    fault: Fault = {"fault": "swapped_distances", "nodes": [1, 4]}
+    shown = firmware_topology({**MACHINE, "faults": [fault]}, TOPOLOGY, "host")
+    assert shown.distances is not None
+    assert shown.distances.distance_between(0, 1) == 32
+    assert shown.distances.distance_between(0, 4) == 12
+    assert rate(model(fault), load("a", "0-11", 1)) == rate(model(), load("a", "0-11", 1))
+
+
+HEAD = "simulated_machine: bad\ndescription: for a test\nsources: [this test]\n"
+BODY = """memory: {core_bytes_per_second: 1.0e+10, package_bytes_per_second: 1.0e+11}
+latency_ns: {l1: 1, l2: 4, l3: 15, same_node: 100}
+"""
+WRONG = [
+    (HEAD, "the key 'memory' is missing"),
+    (HEAD + BODY.replace("1.0e+11", "-1"), "package_bytes_per_second"),
+    (HEAD + BODY + "faults: [{fault: slow_dram, node: 0}]", "'slow_dram' is not allowed"),
+    (HEAD + BODY + "faults: [{fault: slow_node, node: 0}]", "slow_node needs the key 'remaining'"),
+    (
+        HEAD + BODY + "faults: [{fault: slow_node, node: 9, remaining: 0.5}]",
+        "the topology has no node 9",
+    ),
+    (
+        HEAD + BODY + "faults: [{fault: slow_node, node: 0, remaining: 0.5, core: 1}]",
+        "slow_node has no key 'core'",
+    ),
+    (
+        HEAD + BODY + "faults: [{fault: slow_drive, drive: nvme0, remaining: 0.5}]",
+        "the topology has no drive nvme0",
+    ),
+    (HEAD + BODY + "based_on: nothing", "unknown machine 'nothing'"),
+    (HEAD + BODY + "cores: 7", "unknown key 'cores'"),
+    (HEAD.replace("bad", "other") + BODY, "it must be the file's name, bad"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG)
+def test_a_wrong_description_is_refused_in_one_sentence(tmp_path, text, words):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        read_machine_description(path, TOPOLOGY)
+    assert words in str(error.value)
+    assert "bad.yaml" in str(error.value)

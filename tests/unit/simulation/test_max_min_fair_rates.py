@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaosity.simulation.max_min_fair_rates import Flow, max_min_fair_rates
+
+RESOURCES = ("core", "link", "node")
+uses = st.dictionaries(st.sampled_from(RESOURCES), st.floats(0.1, 4), min_size=1)
+flows = st.lists(
+    st.builds(Flow, uses=uses, limit=st.floats(0.5, 50), pace=st.floats(0.5, 4)), min_size=1
+)
+capacities = st.fixed_dictionaries({name: st.floats(1, 100) for name in RESOURCES})
+
+
+def test_two_flows_share_a_link_and_a_third_takes_what_they_leave_elsewhere():
+    fair = max_min_fair_rates(
+        [Flow({"link": 1}), Flow({"link": 1, "node": 1}), Flow({"node": 1})],
+        {"link": 10, "node": 20},
+    )
+    assert fair.rates == pytest.approx([5, 5, 15])
+    assert fair.utilisation == pytest.approx({"link": 1, "node": 1})
+
+
+def test_a_flow_that_uses_a_resource_twice_fills_it_twice_as_fast():
+    fair = max_min_fair_rates([Flow({"node": 2}), Flow({"node": 1})], {"node": 30})
+    assert fair.rates == pytest.approx([10, 10])
+
+
+def test_a_limited_flow_leaves_the_rest_to_others():
+    fair = max_min_fair_rates([Flow({"node": 1}, limit=3), Flow({"node": 1})], {"node": 10})
+    assert fair.rates == pytest.approx([3, 7])
+
+
+def test_pace_divides_a_full_resource():
+    fair = max_min_fair_rates([Flow({"node": 1}, pace=3), Flow({"node": 1})], {"node": 8})
+    assert fair.rates == pytest.approx([6, 2])
+
+
+@given(flows, capacities)
+def test_no_resource_is_used_beyond_its_capacity(given_flows, given_capacities):
+    fair = max_min_fair_rates(given_flows, given_capacities)
+    for name, capacity in given_capacities.items():
+        used = sum(
+            rate * flow.uses.get(name, 0)
+            for rate, flow in zip(fair.rates, given_flows, strict=True)
+        )
+        assert used <= capacity * (1 + 1e-6)
+        assert fair.utilisation[name] == pytest.approx(used / capacity, abs=1e-6)
+
+
+@given(flows, capacities)
+def test_every_flow_is_at_its_limit_or_at_a_full_resource_where_no_flow_is_faster(
+    given_flows, given_capacities
+):
+    """This property defines max-min fairness (Bertsekas and Gallager, section 6.5.2)."""
+    fair = max_min_fair_rates(given_flows, given_capacities)
+    paces = [rate / flow.pace for rate, flow in zip(fair.rates, given_flows, strict=True)]
+    for number, flow in enumerate(given_flows):
+        bottlenecks = [
+            name
+            for name in flow.uses
+            if fair.utilisation[name] > 1 - 1e-6
+            and all(
+                paces[other] <= paces[number] * (1 + 1e-6)
+                for other, rival in enumerate(given_flows)
+                if name in rival.uses
+            )
+        ]
+        assert bottlenecks or fair.rates[number] >= flow.limit * (1 - 1e-6)

@@ -1,0 +1,103 @@
+"""Faults that a simulated machine has are found and named, and a healthy machine has none."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import date
+
+import pytest
+
+from chaosity.anomalies.anomaly_results import Findings
+from chaosity.anomalies.host_anomalies import analyse_host, host_parts
+from chaosity.checked_yaml_files import ROOT, read_config
+from chaosity.components.make_component_documents import make_component_documents
+from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.simulation.machine_description import (
+    Fault,
+    MachineDescription,
+    firmware_topology,
+    read_machine_description,
+)
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.simulated_records import simulate_point
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_from_records import outcome_of_record, tidy_rows_of_outcome
+from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
+from chaosity.topology.topology_discovery import discover_topology
+
+SMALL = "xeon_8358"  # two nodes with two drives each
+LARGE = "epyc_7413_nps4"
+EXPERIMENTS = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]
+
+
+def findings(
+    machine: str, topology_name: str, *faults: Fault, experiments: list[str] | None = None
+) -> Findings:
+    """What the analysis finds on a machine with these faults and no others."""
+    topology = discover_topology(str(ROOT / "machines/topologies" / f"{topology_name}.xml"))
+    read = read_machine_description(ROOT / "machines" / f"{machine}.yaml", topology)
+    description: MachineDescription = {**read, "faults": list(faults)}
+    shown = firmware_topology(description, topology, "host")
+    model = MachineModel(description, shown, "host", date(2026, 11, 22))
+    config = {**read_config(), "experiments": experiments or EXPERIMENTS}
+    plan = plan_host(PlannedHost("host", "any", shown, {"chaosity_simulated": machine}), config)
+    rows = [
+        row
+        for point in plan.points
+        if not point["loads"][0]["target"]["kind"].startswith("all_of_nodes")
+        for replicate in range(1, 4)
+        for row in tidy_rows_of_outcome(
+            point, replicate, outcome_of_record(simulate_point(point, replicate, model))
+        )
+    ]
+    table = Measurements.from_table(rows_to_table(rows, COLUMNS))
+    return analyse_host(table, host_parts(shown, make_component_documents(shown)))
+
+
+def test_a_healthy_machine_has_no_anomaly_and_the_verdict_says_simulated():
+    found = findings(SMALL, "xeon_8358")
+    assert found.anomalies == ()
+    assert found.verdict.startswith("SIMULATED. No anomaly")
+
+
+def test_a_slow_drive_is_named_with_its_loss():
+    fault: Fault = {"fault": "slow_drive", "drive": "drive-0000-01-00-0", "remaining": 0.5}
+    worst = findings(SMALL, "xeon_8358", fault).anomalies[0]
+    assert worst.components == ("drive-0000-01-00-0",)
+    assert worst.loss_percent == pytest.approx(50, abs=3)
+
+
+@pytest.mark.thorough
+def test_a_node_with_a_missing_memory_module_is_named():
+    fault: Fault = {"fault": "slow_node", "node": 2, "remaining": 0.5}
+    found = findings("epyc_7413", LARGE, fault, experiments=["memory_bandwidth"]).anomalies
+    assert [each.components for each in found] == [("node2",)]
+    assert found[0].loss_percent == pytest.approx(39, abs=3)  # median over local and remote cores
+
+
+@pytest.mark.thorough
+def test_swapped_entries_of_the_distance_table_are_found():
+    fault: Fault = {"fault": "swapped_distances", "nodes": [1, 4]}
+    kinds = {each.kind for each in findings("epyc_7413", LARGE, fault).anomalies}
+    assert "slit_mismatch" in kinds
+
+
+@pytest.mark.thorough
+def test_the_slow_drives_of_the_papers_server_are_found_and_a_healthy_one_has_none():
+    """Document 000, figure 5: package 0 reads the drives of package 1 slowly, not the reverse."""
+    topology = discover_topology(str(ROOT / "machines/topologies" / f"{LARGE}.xml"))
+    planted = read_machine_description(ROOT / "machines" / f"{LARGE}.yaml", topology)
+    found = findings("epyc_7413", LARGE, *planted["faults"])
+    assert [each.components for each in found.anomalies] == [("package0->package1",)]
+    assert found.anomalies[0].loss_percent == pytest.approx(29, abs=3)
+    assert findings("epyc_7413", LARGE).anomalies == ()
+
+
+def test_measured_and_simulated_values_cannot_be_mixed():
+    from chaosity.errors import UserError
+
+    table = rows_to_table([{"point": "a", "value": 1.0}, {"point": "b", "value": 1.0}], COLUMNS)
+    simulated = Measurements.from_table(table.assign(origin="simulated"))
+    with pytest.raises(UserError, match="simulated and measured values cannot be"):
+        Measurements.concatenated([simulated, Measurements.from_table(table)])
+    assert dataclasses.is_dataclass(simulated)

@@ -1,0 +1,98 @@
+"""Every experiment on every shipped machine gives valid records, and their values are true."""
+
+from __future__ import annotations
+
+import functools
+from datetime import date
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from chaosity.checked_yaml_files import EXPERIMENTS, ROOT, read_config, schema_validator
+from chaosity.design.host_plan import PlannedHost, plan_host
+from chaosity.runner.metric_values import metric_values_or_reasons
+from chaosity.simulation.machine_description import read_machine_description
+from chaosity.simulation.machine_model import MachineModel
+from chaosity.simulation.simulated_records import simulate_point, true_values
+from chaosity.topology.configuration_names import configuration_name
+from chaosity.topology.topology_discovery import discover_topology
+
+MACHINES = {
+    path.stem: {
+        "epyc_7413": "epyc_7413_nps1",
+        "epyc_9575f": "epyc_9575f_nps0",
+        "fleet_with_a_slow_host": "xeon_8358",
+    }.get(path.stem, path.stem)
+    for path in sorted((ROOT / "machines").glob("*.yaml"))
+}
+NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+SAMPLE = 12  # points of each experiment
+
+
+@functools.cache
+def machine(name: str, *, noise: bool = True) -> MachineModel:
+    topology = discover_topology(str(ROOT / "machines" / "topologies" / f"{MACHINES[name]}.xml"))
+    description = read_machine_description(ROOT / "machines" / f"{name}.yaml", topology)
+    if not noise:
+        description = {**description, "noise": {}}
+    return MachineModel(description, topology, "host", date(2026, 1, 1))
+
+
+@functools.cache
+def points_of(name: str) -> list:
+    topology = machine(name).topology
+    config = {
+        **read_config(),
+        "experiments": NAMES,
+        "replicates": 2,
+        "sample": dict.fromkeys(NAMES, SAMPLE),
+    }
+    variables = {"chaosity_simulated": name}
+    host = PlannedHost("host", configuration_name(topology), topology, variables)
+    return list(plan_host(host, config).points)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_experiment_gives_valid_records_marked_as_simulated(name):
+    for point in points_of(name):
+        record = simulate_point(point, 1, machine(name))
+        assert record["verdict"]["status"] == "valid", (point["point"], record["verdict"]["reason"])
+        assert record["origin"] == "simulated"
+        assert record["verdict"]["checks"][0]["name"] == "simulated"
+
+
+def test_a_record_has_the_format_of_a_measured_record():
+    for point in points_of("epyc_7413_nps4")[::9]:
+        record = simulate_point(point, 1, machine("epyc_7413_nps4"))
+        jsonschema.validate(record, schema_validator("record").schema)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_without_noise_the_values_of_the_raw_output_are_the_true_values(name):
+    model = machine(name, noise=False)
+    for point in points_of(name):
+        truths = true_values(point, model)
+        for load, readings in metric_values_or_reasons(simulate_point(point, 1, model)).items():
+            for metric, (value, _) in readings.items():
+                if metric in truths[load] and value is not None:
+                    assert value == pytest.approx(truths[load][metric], rel=2e-3), point["point"]
+
+
+def test_the_same_point_and_replicate_give_the_same_record_but_for_the_time():
+    point, model = points_of("desktop")[0], machine("desktop")
+    first, again, other = (simulate_point(point, number, model) for number in (1, 1, 2))
+    assert first["loads"] == again["loads"]
+    assert first["loads"] != other["loads"]
+
+
+def test_a_description_of_a_machine_names_its_sources():
+    for path in sorted((ROOT / "machines").glob("*.yaml")):
+        assert "sources:" in path.read_text(), path
+
+
+def test_results_stay_where_they_are(tmp_path: Path):
+    """A simulated host reads and writes nothing but its own results."""
+    before = sorted(ROOT.iterdir())
+    simulate_point(points_of("desktop")[0], 1, machine("desktop"))
+    assert sorted(ROOT.iterdir()) == before

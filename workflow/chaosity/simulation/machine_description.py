@@ -1,0 +1,247 @@
+"""Reads the description of a simulated machine and checks that it fits a topology."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import NotRequired, TypedDict, cast
+
+from chaosity.checked_yaml_files import read_yaml, validate_document
+from chaosity.components.make_component_documents import drive_component_name
+from chaosity.errors import UserError, check_allowed
+from chaosity.topology.topology_model import Topology
+
+KIND = "simulated_machine"
+# The checked description among the results of a host, so that no record reads YAML again.
+MACHINE_FILE = "machine.json"
+
+
+class MemoryCapacities(TypedDict):
+    """Bytes per second of the parts that memory accesses pass, see the schema."""
+
+    core_bytes_per_second: float
+    package_bytes_per_second: float
+    slow_core_share: NotRequired[float]
+    core_bytes_in_flight: NotRequired[float]
+    l3_domain_bytes_per_second: NotRequired[float]
+    write_cost: NotRequired[float]
+    nodes: NotRequired[dict[str, float]]
+
+
+class LinkCapacities(TypedDict, total=False):
+    """Bytes per second of a link in each direction; a missing link has no limit."""
+
+    node_to_node_bytes_per_second: float
+    node_to_package_bytes_per_second: float
+    package_to_package_bytes_per_second: float
+
+
+class Latencies(TypedDict):
+    """Nanoseconds of an access in an idle machine, and what pages and queues add."""
+
+    l1: float
+    l2: float
+    l3: float
+    same_node: float
+    same_package: NotRequired[float]
+    other_package: NotRequired[float]
+    pairs: NotRequired[dict[str, float]]
+    base_pages: NotRequired[float]
+    queue: NotRequired[float]
+
+
+class TransferLatencies(TypedDict):
+    """Nanoseconds of the transfer of a cache line between two cores."""
+
+    same_l3: float
+    same_package: NotRequired[float]
+    other_package: NotRequired[float]
+
+
+class DriveCapacities(TypedDict):
+    """Bytes per second of drives and of their way into memory."""
+
+    read_bytes_per_second: float
+    write_bytes_per_second: NotRequired[float]
+    core_bytes_per_second: NotRequired[float]
+    package_bytes_per_second: NotRequired[float]
+    remote_package_bytes_per_second: NotRequired[float]
+
+
+class DeviceCapacities(TypedDict):
+    """Bytes per second of a GPU's memory and of its link in each direction."""
+
+    memory_bytes_per_second: float
+    link_bytes_per_second: float
+
+
+class Noise(TypedDict, total=False):
+    """Standard deviations as shares of the value, and the share of runs that are disturbed."""
+
+    between_runs: float
+    within_runs: float
+    drift: float
+    disturbed_runs: float
+    disturbed_loss: float
+
+
+class Fault(TypedDict):
+    """A fault of the machine; the schema explains the keys."""
+
+    fault: str
+    remaining: NotRequired[float]
+    node: NotRequired[int]
+    from_package: NotRequired[int]
+    to_package: NotRequired[int]
+    drive: NotRequired[str]
+    drives: NotRequired[list[str]]
+    drive_node: NotRequired[int]
+    core: NotRequired[int]
+    nodes: NotRequired[list[int]]
+    host: NotRequired[str]
+    since: NotRequired[str | date]
+
+
+class MachineDescription(TypedDict):
+    """The description of a machine, exactly as its YAML is."""
+
+    simulated_machine: str
+    description: str
+    sources: list[str]
+    memory: MemoryCapacities
+    latency_ns: Latencies
+    based_on: NotRequired[str]
+    seed: NotRequired[int]
+    links: NotRequired[LinkCapacities]
+    core_to_core_ns: NotRequired[TransferLatencies]
+    drives: NotRequired[DriveCapacities]
+    devices: NotRequired[DeviceCapacities]
+    noise: NotRequired[Noise]
+    faults: NotRequired[list[Fault]]
+
+
+# The keys that each fault needs besides `fault`.
+REQUIRED_KEYS = {
+    "slow_node": {"node", "remaining"},
+    "slow_link": {"from_package", "to_package", "remaining"},
+    "slow_drive": {"drive", "remaining"},
+    "slow_port": {"drives", "remaining"},
+    "slow_drive_path": {"drive_node", "remaining"},
+    "slow_core": {"core", "remaining"},
+    "slow_host": {"remaining"},
+    "swapped_distances": {"nodes"},
+}
+# Keys that every fault may have, and `to_package` restricts `slow_drive_path` to one package.
+_OPTIONAL_KEYS = {"host", "since", "to_package"}
+
+
+def read_machine_description(path: Path, topology: Topology) -> MachineDescription:
+    """Return the description of a simulated machine.
+
+    Args:
+        path: its YAML file.
+        topology: the topology that it describes.
+
+    Raises:
+        UserError: the file is wrong, or it names a part that the topology does not have.
+    """
+    machine = _read_with_base(path)
+    for key in ("memory", "latency_ns"):
+        if key not in machine:
+            raise UserError(f"the key {key!r} is missing", f"{path}, the document")
+    _check_parts(machine, topology, str(path))
+    return machine
+
+
+def _read_with_base(path: Path) -> MachineDescription:
+    """Return a checked description, with the keys of the one that it is based on.
+
+    Raises:
+        UserError: a file is missing or wrong.
+    """
+    document = read_yaml(path)
+    validate_document(document, KIND, str(path))
+    if document[KIND] != path.stem:
+        found = f"has `{KIND}: {document[KIND]}`"
+        raise UserError(found, str(path), f"it must be the file's name, {path.stem}")
+    base = document.get("based_on")
+    known = {file.stem for file in path.parent.glob("*.yaml")} - {path.stem}
+    if base is None:
+        return cast(MachineDescription, document)
+    check_allowed(base, known, f"unknown machine {base!r}", f"{path}, based_on")
+    return cast(MachineDescription, {**_read_with_base(path.with_stem(base)), **document})
+
+
+def _check_parts(machine: MachineDescription, topology: Topology, where: str) -> None:
+    """Check that the topology has each part that the description names.
+
+    Raises:
+        UserError: a part is unknown, or a fault lacks a key.
+    """
+    known = {
+        "node": {str(node.os_index) for node in topology.memory_nodes},
+        "package": {str(package.os_index) for package in topology.packages},
+        "drive": set(drive_components(topology)),
+        "core": {str(core.index) for core in topology.cores},
+    }
+    kinds = {
+        "node": "node",
+        "drive_node": "node",
+        "from_package": "package",
+        "to_package": "package",
+        "drive": "drive",
+        "core": "core",
+        "nodes": "node",
+        "drives": "drive",
+    }
+
+    def check(kind: str, name: object, key: str) -> None:
+        problem = f"the topology has no {kind} {name}"
+        check_allowed(str(name), known[kind], problem, f"{where}, {key}")
+
+    for node in machine["memory"].get("nodes", {}):
+        check("node", node, "memory.nodes")
+    for pair in machine["latency_ns"].get("pairs", {}):
+        for node in pair.split("->"):
+            check("node", node, f"latency_ns.pairs.{pair}")
+    for number, fault in enumerate(machine.get("faults", [])):
+        place, given = f"{where}, faults.{number}", set(fault) - {"fault"}
+        needed = REQUIRED_KEYS[fault["fault"]]
+        if missing := sorted(needed - given):
+            raise UserError(f"{fault['fault']} needs the key {missing[0]!r}", place)
+        if extra := sorted(given - needed - _OPTIONAL_KEYS):
+            raise UserError(f"{fault['fault']} has no key {extra[0]!r}", place)
+        for key, value in fault.items():
+            for name in value if isinstance(value, list) else [value]:
+                if key in kinds:
+                    check(kinds[key], name, f"faults.{number}.{key}")
+
+
+def acts_on_host(fault: Fault, host: str) -> bool:
+    """Return whether a host has a fault."""
+    return fault.get("host", host) == host
+
+
+def firmware_topology(machine: MachineDescription, topology: Topology, host: str) -> Topology:
+    """Return the topology as the machine's firmware shows it: entries of the SLIT may be swapped.
+
+    The fault `swapped_distances` exchanges the local node's row entries of two other nodes: in the
+    row of each node, the distances to the two named nodes change places.
+    """
+    distances = topology.distances
+    for fault in machine.get("faults", []):
+        if fault["fault"] != "swapped_distances" or not acts_on_host(fault, host) or not distances:
+            continue
+        first, second = (distances.nodes.index(node) for node in fault["nodes"])
+        rows = [list(row) for row in distances.matrix]
+        for place, row in enumerate(rows):
+            if place not in (first, second):
+                row[first], row[second] = row[second], row[first]
+        distances = replace(distances, matrix=tuple(map(tuple, rows)))
+    return replace(topology, distances=distances)
+
+
+def drive_components(topology: Topology) -> list[str]:
+    """Return the components of the drives of a topology, such as ``drive-0000-41-00-0``."""
+    return [drive_component_name(drive) for drive in topology.drives if drive.name]

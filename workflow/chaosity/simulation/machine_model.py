@@ -1,0 +1,484 @@
+"""The model of a simulated machine: what each load of a point would reach without noise.
+
+Every part on the way of an access is a resource with a capacity: a core, an L3 domain, the link
+between two nodes or packages, the memory controllers of a node, a drive, its PCI link. The loads of
+a point are flows over these resources, and their rates are max-min fair, so interference follows
+from the paths. Latency is that of the idle machine plus the time in the queues of busy resources.
+docs/simulation.md explains the model and has its sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from chaosity.components.make_component_documents import drive_component_name
+from chaosity.cpusets import parse_cpu_list
+from chaosity.records.point_types import DriveFacts, Load
+from chaosity.runner.point_measurement import memory_shares_by_node
+from chaosity.simulation.machine_description import Fault, MachineDescription, acts_on_host
+from chaosity.simulation.max_min_fair_rates import FairRates, Flow, max_min_fair_rates
+from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
+
+# Bytes that STREAM-like kernels read and write, as they count them. An ordinary store also fetches
+# its line first; a non-temporal store (_nt) does not.
+_READS_AND_WRITES = {
+    "copy": (1, 1),
+    "scale": (1, 1),
+    "add": (2, 1),
+    "triad": (2, 1),
+    "read": (1, 0),
+    "fill": (0, 1),
+}
+# Other programs mostly read.
+_OTHER_PROGRAM = (3, 1)
+# Utilisation above which queues grow no further, since every core has a limited number of accesses.
+_FULLEST = 0.97
+# Reach of the second-level TLB with base pages: 2048 entries of 4 KiB.
+_TLB_BYTES = 2048 * 4096
+# Sharpness of the edge of a cache. With 3, a working set as large as the L3 cache finds 79 % of its
+# lines there, and one of twice the size 48 %, as in the tables of document 003.
+_CACHE_EDGE = 3
+_LINE_BYTES = 64
+# How fast the requests of a drive grow in comparison with those of a core. Many requests of a MiB
+# are always on the way, so drives keep most of their rate next to programs (document 000, figure
+# 7).
+_DRIVE_PACE = 4.0
+_WITHOUT_LIMIT = float("inf")
+
+
+@dataclass
+class LoadTruth:
+    """What a load reaches without noise.
+
+    Attributes:
+        moved_bytes_per_second: bytes that memory or drives move for the load.
+        counted_bytes_per_second: bytes that the program counts; STREAM does not count fetches.
+        latency_ns: time of one dependent access or transfer; None for other loads.
+        bytes_per_second_by_node: rate with each node of the target while all nodes are accessed.
+    """
+
+    moved_bytes_per_second: float = 0.0
+    counted_bytes_per_second: float = 0.0
+    latency_ns: float | None = None
+    bytes_per_second_by_node: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Path:
+    """One flow of a load: its resources, and the node whose memory it accesses most."""
+
+    load: str
+    flow: Flow
+
+
+def traffic_shares(kernel: str | None) -> tuple[float, float, float]:
+    """Return the bytes read, written, and counted by a kernel, as shares of the bytes it moves.
+
+    Args:
+        kernel: name of a kernel such as ``triad_nt``, or of a share of reads such as ``read67``.
+    """
+    name = kernel or ""
+    plain = name.removesuffix("_nt")
+    if plain.startswith("read") and plain[4:].isdigit():
+        reads = int(plain[4:]) / 100
+        return reads, 1 - reads, 1.0
+    reads, writes = _READS_AND_WRITES.get(plain, _OTHER_PROGRAM)
+    fetched = 0 if name.endswith("_nt") or plain not in _READS_AND_WRITES else writes
+    moved = reads + writes + fetched
+    return (reads + fetched) / moved, writes / moved, (reads + writes) / moved
+
+
+class MachineModel:
+    """Rates and latencies of loads on a simulated machine.
+
+    Args:
+        machine: its description.
+        topology: its topology.
+        host: name of the host; a fault may affect one host of several.
+        today: a fault may begin on a date.
+    """
+
+    def __init__(
+        self, machine: MachineDescription, topology: Topology, host: str, today: date
+    ) -> None:
+        self.machine, self.topology = machine, topology
+        self._faults = [fault for fault in machine.get("faults", []) if _acts(fault, host, today)]
+        self._core_of_pu = {pu: core.index for core in topology.cores for pu in core.cpus}
+        self._package_of_core = {core.index: core.package for core in topology.cores}
+        self.capacities = dict(self._capacities())
+        for fault in self._faults:
+            self._reduce_capacities(fault)
+
+    @property
+    def slowdown(self) -> float:
+        """Return the factor by which a fault of the whole host makes all accesses slower."""
+        product = 1.0
+        for fault in self._faults:
+            product *= fault["remaining"] if fault["fault"] == "slow_host" else 1.0
+        return 1 / product
+
+    def _capacities(self) -> Iterator[tuple[str, float]]:
+        """Yield each resource and its capacity in bytes per second; of cores and drives it is 1."""
+        memory, links = self.machine["memory"], self.machine.get("links", {})
+        drives, devices = self.machine.get("drives"), self.machine.get("devices")
+        topology = self.topology
+        packages = [package.os_index for package in topology.packages]
+        nodes = [node.os_index for node in topology.nodes]
+        for core in topology.cores:
+            yield f"core{core.index}", 1.0
+        for domain in topology.l3_domains:
+            yield f"l3_{domain.index}", memory.get("l3_domain_bytes_per_second", _WITHOUT_LIMIT)
+        own = {int(node): float(rate) for node, rate in memory.get("nodes", {}).items()}
+        shared = [node.os_index for node in topology.memory_nodes if node.os_index not in own]
+        each = memory["package_bytes_per_second"] * len(packages) / max(1, len(shared))
+        for number in {*own, *shared}:
+            yield f"node{number}", own.get(number, each)
+        for begin in nodes:
+            near = links.get("node_to_node_bytes_per_second", _WITHOUT_LIMIT)
+            yield from ((f"node{begin}->node{end}", near) for end in nodes)
+            far = links.get("node_to_package_bytes_per_second", _WITHOUT_LIMIT)
+            yield from ((f"node{begin}->package{end}", far) for end in packages)
+            yield from ((f"package{end}->node{begin}", far) for end in packages)
+        for begin in packages:
+            between = links.get("package_to_package_bytes_per_second", _WITHOUT_LIMIT)
+            yield from ((f"package{begin}->package{end}", between) for end in packages)
+        if drives:
+            for drive in topology.drives:
+                if drive.name:
+                    name = drive_component_name(drive)
+                    yield name, 1.0
+                    yield f"{name}_link", drive.link_bytes_per_second or _WITHOUT_LIMIT
+            part = len(packages) / max(1, len(shared))  # of a package's root ports at a node
+            all_near = part * drives.get("package_bytes_per_second", _WITHOUT_LIMIT)
+            far = part * drives.get("remote_package_bytes_per_second", _WITHOUT_LIMIT)
+            for number in nodes:
+                yield f"drives{number}", all_near
+                yield from ((f"drives{number}->package{package}", far) for package in packages)
+        if devices:
+            for device in topology.opencl_devices:
+                yield device.name, devices["memory_bytes_per_second"]
+                yield f"{device.name}_in", devices["link_bytes_per_second"]
+                yield f"{device.name}_out", devices["link_bytes_per_second"]
+
+    def _reduce_capacities(self, fault: Fault) -> None:
+        """Leave the remaining share of the capacity of each resource that a fault affects."""
+        kind, left = fault["fault"], fault.get("remaining", 1.0)
+        if kind == "slow_port":  # the drives are behind one port, which is too slow for all
+            rate = self.machine["drives"]["read_bytes_per_second"]
+            self.capacities[_port_name(fault)] = left * rate * len(fault["drives"])
+            return
+        affected: list[str] = []  # `swapped_distances`: the firmware is wrong, the machine is fine
+        match kind:
+            case "slow_node":
+                affected = [f"node{fault['node']}"]
+            case "slow_link":
+                affected = [f"package{fault['from_package']}->package{fault['to_package']}"]
+            case "slow_drive":
+                affected = [fault["drive"]]
+            case "slow_core":
+                affected = [f"core{fault['core']}"]
+            case "slow_host":
+                affected = list(self.capacities)
+            case "slow_drive_path":
+                affected = self._drive_paths(fault)
+        for name in affected:
+            self.capacities[name] *= left
+
+    def _drive_paths(self, fault: Fault) -> list[str]:
+        """Return the resources from the drives of a node to other packages, or to a given one."""
+        node = fault["drive_node"]
+        own = self.topology.package_of_node.get(node)
+        others = {package.os_index for package in self.topology.packages} - {own}
+        wanted = {fault["to_package"]} if "to_package" in fault else others
+        return [f"drives{node}->package{package}" for package in sorted(wanted)]
+
+    def truths(self, loads: list[Load]) -> dict[str, LoadTruth]:
+        """Return what each load reaches while all of them run, by the load's name."""
+        paths = [path for load in loads for path in self._paths(load)]
+        free = max_min_fair_rates([path.flow for path in paths], self.capacities)
+        shares = {load["name"]: _rate_share(load) for load in loads}
+        if any(share < 1 for share in shares.values()):
+            # The traffic program finds its own peak first and then keeps to a share of it.
+            paths = [
+                _Path(path.load, _limited(path.flow, shares[path.load] * rate))
+                for path, rate in zip(paths, free.rates, strict=True)
+            ]
+            free = max_min_fair_rates([path.flow for path in paths], self.capacities)
+        return {load["name"]: self._truth(load, paths, free) for load in loads}
+
+    def _truth(self, load: Load, paths: list[_Path], fair: FairRates) -> LoadTruth:
+        """Return what a load reaches at the given rates."""
+        rates = [
+            rate for path, rate in zip(paths, fair.rates, strict=True) if path.load == load["name"]
+        ]
+        moved = sum(rates)
+        counted = 1.0 if load["target"]["drives"] else traffic_shares(load["kernel"])[2]
+        truth = LoadTruth(moved, moved * counted)
+        if responders := set(parse_cpu_list(load["placement"]["cpus"])) - _units(load):
+            truth.latency_ns = self._transfer_ns(load, min(responders))
+        elif "latency_ns" in load["metrics"]:
+            truth.latency_ns = self._access_ns(load, fair)
+        elif "by_node" in load["target"]:
+            # Threads visit the nodes in turn, so a node's rate is that of all threads with it.
+            for node in load["target"]["nodes"]:
+                alone = [path.flow for path in self._memory_paths(load, {node: 1.0})]
+                rate = sum(max_min_fair_rates(alone, self.capacities).rates)
+                truth.bytes_per_second_by_node[node] = rate
+        return truth
+
+    # -- paths -------------------------------------------------------------------------------
+
+    def _paths(self, load: Load) -> Iterator[_Path]:
+        """Yield the flows of a load."""
+        target = load["target"]
+        if target["drives"]:
+            yield from self._drive_flows(load)
+        elif device := target.get("device"):
+            if f"{device['name']}_in" in self.capacities:
+                yield _Path(load["name"], Flow({device["name"]: 1.0}))
+        elif "latency_ns" in load["metrics"]:
+            # A chase has one access on the way at a time, which hardly loads the machine.
+            for path in self._memory_paths(load, memory_shares_by_node(load["placement"])):
+                limit = _LINE_BYTES / (self._idle_access_ns(load) * 1e-9)
+                yield _Path(path.load, _limited(path.flow, limit))
+        else:
+            yield from self._memory_paths(load, memory_shares_by_node(load["placement"]))
+
+    def _memory_paths(self, load: Load, shares: Mapping[int, float]) -> Iterator[_Path]:
+        """Yield a flow for each thread of a load; its accesses go to the nodes by these shares."""
+        reads, writes, _ = traffic_shares(load["kernel"])
+        hits = self._cache_hits(load)
+        for unit in sorted(_units(load)):
+            uses: dict[str, float] = {}
+            for node, share in shares.items():
+                _add(uses, self._core_uses(unit, node), share)
+                missed = share * (1 - hits)
+                _add(uses, self._memory_uses(unit, node, reads, writes), missed)
+                if unit in self.topology.l3_of_pu:
+                    _add(uses, {f"l3_{self.topology.l3_of_pu[unit]}": 1.0}, missed)
+            yield _Path(load["name"], Flow(uses))
+
+    def _core_uses(self, unit: int, node: int) -> dict[str, float]:
+        """Return the time of a core for a byte of a node, in seconds.
+
+        A core has a limited number of lines on the way, so a longer latency slows it down (Little's
+        law).
+        """
+        memory = self.machine["memory"]
+        seconds = 1 / memory["core_bytes_per_second"]
+        if unit in self._slow_units:
+            seconds /= memory.get("slow_core_share", 1.0)
+        if in_flight := memory.get("core_bytes_in_flight"):
+            latency = self._memory_ns(self._node_of(unit), node) * 1e-9
+            seconds = max(seconds, latency / in_flight)
+        return {f"core{self._core_of_pu[unit]}": seconds}
+
+    @property
+    def _slow_units(self) -> set[int]:
+        """Return the units of all core kinds but the fastest."""
+        kinds = [kind for kind in self.topology.core_kinds if kind.speed_rank is not None]
+        fastest = max((kind.speed_rank for kind in kinds if kind.speed_rank), default=None)
+        return {unit for kind in kinds if kind.speed_rank != fastest for unit in kind.cpus}
+
+    def _memory_uses(self, unit: int, node: int, reads: float, writes: float) -> dict[str, float]:
+        """Return the use of controllers and links for a byte between a core and a node's memory."""
+        near, package = self._node_of(unit), self._package_of(unit)
+        uses = self._way_uses(package, near, node, reads, writes)
+        if self.topology.node_relation(near, node) == OTHER_PACKAGE:
+            far = self.topology.package_of_node[node]
+            _add(uses, {f"node{near}->package{far}": writes, f"package{far}->node{near}": reads})
+        return uses
+
+    def _way_uses(
+        self, package: int | None, begin: int, node: int, reads: float, writes: float
+    ) -> dict[str, float]:
+        """Return the use of controllers and links for a byte between a place and a node's memory.
+
+        Args:
+            package: where the access begins.
+            begin: its node.
+            node: the node of the memory. If it spans packages, its lines are in all of them.
+            reads: part of the byte that is read from memory.
+            writes: part of the byte that is written.
+        """
+        uses = {f"node{node}": reads + self.machine["memory"].get("write_cost", 1.0) * writes}
+        own = self.topology.package_of_node.get(node)
+        places = [own] if own is not None else [part.os_index for part in self.topology.packages]
+        for place in places:
+            share = 1 / len(places)
+            if place != package:
+                there, back = (
+                    f"package{package}->package{place}",
+                    f"package{place}->package{package}",
+                )
+                _add(uses, {there: writes * share, back: reads * share})
+            elif begin != node:
+                _add(uses, {f"node{begin}->node{node}": writes, f"node{node}->node{begin}": reads})
+        return uses
+
+    def _drive_flows(self, load: Load) -> Iterator[_Path]:
+        """Yield a flow for each drive of a load: from the drive to the memory of its buffers."""
+        drives = self.machine.get("drives")
+        if drives is None:
+            return
+        shares = memory_shares_by_node(load["placement"])
+        rate = drives["read_bytes_per_second"]
+        if load["writes"]:
+            rate = drives.get("write_bytes_per_second", rate)
+        cores = sorted({self._core_of_pu[unit] for unit in _units(load)})
+        for drive in load["target"]["drives"]:
+            # A file that takes the place of a drive has no slot, and so no link.
+            self.capacities.setdefault(drive["component"], 1.0)
+            self.capacities.setdefault(f"{drive['component']}_link", _WITHOUT_LIMIT)
+            uses = {drive["component"]: 1 / rate, f"{drive['component']}_link": 1.0}
+            for core in cores:
+                each = 1 / drives.get("core_bytes_per_second", _WITHOUT_LIMIT) / len(cores)
+                _add(uses, {f"core{core}": each})
+            for fault in self._faults:
+                if fault["fault"] == "slow_port" and drive["component"] in fault["drives"]:
+                    _add(uses, {_port_name(fault): 1.0})
+            for node, share in shares.items():
+                _add(uses, self._drive_uses(drive, node, writes=load["writes"]), share)
+                if "processing_throughput_bytes_per_second" in load["metrics"]:
+                    _add(uses, {f"node{node}": share})  # the cores read what has arrived
+            yield _Path(load["name"], Flow(uses, pace=_DRIVE_PACE))
+
+    def _drive_uses(self, drive: DriveFacts, node: int, *, writes: bool) -> dict[str, float]:
+        """Return the use of ports, links and controllers for a byte between a drive and a node."""
+        near = drive["node"]
+        from_memory, into_memory = (1.0, 0.0) if writes else (0.0, 1.0)
+        begin = node if near is None else near
+        package = self.topology.package_of_node.get(begin)
+        uses = self._way_uses(package, begin, node, from_memory, into_memory)
+        if near is not None:
+            _add(uses, {f"drives{near}": 1.0})
+            if self.topology.node_relation(near, node) == OTHER_PACKAGE:
+                _add(uses, {f"drives{near}->package{self.topology.package_of_node[node]}": 1.0})
+        return uses
+
+    # -- latency -----------------------------------------------------------------------------
+
+    def _memory_ns(self, begin: int, end: int) -> float:
+        """Return the latency of an access to memory in the idle machine, in ns."""
+        latencies = self.machine["latency_ns"]
+        pair = latencies.get("pairs", {}).get(f"{begin}->{end}")
+        relation = self.topology.node_relation(begin, end)
+        near = latencies["same_node"]
+        same_package = latencies.get("same_package", near)
+        other_package = latencies.get("other_package", near)
+        count = len(self.topology.packages)
+        named = {
+            SAME_NODE: near,
+            SAME_PACKAGE: same_package,
+            OTHER_PACKAGE: other_package,
+        }.get(relation, near)
+        if self.topology.package_of_node.get(end) is None and count > 1:  # its lines are everywhere
+            named = (same_package + (count - 1) * other_package) / count
+        return (named if pair is None else pair) * self.slowdown
+
+    def _hit_shares(self, load: Load) -> list[tuple[float, float]]:
+        """Return, for each cache level, the share of accesses that find their line, and its ns."""
+        unit, size = min(_units(load)), load["memory_bytes"]
+        latencies = self.machine["latency_ns"]
+        found = 0.0
+        shares = []
+        for level, nanoseconds in ((1, "l1"), (2, "l2"), (3, "l3")):
+            capacity = max(
+                (
+                    cache.size_bytes or 0
+                    for cache in self.topology.caches
+                    if cache.level == level and unit in cache.cpus and cache.kind != "instruction"
+                ),
+                default=0,
+            )
+            hits = _share_within(size, capacity)
+            shares.append((max(0.0, hits - found), float(str(latencies[nanoseconds]))))  # type: ignore[literal-required]
+            found = max(found, hits)
+        return shares
+
+    def _cache_hits(self, load: Load) -> float:
+        """Return the share of accesses that need no memory."""
+        return sum(share for share, _ in self._hit_shares(load))
+
+    def _idle_access_ns(self, load: Load) -> float:
+        """Return the latency of a chase in the idle machine, in ns."""
+        hit_shares = self._hit_shares(load)
+        from_caches = sum(share * nanoseconds for share, nanoseconds in hit_shares)
+        missed = 1 - sum(share for share, _ in hit_shares)
+        near = self._node_of(min(_units(load)))
+        shares = memory_shares_by_node(load["placement"])
+        memory = sum(share * self._memory_ns(near, node) for node, share in shares.items())
+        if load.get("levels", {}).get("pages") == "base":
+            within = _share_within(load["memory_bytes"], _TLB_BYTES)
+            memory += (1 - within) * self.machine["latency_ns"].get("base_pages", 0.0)
+        return from_caches + missed * memory
+
+    def _access_ns(self, load: Load, fair: FairRates) -> float:
+        """Return the latency of a chase while other loads use the machine, in ns."""
+        queue = self.machine["latency_ns"].get("queue", 0.0)
+        missed = 1 - self._cache_hits(load)
+        unit = min(_units(load))
+        waiting = 0.0
+        for node, share in memory_shares_by_node(load["placement"]).items():
+            for name, units in self._memory_uses(unit, node, 1.0, 0.0).items():
+                full = min(fair.utilisation.get(name, 0.0), _FULLEST) if units else 0.0
+                waiting += share * queue * full / (1 - full)  # M/M/1, time in the queue
+        return self._idle_access_ns(load) + missed * waiting
+
+    def _transfer_ns(self, load: Load, responder: int) -> float:
+        """Return the time of the transfer of a line between two cores, in ns."""
+        latencies = self.machine.get("core_to_core_ns", {"same_l3": self._memory_ns(0, 0)})
+        unit, l3 = min(_units(load)), self.topology.l3_of_pu
+        if unit in l3 and l3.get(unit) == l3.get(responder):
+            return latencies["same_l3"] * self.slowdown
+        within = latencies.get("same_package", latencies["same_l3"])
+        far = latencies.get("other_package", within)
+        same = self._package_of(unit) == self._package_of(responder)
+        return (within if same else far) * self.slowdown
+
+    def _package_of(self, unit: int) -> int | None:
+        """Return the package of a processing unit."""
+        return self._package_of_core[self._core_of_pu[unit]]
+
+    def _node_of(self, unit: int) -> int:
+        """Return the node of a processing unit; a unit without one counts as the first node's."""
+        return self.topology.node_of_pu.get(unit, self.topology.nodes[0].os_index)
+
+
+def _acts(fault: Fault, host: str, today: date) -> bool:
+    """Return whether a fault acts on a host on a day."""
+    since = str(fault.get("since", ""))
+    return acts_on_host(fault, host) and (not since or date.fromisoformat(since) <= today)
+
+
+def _share_within(size: int, capacity: int) -> float:
+    """Return the share of accesses to `size` bytes that a cache of `capacity` bytes serves."""
+    return (1 + (size / capacity) ** _CACHE_EDGE) ** (-1 / _CACHE_EDGE) if capacity else 0.0
+
+
+def _port_name(fault: Fault) -> str:
+    """Return the name of the resource that a fault's drives share."""
+    return "port_of_" + "+".join(fault["drives"])
+
+
+def _units(load: Load) -> set[int]:
+    """Return the processing units of a load's initiator."""
+    return set(parse_cpu_list(load["initiator"]["cpus"]))
+
+
+def _rate_share(load: Load) -> float:
+    """Return the share of its own peak to which a load keeps (1 without a limit)."""
+    return float(load.get("levels", {}).get("share", 100)) / 100
+
+
+def _limited(flow: Flow, limit: float) -> Flow:
+    """Return a flow with a limit of its rate."""
+    return Flow(flow.uses, limit, flow.pace)
+
+
+def _add(uses: dict[str, float], more: Mapping[str, float], factor: float = 1.0) -> None:
+    """Add uses of resources, multiplied by a factor."""
+    for name, units in more.items():
+        uses[name] = uses.get(name, 0.0) + units * factor

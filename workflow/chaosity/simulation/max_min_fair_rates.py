@@ -1,0 +1,74 @@
+"""Max-min fair rates of flows that share resources (progressive filling).
+
+All flows grow at the same pace until a resource is full or a flow reaches its limit. The flows of
+that resource stay at their rate, the others grow on (Bertsekas and Gallager, Data Networks,
+section 6.5.2). A flow may use more than one unit of a resource for one unit of its rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+# A resource with less than this share of its capacity left counts as full; this absorbs rounding.
+FULL = 1e-9
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Accesses that take one path.
+
+    Attributes:
+        uses: units of each resource for one unit of the flow's rate, by the resource's name.
+        limit: highest rate that the flow requests; infinite by default.
+        pace: how fast it grows in comparison with other flows, such as the number of its threads.
+    """
+
+    uses: Mapping[str, float]
+    limit: float = float("inf")
+    pace: float = 1.0
+
+
+@dataclass
+class FairRates:
+    """The rates of flows, in their order, and how full each resource is (0 to 1)."""
+
+    rates: list[float]
+    utilisation: dict[str, float] = field(default_factory=dict)
+
+
+def max_min_fair_rates(flows: Sequence[Flow], capacities: Mapping[str, float]) -> FairRates:
+    """Return the max-min fair rates of flows.
+
+    Args:
+        flows: the flows; each uses at least one resource of `capacities` or has a limit.
+        capacities: units per second of each resource, by its name; it may be infinite.
+
+    Raises:
+        KeyError: a flow uses a resource without a capacity.
+    """
+    rates = [0.0] * len(flows)
+    growing = set(range(len(flows)))
+    left = dict(capacities)
+    while growing:
+        demand: dict[str, float] = {}
+        for number in growing:
+            for name, units in flows[number].uses.items():
+                demand[name] = demand.get(name, 0.0) + units * flows[number].pace
+        steps = [left[name] / units for name, units in demand.items() if units > 0]
+        steps += [(flows[n].limit - rates[n]) / flows[n].pace for n in growing]
+        step = max(0.0, min(steps))
+        for number in growing:
+            rates[number] += step * flows[number].pace
+        for name, units in demand.items():
+            left[name] -= step * units
+        full = {name for name in demand if left[name] <= FULL * capacities[name] < math.inf}
+        growing = {
+            number
+            for number in growing
+            if rates[number] < flows[number].limit * (1 - FULL)
+            and not any(units > 0 and name in full for name, units in flows[number].uses.items())
+        }
+    used = {name: 1 - left[name] / total for name, total in capacities.items() if total < math.inf}
+    return FairRates(rates, used)

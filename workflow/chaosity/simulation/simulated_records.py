@@ -1,0 +1,360 @@
+"""Makes the record of a point on a simulated machine, in the format of measured records.
+
+The raw output is what the benchmark's tool would print. The same code as for measured records
+computes values and checks from it. Time is virtual: the load's time stamps say how long the
+measurement would have taken.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from chaosity.cpusets import format_cpu_list, parse_cpu_list
+from chaosity.errors import UserError
+from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, save_record, utc_now
+from chaosity.records.point_types import Load, MetricSource, Point
+from chaosity.records.record_types_and_verdict import (
+    SIMULATED,
+    Check,
+    HostState,
+    LoadRecord,
+    Record,
+    UnfinishedRecord,
+    make_verdict,
+    make_verdict_line,
+)
+from chaosity.runner.point_measurement import memory_shares_by_node
+from chaosity.runner.record_checks import check_record
+from chaosity.simulation.machine_description import MACHINE_FILE
+from chaosity.simulation.machine_model import LoadTruth, MachineModel
+from chaosity.simulation.tool_output_from_values import OutputWriter
+from chaosity.topology.topology_json import read_topology
+
+# Points that a process simulates before it takes the next ones.
+_POINTS_AT_ONCE = 100
+TRUTH_COLUMNS = ["host", "configuration", "experiment", "point", "load", "metric", "node", "value"]
+# Number of samples of a load, a few more than the runner's stopping rule needs for an interval.
+SAMPLES = 24
+# The 99th percentile of block times over their median on a quiet machine.
+P99_OVER_MEDIAN = 1.06
+# Bytes that a program moves for one element, cell or gathered value: two doubles and an index.
+_ELEMENT_BYTES = 24
+# Virtual time at which each measurement begins, in seconds since boot.
+_BEGIN_SECONDS = 1000.0
+_REALTIME_MINUS_MONOTONIC = 1.6e9
+
+
+# The values of a load's metrics without noise; a metric by node has one for each node.
+TrueValues = Mapping[str, float | dict[str, float]]
+
+
+class UnknownMetricError(Exception):
+    """The simulation has no value for a metric; the text names it."""
+
+
+def open_machine_model(folder: Path, host: str) -> MachineModel:
+    """Return the model of a simulated host as it is today.
+
+    Args:
+        folder: ``results/<host>/<configuration>``, with the files that discovery wrote.
+        host: name of the host; a fault may affect one host of several.
+
+    Raises:
+        UserError: the host has not been discovered.
+    """
+    topology, machine = read_topology(folder / "topology.json"), folder / MACHINE_FILE
+    if topology is None or not machine.exists():
+        raise UserError("has no simulated machine", str(folder), "run snakemake")
+    return MachineModel(json.loads(machine.read_text()), topology, host, datetime.now(UTC).date())
+
+
+def simulate_host(folder: Path, points: Sequence[Point]) -> int:
+    """Write the missing records of a simulated host and return their number.
+
+    Args:
+        folder: ``results/<host>/<configuration>``.
+        points: of the host's plan.
+
+    Raises:
+        UserError: the host has not been discovered.
+    """
+    parts = [
+        points[first : first + _POINTS_AT_ONCE] for first in range(0, len(points), _POINTS_AT_ONCE)
+    ]
+    with ProcessPoolExecutor() as pool:
+        return sum(pool.map(partial(_simulate_points, folder), parts))
+
+
+def _simulate_points(folder: Path, points: Sequence[Point]) -> int:
+    """Write the missing records of some points and return their number."""
+    written = 0
+    for point in points:
+        model = _open_once(folder, point["host"])
+        for replicate in range(1, len(point["orders"]) + 1):
+            path = folder / point["experiment"] / point["point"] / f"rep{replicate}.json"
+            if not path.exists():
+                save_record(simulate_point(point, replicate, model), path)
+                written += 1
+    return written
+
+
+def truth_rows(folder: Path, points: Sequence[Point]) -> Iterator[tuple[object, ...]]:
+    """Yield the true value of each metric of each load, in the order of `TRUTH_COLUMNS`."""
+    for point in points:
+        place = point["host"], point["configuration"], point["experiment"], point["point"]
+        for load, values in true_values(point, _open_once(folder, point["host"])).items():
+            for metric, value in values.items():
+                by_node = value if isinstance(value, dict) else {"": value}
+                yield from ((*place, load, metric, node, each) for node, each in by_node.items())
+
+
+@cache
+def _open_once(folder: Path, host: str) -> MachineModel:
+    """Return the model of a simulated host; opening it again takes longer than a record."""
+    return open_machine_model(folder, host)
+
+
+def simulate_point(point: Point, replicate: int, model: MachineModel) -> Record:
+    """Return the record of one replicate of a point; the same arguments give the same values.
+
+    Args:
+        point: the planned point.
+        replicate: 1, 2, ...
+        model: the machine.
+    """
+    record: UnfinishedRecord = {
+        "schema_version": SCHEMA_VERSION,
+        "origin": SIMULATED,
+        "point": point,
+        "replicate": replicate,
+        "order": point["orders"][replicate - 1],
+        "stopping": point["stopping"],
+        "began_at": utc_now(),
+        "measured_on": f"simulated machine {model.machine['simulated_machine']}",
+        "loads": [],
+    }
+    checks: list[Check] = [make_verdict_line("simulated", True, "no machine was measured")]
+    try:
+        _simulate_loads(record, model)
+        checks += check_record(record)
+    except UnknownMetricError as error:
+        checks.append(make_verdict_line("measured", False, str(error)))
+    return {**record, "finished_at": utc_now(), "verdict": make_verdict(checks)}
+
+
+def true_values(
+    point: Point, model: MachineModel
+) -> dict[str, dict[str, float | dict[str, float]]]:
+    """Return the value of every metric of every load without noise: ``{load: {metric: value}}``.
+
+    A metric by node has a value for each node of the target.
+
+    Raises:
+        UnknownMetricError: the simulation has no value for a metric.
+    """
+    truths = model.truths(point["loads"])
+    return {
+        load["name"]: {
+            metric: value
+            for metric, source in load["metrics"].items()
+            if (value := _true_value(metric, source, load, truths[load["name"]], model)) is not None
+        }
+        for load in point["loads"]
+    }
+
+
+def _true_value(
+    metric: str, source: MetricSource, load: Load, truth: LoadTruth, model: MachineModel
+) -> float | dict[str, float] | None:
+    """Return the value of a metric without noise; None for a metric that has none here.
+
+    Raises:
+        UnknownMetricError: the simulation has no value for it.
+    """
+    devices = model.machine.get("devices")
+    if "by_node" in source:
+        return {str(node): rate for node, rate in truth.bytes_per_second_by_node.items()}
+    if metric in ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second"):
+        return truth.counted_bytes_per_second
+    if metric == "traffic_bytes_per_second":
+        return truth.moved_bytes_per_second
+    if metric == "latency_ns":
+        return truth.latency_ns
+    if metric == "latency_p99_ns" and truth.latency_ns is not None:
+        return truth.latency_ns * P99_OVER_MEDIAN
+    if metric == "elements_per_second":
+        return truth.moved_bytes_per_second / _ELEMENT_BYTES
+    if metric == "runs_per_second":
+        return truth.moved_bytes_per_second / load["memory_bytes"]
+    if metric == "locality":
+        shares, near = memory_shares_by_node(load["placement"]), load["initiator"]["nodes"]
+        return sum(shares.get(node, 0.0) for node in near) / max(1, len(near))
+    if devices and metric == "device_copy_bytes_per_second":
+        return devices["memory_bytes_per_second"] / 2
+    if devices and metric.startswith(("host_to_device", "device_to_host")):
+        return min(devices["link_bytes_per_second"], truth.moved_bytes_per_second or math.inf)
+    if source.get("optional") or "counter" in source:
+        return None
+    raise UnknownMetricError(f"{load['benchmark']}: the simulation has no value for {metric}")
+
+
+def _simulate_loads(record: UnfinishedRecord, model: MachineModel) -> None:
+    """Write the loads of a record, and the host's state before and after."""
+    point, noise = record["point"], model.machine.get("noise", {})
+    chance = random.Random(
+        f"{model.machine.get('seed', 0)} {point['host']} {point['experiment']} {point['point']}"
+        f" {record['replicate']}"
+    )
+    disturbed = chance.random() < noise.get("disturbed_runs", 0.0)
+    seconds = max(point["stopping"]["min_seconds"], 0.2)
+    drift = 1 + noise.get("drift", 0.0) * record["order"] / (1 + max(point["orders"]))
+    values = true_values(point, model)
+    record["environment_before"] = _host_state(_BEGIN_SECONDS - 1)
+    for load in point["loads"]:
+        quality = drift * math.exp(chance.gauss(0, noise.get("between_runs", 0.0)))
+        if disturbed:
+            quality *= 1 - noise.get("disturbed_loss", 0.0)
+        within = noise.get("within_runs", 0.0)
+        outputs = _raw_outputs(load, values[load["name"]], quality, within, seconds, chance)
+        record["loads"].append(_load_record(load, outputs, seconds))
+    ended = _host_state(_BEGIN_SECONDS + seconds + 1)
+    cpus = [load["placement"]["cpus"] for load in point["loads"]]
+    units = {unit for listed in cpus for unit in parse_cpu_list(listed)}
+    busy = seconds * len(units) * noise.get("disturbed_loss", 0.0) if disturbed else 0.0
+    own = sum(load["processor_seconds"] for load in record["loads"])
+    ended["processor_seconds"]["user"] += own + busy
+    record["environment_after"] = ended
+    record["runner_seconds"] = 0.0
+
+
+def _host_state(monotonic: float) -> HostState:
+    """Return the state of a simulated host at a virtual time in seconds."""
+    return {
+        "taken_monotonic_seconds": monotonic,
+        "realtime_minus_monotonic_seconds": _REALTIME_MINUS_MONOTONIC,
+        "processor_seconds": {"user": 0.0, "system": 0.0, "idle": 0.0, "steal": 0.0},
+        "facts": {},
+        "kernel": "simulated",
+    }
+
+
+def _load_record(load: Load, outputs: dict[str, str], seconds: float) -> LoadRecord:
+    """Return what a load would have left behind.
+
+    Args:
+        load: the load as planned.
+        outputs: its raw output by name.
+        seconds: duration of the run.
+    """
+    placement = load["placement"]
+    # A load without progress runs while all others do.
+    margin = 0.0 if load["progress"] else seconds / SAMPLES
+    units = parse_cpu_list(placement["cpus"])
+    pages = {
+        str(node): round(load["memory_bytes"] * share)
+        for node, share in memory_shares_by_node(placement).items()
+    }
+    return {
+        **load,
+        "program": {"name": load["needs"]["program"], "path": None, "version": "simulated"},
+        "began_monotonic_seconds": _BEGIN_SECONDS + margin,
+        "ended_monotonic_seconds": _BEGIN_SECONDS + seconds - margin,
+        "processor_seconds": seconds * len(units),
+        "exit_status": 0,
+        "signalled": None,
+        "placement_seen": {
+            "threads": [
+                {"tid": unit, "cpus_allowed": format_cpu_list([unit]), "last_cpu": unit}
+                for unit in units
+            ],
+            "memory_bytes_by_node": pages,
+        },
+        "outputs": outputs,
+        "counted": {name: {"reason": "simulated"} for name in load.get("counters", {})},
+    }
+
+
+def _raw_outputs(
+    load: Load,
+    values: TrueValues,
+    quality: float,
+    within: float,
+    seconds: float,
+    chance: random.Random,
+) -> dict[str, str]:
+    """Return a load's raw output by name.
+
+    Args:
+        load: the load as planned.
+        values: its metrics without noise.
+        quality: factor of rates in this run; times are divided by it.
+        within: standard deviation of a sample, as a share of the rate.
+        seconds: duration of the run.
+        chance: the source of random numbers.
+    """
+    writer = OutputWriter(load)
+    for rule in load["valid"]:
+        if "equals" in rule:
+            writer.put(rule, rule["equals"])
+        elif "one_of" in rule:
+            writer.put(rule, rule["one_of"][0])
+        else:
+            writer.put(rule, rule.get("at_least", 0))
+    rate = 0.0
+    latency = None
+    for metric, value in values.items():
+        source = load["metrics"][metric]
+        if isinstance(value, dict):
+            rate = sum(value.values()) / len(value) * quality
+        elif "quantile" in source:
+            if source["quantile"] == 0.5:
+                latency = value / quality
+        elif source.get("progress"):
+            rate = value * quality
+        else:
+            noisy = value if metric == "locality" else value * quality
+            writer.put(source, noisy)
+            rate = rate or noisy
+    amount = rate if latency is None else 1e9 / latency
+    step = seconds / SAMPLES
+    series = [
+        (begin, begin + step, amount * step * math.exp(chance.gauss(0, within)))
+        for begin in (_BEGIN_SECONDS + number * step for number in range(SAMPLES))
+    ]
+    writer.put_progress(
+        series, _sample_details(load, values, latency, quality, step), _REALTIME_MINUS_MONOTONIC
+    )
+    return writer.outputs()
+
+
+def _sample_details(
+    load: Load,
+    values: TrueValues,
+    latency: float | None,
+    quality: float,
+    seconds: float,
+) -> dict[str, Any]:
+    """Return what a sample has besides its times: block times, or amount and time by node."""
+    details: dict[str, Any] = {}
+    for metric, value in values.items():
+        source = load["metrics"][metric]
+        if isinstance(value, dict):
+            # The threads spend the same time on each node.
+            each, keys = seconds / len(value), source["by_node"]
+            amounts = {node: round(rate * quality * each) for node, rate in value.items()}
+            details[keys["amount"]] = amounts
+            details[keys["time"]] = dict.fromkeys(
+                value, round(each * 1e9 * load["initiator"]["threads"])
+            )
+        elif "quantile" in source and latency is not None:
+            # Of 100 blocks, two take as long as the 99th percentile.
+            details[source["key"]] = {f"{latency:.6g}": 98, f"{latency * P99_OVER_MEDIAN:.6g}": 2}
+    return details
