@@ -168,9 +168,13 @@ def add_devices(machine: Machine, nodes: dict[int, etree._Element]) -> None:
     for node, count in enumerate(machine.drives):
         bus = 1 + 16 * node
         bridge = add_object(
-            nodes[node].getparent(), "Bridge", numbers, bridge_type="0-1", depth="0",
+            nodes[node].getparent(),
+            "Bridge",
+            numbers,
+            bridge_type="0-1",
+            depth="0",
             bridge_pci=f"0000:[{bus:02x}-{bus + count - 1:02x}]",
-        )  # fmt: skip
+        )
         for slot in range(count):
             infos = {
                 "Size": str(2000398934016 // 1024),
@@ -179,13 +183,28 @@ def add_devices(machine: Machine, nodes: dict[int, etree._Element]) -> None:
                 "Revision": "1.0",
                 "SerialNumber": f"SIMULATED{drive:02}",
             }
-            add_device(bridge, numbers, f"0000:{bus + slot:02x}:00.0", "0108", machine.link, "0",
-                       f"nvme{drive}n1", "Disk", infos)  # fmt: skip
+            add_device(
+                bridge,
+                numbers,
+                f"0000:{bus + slot:02x}:00.0",
+                "0108",
+                machine.link,
+                "0",
+                f"nvme{drive}n1",
+                "Disk",
+                infos,
+            )
             drive += 1
     if machine.gpu:
         name, size = machine.gpu
-        bridge = add_object(nodes[0].getparent(), "Bridge", numbers, bridge_type="0-1", depth="0",
-                            bridge_pci="0000:[f1-f1]")  # fmt: skip
+        bridge = add_object(
+            nodes[0].getparent(),
+            "Bridge",
+            numbers,
+            bridge_type="0-1",
+            depth="0",
+            bridge_pci="0000:[f1-f1]",
+        )
         infos = {
             "OpenCLDeviceType": "GPU",
             "GPUVendor": "Simulated",
@@ -195,14 +214,21 @@ def add_devices(machine: Machine, nodes: dict[int, etree._Element]) -> None:
             "OpenCLComputeUnits": "46",
             "OpenCLGlobalMemorySize": str(size * 2**20),
         }
-        add_device(bridge, numbers, "0000:f1:00.0", "0300", 4 * PCIE4_X4, "5", "opencl0d0",
-                   "OpenCL", infos)  # fmt: skip
+        add_device(
+            bridge, numbers, "0000:f1:00.0", "0300", 4 * PCIE4_X4, "5", "opencl0d0", "OpenCL", infos
+        )
 
 
 def add_device(bridge, numbers, address, kind, link, osdev_type, name, subtype, infos):
     """Add a PCI device with an operating system's device."""
-    pci = add_object(bridge, "PCIDev", numbers, pci_busid=address,
-                     pci_type=f"{kind} [0000:0000] [0000:0000] 00", pci_link_speed=str(link))  # fmt: skip
+    pci = add_object(
+        bridge,
+        "PCIDev",
+        numbers,
+        pci_busid=address,
+        pci_type=f"{kind} [0000:0000] [0000:0000] 00",
+        pci_link_speed=str(link),
+    )
     device = add_object(pci, "OSDev", numbers, name=name, subtype=subtype, osdev_type=osdev_type)
     for key, value in infos.items():
         etree.SubElement(device, "info", name=key, value=value)
@@ -234,9 +260,13 @@ def add_distances(machine: Machine, root: etree._Element, nodes: dict[int, etree
     values = " ".join(str(entry(a, b)) for a in numbers for b in numbers) + " "
     listed = " ".join(map(str, numbers)) + " "
     distances = etree.Element(
-        "distances2", type="NUMANode", nbobjs=str(len(numbers)), kind="5", name="NUMALatency",
+        "distances2",
+        type="NUMANode",
+        nbobjs=str(len(numbers)),
+        kind="5",
+        name="NUMALatency",
         indexing="os",
-    )  # fmt: skip
+    )
     etree.SubElement(distances, "indexes", length=str(len(listed))).text = listed
     etree.SubElement(distances, "u64values", length=str(len(values))).text = values
     root.append(distances)
@@ -253,6 +283,8 @@ if __name__ == "__main__":
         document = etree.ElementTree(make_topology(machine))
         etree.indent(document)
         document.write(
-            str(FOLDER / f"{machine_name}.xml"), encoding="UTF-8", xml_declaration=True,
+            str(FOLDER / f"{machine_name}.xml"),
+            encoding="UTF-8",
+            xml_declaration=True,
             doctype='<!DOCTYPE topology SYSTEM "hwloc2.dtd">',
-        )  # fmt: skip
+        )

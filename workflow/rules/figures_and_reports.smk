@@ -22,11 +22,13 @@ rule draw_topology:
         f"{RESULTS}/{{host}}/{{configuration}}/topology.log",
     resources:
         **CAMPAIGN.measurement_resources,  # drawing during a measurement would disturb it
+    params:
+        without_lstopo=f"{ROOT}/templates/report/topology_without_lstopo.svg",
     shell:
         # A simulated host needs no tool. Without lstopo, the drawing says how to get one.
         "if command -v lstopo > {log:q};"
         " then lstopo --input {input:q} --of svg --no-legend --force {output:q} 2> {log:q};"
-        " else cp {ROOT:q}/templates/report/topology_without_lstopo.svg {output:q}; fi"
+        " else cp {params.without_lstopo:q} {output:q}; fi"
 
 
 rule report:

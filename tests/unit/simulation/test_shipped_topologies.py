@@ -1,0 +1,24 @@
+"""The shipped topologies are what their program makes of its table."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+
+import pytest
+from lxml import etree
+
+from chaosity.checked_yaml_files import ROOT
+
+FOLDER = ROOT / "machines" / "topologies"
+
+
+@pytest.mark.skipif(shutil.which("lstopo-no-graphics") is None, reason="hwloc is not installed")
+def test_files_follow_from_the_table():
+    program = runpy.run_path(str(FOLDER / "make_topologies.py"))
+    assert {path.stem for path in FOLDER.glob("*.xml")} == set(program["MACHINES"])
+    for name in ("epyc_7413_nps4", "desktop", "xeon_max_9480_snc4"):
+        made = program["make_topology"](program["MACHINES"][name])
+        etree.indent(made)
+        stored = etree.parse(FOLDER / f"{name}.xml").getroot()
+        assert [each.attrib for each in made.iter()] == [each.attrib for each in stored.iter()]
