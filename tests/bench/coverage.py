@@ -182,7 +182,7 @@ def remote_held(found: Analysis, local: pd.Series, noise: float) -> bool:
     near = [centre(TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]
     far = [centre(FAR * TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]
     groups = np.where(local, "local", "remote").tolist()
-    contrast = found.compare_groups(groups, ("remote", "local"), "relation")
+    contrast = found.contrast_two_groups(groups, ("remote", "local"), "relation")
     true = float(np.mean(far) - np.mean(near))
     return bool(contrast.difference.low <= true <= contrast.difference.high)
 

@@ -117,9 +117,9 @@ def test_known_names(text: str, place: PlaceName):
 def test_a_list_of_nodes_may_be_written_in_other_ways():
     assert str(parse_place_name("nodes1,0")) == "nodes0-1"
     assert str(parse_place_name("node0-3")) == "nodes0-3"
-    assert parse_place_name("node3").nodes == (3,)
-    assert parse_place_name("node3drives2").nodes == (3,)
-    assert parse_place_name("package3drives2").nodes == ()
+    assert parse_place_name("node3").nodes_in_name == (3,)
+    assert parse_place_name("node3drives2").nodes_in_name == (3,)
+    assert parse_place_name("package3drives2").nodes_in_name == ()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_other_texts_are_not_names_of_places(text: str):
 
 @pytest.mark.parametrize("text", ["drive-0000-41-00-0", "drive-S0815", "disk-sdb", "gpu-0000-06"])
 def test_names_of_devices_may_identify_the_host(text: str):
-    assert parse_place_name(text).identifies_host
+    assert parse_place_name(text).may_reveal_host
 
 
 def test_names_from_numbers():
@@ -158,7 +158,7 @@ def test_names_from_numbers():
     assert nodes_name([3, 1, 0, 2]) == "nodes0-3"
     assert initiator_to_target_name(node_name(0), node_name(3)) == "node0->node3"
     groups = (PlaceName("node", (0,)), PlaceName("l3", (1,)))
-    assert parse_place_name("node0_l3_1_without_pu0").groups == groups
+    assert parse_place_name("node0_l3_1_without_pu0").groups_by_columns == groups
     with pytest.raises(ValueError, match="a part is missing"):
         str(PlaceName("pu"))
 

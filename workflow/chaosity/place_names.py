@@ -124,13 +124,13 @@ class PlaceName:
         raise ValueError(f"{self!r} has no name: a part is missing")
 
     @property
-    def nodes(self) -> tuple[int, ...]:
+    def nodes_in_name(self) -> tuple[int, ...]:
         """Return the nodes in a name such as `node3`, `nodes0-3` or `node3drives2`."""
         named = self.kind in ("node", "nodes", "node_drives", "nodes_drives")
         return self.indices if named else ()
 
     @property
-    def identifies_host(self) -> bool:
+    def may_reveal_host(self) -> bool:
         """Return whether the name may hold a slot, serial number or path and so identify the host.
 
         Such a name never leaves the site in anonymous data.

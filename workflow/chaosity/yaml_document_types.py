@@ -10,9 +10,9 @@ from typing import Any, NotRequired, TypedDict
 
 from chaosity.records.point_types import (
     Level,
-    LoadStopRule,
+    LoadEnding,
     MetricReading,
-    OutputRule,
+    OutputCondition,
     PlacementRule,
     PointStoppingRule,
     ProgressSource,
@@ -105,13 +105,13 @@ class BenchmarkDocument(TypedDict):
     environment: NotRequired[dict[str, str]]
     command: list[str]
     start: str
-    stop: LoadStopRule
+    stop: LoadEnding
     estimate_seconds: NotRequired[str]
     progress: NotRequired[ProgressSource]
     metrics: dict[str, MetricTemplate]
     counters: NotRequired[list[str]]
-    valid: list[OutputRule]
-    notes: NotRequired[list[OutputRule]]
+    valid: list[OutputCondition]
+    notes: NotRequired[list[OutputCondition]]
     placement: PlacementRule
 
 

@@ -46,7 +46,7 @@ def expand(config, host, design, **loads):
         HostResources(host.topology, ()), load_benchmarks_by_category(config), config
     )
     document = {"experiment": "tried", "designs": {design: {"loads": loads}}}
-    return expansion.expand_experiment(document), expansion.plan_notes.texts
+    return expansion.expand_experiment(document), expansion.plan_notes.note_texts
 
 
 def chase(**more):

@@ -149,7 +149,7 @@ def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
     expansion = PointExpansion(host, load_benchmarks_by_category(config), config)
     found = expansion.expand_experiment(load_experiment(NAME))
     assert all("buffers-other" not in point["point"] for point in found)
-    assert any("buffers other left out" in note for note in expansion.plan_notes.texts)
+    assert any("buffers other left out" in note for note in expansion.plan_notes.note_texts)
     assert {point["factors"]["placement"] for point in found} == {"same_package", "unknown"}
     assert json.dumps(found)  # all of it can be written down
 

@@ -65,7 +65,7 @@ def measured(elements):
         points = add_reference_loads(
             document, expansion.expand_experiment(document), expansion.plan_notes
         )
-        assert expansion.plan_notes.texts == []
+        assert expansion.plan_notes.note_texts == []
         rows, outcomes = [], {}
         for point in points:
             told = {"host": "milan", "configuration": "nps4", **point}

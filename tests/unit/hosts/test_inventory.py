@@ -124,7 +124,7 @@ def test_expressions_in_connection_variables_are_evaluated(tmp_path, monkeypatch
         "  hosts: {a: {ansible_ssh_private_key_file: '{{ lab }}/id', ansible_port: 2201}}\n",
     )
     [a] = read_inventory(path)
-    assert a.connection == "ssh"
+    assert a.local_or_ssh == "ssh"
     assert a.connection_variables == {
         "ansible_ssh_private_key_file": f"{tmp_path}/keys/id",
         "ansible_port": 2201,

@@ -64,7 +64,7 @@ def test_the_best_dwp_is_found_within_a_step(machine, noise, seed):
     assume(all(step > 15 * noise + 1e-6 for step in steps))
     found = Machine(true, noise, seed)
     search = DwpSearch(found.rate, found.move_to)
-    assert abs(search.run() - best) <= 0.1 + 1e-9
+    assert abs(search.find_best_dwp_and_move_pages() - best) <= 0.1 + 1e-9
     assert search.settled
     assert found.now == search.best.dwp == search.now  # and the program is left there
 
@@ -73,19 +73,19 @@ def test_the_best_dwp_of_the_lab_machine():
     true = rates([1.0] * 8, [3.0] + [1.0] * 7, [0.05] + [0.2] * 7, [0])
     assert max(GRID, key=true.__getitem__) == 0.2
     machine = Machine(true, 0.003, 3)
-    assert DwpSearch(machine.rate, machine.move_to).run() == 0.2
+    assert DwpSearch(machine.rate, machine.move_to).find_best_dwp_and_move_pages() == 0.2
 
 
 def test_without_differences_the_search_returns_after_two_steps():
     machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
-    assert DwpSearch(machine.rate, machine.move_to).run() == 0.0
+    assert DwpSearch(machine.rate, machine.move_to).find_best_dwp_and_move_pages() == 0.0
     assert max(machine.moves) == 0.2
 
 
 def test_in_doubt_both_steps_are_measured_again_in_turns():
     machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
     search = DwpSearch(machine.rate, machine.move_to)
-    search.run()
+    search.find_best_dwp_and_move_pages()
     tried = [dwp for dwp, _ in search.measured]
     assert tried == [0.0, 0.1, 0.0, 0.1, 0.0, 0.1, 0.2, 0.0, 0.2, 0.0, 0.2]
 
@@ -100,7 +100,7 @@ def test_a_disturbance_does_not_end_the_search():
         rate = machine.rate()
         return MeasuredRate(0.5 * rate.value, 0.1) if len(calls) == 2 else rate
 
-    assert DwpSearch(disturbed, machine.move_to).run() == 1.0
+    assert DwpSearch(disturbed, machine.move_to).find_best_dwp_and_move_pages() == 1.0
 
 
 def test_an_ended_program_keeps_its_measurements():
@@ -113,7 +113,7 @@ def test_an_ended_program_keeps_its_measurements():
 
     search = DwpSearch(ends, machine.move_to)
     with pytest.raises(EOFError):
-        search.run()
+        search.find_best_dwp_and_move_pages()
     assert not search.settled
     assert search.best.dwp == pytest.approx(0.3)
 
@@ -127,5 +127,5 @@ def test_when_time_is_up_the_best_so_far_stays():
         return machine.rate()
 
     search = DwpSearch(runs_out, machine.move_to)
-    assert search.run() == machine.now == pytest.approx(0.3)
+    assert search.find_best_dwp_and_move_pages() == machine.now == pytest.approx(0.3)
     assert not search.settled

@@ -147,8 +147,8 @@ def test_weights_are_set_and_the_automatic_mode_is_restored_last(kernel):
         kernel.set(
             f"{temporary_kernel_settings.WEIGHTS}/auto", "false"
         )  # as the kernel does by itself
-        held.change({f"{WEIGHTS}0": "5"})
-        assert held.report()[f"{WEIGHTS}0"] == {"was": "7", "is": "5"}
+        held.change_kernel_settings({f"{WEIGHTS}0": "5"})
+        assert held.former_and_present_values()[f"{WEIGHTS}0"] == {"was": "7", "is": "5"}
         document = json.loads((kernel.root / temporary_kernel_settings.FORMER_VALUES).read_text())
         assert list(document["former"]) == [
             f"{WEIGHTS}0",
@@ -163,7 +163,7 @@ def test_weights_are_set_and_the_automatic_mode_is_restored_last(kernel):
 def test_weights_varied_by_a_search_are_guarded_from_the_start(kernel):
     wanted = {f"{WEIGHTS}0": "7"}
     with temporary_kernel_settings.hold_kernel_settings(wanted, kernel.root, [*wanted]) as held:
-        held.change({f"{WEIGHTS}0": "9"})
+        held.change_kernel_settings({f"{WEIGHTS}0": "9"})
         assert kernel.left
     assert kernel.get(f"{WEIGHTS}0") == "7"
 

@@ -28,10 +28,10 @@ NOWHERE = {"event": "nowhere", "type": 1, "config": 99}
 
 def counted_while_sleeping(wanted, seconds=0.05):
     found = event_counters.LoadCounters(wanted, os.sched_getaffinity(0))
-    found.start()
+    found.start_counting()
     time.sleep(seconds)
-    found.stop()
-    found.close()
+    found.stop_counting()
+    found.close_counters()
     return found.counted
 
 

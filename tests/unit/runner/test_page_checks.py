@@ -95,10 +95,10 @@ def test_moving_pages_are_observed_again_before_the_stop(
     [spec] = make_point()["loads"]
     spec["placement"] |= {"settles": settles}
     load = load_process.LoadProcess(spec, tmp_path)
-    load.start(lock=2)  # any open file: there is nobody to keep away
+    load.start_process(lock=2)  # any open file: there is nobody to keep away
     load.wait_until_ready(20)
     load.release_from_barrier()
-    load.stop()
+    load.send_stop_signal()
     load.wait_for_end()
     found = load.load_record()["placement_seen"]
     if settles:

@@ -23,7 +23,9 @@ def test_one_replicate_has_no_interval():
         == Estimate.of_values([math.nan, 5.0])
         == Estimate(5.0, None, None, 1)
     )
-    assert Estimate.of_values([5.0]).ends is None and not Estimate.of_values([5.0]).excludes(1.0)
+    assert Estimate.of_values([5.0]).low_and_high is None and not Estimate.of_values(
+        [5.0]
+    ).is_outside_interval(1.0)
 
 
 def test_the_ratio_of_pairs_has_students_interval_on_logarithms():
@@ -49,7 +51,7 @@ def test_the_typical_ratio_of_reciprocals_is_the_reciprocal():
     found, reciprocal = Ratio.of_many_cells(ratios), Ratio.of_many_cells(1.0 / ratios)
     assert found.ratio == pytest.approx(1.0 / reciprocal.ratio)
     assert found.low == pytest.approx(1.0 / reciprocal.high)
-    assert Ratio.of_many_cells([0.5, 0.8]).ends is None
+    assert Ratio.of_many_cells([0.5, 0.8]).low_and_high is None
 
 
 def test_an_estimate_writes_itself():
@@ -126,7 +128,7 @@ def test_the_interval_of_two_runs_is_welchs_on_logarithms():
     interval = stats.ttest_ind(np.log(a), np.log(b), equal_var=False).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((np.exp(interval.low), np.exp(interval.high)))
     assert found.ratio == pytest.approx(np.exp(np.median(np.log(a)) - np.median(np.log(b))))
-    assert found.excludes(1.0)
+    assert found.is_outside_interval(1.0)
     p = stats.ttest_ind(np.log(a), np.log(b), equal_var=False).pvalue
     assert found.p == pytest.approx(p, rel=1e-12)
     assert (found.n, found.n_reference) == (4, 3)

@@ -88,14 +88,14 @@ def test_local_against_remote_by_hand():
         {(0, 0): [10.0, 12.0], (0, 1): [5.0, 7.0], (1, 0): [6.0, 8.0], (1, 1): [20.0, 22.0]}
     )
     [study] = find_studies(Measurements.from_table(rows))
-    analysis = study.analyse("none")
+    analysis = study.analyse_variance_of_table("none")
     contrast = study.local_against_remote(analysis).difference
     assert contrast.value == pytest.approx(6.5 - 16.0)
     # The replicates differ by 2 in every cell, which the block takes: nothing is left.
     assert contrast.low is None
     rows["value"] += [0.0, 0.5, 0.0, 0.2, 0.0, 0.1, 0.0, -0.3]
     [study] = find_studies(Measurements.from_table(rows))
-    analysis = study.analyse("none")
+    analysis = study.analyse_variance_of_table("none")
     contrast = study.local_against_remote(analysis).difference
     error = next(term for term in analysis.terms if term.kind == "error")
     assert error.degrees_of_freedom == 3
@@ -121,7 +121,7 @@ def test_a_failed_replicate_does_not_shift_the_contrast():
     rows["value"] += noise
     rows.loc[3, ["status", "value"]] = ["failed", None]
     [study] = find_studies(Measurements.from_table(rows))
-    contrast = study.local_against_remote(study.analyse("none")).difference
+    contrast = study.local_against_remote(study.analyse_variance_of_table("none")).difference
     assert contrast.value == pytest.approx(-20.0, abs=0.05)
     assert contrast.low < -20.0 < contrast.high
 
@@ -142,7 +142,7 @@ def test_the_interval_of_local_against_remote_holds_the_truth_in_95_percent():
         noise = np.exp(random.normal(0.0, 0.03, len(plan)))
         frame = study.frame.assign(value=plan["value"].to_numpy(float) * noise)
         found = analyse(frame, "value", study.factors, study.block, "none")
-        interval = found.compare_groups(groups, ("remote", "local"), "relation").difference
+        interval = found.contrast_two_groups(groups, ("remote", "local"), "relation").difference
         held.append(interval.low <= true <= interval.high)
     assert 0.93 <= np.mean(held) <= 0.97  # with one noise for all cells it was 0.82
 
@@ -194,6 +194,6 @@ def test_a_single_cell_has_no_factor():
 
 def test_every_study_of_a_large_machine_can_be_analysed():
     for study in find_studies(Measurements.from_table(latency.tidy(latency.epyc()))):
-        analysis = study.analyse()
+        analysis = study.analyse_variance_of_table()
         assert analysis.terms[-1].name == "total"
         assert analysis.block == "replicate"

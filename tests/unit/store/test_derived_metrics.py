@@ -171,7 +171,7 @@ def test_the_analysis_of_variance_skips_references(table):
     assert set(speedup.factors) == {"initiator", "program"}
     assert set(speedup.frame["initiator"]) == {"cores2", "cores4"}
     assert set(by_metric[RATE].frame["initiator"]) == {"cores1", "cores2", "cores4"}
-    found = speedup.analyse()
+    found = speedup.analyse_variance_of_table()
     share = {term.name: term.variation_percent for term in found.terms}
     assert share["initiator"] > 90.0  # the programs differ in speed and not in speedup
 

@@ -74,13 +74,13 @@ def test_rows_that_repeat_an_initiator_are_replicates(write):
     assert (found.initiators, found.targets) == ((0, 1), (0, 1))
     assert found.samples[0, 1] == pytest.approx((10e9, 11e9))
     assert found.samples[1, 1] == pytest.approx((40e9,))
-    assert found.median(0, 0) == pytest.approx(40.5e9)
+    assert found.median_of_cell(0, 0) == pytest.approx(40.5e9)
 
 
 def test_cells_may_be_missing(write):
     found = read_matrix_csv(write("from,0,1\n0,40,-\n1,,40\n"), "bandwidth")
     assert set(found.samples) == {(0, 0), (1, 1)}
-    assert found.median(0, 1) is None
+    assert found.median_of_cell(0, 1) is None
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,9 @@ def test_a_set_of_workers_has_the_matrix_of_its_own_point():
     matrix = bandwidth_under_contention(found, [1, 0])
     assert matrix.initiators == (0, 1)
     assert matrix.targets == tuple(NODES)
-    assert matrix.median(1, 2) == 4e9
+    assert matrix.median_of_cell(1, 2) == 4e9
     assert canonical_weights(matrix, [0, 1])[0] == pytest.approx(1 / 36)
-    assert bandwidth_under_contention(found, [0]).median(0, 0) == 20e9
+    assert bandwidth_under_contention(found, [0]).median_of_cell(0, 0) == 20e9
     assert bandwidth_under_contention(found, [0, 2]) is None
 
 
@@ -78,7 +78,7 @@ def test_a_load_with_a_metric_by_node_is_one_load():
 def test_there_are_no_weights_before_the_first_measurement(folder):
     weights = MeasuredWeights(folder)
     assert weights("canonical", (0, 1)) is None
-    weights.write()
+    weights.write_known_weights()
     assert not weights.path.exists()
 
 
@@ -88,7 +88,7 @@ def test_weights_are_computed_written_and_read_elsewhere(folder):
     assert found == pytest.approx({0: 40 / 110, **dict.fromkeys(range(1, 8), 10 / 110)})
     assert weights("canonical_contended", (0, 1))[0] == pytest.approx(1 / 8)
     assert weights("canonical_contended", (0, 2)) is None
-    weights.write()
+    weights.write_known_weights()
     (folder / "measurements.parquet").unlink()
     elsewhere = MeasuredWeights(folder, recalculate=False)
     assert elsewhere("canonical", (0,)) == found
@@ -102,25 +102,25 @@ def test_weights_are_computed_written_and_read_elsewhere(folder):
 def test_weights_change_only_with_clear_changes_of_bandwidth(folder):
     first = MeasuredWeights(measured(folder, alone()))
     found = first("canonical", (0,))
-    first.write()
+    first.write_known_weights()
     text = first.path.read_text()
     again = MeasuredWeights(measured(folder, alone(local=41e9)))
     assert again("canonical", (0,)) == found
-    again.write()
+    again.write_known_weights()
     assert first.path.read_text() == text
     changed = MeasuredWeights(measured(folder, alone(local=60e9)))
     assert changed("canonical", (0,))[0] == pytest.approx(60 / 130)
-    changed.write()
+    changed.write_known_weights()
     assert first.path.read_text() != text
 
 
 def test_weights_that_this_run_does_not_use_are_kept(folder):
     first = MeasuredWeights(measured(folder, alone()))
     first("canonical", (0,))
-    first.write()
+    first.write_known_weights()
     second = MeasuredWeights(folder)
     second("canonical", (1,))
-    second.write()
+    second.write_known_weights()
     assert set(json.loads(second.path.read_text())["weights"]["canonical"]) == {"0", "1"}
 
 

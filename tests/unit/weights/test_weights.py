@@ -237,19 +237,21 @@ def test_a_share_below_the_range_of_kernel_weights_is_noted():
     found = advise_interleave_weights(matrix([[500.0, 0.5]]), [0])
     assert found.kernel.weights[1] == 1 and found.kernel.weights[0] >= 250
     assert found.kernel.error_percent > 100
-    assert "the error is large" in " ".join(found.notes)
+    assert "the error is large" in " ".join(found.sentences_before_commands)
 
 
 def test_nodes_without_pages_have_no_kernel_weight():
     found = advise_interleave_weights(FOUR, [0, 1], dwp=1.0)
     assert found.kernel.weights == {0: 1, 1: 1}
-    assert found.commands == [
+    assert found.commands_to_copy == [
         "echo 1 > /sys/kernel/mm/mempolicy/weighted_interleave/node0",
         "echo 1 > /sys/kernel/mm/mempolicy/weighted_interleave/node1",
         "numactl --cpunodebind=0-1 --weighted-interleave=0-1 PROGRAM",
     ]
-    assert "A weight of 0 cannot be written" in " ".join(found.notes)
-    assert "A weight of 0" not in " ".join(advise_interleave_weights(FOUR, [0, 1]).notes)
+    assert "A weight of 0 cannot be written" in " ".join(found.sentences_before_commands)
+    assert "A weight of 0" not in " ".join(
+        advise_interleave_weights(FOUR, [0, 1]).sentences_before_commands
+    )
 
 
 def run(*arguments: str) -> str:

@@ -91,7 +91,9 @@ def analyse_host(measurements: Measurements, parts: HostParts | None = None) -> 
         sweeps = select_latency_size_sweeps(performance.select(times).valid_rows())
         if len(sweeps):
             found = find_contention_and_inversions(sweeps)
-            report.add("latency over sizes", found, [100.0 * (SLOW_INITIATOR_RATIO - 1.0)])
+            report.add_test_result(
+                "latency over sizes", found, [100.0 * (SLOW_INITIATOR_RATIO - 1.0)]
+            )
     merged = _without_explained(_merged(report.anomalies))
     merged.sort(key=lambda anomaly: -anomaly.relative_loss)
     return Findings(
@@ -116,7 +118,9 @@ class _Report:
     checked: list[str] = field(default_factory=list)
     detectable: list[float] = field(default_factory=list)
 
-    def add(self, tested: str, found: Iterable[Anomaly], detectable: Sequence[float]) -> None:
+    def add_test_result(
+        self, tested: str, found: Iterable[Anomaly], detectable: Sequence[float]
+    ) -> None:
         """Add the name of a test (empty without a test), its anomalies and detectable losses."""
         self.anomalies += found
         if tested and detectable:
@@ -129,7 +133,7 @@ class _Report:
         """Add the result of a test of components."""
         number = len(check.compared)
         tested = format_count(number, f"comparable {noun}") if number else ""
-        self.add(tested, check.anomalies, check.detectable)
+        self.add_test_result(tested, check.anomalies, check.detectable)
 
 
 def _check_memory(memory: Measurements, parts: HostParts, report: _Report) -> str:
@@ -159,7 +163,7 @@ def _check_memory(memory: Measurements, parts: HostParts, report: _Report) -> st
         structures += [findings.structure] * len(matrix.samples)
     if matrices:
         number = format_count(len(matrices), "node matrix", "node matrices")
-        report.add(f"{number}{' and the SLIT' if distances else ''}", found, detectable)
+        report.add_test_result(f"{number}{' and the SLIT' if distances else ''}", found, detectable)
     in_matrices = [where for where, _ in matrices]
     others = [part for where, part in memory.comparable_slices() if where not in in_matrices]
     if others:
@@ -176,10 +180,10 @@ def _check_drives(rows: Measurements, parts: HostParts, report: _Report) -> None
     sets = rows.select(rows.rows["drives"].notna())
     number = sets.rows["target"].nunique()
     tested = format_count(number, "drive set") if number > 1 else ""
-    report.add(tested, find_losses_by_adding_drives(sets), [])
+    report.add_test_result(tested, find_losses_by_adding_drives(sets), [])
     if parts.packages:
         paths = find_asymmetric_drive_paths(sets, parts.packages)
-        report.add("drives read across packages" if number > 1 else "", paths, [])
+        report.add_test_result("drives read across packages" if number > 1 else "", paths, [])
 
 
 def _comparable(rows: Measurements) -> Measurements:
@@ -191,11 +195,11 @@ def _comparable(rows: Measurements) -> Measurements:
     """
     if not len(rows):
         return rows
-    size = rows.factor("bytes").map(lambda value: float(value or 0.0))
+    size = rows.factor_level_of_each_row("bytes").map(lambda value: float(value or 0.0))
     largest = size.groupby([rows.rows["experiment"], rows.rows["metric"]]).transform("max")
     alike = [
         "responder" not in factors and factors.get("mode") != CONCURRENT and "p99" not in metric
-        for factors, metric in zip(rows.factors, rows.rows["metric"], strict=True)
+        for factors, metric in zip(rows.factors_of_each_row, rows.rows["metric"], strict=True)
     ]
     return rows.select((size == largest).to_numpy() & np.array(alike))
 

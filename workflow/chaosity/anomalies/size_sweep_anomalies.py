@@ -48,11 +48,11 @@ def select_latency_size_sweeps(rows: Measurements) -> Measurements:
     JSON. Expects valid rows of a latency.
     """
     with_columns = rows.with_columns(
-        x=pd.to_numeric(rows.factor("bytes"), errors="coerce"),
-        level=rows.factor("mode"),
+        x=pd.to_numeric(rows.factor_level_of_each_row("bytes"), errors="coerce"),
+        level=rows.factor_level_of_each_row("mode"),
         rest=[
             json.dumps({k: v for k, v in own.items() if k not in ("bytes", "mode")}, sort_keys=True)
-            for own in rows.factors
+            for own in rows.factors_of_each_row
         ],
     )
     known = with_columns.rows["x"].notna()
@@ -62,10 +62,10 @@ def select_latency_size_sweeps(rows: Measurements) -> Measurements:
 def find_contention_and_inversions(sweeps: Measurements) -> Iterator[Anomaly]:
     """Yield contention and inversions in the sweeps that `select_latency_size_sweeps` returns."""
     columns = ["experiment", "load", "benchmark", "metric"]
-    for key, own in sweeps.groups([*columns, "rest"]):
+    for key, own in sweeps.groups_by_columns([*columns, "rest"]):
         where = {name: str(part) for name, part in zip(columns, key, strict=False)}
         yield from _contention(own.rows, where)
-        for (level,), side in own.groups(["level"]):
+        for (level,), side in own.groups_by_columns(["level"]):
             yield from _inversions(side.rows, {**where, "mode": str(level)})
 
 
@@ -130,7 +130,7 @@ def _interval(
 ) -> tuple[float | None, float | None, float]:
     """Return both ends of the loss (95 % interval, per cent) and the confidence in a loss."""
     most = MAX_CONFIDENCE_OF_ONE_RUN if one_run else MAX_CONFIDENCE
-    ends = Estimate.of_values(np.exp(logs)).ends
+    ends = Estimate.of_values(np.exp(logs)).low_and_high
     if ends is None:
         return None, None, most / 2.0
     low, high = (100.0 * (end - 1.0) for end in ends)

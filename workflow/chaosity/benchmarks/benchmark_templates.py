@@ -82,7 +82,7 @@ class Benchmark:
         return self.document.get("kernels", {})
 
     @property
-    def platform(self) -> str:
+    def operating_system_of_commands(self) -> str:
         """Return the operating system of its commands."""
         return self.document.get("platform", "linux")
 

@@ -167,13 +167,13 @@ class CampaignSlurmJobs:
         os.environ[RUN_BEGAN] = utc_now()
         hosts = {self.slurm_node(host): host for host in self.campaign.hosts}
         self.watch = SlurmJobWatch(hosts, JOB_PREFIX)
-        self.watch.start()
+        self.watch.start_watching()
 
     def stop_job_watch(self) -> None:
         """Stop the watch, and print the time that the queue took."""
         if self.watch is None:
             return
-        self.watch.stop()
+        self.watch.stop_watching()
         for host, reason in self.watch.given_up.items():  # for the report
             skip_host(self.campaign.results / host, host, reason)
         if text := queue_cost_text(self.watch.jobs.values(), self._measured_by_node()):

@@ -44,7 +44,7 @@ class ConfigurationCampaign:
         found = read_inventory(self.config["inventory"], self.config["hosts"])
         self.hosts = {host.name: host for host in found if host.topology_source == LIVE}
         for host in self.hosts.values():
-            if host.connection == LOCAL:
+            if host.local_or_ssh == LOCAL:
                 what = "cannot be rebooted into other configurations: the reboot would end this run"
                 remedy = "run this on another machine, or list only other hosts in `hosts`"
                 raise UserError(what, f"host {host.name}", remedy)

@@ -104,7 +104,7 @@ class Campaign:
             weights = MeasuredWeights(folder, recalculate=discover)
             plan = self.plans[host.name] = plan_host(host, self.config, weights=weights)
             if discover:
-                weights.write()
+                weights.write_known_weights()
                 plan.write_plan(folder, points=False)
         self._points = {
             (plan.host.name, point["experiment"], point["point"]): point
@@ -156,10 +156,10 @@ class Campaign:
         if len(self.plans) == 1:  # a function costs time for each of ten thousand jobs
             return {measuring_resource_name(name): 1 for name in self.plans}
 
-        def used(name: str) -> HostFunction:
+        def resource_units_of_host(name: str) -> HostFunction:
             return lambda wildcards: int(wildcards.host == name)
 
-        return {measuring_resource_name(name): used(name) for name in self.plans}
+        return {measuring_resource_name(name): resource_units_of_host(name) for name in self.plans}
 
     def allow_one_measurement_per_host(
         self, limits: Mapping[str, Any], register: Callable[[str, int], None]

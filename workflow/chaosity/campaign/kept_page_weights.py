@@ -69,7 +69,7 @@ class MeasuredWeights:
             own[key] = {"shares": shares, "source": source, "since": utc_now()}
         return kept
 
-    def write(self) -> None:
+    def write_known_weights(self) -> None:
         """Write all known weights to the file; without weights, write nothing."""
         if known := {name: sets for name, sets in self._kept.items() if sets}:
             text = json.dumps({"weights": known}, indent=1, sort_keys=True)

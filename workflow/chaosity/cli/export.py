@@ -133,7 +133,9 @@ def _weights_lines(exported: InterleaveWeightsExport) -> Iterator[str]:
     first, last = origin["measured_at_first"], origin["measured_at_last"]
     yield f"# Interleave weights of {origin['host']}, {origin['configuration']}"
     yield f"# from {exported.measured}, {first} to {last}"
-    for note in dict.fromkeys(note for advice in exported.sets.values() for note in advice.notes):
+    for note in dict.fromkeys(
+        note for advice in exported.sets.values() for note in advice.sentences_before_commands
+    ):
         yield f"# {note}"
     yield "# Copy the lines of one set of workers."
     for name, advice in exported.sets.items():
@@ -144,7 +146,7 @@ def _weights_lines(exported: InterleaveWeightsExport) -> Iterator[str]:
             "equal shares; "
             f"the kernel's weights differ by {advice.kernel.error_percent:.1f} % at most"
         )
-        yield from advice.commands
+        yield from advice.commands_to_copy
 
 
 def _print_or_write(text: str, output: Path | None, notes: Iterable[str]) -> None:

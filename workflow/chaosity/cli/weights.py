@@ -157,9 +157,9 @@ def _advice_text(advice: PlacementAdvice) -> Iterator[Table | Text]:
         expected.add_row(_PLACEMENTS[name], f"{ratio:.2f}")
     yield expected
     yield bold_heading("Commands")
-    yield Text("\n".join(advice.commands))
+    yield Text("\n".join(advice.commands_to_copy))
     yield bold_heading("Notes")
-    yield Text("\n".join([*advice.notes, f"Bandwidths: {advice.source}."]))
+    yield Text("\n".join([*advice.sentences_before_commands, f"Bandwidths: {advice.source}."]))
 
 
 def _comparison_text(comparison: WeightsComparison) -> Iterator[Table | Text]:

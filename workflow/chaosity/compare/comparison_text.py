@@ -47,7 +47,7 @@ class GroupVerdict:
     worse: int
     unsaid: int
 
-    def sentence(self, cells: pd.DataFrame) -> str:
+    def typical_ratio_sentence(self, cells: pd.DataFrame) -> str:
         """Return the typical ratio of the group, and the intervals of its cells, as a sentence."""
         name = self.group[:1].upper() + self.group[1:]
         if self.cells == 1:
@@ -128,7 +128,7 @@ def verdict_sentences(
     """Yield the overall verdict, a sentence for each group, then the cells of one side alone."""
     yield f"{names[0]} against {names[1]}: {_overall_text(cells)}."
     for group in groups:
-        yield group.sentence(cells[cells["group"] == group.group])
+        yield group.typical_ratio_sentence(cells[cells["group"] == group.group])
     for name, other, own in zip(names, names[::-1], unmatched, strict=True):
         if own:
             number = sum(own.values())

@@ -163,11 +163,11 @@ def collect_values_of_hosts(
     common = [key for key, number in hosts_by_key.items() if number >= MIN_HOSTS]
     nothing = np.empty(0)
     samples = [
-        tuple(np.log(own[key].values) if key in own else nothing for own in cells.values())
+        tuple(np.log(own[key].block_values) if key in own else nothing for own in cells.values())
         for key in common
     ]
     logs = [
-        [np.log(own[key].median) if key in own else np.nan for own in cells.values()]
+        [np.log(own[key].median_over_blocks) if key in own else np.nan for own in cells.values()]
         for key in common
     ]
     return by, HostValues(

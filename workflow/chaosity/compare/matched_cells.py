@@ -69,13 +69,13 @@ class ComparableCell:
     places: int
 
     @property
-    def values(self) -> NDArray[np.float64]:
+    def block_values(self) -> NDArray[np.float64]:
         """A value for each block, in the metric's unit."""
         values: NDArray[np.float64] = np.exp(np.fromiter(self.logs.values(), dtype=float))
         return values
 
     @property
-    def median(self) -> float:
+    def median_over_blocks(self) -> float:
         """Median over the blocks, of the logarithms, so that a ratio has an exact reciprocal."""
         return math.exp(statistics.median(self.logs.values()))
 
@@ -110,7 +110,7 @@ class ComparableCell:
         """
         blocks = [block for block in self.logs if block in reference.logs] if paired else []
         if not blocks:
-            return Ratio.of_runs(self.values, reference.values)
+            return Ratio.of_runs(self.block_values, reference.block_values)
         own, other = (np.exp([side.logs[block] for block in blocks]) for side in (self, reference))
         return Ratio.of_pairs(own, other)
 
@@ -132,7 +132,8 @@ def add_matching_columns(measurements: Measurements) -> Measurements:
         part=rows["relation"].fillna("unknown"),
         file_backed=rows["file_backed"].fillna(False).astype(bool),
         context=[
-            json.dumps(factors_without_places(factors), sort_keys=True) for factors in side.factors
+            json.dumps(factors_without_places(factors), sort_keys=True)
+            for factors in side.factors_of_each_row
         ],
     )
     return side.with_columns(
@@ -245,9 +246,9 @@ def select_largest_group(side: Measurements, kernels: Collection[object] = ()) -
     Expects valid rows of loads alone, of one category and metric.
     """
 
-    def rank(part: Measurements) -> tuple[bool, int, float, float]:
+    def _rank_of_group(part: Measurements) -> tuple[bool, int, float, float]:
         known = part.rows["kernel"].iloc[0] in kernels
         places = part.where(target_kind="node").initiator_target_pair_count
         return known, places, part.working_set_bytes, part.median_for_ranking
 
-    return side.largest_group(list(_QUESTION), rank)
+    return side.largest_group(list(_QUESTION), _rank_of_group)

@@ -182,7 +182,11 @@ _LooseMatch = tuple[list[tuple[ComparableCell, ComparableCell]], str]
 def _loose_matches(sides: _Sides, strict: Collection[_Group]) -> dict[_Group, _LooseMatch]:
     """Return matches for categories and metrics that both sides have, with different questions."""
     left, right = (
-        dict(side.valid_rows().where(**{CORUNNING[PLACE]: ""}).groups(["category", "metric"]))
+        dict(
+            side.valid_rows()
+            .where(**{CORUNNING[PLACE]: ""})
+            .groups_by_columns(["category", "metric"])
+        )
         for side in sides
     )
     matches: dict[_Group, _LooseMatch] = {}
@@ -219,8 +223,8 @@ def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, 
         "company": own.corunning,
         "where": own.place,
         "asked_words": own.load,
-        "median_left": own.median,
-        "median_right": other.median,
+        "median_left": own.median_over_blocks,
+        "median_right": other.median_over_blocks,
         "ratio": ratio.ratio,
         "low": ratio.low,
         "high": ratio.high,

@@ -75,6 +75,6 @@ def read_component_documents(folder: Path) -> dict[str, ComponentDocument]:
     return {name: document for name, document in documents.items() if document is not None}
 
 
-def system_component_facts(components: Components) -> HostFacts:
+def facts_of_system_component(components: Components) -> HostFacts:
     """Return the facts in the system component; empty where it is missing."""
     return cast(HostFacts, components.get(SYSTEM, {}))

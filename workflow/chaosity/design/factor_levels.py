@@ -17,7 +17,7 @@ from itertools import product
 from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Initiator
-from chaosity.design.plan_notes_and_samples import PlanNotes, add_node_names
+from chaosity.design.plan_notes_and_samples import PlanNotes, note_with_nodes
 from chaosity.design.point_loads import ChosenLoad
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import Level
@@ -134,7 +134,7 @@ class FactorLevels:
             if missing := _missing_pages(self.host.topology, pages, nodes):
                 where = f"parameters of {self.benchmark.name}, pages: {pages}"
                 remedy = "reserve them (host_state_huge_pages, configure.yml) or choose other pages"
-                raise UserError(add_node_names(*missing), where, remedy)
+                raise UserError(note_with_nodes(*missing), where, remedy)
             return {}
         for pages in vary["pages"]:
             if missing := _missing_pages(self.host.topology, pages, nodes):

@@ -242,12 +242,15 @@ def plan_host(
         often = max(config["replicates"], experiment.get("replicates", 1))
         replicates += [often] * len(taken)
     if not points:
-        where, why = f"host {host.name}: {', '.join(names)}", "; ".join(expansion.plan_notes.texts)
+        where, why = (
+            f"host {host.name}: {', '.join(names)}",
+            "; ".join(expansion.plan_notes.note_texts),
+        )
         raise UserError("no experiment has a point on this host", where, why or None)
     seed = config["seed"]
     ordered: list[Point] = [
         {"host": host.name, "configuration": host.configuration, **point, "orders": order}
         for point, order in zip(points, random_orders(replicates, seed), strict=True)
     ]
-    all_notes = (*expansion.plan_notes.texts, *notes)
+    all_notes = (*expansion.plan_notes.note_texts, *notes)
     return HostPlan(host, tuple(ordered), all_notes, config["replicates"], seed, config["stopping"])

@@ -271,7 +271,7 @@ class HostResources:
         steps = [table.distance_between(own, node) for own in initiator.nodes] if table else []
         return min((step for step in steps if step is not None), default=float("inf"))
 
-    def largest_slit_distance(self, initiator: Initiator, target: Target) -> float | None:
+    def slit_distance_to_farthest_node(self, initiator: Initiator, target: Target) -> float | None:
         """Return the largest SLIT distance from an initiator to a target; None if unknown."""
         steps = [self._slit_distance(initiator, node) for node in target.nodes]
         return max(steps) if steps and max(steps) < float("inf") else None

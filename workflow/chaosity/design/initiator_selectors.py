@@ -158,7 +158,7 @@ def _named_initiator(name: str, host: HostResources, one_per_core: bool, where: 
         one.name: one for level in levels for one in host.initiators_of_level(level, one_per_core)
     }
     place = parse_place_name(name)
-    nodes = place.nodes if place and place.kind in ("node", "nodes") else ()
+    nodes = place.nodes_in_name if place and place.kind in ("node", "nodes") else ()
     without = [node.os_index for node in host.topology.nodes if not node.initiator]
     if lacking := [node for node in nodes if node in without]:
         raise UserError(

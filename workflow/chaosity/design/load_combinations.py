@@ -44,7 +44,9 @@ class _Load:
     where: str
     label: str
 
-    def variants(self, initiator: str, members: Sequence[ChosenLoad]) -> Iterator[LoadGroup]:
+    def load_group_of_each_kernel_and_levels(
+        self, initiator: str, members: Sequence[ChosenLoad]
+    ) -> Iterator[LoadGroup]:
         """Yield a group of these members for every kernel and all levels."""
         combinations = self.levels.level_combinations(self.spec, members)
         for kernel, levels in product(self.kernels, combinations):
@@ -102,7 +104,7 @@ class LoadCombinations:
             role,
             spec,
             benchmark,
-            earlier={name: group.endpoints for name, group in chosen.items()},
+            earlier={name: group.initiator_and_target for name, group in chosen.items()},
             kernels=self.plan_notes.limit_levels(
                 kernels, at_most.get("kernel"), f"{label}: kernels"
             ),
@@ -145,7 +147,7 @@ class LoadCombinations:
         members = [chosen for initiator in initiators for chosen in self._choices(load, initiator)]
         if len(members) != len(initiators):
             raise UserError("loads that run together need one target each", f"{load.where}.target")
-        yield from load.variants(name, members)
+        yield from load.load_group_of_each_kernel_and_levels(name, members)
 
     def _alone(self, load: _Load, initiator: Initiator) -> Iterator[LoadGroup]:
         """Yield groups with a single load of an initiator."""
@@ -153,7 +155,7 @@ class LoadCombinations:
             if chosen.target.kind == "none":
                 yield LoadGroup(load.role, initiator.name, (chosen,))
             else:
-                yield from load.variants(initiator.name, [chosen])
+                yield from load.load_group_of_each_kernel_and_levels(initiator.name, [chosen])
 
     def _choices(self, load: _Load, initiator: Initiator) -> Iterator[ChosenLoad]:
         """Yield every target of an initiator, with every responder."""
@@ -221,8 +223,8 @@ class LoadCombinations:
         unknown = f"no benchmark for the category {category!r} in the config"
         check_allowed(category, self.benchmarks, unknown, place)
         found, host = self.benchmarks[category], self.host.topology.platform
-        if found.platform != host:
-            of_benchmark, of_host = PLATFORMS[found.platform], PLATFORMS[host]
+        if found.operating_system_of_commands != host:
+            of_benchmark, of_host = PLATFORMS[found.operating_system_of_commands], PLATFORMS[host]
             file = "workflow/config/darwin.yaml" if host == "darwin" else "the default config"
             raise UserError(
                 f"{found.name} has commands for {of_benchmark}, and this host runs {of_host}",

@@ -26,9 +26,9 @@ class PlanNotes:
         self._nodes.setdefault(text, set()).update(nodes)
 
     @property
-    def texts(self) -> list[str]:
+    def note_texts(self) -> list[str]:
         """Return the notes in the order in which they were added."""
-        return [add_node_names(text, nodes) for text, nodes in self._nodes.items()]
+        return [note_with_nodes(text, nodes) for text, nodes in self._nodes.items()]
 
     def limit_levels(self, levels: Sequence[T], at_most: int | None, what: str) -> list[T]:
         """Return at most `at_most` levels, evenly spread; adds a note if some are left out."""
@@ -39,7 +39,7 @@ class PlanNotes:
         return taken
 
 
-def add_node_names(text: str, nodes: Iterable[int]) -> str:
+def note_with_nodes(text: str, nodes: Iterable[int]) -> str:
     """Return a note with the nodes that it holds for."""
     listed = sorted(nodes)
     return f"{text} on {nodes_name(listed)}" if listed else text

@@ -160,7 +160,7 @@ class PointExpansion(LoadCombinations):
     def _relation(self, initiator: Initiator, target: Target) -> NodeRelation:
         """Return relation and SLIT distance of a target; drives and devices have no distance."""
         relation = self.host.endpoint_relation(initiator, target)
-        distance = self.host.largest_slit_distance(initiator, target)
+        distance = self.host.slit_distance_to_farthest_node(initiator, target)
         return {"relation": relation, "distance": distance if target.is_memory else None}
 
     def template_variables(

@@ -48,7 +48,7 @@ class LoadGroup:
         return self.members[0].target.kind == "none"
 
     @property
-    def endpoints(self) -> dict[str, Endpoint]:
+    def initiator_and_target(self) -> dict[str, Endpoint]:
         """Return the initiator and the target, to which selectors may refer."""
         if len(self.members) > 1:
             return {}
@@ -103,7 +103,7 @@ def factor_level_of_point(
 def _referred_endpoint(reference: str, chosen: Combination) -> Endpoint | None:
     """Return the endpoint; None if its load is missing, or for several loads together."""
     group, side = _referred_group(reference, chosen)
-    return group.endpoints.get(side) if group else None
+    return group.initiator_and_target.get(side) if group else None
 
 
 def _referred_group(reference: str, chosen: Combination) -> tuple[LoadGroup | None, str]:

@@ -63,7 +63,7 @@ def add_reference_loads(
     for number, entry in enumerate(experiment["relative"]):
         where = f"workflow/experiments/{experiment['experiment']}.yaml, relative.{number}"
         references = _References(experiment, entry, points, where)
-        metrics = list(references.metrics())
+        metrics = list(references.derived_metrics_with_references())
         for point, metric in metrics:
             found[point["point"]].append(metric)
         if missing := sum("reason" in metric for _, metric in metrics):
@@ -95,7 +95,7 @@ class _References:
                 remedy = "a ratio needs a metric with a single value"
                 raise UserError(f"{metric} has a value for each node", where, remedy)
 
-    def metrics(self) -> Iterator[tuple[ExpandedPoint, DerivedMetric]]:
+    def derived_metrics_with_references(self) -> Iterator[tuple[ExpandedPoint, DerivedMetric]]:
         """Yield the metric of each load, with its reference or the reason for not having it."""
         free = self._free_keys() if self.loads else set()
         candidates = [pair for pair in self.loads if self._is_reference(*pair)]

@@ -139,13 +139,13 @@ def select_node_measurements(host: MeasuredHost, metric: str) -> NodeMeasurement
     if not slices:
         return None
 
-    def rank(item: tuple[SliceKey, Measurements]) -> tuple[int, bool, int, int]:
+    def _rank_of_slice(item: tuple[SliceKey, Measurements]) -> tuple[int, bool, int, int]:
         where, part = item
         pairs = part.valid_rows().initiator_target_pair_count
         size = int(sizes[str(where["experiment"])])
         return pairs, where["kernel"] == _KERNEL, size, len(part.rows_with_value())
 
-    where, part = max(slices, key=rank)
+    where, part = max(slices, key=_rank_of_slice)
     cells = summarise(part).sort_values(["initiator_node", "target_node"], ignore_index=True)
     return NodeMeasurements(where, cells, part.valid_rows().node_matrix())
 
@@ -166,7 +166,7 @@ def select_node_bandwidths(host: MeasuredHost) -> NodeMeasurements:
 
 def _size_sweeps(rows: Measurements) -> set[str]:
     """Experiments with several working sets; some of their values are those of caches."""
-    sizes = rows.level(WORKING_SET).groupby(rows.rows["experiment"]).nunique()
+    sizes = rows.load_level_of_each_row(WORKING_SET).groupby(rows.rows["experiment"]).nunique()
     return {str(experiment) for experiment in sizes[sizes > 1].index}
 
 

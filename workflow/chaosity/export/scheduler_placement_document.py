@@ -86,7 +86,8 @@ def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
     rows = host.measurements.single_load_rows().where(metric=BANDWIDTH).valid_rows()
     rows = rows.select(rows.rows["drives"].notna())
     blocks = {
-        key: part.rows.set_index("replicate")["value"] for key, part in rows.groups(list(_CELL))
+        key: part.rows.set_index("replicate")["value"]
+        for key, part in rows.groups_by_columns(list(_CELL))
     }
     keys = ["target", "initiator_kind", "benchmark"]
     for (target, kind, benchmark), cells in summarise(rows).groupby(keys, sort=False):

@@ -212,41 +212,43 @@ def make_text_axis_value(text: str) -> AxisValue:
 def _place_value(name: str, place: PlaceName, nodes: tuple[int, ...]) -> AxisValue | None:
     """Return order and labels of a place; None when its name serves as a text."""
 
-    def make(kind: AxisKind, order: object, short: str, long: str = "") -> AxisValue:
+    def _make_place_value(kind: AxisKind, order: object, short: str, long: str = "") -> AxisValue:
         keys = order if isinstance(order, tuple) else (order,)
-        return AxisValue(name, kind, keys, short, long or short, place.nodes or nodes)
+        return AxisValue(name, kind, keys, short, long or short, place.nodes_in_name or nodes)
 
     index = place.indices[0] if place.indices else 0
     match place.kind:
         case "machine":
-            return make("machine", 0, "machine")
+            return _make_place_value("machine", 0, "machine")
         case "all_drives":
-            return make("all_drives", 0, "all", "all drives")
+            return _make_place_value("all_drives", 0, "all", "all drives")
         case "core_kind":
-            return make("core_kind", natural_sort_key(name), name.replace("_", " "))
+            return _make_place_value("core_kind", natural_sort_key(name), name.replace("_", " "))
         case "drive":
             address = place.address or str(index)
             label = _drive_label(address)
-            return make("drive", natural_sort_key(address), label, f"drive {label}")
+            return _make_place_value("drive", natural_sort_key(address), label, f"drive {label}")
         case "node_drives" | "package_drives" if place.count:
             many = f"first {place.count}" if place.count > 1 else "first"
             long = f"{many} of {place.kind.removesuffix('_drives')} {index}"
-            return make("first_drives", (index, place.count), str(place.count), long)
+            return _make_place_value("first_drives", (index, place.count), str(place.count), long)
         case "package_drives":
-            return make("package_drives", index, str(index), f"drives of package {index}")
+            return _make_place_value(
+                "package_drives", index, str(index), f"drives of package {index}"
+            )
         case "unknown_drives":
             number = str(place.count or "all")
             long = f"{number} drives of unknown node"
-            return make("unknown_drives", place.count or 10**6, number, long)
+            return _make_place_value("unknown_drives", place.count or 10**6, number, long)
         case "nodes" | "node_drives" | "nodes_drives":
             kind: AxisKind = "nodes" if place.kind == "nodes" else "node_drives"
             short = name.removesuffix("drives").removeprefix("nodes").removeprefix("node")
             long = f"{'node' if len(place.indices) == 1 else 'nodes'} {short}"
-            return make(kind, (len(place.indices), place.indices), short, long)
+            return _make_place_value(kind, (len(place.indices), place.indices), short, long)
         case "pu" | "core" | "l3" | "node" | "package" | "file" | "opencl" | "gpu":
             if place.indices:
                 word = {"pu": "PU", "l3": "L3"}.get(place.kind, _NOUNS.get(place.kind, place.kind))
-                return make(place.kind, index, str(index), f"{word} {index}")
+                return _make_place_value(place.kind, index, str(index), f"{word} {index}")
     return None
 
 

@@ -45,9 +45,9 @@ _MOST_REACHED = 1.1
 def ratio_text(ratio: Estimate, *notes: str) -> str:
     """Return a ratio with interval and notes: "0.67 (95 % interval 0.66 to 0.68)"."""
     details = list(notes)
-    if ratio.ends is not None:
+    if ratio.low_and_high is not None:
         details.insert(0, ratio.interval_text_without_n(_decimals))
-        if not ratio.excludes(1.0):
+        if not ratio.is_outside_interval(1.0):
             details.insert(1, f"no difference detected at {ratio.n_text}")
     text = _decimals(ratio.median)
     return f"{text} ({'; '.join(details)})" if details else text
@@ -113,7 +113,7 @@ def _change_text(data: FigureData, change: _Change, same_ends: bool) -> str:
     text = ratio_text(change.ratio, *notes)
     if change.series is None:
         return text
-    return f"{text} for {data.long_label('series', change.series)}"
+    return f"{text} for {data.value_label_without_axis_title('series', change.series)}"
 
 
 def _changes(data: FigureData) -> list[_Change]:
@@ -172,7 +172,7 @@ def _knee_text(data: FigureData, knee: pd.Series, peaks: pd.Series, curves: int)
     notes = [f"{format_percent(knee['median'] / float(peak))} of the peak"]
     if curves > 1:
         names = {role: knee[role] for role in data.axes if isinstance(knee[role], str)}
-        notes += [data.long_label(role, name) for role, name in names.items()]
+        notes += [data.value_label_without_axis_title(role, name) for role, name in names.items()]
     return f"{format_quantity(data.x_metric, knee['median'])} ({', '.join(notes)})"
 
 
@@ -232,8 +232,8 @@ def difference_to_base_statement(data: FigureData, base: str) -> str | None:
             if ratio.n:
                 more = "more" if ratio.median > 1.0 else "less"
                 change = f"{format_percent(abs(ratio.median - 1.0))} {more}"
-                where = f"{data.long_label('x', group)} with {data.long_label('series', name)}"
-                parts.append(f"{change} for {where}, ratio {ratio_text(ratio)}")
+                at, own = map(data.value_label_without_axis_title, ("x", "series"), (group, name))
+                parts.append(f"{change} for {at} with {own}, ratio {ratio_text(ratio)}")
     if not parts:
         return None
     reference_label = make_axis_value(base).long
@@ -328,7 +328,11 @@ def lowest_bound_statement(data: FigureData) -> str | None:
 def _line_label(data: FigureData, roles: Iterable[Role], mark: FigureMark) -> str:
     """Return the labels of a line on the axes `roles`; without axes where it has no value."""
     names = {role: mark.get(role) for role in roles}
-    known = [data.long_label(role, name) for role, name in names.items() if isinstance(name, str)]
+    known = [
+        data.value_label_without_axis_title(role, name)
+        for role, name in names.items()
+        if isinstance(name, str)
+    ]
     return ", ".join(known)
 
 

@@ -48,7 +48,7 @@ class FigureColumnValues:
         """
         factors = _factor_names(self._figure)
         if name in factors:
-            return self._figure.factor(name)
+            return self._figure.factor_level_of_each_row(name)
         if name in self._rows.columns:
             return self._rows[name]
         if name == "target_node_count":
@@ -94,7 +94,7 @@ class FigureColumnValues:
         threads or drives are summed. A row of the load itself keeps its own value.
         """
         rows = others.rows
-        values = rows[column] if column in rows.columns else others.factor(column)
+        values = rows[column] if column in rows.columns else others.factor_level_of_each_row(column)
         loads = rows[[*_BLOCK, *LOAD]].assign(_value=values).drop_duplicates([*_BLOCK, *LOAD])
         joined = loads.set_index(_BLOCK)["_value"]
         if not joined.index.is_unique:

@@ -136,14 +136,14 @@ def _median_text(mark: FigureMark, data: FigureData) -> str:
     """Return the median of a mark in its own unit, with its interval when there are replicates."""
     estimate = Estimate.of_cell(mark)
     scale = choose_scale(data.spec.metric, [estimate.median])
-    return estimate.text(scale) if estimate.ends else scale.text(estimate.median)
+    return estimate.text(scale) if estimate.low_and_high else scale.text(estimate.median)
 
 
 def _relation_statement(data: FigureData, differ: bool | None) -> str | None:
     """Return how farther relations of initiator and target compare with the nearest."""
     nearest, ratios = _relation_ratios(data)
     # Many cells together can show a difference that is below the noise of each cell.
-    clear = any(ratio.excludes(1.0) for ratio in ratios.values())
+    clear = any(ratio.is_outside_interval(1.0) for ratio in ratios.values())
     if not ratios or (differ is False and not clear):
         return None
     ratio_text = caption_statements.ratio_text

@@ -129,7 +129,7 @@ class FigureData:
         """Return the names on an axis in order; [None] when the figure does not have the axis."""
         return self.axes[role].value_names if role in self.axes else [None]
 
-    def long_label(self, role: Role, name: str) -> str:
+    def value_label_without_axis_title(self, role: Role, name: str) -> str:
         """Return the label of a value that is clear without the axis title."""
         return self.axes[role].value_named(name).long
 

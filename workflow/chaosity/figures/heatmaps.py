@@ -61,7 +61,7 @@ def draw_heatmap(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[st
     bar_top = layout.top + layout.tallest_block_height + layout.column_label_height
     figure, sheet = style.new_figure_sheet(width, bar_top + _BAR_ROOM, *texts)
     painter = _HeatmapPainter(data, layout, limits, sheet, cells)
-    hover_texts = painter.paint()
+    hover_texts = painter.draw_all_blocks()
     left = min(layout.block_left(0), width - style.MARGIN - _BAR_WIDTH - 0.2)
     _draw_colour_bar(
         figure, left, bar_top, limits, painter.colours, value_axis_title(data, limits.scale)
@@ -131,7 +131,7 @@ class _HeatmapPainter:
                 return texts, size, legend
         return {}, 0.0, f"{name}: on hover and in the CSV" if full else ""
 
-    def paint(self) -> dict[str, str]:
+    def draw_all_blocks(self) -> dict[str, str]:
         """Draw all blocks and return the hover text of each cell by its id."""
         for number, block in enumerate(self.layout.blocks):
             self._draw_block(self.layout.block_left(number), block)

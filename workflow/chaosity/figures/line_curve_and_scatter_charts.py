@@ -56,7 +56,7 @@ def draw_line_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict
     linear = data.spec.x_scale == "linear"
     label_height = _upright_label_height(axis, width) if linear else 0.0
 
-    def fill(panel: Panel) -> None:
+    def fill_panel(panel: Panel) -> None:
         _fill_line_panel(panel, positions)
         if linear:
             _label_values(panel, axis, positions, upright=label_height > 0.0)
@@ -68,7 +68,7 @@ def draw_line_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict
         limits,
         x_title=axis.title,
         legend=_line_legend(data),
-        fill=fill,
+        fill=fill_panel,
         label_height=label_height,
     )
 
@@ -123,7 +123,7 @@ def _draw_bounds(panel: Panel, positions: dict[str, float]) -> None:
 
 def _fill_line_panel(panel: Panel, positions: dict[str, float]) -> None:
     """Draw all series of a panel."""
-    data, marks = panel.data, panel.marks
+    data, marks = panel.data, panel.marks_of_panel
     low, high = min(positions.values()), max(positions.values())
     spread = high - low or 1.0
     panel.axes.set_xlim(low - 0.06 * spread, high + 0.06 * spread)
@@ -247,7 +247,7 @@ def _point_style(look: LineStyle) -> LineStyle:
 
 def _fill_curve_panel(panel: Panel, x_scale: Scale) -> None:
     """Draw all series of a panel."""
-    axes, data, table = panel.axes, panel.data, panel.marks
+    axes, data, table = panel.axes, panel.data, panel.marks_of_panel
     _set_x_axis(panel, x_scale)
     joined = data.spec.kind == "curve"
     if not joined and not x_scale.symbol:

@@ -70,7 +70,7 @@ class Panel:
     hover_texts: dict[str, str]
 
     @property
-    def marks(self) -> pd.DataFrame:
+    def marks_of_panel(self) -> pd.DataFrame:
         """Return the marks of this panel."""
         marks = self.data.marks
         return marks if self.name is None else marks[marks["panels"] == self.name]

@@ -67,7 +67,7 @@ class InventoryHost:
         return source if source == LIVE else str(shipped_file(source))
 
     @property
-    def connection(self) -> str:
+    def local_or_ssh(self) -> str:
         """Return the way to the host: ``local`` or ``ssh``.
 
         Raises:

@@ -146,7 +146,7 @@ def _choose_transport(host: InventoryHost, config: Config) -> Transport:
     """
     if config["transport"] == SLURM:
         return _slurm_transport(host, config)
-    if host.connection == SSH:
+    if host.local_or_ssh == SSH:
         return ssh_transport(host.name, host.connection_variables)
     return Transport(kind=LOCAL, way=[], runner=["chaosity-run"])
 
@@ -274,7 +274,7 @@ def _json_text(document: object) -> str:
 def _is_this_machine(host: InventoryHost, config: Config) -> bool:
     """Return whether a host is this machine, or a file with the topology of another machine."""
     live, local = host.topology_source == LIVE, config["transport"] != SLURM
-    return not live or (local and host.connection == LOCAL)
+    return not live or (local and host.local_or_ssh == LOCAL)
 
 
 def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:

@@ -55,7 +55,7 @@ class ChildProgram:
         self._was_terminated = False
         self._rest = b""
 
-    def start(self) -> None:
+    def start_program(self) -> None:
         """Start the program.
 
         Raises:

@@ -107,7 +107,7 @@ class DwpSearch:
         self.measured: list[tuple[float, MeasuredRate]] = []
         self.settled = False
 
-    def run(self) -> float:
+    def find_best_dwp_and_move_pages(self) -> float:
         """Search, move the program to the best DWP found, and return that DWP."""
         with contextlib.suppress(TimeUpError):  # then the best step so far stays
             self._climb()

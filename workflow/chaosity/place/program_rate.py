@@ -50,10 +50,10 @@ class RateSource:
     def read_line(self, text: str, now: float) -> None:
         """Handle a line of the program's output, received at `now` on the monotonic clock."""
 
-    def poll(self) -> None:
+    def read_progress_now(self) -> None:
         """Add the progress until now; sources that read output lines do nothing here."""
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         """Close the source."""
 
 
@@ -117,21 +117,21 @@ class InstructionSource(RateSource):
             raise UserError(what, "--rate instructions", remedy) from None
         self.last, self.count = time.monotonic(), 0
 
-    def poll(self) -> None:
+    def read_progress_now(self) -> None:
         """Read the counter."""
         now = time.monotonic()
         count, _, _ = event_counters.read_event_count(self.handle)
         self.series.append((self.last, now, float(count - self.count)))
         self.last, self.count = now, count
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         """Close the counter."""
         os.close(self.handle)
 
 
 def check_rate_source(text: str) -> None:
     """Check that `open_rate_source` can open a source, before the program runs."""
-    open_rate_source(text, os.getpid()).close()
+    open_rate_source(text, os.getpid()).close_source()
 
 
 def open_rate_source(text: str, pid: int) -> RateSource:
@@ -176,11 +176,11 @@ class RateMeter:
         """
         began = time.monotonic()
         self.source.series.clear()
-        self.source.poll()
+        self.source.read_progress_now()
         while True:
             if not self.let_program_run(READ_SECONDS):
                 raise ProgramEndedError
-            self.source.poll()
+            self.source.read_progress_now()
             now = time.monotonic()
             passed = now - began
             inside = [sample for sample in self.source.series if sample[0] >= began]

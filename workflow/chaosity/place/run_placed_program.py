@@ -70,10 +70,10 @@ class _PlacementSession:
         self.search_problem: str | None = None
         self.searchable = True
 
-    def run(self) -> int:
+    def run_program_to_end(self) -> int:
         """Run the program to its end; returns the exit status."""
         self.program.at_ready = self._place_at_ready
-        self.program.start()
+        self.program.start_program()
         if self.program.process_group is not None:
             self.held.kill_group_with_this_process(self.program.process_group)
         if self.plan.search:
@@ -184,7 +184,7 @@ class _PlacementSession:
         meter = program_rate.RateMeter(source, self.program.let_program_run, until)
         self.search = DwpSearch(meter, self._move_to_dwp)
         try:
-            self.search.run()
+            self.search.find_best_dwp_and_move_pages()
             if not self.search.settled:
                 self.search_problem = f"ended after {until - began:.0f} s with the best DWP so far"
         except program_rate.ProgramEndedError:
@@ -202,7 +202,7 @@ class _PlacementSession:
         self.wanted = shift_shares_to_workers(self.plan.wanted, self.request.workers, dwp)
         if self.plan.method == page_placement_plan.WEIGHTED_INTERLEAVE:
             used = {node: max(self.wanted[node], _LEAST_SHARE) for node in self.plan.nodes}
-            self.held.change(page_placement_plan.kernel_weight_settings(used))
+            self.held.change_kernel_settings(page_placement_plan.kernel_weight_settings(used))
         self._look_and_move()
 
     @property
@@ -272,7 +272,7 @@ class _PlacementSession:
             if searched
             else None,
             "settling": asdict(self.settling) if self.settling else None,
-            "settings": self.held.report(),
+            "settings": self.held.former_and_present_values(),
             "exit_status": self.program.status,
         }
 
@@ -315,4 +315,4 @@ def run_placed(request: PlacementRequest) -> int:
     # During a search the weights follow the pages, for memory that is touched later.
     varied = [name for name in plan.settings if plan.search and name.startswith(WEIGHTS)]
     with hold_kernel_settings(plan.settings, request.root, varied) as held:
-        return _PlacementSession(request, plan, held).run()
+        return _PlacementSession(request, plan, held).run_program_to_end()

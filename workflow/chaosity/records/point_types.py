@@ -147,7 +147,7 @@ class MetricSource(MetricReading, total=False):
     at_most: float | None
 
 
-class OutputRule(OutputSource, total=False):
+class OutputCondition(OutputSource, total=False):
     """A condition on a tool's output: `equals`, `one_of`, `at_least` or `at_most`.
 
     Without a condition, it is the source of a remark that the tool writes about its run.
@@ -188,7 +188,7 @@ class RequiredProgram(TypedDict):
     optional: NotRequired[bool]
 
 
-class LoadStopRule(TypedDict):
+class LoadEnding(TypedDict):
     """How a load ends: by the runner or by itself, by which signal, with which exit statuses."""
 
     by: str
@@ -237,11 +237,11 @@ class Load(TypedDict):
     command: list[str]
     files: dict[str, str]
     start: str
-    stop: LoadStopRule
+    stop: LoadEnding
     progress: ProgressSource | None
     metrics: dict[str, MetricSource]
-    valid: list[OutputRule]
-    notes: NotRequired[list[OutputRule]]
+    valid: list[OutputCondition]
+    notes: NotRequired[list[OutputCondition]]
     counters: NotRequired[dict[str, CounterRequest]]
 
 

@@ -185,7 +185,7 @@ def _changed_point(row: Mapping[Hashable, Any]) -> ChangedPoint:
     low, high = (None if pd.isna(row[end]) else row[end] for end in ("ratio_low", "ratio_high"))
     ratio = Ratio(row["ratio"], low, high, after.n, before.n)
     interval = ratio.interval_text_without_n(change_text)
-    if ratio.ends and not ratio.excludes(1.0):
+    if ratio.low_and_high and not ratio.is_outside_interval(1.0):
         interval = f"no difference detected at n = {before.n} and {after.n}; {interval}"
     load = str(row["load"])
     if row["same_name_loads"] > 1:

@@ -174,10 +174,10 @@ def _all_levels(tables: Sequence[Measurements]) -> list[ResourceLevel]:
     resources = list(dict.fromkeys(level.resource for level in found))
     sizes, parts = [*INITIATORS, *DRIVES], [None, OWN, OTHER]
 
-    def position(level: ResourceLevel) -> tuple[int, int, int]:
+    def _position_of_level(level: ResourceLevel) -> tuple[int, int, int]:
         return resources.index(level.resource), sizes.index(level.key), parts.index(level.part)
 
-    first = {position(level): level for level in reversed(found)}
+    first = {_position_of_level(level): level for level in reversed(found)}
     return [first[each] for each in sorted(first)]
 
 

@@ -163,7 +163,7 @@ def _value_table(path: Path) -> ValueTable:
     metric = columns[start].removeprefix("median_")
     scale = choose_scale(metric, [float(row[columns[start]] or "nan") for row in rows])
 
-    def cells(row: Mapping[str, str]) -> Iterator[str]:
+    def _texts_of_row(row: Mapping[str, str]) -> Iterator[str]:
         yield from (_level_text(name, row[name]) for name in columns[:start])
         for prefix in _STATISTICS:
             text = row[f"{prefix}{metric}"]
@@ -175,7 +175,7 @@ def _value_table(path: Path) -> ValueTable:
     heads = [name.replace("_", " ").replace(".", " ") for name in columns[:start]]
     return ValueTable(
         columns=(*heads, f"median{unit}", "interval low", "interval high", "n", "status"),
-        rows=tuple(tuple(cells(row)) for row in rows),
+        rows=tuple(tuple(_texts_of_row(row)) for row in rows),
     )
 
 

@@ -15,7 +15,7 @@ from chaosity import __version__
 from chaosity.compare.comparison_text import BETTER, WORSE
 from chaosity.compare.outlier_host_search import find_outlier_hosts
 from chaosity.compare.selection_comparison import compare_selections
-from chaosity.components.component_files import read_component_documents, system_component_facts
+from chaosity.components.component_files import facts_of_system_component, read_component_documents
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.experiment_section import path_from_report
@@ -80,7 +80,9 @@ def compare_equal_hosts(summaries: Mapping[Path, ReportSummary]) -> list[EqualHo
 
 def processor_model(folder: Path) -> str | None:
     """Return the processor model of the system component, else of the topology."""
-    model = system_component_facts(read_component_documents(folder / "components")).get("cpu_model")
+    model = facts_of_system_component(read_component_documents(folder / "components")).get(
+        "cpu_model"
+    )
     if model:
         return str(model)
     try:
@@ -159,7 +161,7 @@ class OverviewRow:
     outlier: str | None = None
 
     @property
-    def worst(self) -> SummaryLine:
+    def worst_problem(self) -> SummaryLine:
         """Return the worst problem in the report."""
         return self.summary.worst[0]
 
@@ -242,17 +244,17 @@ def _skipped_text(skipped: SkippedHost) -> str:
 
 def _worst_sentence(rows: Iterable[OverviewRow]) -> str:
     """Return the worst problem of all hosts, with the host."""
-    wrong = [row for row in rows if row.skipped or row.outlier or row.worst.severity != OK]
+    wrong = [row for row in rows if row.skipped or row.outlier or row.worst_problem.severity != OK]
     if not wrong:
         return "No problems found on any host."
     row = min(wrong, key=_rank)
     name = f"{row.summary.host} {row.summary.configuration}".strip()
-    own_is_worst = _SEVERITIES.index(row.worst.severity) <= _rank(row)[1]
-    text = row.skipped or (row.worst.text if own_is_worst else str(row.outlier))
+    own_is_worst = _SEVERITIES.index(row.worst_problem.severity) <= _rank(row)[1]
+    text = row.skipped or (row.worst_problem.text if own_is_worst else str(row.outlier))
     return f"Worst: {name}, {text.rstrip('.')}."
 
 
 def _rank(row: OverviewRow) -> tuple[bool, int]:
     """Return the position among hosts with problems: skipped hosts first, then by severity."""
-    own = _SEVERITIES.index(row.worst.severity)
+    own = _SEVERITIES.index(row.worst_problem.severity)
     return row.skipped is None, min(own, _SEVERITIES.index(PROBLEM)) if row.outlier else own

@@ -127,7 +127,7 @@ def resource_table(measurements: Measurements) -> list[ResourceRow]:
 
 def resource_levels(measurements: Measurements) -> Iterator[ResourceLevel]:
     """Yield each resource that was measured alone, at each level, small to large."""
-    for (category, metric), part in _alone(measurements).groups(["category", "metric"]):
+    for (category, metric), part in _alone(measurements).groups_by_columns(["category", "metric"]):
         if _PERCENTILE.search(metric):
             continue
         level, resource = _level_of(part), resource_title(category, metric)
@@ -155,7 +155,7 @@ def _split_by_relation(measurements: Measurements) -> list[str | None]:
     if not len(measurements):
         return []
     # In a core-to-core transfer, the relation of the line's home is not the distance of the cores.
-    has_responder = measurements.level("responder").iloc[0] is not None
+    has_responder = measurements.load_level_of_each_row("responder").iloc[0] is not None
     if has_responder or not less_is_better(measurements.rows["metric"].iloc[0]):
         return [None]
     return [OWN, OTHER] if _own_or_other(measurements).nunique() == 2 else [None]
@@ -201,7 +201,7 @@ def _most_comparable(level: Measurements, category: Measurements) -> Measurement
     if not len(level):
         return level
 
-    def rank(part: Measurements) -> tuple[int, float, int, int, float]:
+    def _rank_of_rows(part: Measurements) -> tuple[int, float, int, int, float]:
         first = part.rows.iloc[0]
         experiment = category.rows[category.rows["experiment"] == first["experiment"]]
         kernel = experiment[equals_or_in_list(experiment["kernel"], first["kernel"])]
@@ -210,17 +210,17 @@ def _most_comparable(level: Measurements, category: Measurements) -> Measurement
         return part.initiator_target_pair_count, size, points, len(kernel), part.median_for_ranking
 
     requests = level.with_columns(_request=_requests(level))
-    best = requests.largest_group(["experiment", "benchmark", "kernel", "_request"], rank)
+    best = requests.largest_group(["experiment", "benchmark", "kernel", "_request"], _rank_of_rows)
     return Measurements(best.rows.drop(columns="_request"))
 
 
 def _requests(measurements: Measurements) -> pd.Series:
     """Return the levels of each row's load as JSON, without the responder, which is a place."""
 
-    def request(text: str) -> str:
+    def _request_of_row(text: str) -> str:
         return json.dumps({k: v for k, v in parse_levels_json(text).items() if k != "responder"})
 
-    return measurements.rows["load_parameters"].map(cache(request))
+    return measurements.rows["load_parameters"].map(cache(_request_of_row))
 
 
 def _resource_row(level: ResourceLevel) -> ResourceRow | None:
@@ -310,11 +310,11 @@ def _slowdown_rows(measurements: Measurements) -> list[ResourceRow]:
 def _slowdown_place(cell: pd.Series, times: bool) -> MeasuredPlace:
     """Return ratio, interval and point of a co-running load; rates are shares."""
 
-    def text(ratio: float) -> str:
+    def _endpoint_text(ratio: float) -> str:
         return f"{ratio:.2f} times" if times else format_percent(ratio)
 
     where = str(cell["point"])
     if cell["several"]:
         where = f"{cell['initiator']} \N{RIGHTWARDS ARROW} {cell['target']} in {where}"
-    interval = Estimate.of_cell(cell.to_dict()).interval_text(text)
-    return MeasuredPlace(text(cell["median"]), interval, where)
+    interval = Estimate.of_cell(cell.to_dict()).interval_text(_endpoint_text)
+    return MeasuredPlace(_endpoint_text(cell["median"]), interval, where)

@@ -145,7 +145,7 @@ def _remote(study: Study, analysis: Analysis) -> str | None:
 def _difference_clause(level: str, other: str, interval: Interval, metric: str) -> str:
     """Return the difference of two levels: "remote is 1.57 times local (95 %: 1.55 to 1.59)"."""
     bounds = _bounds(interval, metric)
-    if interval.differs is False:
+    if interval.excludes_zero is False:
         return f"between {level} and {other} no difference is detected{bounds}"
     if interval.ratio is not None:
         return f"{level} is {_ratio(interval.ratio)} times {other}{bounds}"
@@ -222,7 +222,7 @@ def _extremes_text(widest: Contrast, metric: str) -> str:
     adjusted = "; the interval is adjusted for all pairs (Tukey)" if widest.adjusted else ""
     names = (f"the mean of {level}", f"the mean of {other}")
     text = f"Largest difference: {_difference_clause(*names, difference, metric)}"
-    if difference.differs is False:
+    if difference.excludes_zero is False:
         bounds = _bounds(difference, metric)
         text = f"No two levels differ detectably. Farthest apart are {level} and {other}{bounds}"
     return f"{text}{adjusted}."

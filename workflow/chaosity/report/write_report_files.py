@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.checked_yaml_files import CONFIG, load_experiment, read_yaml
-from chaosity.components.component_files import read_component_documents, system_component_facts
+from chaosity.components.component_files import facts_of_system_component, read_component_documents
 from chaosity.components.component_history import read_component_histories
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import draw_figures
@@ -98,7 +98,7 @@ def write_report(
         experiments=experiments,
         figures=figures,
         topology=topology,
-        system=system_component_facts(components),
+        system=facts_of_system_component(components),
         summaries=read_record_summaries(_planned_records(folder)),
         config={
             **read_yaml(config_file),

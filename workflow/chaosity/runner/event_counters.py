@@ -122,14 +122,14 @@ class LoadCounters:
         self._open += opened
         return {"counts": [count for count, _ in opened]}
 
-    def start(self) -> None:
+    def start_counting(self) -> None:
         """Begin to count, from zero."""
         self._running = True
         for _, handle in self._open:
             ioctl(handle, RESET, 0)
             ioctl(handle, ENABLE, 0)
 
-    def stop(self) -> None:
+    def stop_counting(self) -> None:
         """Stop counting and read the counts; a second call does nothing."""
         if self._running:
             for _, handle in self._open:
@@ -140,7 +140,7 @@ class LoadCounters:
                 count["time_enabled_ns"], count["time_running_ns"] = enabled_ns, running_ns
         self._running = False
 
-    def close(self) -> None:
+    def close_counters(self) -> None:
         """Close the kernel's counters."""
         for _, handle in self._open:
             os.close(handle)

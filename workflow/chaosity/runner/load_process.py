@@ -87,7 +87,7 @@ class LoadProcess:
         """Return whether its pages move while it runs; then the runner looks at the end too."""
         return bool(self.spec["placement"].get("settles"))
 
-    def start(self, lock: int) -> None:
+    def start_process(self, lock: int) -> None:
         """Write its files and start its process, which inherits the host's lock.
 
         Raises:
@@ -107,7 +107,7 @@ class LoadProcess:
         cpus = parse_cpu_list(self.spec["placement"]["cpus"])
         self.counters = LoadCounters(self.spec.get("counters", {}), cpus)
         if not self.has_barrier:
-            self.counters.start()
+            self.counters.start_counting()
         try:
             self.process = subprocess.Popen(
                 self.spec["command"],
@@ -163,7 +163,7 @@ class LoadProcess:
 
     def release_from_barrier(self) -> None:
         """Open the barrier and start counting."""
-        self.counters.start()
+        self.counters.start_counting()
         try:
             assert self.process.stdin is not None
             self.process.stdin.write(b"go\n")
@@ -225,7 +225,7 @@ class LoadProcess:
         if pid == 0:
             return True
         self.ended = time.monotonic()
-        self.counters.stop()
+        self.counters.stop_counting()
         self.returncode = self.process.returncode = os.waitstatus_to_exitcode(status)
         self.processor_seconds = usage.ru_utime + usage.ru_stime
         return False
@@ -235,10 +235,10 @@ class LoadProcess:
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.killpg(self.process.pid, signal.Signals[f"SIG{name}"])
 
-    def stop(self) -> None:
+    def send_stop_signal(self) -> None:
         """Send the stop signal; before it, look at pages that move once more."""
         if self.is_running() and self.signalled is None:
-            self.counters.stop()
+            self.counters.stop_counting()
             if self.pages_move_while_running:
                 self._observe_placement()
             self.signalled = self.spec["stop"]["signal"]
@@ -253,7 +253,7 @@ class LoadProcess:
                 self.send_signal("KILL")
             time.sleep(0.002)
         self.reader.join(GRACE_SECONDS)
-        self.counters.close()
+        self.counters.close_counters()
         self.stderr.seek(0)
         self.errors = self.stderr.read(OUTPUT_LIMIT_BYTES).decode(errors="replace")
         self.stderr.close()

@@ -162,7 +162,7 @@ def _start_loads(loads: list[LoadProcess], lock: int) -> float:
     settling = [load for load in barriers if load.pages_move_while_running]
     early = [load for load in reporting if load.is_stoppable and load not in settling]
     for load in barriers:
-        load.start(lock)
+        load.start_process(lock)
     for load in barriers:
         if load not in settling:
             load.wait_until_ready(READY_SECONDS)
@@ -183,7 +183,7 @@ def _release_loads(loads: list[LoadProcess], lock: int) -> None:
     """Let loads run; those at a barrier come last, because they need one line only."""
     for load in loads:
         if not load.has_barrier:
-            load.start(lock)
+            load.start_process(lock)
     for load in loads:
         if load.has_barrier:
             load.release_from_barrier()
@@ -255,7 +255,7 @@ def _run_loads(point: Point, folder: Path, record: UnfinishedRecord, lock: int) 
     finally:
         started = [load for load in loads if hasattr(load, "process")]
         for load in started:
-            load.stop()
+            load.send_stop_signal()
         for load in started:
             load.wait_for_end()
         record["loads"] = [load.load_record() for load in started]

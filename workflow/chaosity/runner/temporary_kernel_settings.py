@@ -134,7 +134,7 @@ class HeldKernelSettings:
             with contextlib.suppress(BrokenPipeError):  # the guardian was killed
                 os.write(self._pipe, f"{group}\n".encode())
 
-    def change(self, wanted: Mapping[str, str]) -> None:
+    def change_kernel_settings(self, wanted: Mapping[str, str]) -> None:
         """Write values of settings that the run may change, and read them back.
 
         Raises:
@@ -148,7 +148,7 @@ class HeldKernelSettings:
             if (now := read_setting(self.root, name)) != value:
                 raise UserError(f"is {now} after {value} was written", str(self.root / name))
 
-    def report(self) -> dict[str, dict[str, str | None]]:
+    def former_and_present_values(self) -> dict[str, dict[str, str | None]]:
         """Return the former and the present value of each changed setting, by name."""
         return {
             name: {"was": value, "is": read_setting(self.root, name)}
@@ -236,7 +236,7 @@ def _guarded(
     os.close(reading)
     try:
         held = HeldKernelSettings(root, former, writing)
-        held.change(different)
+        held.change_kernel_settings(different)
         yield held
     finally:
         with contextlib.suppress(BrokenPipeError):  # the guardian was killed

@@ -166,11 +166,11 @@ class SlurmJobWatch:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="slurm-watch")
 
-    def start(self) -> None:
+    def start_watching(self) -> None:
         """Start to look at jobs and nodes at intervals."""
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop_watching(self) -> None:
         """Stop after a last look."""
         self._ended.set()
         self._thread.join()

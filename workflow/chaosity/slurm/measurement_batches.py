@@ -42,7 +42,7 @@ class MeasurementBatch:
         return f"{self.host}.{self.number}"
 
     @property
-    def seconds(self) -> float:
+    def planned_seconds(self) -> float:
         """Return the planned duration of all its measurements."""
         return sum(measurement.seconds for measurement in self.measurements)
 
@@ -55,7 +55,7 @@ class MeasurementBatch:
                 its memory or for another measurement on the host.
             attempt: 1, 2, ...: every retry gets the whole time once more, whatever ended the job.
         """
-        return math.ceil(attempt * (self.seconds * factor / 60.0 + slack))
+        return math.ceil(attempt * (self.planned_seconds * factor / 60.0 + slack))
 
 
 def cut_measurements_into_batches(

@@ -86,7 +86,7 @@ class Analysis:
     values: Values
     error: ResidualError
 
-    def compare_groups(
+    def contrast_two_groups(
         self, groups: Sequence[str], chosen: tuple[str, str], name: str
     ) -> Contrast | None:
         """Compare two groups of cells, see `effects_and_contrasts.compare_groups_of_cells`."""

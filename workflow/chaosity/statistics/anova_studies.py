@@ -63,7 +63,7 @@ class Study:
     left_out: tuple[str, ...]
     block: str | None
 
-    def analyse(self, transform: str = "better") -> Analysis:
+    def analyse_variance_of_table(self, transform: str = "better") -> Analysis:
         """Return the analysis of variance.
 
         Raises:
@@ -76,7 +76,7 @@ class Study:
         relation = self.frame["relation"]
         known = relation.notna() & ~relation.isin(_NOT_KNOWN)
         groups = np.where(relation == _SAME_NODE, LOCAL, np.where(known, REMOTE, "unknown"))
-        return analysis.compare_groups(list(groups), (REMOTE, LOCAL), "relation")
+        return analysis.contrast_two_groups(list(groups), (REMOTE, LOCAL), "relation")
 
     def share_of_relation(self, analysis: Analysis) -> float | None:
         """Return the per cent of the variation that the relation explains alone.
@@ -100,7 +100,9 @@ def find_studies(measurements: Measurements) -> list[Study]:
         measured = measured.where(reference=False)
     found: list[Study] = []
     others = (BLOCK, "relation", RESPONSE)
-    for (experiment, load, metric), own in measured.groups(["experiment", "load", "metric"]):
+    for (experiment, load, metric), own in measured.groups_by_columns(
+        ["experiment", "load", "metric"]
+    ):
         everyone = measured.where(experiment=experiment).rows
         for where, part, candidates in _comparable_parts(own.rows, everyone):
             found += [
@@ -210,11 +212,11 @@ def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[_Cut]:
     ]
     left = pd.Series(True, rows.index)
 
-    def worth(cut: _Cut) -> tuple[int, int, float]:
+    def _worth_of_design(cut: _Cut) -> tuple[int, int, float]:
         return int(left[cut.rows.index].sum()), len(cut.factors), cut.filled
 
     for _ in range(MOST_CUTS):
-        best = max(cuts, key=worth, default=None)
+        best = max(cuts, key=_worth_of_design, default=None)
         if best is None or not left[best.rows.index].any():
             return
         left[best.rows.index] = False
@@ -260,6 +262,6 @@ def analyse_all_studies(measurements: Measurements) -> Iterator[tuple[Study, Ana
     """Yield every study with its analysis; studies that cannot be analysed are skipped."""
     for study in find_studies(measurements):
         try:
-            yield study, study.analyse()
+            yield study, study.analyse_variance_of_table()
         except UserError:
             continue

@@ -70,9 +70,12 @@ def summarise(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFrame:
     cells["n"] = sample.n
     cells["n_failed"] = np.bincount(codes[status == FAILED], minlength=number)
     cells["n_missing"] = np.bincount(codes[status == MISSING], minlength=number)
-    cells["median"] = sample.quantile(0.5)
+    cells["median"] = sample.quantile_of_each_group(0.5)
     cells["low"], cells["high"] = low, high
-    cells["minimum"], cells["maximum"] = sample.quantile(0.0), sample.quantile(1.0)
+    cells["minimum"], cells["maximum"] = (
+        sample.quantile_of_each_group(0.0),
+        sample.quantile_of_each_group(1.0),
+    )
     cells["standard_deviation"] = sample.mean_and_deviation(sample.values)[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         cells["precision"] = (high - low) / (2.0 * np.abs(cells["median"]))
@@ -105,7 +108,7 @@ def _outside_fences(
     tidy: pd.DataFrame, codes: NDArray[np.intp], sample: GroupedSample, valid: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Return whether each row is valid and outside the fences of a cell with enough replicates."""
-    lower, upper = sample.quantile(0.25), sample.quantile(0.75)
+    lower, upper = sample.quantile_of_each_group(0.25), sample.quantile_of_each_group(0.75)
     reach = FENCE * (upper - lower)
     values = tidy["value"].to_numpy(dtype=float)
     with np.errstate(invalid="ignore"):

@@ -134,7 +134,7 @@ def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate
     blocks = pairs.groupby(["x", "host", "configuration", "replicate"]).mean().reset_index()
     return {
         float(size): Estimate.of_values(np.exp(own.rows["log"].to_numpy()))
-        for (size,), own in Measurements(blocks).groups(["x"])
+        for (size,), own in Measurements(blocks).groups_by_columns(["x"])
     }
 
 
@@ -153,5 +153,5 @@ def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]
     blocks = compared.groupby([*keys, "replicate"], sort=True)["ratio"].mean().reset_index()
     return {
         (initiator, nodes): own.rows["ratio"].to_numpy(float)
-        for (initiator, nodes), own in Measurements(blocks).groups(keys)
+        for (initiator, nodes), own in Measurements(blocks).groups_by_columns(keys)
     }

@@ -49,7 +49,7 @@ class Interval:
     ratio_high: float | None = None
 
     @property
-    def differs(self) -> bool | None:
+    def excludes_zero(self) -> bool | None:
         """Whether the interval excludes zero; None without an interval."""
         return None if self.low is None or self.high is None else not self.low <= 0.0 <= self.high
 
@@ -68,7 +68,9 @@ class ResidualError:
     freedom: int
     logs: bool
 
-    def interval(self, value: float, weight: float, multiple: float | None = None) -> Interval:
+    def interval_of_estimate(
+        self, value: float, weight: float, multiple: float | None = None
+    ) -> Interval:
         """Return the interval of an estimate whose variance is `weight` times that of the error.
 
         `multiple` is half the width in standard errors. Default: that of Student's t.
@@ -186,7 +188,7 @@ def level_effects(
             level=level,
             n=int(n[k]),
             mean=float(np.exp(means[k]) if error.logs else means[k]),
-            effect=error.interval(float(effects[k]), float(covariance[k, k])),
+            effect=error.interval_of_estimate(float(effects[k]), float(covariance[k, k])),
         )
         for k, level in enumerate(design.levels[factor])
     ]
@@ -214,7 +216,7 @@ def compare_pairs_of_levels(
             factor=design.names[factor],
             level=levels[i],
             against=levels[j],
-            difference=error.interval(
+            difference=error.interval_of_estimate(
                 float(effects[i] - effects[j]),
                 float(covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]),
                 multiple,
@@ -250,7 +252,7 @@ def interaction_effects(
             term=design.term_name(pair),
             levels=(first[i], second[j]),
             n=int(counts[i, j]),
-            effect=known.interval(float(effects[i, j]), share / float(counts[i, j])),
+            effect=known.interval_of_estimate(float(effects[i, j]), share / float(counts[i, j])),
         )
         for i, j in np.ndindex(a, b)
     ]
@@ -302,14 +304,14 @@ def compare_groups_of_cells(
         value -= float(uneven @ inverse @ (within.T @ values))
         parts.append((float(uneven @ inverse @ uneven), error.variance or 0.0, error.freedom))
     if error.variance is None:
-        return Contrast(name, *chosen, error.interval(value, 0.0), None)
+        return Contrast(name, *chosen, error.interval_of_estimate(value, 0.0), None)
     squares = [weight * variance for weight, variance, _ in parts]
     # Degrees of freedom by Welch and Satterthwaite.
     freedom = sum(squares) ** 2 / sum(
         square**2 / df for square, (_, _, df) in zip(squares, parts, strict=True)
     )
     weight, multiple = sum(squares) / error.variance, interval_half_width(freedom)
-    return Contrast(name, *chosen, error.interval(value, weight, multiple), None)
+    return Contrast(name, *chosen, error.interval_of_estimate(value, weight, multiple), None)
 
 
 def _own_noise(

@@ -48,7 +48,7 @@ class _HasInterval:
     n: int
 
     @property
-    def ends(self) -> tuple[float, float] | None:
+    def low_and_high(self) -> tuple[float, float] | None:
         """Both ends of the interval, or None without an interval."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
@@ -57,20 +57,23 @@ class _HasInterval:
         """The size of the sample: "n = 3"."""
         return f"n = {self.n}"
 
-    def excludes(self, value: float) -> bool:
+    def is_outside_interval(self, value: float) -> bool:
         """Return whether a value lies outside of the interval; False without an interval."""
-        return self.ends is not None and not self.ends[0] <= value <= self.ends[1]
+        return (
+            self.low_and_high is not None
+            and not self.low_and_high[0] <= value <= self.low_and_high[1]
+        )
 
     def interval_text_without_n(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
         """Return "95 % interval 17.9 to 18.8", or "no interval"; `show` writes an end as text."""
-        if self.ends is None:
+        if self.low_and_high is None:
             return "no interval"
-        low, high = map(show, self.ends)
+        low, high = map(show, self.low_and_high)
         return f"95 % interval {low} to {high}"
 
     def interval_text(self, show: Callable[[float], str] = "{:.2f}".format) -> str:
         """Return the interval with n: "95 % interval 17.9 to 18.8, n = 3"."""
-        separator = ": " if self.ends is None else ", "
+        separator = ": " if self.low_and_high is None else ", "
         return f"{self.interval_text_without_n(show)}{separator}{self.n_text}"
 
 
@@ -96,7 +99,7 @@ class Estimate(_HasInterval):
         array = array[~np.isnan(array)]
         sample = GroupedSample.of_values(array, np.zeros(len(array), dtype=np.intp), 1)
         ends = [float(end[0]) if len(array) > 1 else None for end in sample.interval()]
-        return cls(float(sample.quantile(0.5)[0]), ends[0], ends[1], len(array))
+        return cls(float(sample.quantile_of_each_group(0.5)[0]), ends[0], ends[1], len(array))
 
     @classmethod
     def of_cell(cls, cell: Mapping[Any, Any]) -> Estimate:
@@ -221,7 +224,7 @@ class GroupedSample:
         n = np.bincount(groups, minlength=number)
         return cls(values[order], groups[order], n, np.cumsum(n) - n)
 
-    def quantile(self, share: float) -> Values:
+    def quantile_of_each_group(self, share: float) -> Values:
         """Return the quantile of each group by linear interpolation; NaN for an empty group."""
         result = np.full(len(self.n), np.nan)
         some = self.n > 0
@@ -241,7 +244,7 @@ class GroupedSample:
 
     def interval(self) -> tuple[Values, Values]:
         """Return the ends of each group's 95 % t interval, on logs if all values are positive."""
-        positive = self.quantile(0.0) > 0.0
+        positive = self.quantile_of_each_group(0.0) > 0.0
         logs = positive[self.groups]
         scaled = np.where(logs, np.log(np.where(logs, self.values, 1.0)), self.values)
         mean, deviation = self.mean_and_deviation(scaled)
@@ -251,5 +254,5 @@ class GroupedSample:
             low, high = np.where(positive, np.exp(low), low), np.where(positive, np.exp(high), high)
         # With n >= 8 and a lopsided sample the median can lie outside an interval of the mean.
         # The interval then reaches to it: too wide is honest, an estimate outside is not.
-        median = np.where(self.n > 1, self.quantile(0.5), np.nan)
+        median = np.where(self.n > 1, self.quantile_of_each_group(0.5), np.nan)
         return np.fmin(low, median), np.fmax(high, median)

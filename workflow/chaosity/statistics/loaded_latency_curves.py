@@ -63,7 +63,7 @@ def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataF
     """
     keys = ["host", "configuration", *by]
     found = []
-    for curve, points in as_measurements(measurements).groups(keys):
+    for curve, points in as_measurements(measurements).groups_by_columns(keys):
         names = dict(zip(keys, curve, strict=True))
         found += [{**names, **number} for number in _numbers(points)]
     columns = [*keys, "quantity", "median", "low", "high", "n", "reason", "note"]

@@ -67,7 +67,9 @@ def cells_differ_significantly(measurements: Table, by: Sequence[str] = CELL) ->
         None when this is unknown: a single cell, or no cell with two replicates.
     """
     valid = as_measurements(measurements).valid_rows()
-    cells = [np.log(cell.rows["value"].to_numpy(dtype=float)) for _, cell in valid.groups(by)]
+    cells = [
+        np.log(cell.rows["value"].to_numpy(dtype=float)) for _, cell in valid.groups_by_columns(by)
+    ]
     if len(cells) < 2 or all(len(cell) < 2 for cell in cells):
         return None
     with silence_warnings_on_equal_values():

@@ -109,7 +109,7 @@ def _means(design: Design, members: Members, responses: Values) -> Values:
 def _fit_by_least_squares(design: Design, terms: Sequence[Members], centred: Values) -> _Fit:
     solved: dict[frozenset[Members], tuple[Values, int]] = {}
 
-    def residual(members: Sequence[Members]) -> tuple[Values, int]:
+    def _residual_of_columns(members: Sequence[Members]) -> tuple[Values, int]:
         key = frozenset(members)
         if key not in solved:
             predicted, rank = _predict(design, members, centred)
@@ -121,7 +121,10 @@ def _fit_by_least_squares(design: Design, terms: Sequence[Members], centred: Val
     squares, freedom = [], []
     for term in terms:
         others = [other for other in terms if not set(term) <= set(other)]
-        (without, rank_without), (with_term, rank) = residual(others), residual([*others, term])
+        (without, rank_without), (with_term, rank) = (
+            _residual_of_columns(others),
+            _residual_of_columns([*others, term]),
+        )
         squares.append(np.maximum(0.0, without - with_term))
         freedom.append(rank - rank_without)
     return squares, freedom, fitted, design.value_count - error_rank

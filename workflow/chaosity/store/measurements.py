@@ -175,22 +175,22 @@ class Measurements:
         )
 
     @cached_property
-    def factors(self) -> pd.Series:
+    def factors_of_each_row(self) -> pd.Series:
         """Return the factors of each row's point and load as a mapping."""
         return self.rows["factors"].map(parse_levels_json).astype(object)
 
-    def factor(self, name: str) -> pd.Series:
+    def factor_level_of_each_row(self, name: str) -> pd.Series:
         """Return the level of a factor for each row, None where a row has no such factor."""
-        found = [levels.get(name) for levels in self.factors]
+        found = [levels.get(name) for levels in self.factors_of_each_row]
         return pd.Series(found, self.rows.index, dtype=object)
 
-    def level(self, name: str) -> pd.Series:
+    def load_level_of_each_row(self, name: str) -> pd.Series:
         """Return a level of each row's load, None where the load has no such level."""
         found = [parse_levels_json(text).get(name) for text in self.rows["load_parameters"]]
         return pd.Series(found, self.rows.index, dtype=object)
 
     @cached_property
-    def loads(self) -> pd.DataFrame:
+    def first_row_of_each_load(self) -> pd.DataFrame:
         """Return the first row of each load of each point."""
         return self.rows.drop_duplicates([*POINT, *LOAD])
 
@@ -202,7 +202,7 @@ class Measurements:
 
     @cached_property
     def _loads_by_point(self) -> DataFrameGroupBy[Any, Any]:
-        return self.loads.groupby(list(POINT), sort=False)
+        return self.first_row_of_each_load.groupby(list(POINT), sort=False)
 
     def corunning_text(self, columns: Sequence[str]) -> pd.Series:
         """Return a description of the other loads of each row's point, "" without other loads.
@@ -211,9 +211,11 @@ class Measurements:
         "traffic node0 node0, 2 x traffic node1 node1".
         """
         places = [*POINT, *LOAD]
-        numbers = self.loads.groupby(list(POINT), dropna=False, sort=False).ngroup()
+        numbers = self.first_row_of_each_load.groupby(
+            list(POINT), dropna=False, sort=False
+        ).ngroup()
         several = numbers.duplicated(keep=False)
-        loads, numbers = self.loads[several], numbers[several]
+        loads, numbers = self.first_row_of_each_load[several], numbers[several]
         texts = _joined(loads, columns)
         all_of_point = {point: Counter(own) for point, own in texts.groupby(numbers)}
         others = [
@@ -224,14 +226,16 @@ class Measurements:
         merged = self.rows[places].merge(own, on=places, how="left")  # keeps the order of rows
         return merged["_others"].set_axis(self.rows.index).fillna("")
 
-    def groups(self, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Measurements]]:
+    def groups_by_columns(
+        self, by: Sequence[str]
+    ) -> Iterator[tuple[tuple[Any, ...], Measurements]]:
         """Yield the values of some columns and the rows with these values, in their order."""
         for key, rows in self.rows.groupby(list(by), sort=False, dropna=False):
             yield tuple(key), Measurements(rows)
 
     def comparable_slices(self) -> Iterator[tuple[SliceKey, Measurements]]:
         """Yield each group of comparable rows, with its values of the columns `SLICE`."""
-        for key, part in self.groups(SLICE):
+        for key, part in self.groups_by_columns(SLICE):
             texts = (None if pd.isna(value) else value for value in key)
             yield dict(zip(SLICE, texts, strict=True)), part
 
@@ -251,7 +255,7 @@ class Measurements:
         Expects rows of `node_to_node_rows`. Default for `metric` and for `source`, the origin of
         the values: the metric and the experiment of the first row.
         """
-        groups = self.groups(["initiator_node", "target_node"])
+        groups = self.groups_by_columns(["initiator_node", "target_node"])
         cells = {(int(row), int(column)): cell.rows for (row, column), cell in groups}
         return NodeMatrix(
             metric=metric or str(self.rows["metric"].iloc[0]),
@@ -292,7 +296,7 @@ class Measurements:
 
         Rows of a group have equal values in the columns `by`; `rank` returns its sort key.
         """
-        return max((part for _, part in self.groups(by)), key=rank)
+        return max((part for _, part in self.groups_by_columns(by)), key=rank)
 
 
 def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:

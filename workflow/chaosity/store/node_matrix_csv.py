@@ -62,7 +62,7 @@ class NodeMatrix:
     source: str
     unit: str | None = None
 
-    def median(self, initiator: int, target: int) -> float | None:
+    def median_of_cell(self, initiator: int, target: int) -> float | None:
         """Return the median of a cell's replicates, or None for a cell without a value."""
         values = self.samples.get((initiator, target))
         return median(values) if values else None

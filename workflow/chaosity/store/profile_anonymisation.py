@@ -88,15 +88,15 @@ def anonymise_profiles(
         with_names: keep names of hosts, and serials and slots of drives.
     """
 
-    def alias(text: str, digits: int) -> str:
+    def _alias_of_host(text: str, digits: int) -> str:
         return hmac.new(salt, text.encode(), hashlib.sha256).hexdigest()[:digits]
 
     profiles: list[Row] = []
     components: list[Row] = []
     measurements: list[pd.DataFrame] = []
     for _, profile in tables["profiles"].sort_values("id").iterrows():
-        identity = alias(profile["id"], 16)
-        host = profile["host"] if with_names else f"host-{alias(profile['host'], 8)}"
+        identity = _alias_of_host(profile["id"], 16)
+        host = profile["host"] if with_names else f"host-{_alias_of_host(profile['host'], 8)}"
         own, rows = (
             tables[name][tables[name]["profile"] == profile["id"]]
             for name in ("components", "measurements")
@@ -133,7 +133,7 @@ def _device_aliases(
 def _is_public_place(name: str) -> bool:
     """Whether a name is one of a place that exists in any machine, or "none"."""
     place = parse_place_name(name)
-    return name == "none" or (place is not None and not place.identifies_host)
+    return name == "none" or (place is not None and not place.may_reveal_host)
 
 
 def _text_of_form(value: object, form: re.Pattern[str]) -> str | None:
@@ -204,11 +204,11 @@ def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.D
     """The tidy table, column by column."""
     shipped = _shipped()
 
-    def place(column: str) -> _Rule:
+    def _public_place_name(column: str) -> _Rule:
         alias = _aliases(f"{column}_")
         return lambda name: _known(name, devices, shipped["word"]) or alias(name)
 
-    def known(column: str) -> _Rule:
+    def _known_names_only(column: str) -> _Rule:
         alias = _aliases(f"own_{column}_")
         return lambda name: name if name in shipped[column] else alias(name)
 
@@ -217,10 +217,10 @@ def _public_measurements(rows: pd.DataFrame, devices: Mapping[str, str]) -> pd.D
 
     rules: dict[str, _Rule] = {
         "configuration": lambda text: _text_of_form(text, _CONFIGURATION) or "another",
-        **{name: known(name) for name in ("experiment", "load", "benchmark", "kernel")},
+        **{name: _known_names_only(name) for name in ("experiment", "load", "benchmark", "kernel")},
         "status": in_set(_STATUS, "missing"),
         "category": in_set(shipped["category"], "other"),
-        **{name: place(name) for name in ("initiator", "target")},
+        **{name: _public_place_name(name) for name in ("initiator", "target")},
         **dict.fromkeys(("initiator_kind", "target_kind"), in_set(_KINDS, "other")),
         **dict.fromkeys(
             ("initiator_nodes", "target_nodes", "seen_nodes"),
@@ -286,16 +286,16 @@ def _shipped() -> dict[str, frozenset[str]]:
         for name, levels in load.get("vary", {}).items():
             words |= {name, *(level for level in levels if isinstance(level, str))}
 
-    def names(key: str, *documents: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    def _names_under_key(key: str, *documents: Iterable[Mapping[str, Any]]) -> frozenset[str]:
         """The values of a key, without the templates of forms."""
         values = {document.get(key) for listed in documents for document in listed}
         return frozenset(value for value in values if value and "{" not in value)
 
     return {
-        "experiment": names("experiment", experiments, forms),
-        "benchmark": names("benchmark", benchmarks, columns),
-        "category": names("category", benchmarks, columns),
-        "load": names("load", forms) | {name for name, _ in loads},
+        "experiment": _names_under_key("experiment", experiments, forms),
+        "benchmark": _names_under_key("benchmark", benchmarks, columns),
+        "category": _names_under_key("category", benchmarks, columns),
+        "load": _names_under_key("load", forms) | {name for name, _ in loads},
         "kernel": frozenset(
             {
                 *(name for document in benchmarks for name in document.get("kernels", {})),
@@ -303,6 +303,6 @@ def _shipped() -> dict[str, frozenset[str]]:
             }
         ),
         "metric": frozenset(name for document in benchmarks for name in document["metrics"]),
-        "label": names("label", benchmarks) | {"file-backed", "published by others"},
+        "label": _names_under_key("label", benchmarks) | {"file-backed", "published by others"},
         "word": frozenset(words),
     }

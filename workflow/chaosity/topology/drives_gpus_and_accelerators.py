@@ -57,7 +57,7 @@ class DeviceMaker:
 
     def _node(self, device: HwlocObject) -> int | None:
         """Return the nearest node of a device; among equally near nodes one with processors."""
-        place = next(item for item in device.ancestors() if item.type not in IO_TYPES)
+        place = next(item for item in device.ancestors_up_to_machine() if item.type not in IO_TYPES)
         near = {*place.nodes, *place.complete_nodes} or self._known
         candidates = near & self._with_cpus or near
         if len(candidates) == 1:
@@ -90,7 +90,7 @@ class DeviceMaker:
         """Return the drive of a block device, or of a PCI function without one (no `name`)."""
         infos, pci, sysfs = device.infos, _pci_address(device), self._sysfs
 
-        def text(attribute: str, info: str) -> str | None:
+        def _attribute_text(attribute: str, info: str) -> str | None:
             found = sysfs.block_device_text(name, attribute) if name else None
             return found or _clean(infos.get(info))
 
@@ -100,9 +100,9 @@ class DeviceMaker:
         return Drive(
             name=name,
             pci=pci,
-            serial=text("serial", "SerialNumber"),
-            model=text("model", "Model") or _clean(infos.get("PCIDevice")),
-            firmware=text("firmware_rev", "Revision"),
+            serial=_attribute_text("serial", "SerialNumber"),
+            model=_attribute_text("model", "Model") or _clean(infos.get("PCIDevice")),
+            firmware=_attribute_text("firmware_rev", "Revision"),
             node=self._node(device),
             size_bytes=(name and sysfs.block_device_bytes(name)) or _kib_in_bytes(infos, "Size"),
             link_bytes_per_second=negotiated or round(gigabytes * 1e9) or None,
@@ -152,7 +152,7 @@ class DeviceMaker:
             if item.attributes.get("osdev_type") in (_OSDEV_DMA, _OSDEV_COPROCESSOR)
         ]
         for item in devices:
-            channel = "DMA" if item.attributes.get("osdev_type") == _OSDEV_DMA else item.subtype
+            channel = "DMA" if item.attributes.get("osdev_type") == _OSDEV_DMA else item.finer_type
             yield Accelerator(item.name or pci or "", kind or channel or "coprocessor", pci, node)
         if kind and not devices:
             yield Accelerator(pci or kind, kind, pci, node)
@@ -183,8 +183,8 @@ def _backend(device: HwlocObject) -> str:
 
     Devices of the kernel's DRM (card0, renderD128) have no subtype.
     """
-    if device.subtype and device.subtype in _BACKEND_ORDER:
-        return device.subtype
+    if device.finer_type and device.finer_type in _BACKEND_ORDER:
+        return device.finer_type
     return "DRM" if device.attributes.get("osdev_type") == _OSDEV_GPU else ""
 
 
@@ -220,7 +220,7 @@ def list_opencl_devices(
     with_cpus = [node.os_index for node in nodes if node.shown_cpus]
     only = with_cpus[0] if len(with_cpus) == 1 else None
 
-    def order(device: OpenclDevice) -> tuple[int, str, str, str, int]:
+    def _sort_key_of_device(device: OpenclDevice) -> tuple[int, str, str, str, int]:
         rank = _OPENCL_ORDER.index(device.type)
         return rank, device.pci or "~", device.platform, device.device, device.twin
 
@@ -230,7 +230,7 @@ def list_opencl_devices(
             name=str(PlaceName("opencl", (number,))),
             node=node_of.get(device.pci, only) if device.pci else only,
         )
-        for number, device in enumerate(sorted(devices, key=order))
+        for number, device in enumerate(sorted(devices, key=_sort_key_of_device))
     )
 
 
@@ -249,5 +249,5 @@ def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:
             pci=_pci_address(item),
         )
         for item in tree.machine.objects_of_type("OSDev")
-        if item.subtype == "OpenCL"
+        if item.finer_type == "OpenCL"
     ]

@@ -55,7 +55,7 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
     cpuinfo = sysfs.read_cpuinfo()
     parts = (*tree.machine.objects_of_type("Package"), tree.machine)
 
-    def processor(info: str, key: str) -> str | None:
+    def _processor_fact(info: str, key: str) -> str | None:
         """Return a fact from hwloc's infos of a package or the machine, else from /proc/cpuinfo."""
         values = (*(part.infos.get(info) for part in parts), cpuinfo.get(key))
         return next((" ".join(value.split()) for value in values if value), None)
@@ -63,11 +63,11 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
     facts: HostFacts = {
         "name": infos.get("HostName"),
         "firmware": _firmware(infos),
-        "cpu_model": processor("CPUModel", "model name"),
-        "cpu_vendor": processor("CPUVendor", "vendor_id"),
-        "cpu_family": processor("CPUFamilyNumber", "cpu family"),
-        "cpu_model_number": processor("CPUModelNumber", "model"),
-        "cpu_stepping": processor("CPUStepping", "stepping"),
+        "cpu_model": _processor_fact("CPUModel", "model name"),
+        "cpu_vendor": _processor_fact("CPUVendor", "vendor_id"),
+        "cpu_family": _processor_fact("CPUFamilyNumber", "cpu family"),
+        "cpu_model_number": _processor_fact("CPUModelNumber", "model"),
+        "cpu_stepping": _processor_fact("CPUStepping", "stepping"),
         "architecture": infos.get("Architecture") or source.architecture,
         "operating_system": infos.get("OSName"),
         "cpu_flags": sorted((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
@@ -87,7 +87,7 @@ def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModul
     if source.kind == LIVE:
         return parse_dmidecode(source.memory_modules or "") or None
     items = [
-        item for item in tree.machine.objects_of_type("Misc") if item.subtype == "MemoryModule"
+        item for item in tree.machine.objects_of_type("Misc") if item.finer_type == "MemoryModule"
     ]
     return [
         {
@@ -164,16 +164,16 @@ def _frequency(sysfs: SysfsReader) -> FrequencySettings:
     base = f"{_CPU}/cpufreq"
     policies = [name for name in sysfs.list_directory(base) if name.startswith("policy")]
 
-    def distinct(attribute: str) -> list[str]:
+    def _distinct_values(attribute: str) -> list[str]:
         values = {sysfs.read_text(f"{base}/{policy}/{attribute}") for policy in policies}
         return sorted(value for value in values if value)
 
     return {
-        "drivers": distinct("scaling_driver"),
-        "governors": distinct("scaling_governor"),
-        "energy_preferences": distinct("energy_performance_preference"),
-        "lower_limits_hertz": [1000 * int(khz) for khz in distinct("scaling_min_freq")],
-        "upper_limits_hertz": [1000 * int(khz) for khz in distinct("scaling_max_freq")],
+        "drivers": _distinct_values("scaling_driver"),
+        "governors": _distinct_values("scaling_governor"),
+        "energy_preferences": _distinct_values("energy_performance_preference"),
+        "lower_limits_hertz": [1000 * int(khz) for khz in _distinct_values("scaling_min_freq")],
+        "upper_limits_hertz": [1000 * int(khz) for khz in _distinct_values("scaling_max_freq")],
         "turbo": _turbo(sysfs),
     }
 

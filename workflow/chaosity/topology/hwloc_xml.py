@@ -48,7 +48,7 @@ class HwlocObject:
         return self.attribute_number("os_index")
 
     @property
-    def index(self) -> int:
+    def required_os_index(self) -> int:
         """Return the OS index of a node or processing unit, which always has an OS index."""
         return int(self.attributes["os_index"])
 
@@ -58,7 +58,7 @@ class HwlocObject:
         return self.attributes.get("name")
 
     @property
-    def subtype(self) -> str | None:
+    def finer_type(self) -> str | None:
         """Return the finer type, such as MCDRAM for a node or CUDA for a device."""
         return self.attributes.get("subtype")
 
@@ -77,7 +77,7 @@ class HwlocObject:
         """Return all objects of a type at or below this one, in hwloc's order."""
         return [item for item in self.walk_subtree() if item.type == type_name]
 
-    def ancestors(self) -> Iterator[HwlocObject]:
+    def ancestors_up_to_machine(self) -> Iterator[HwlocObject]:
         """Return the parent, its parent, and so on up to the machine."""
         item = self.parent
         while item is not None:
@@ -86,7 +86,9 @@ class HwlocObject:
 
     def nearest_ancestor(self, type_name: str) -> HwlocObject | None:
         """Return the nearest ancestor of a type."""
-        return next((item for item in self.ancestors() if item.type == type_name), None)
+        return next(
+            (item for item in self.ancestors_up_to_machine() if item.type == type_name), None
+        )
 
 
 class HwlocTree:
@@ -131,7 +133,7 @@ class HwlocTree:
     def _nodes_by_gp_index(self) -> dict[int | None, int]:
         """Return the OS index of each node by hwloc's global persistent index, used by tables."""
         return {
-            node.attribute_number("gp_index"): node.index
+            node.attribute_number("gp_index"): node.required_os_index
             for node in self.machine.objects_of_type("NUMANode")
         }
 

@@ -59,7 +59,7 @@ class _NodeEvidence:
         """Return whether hwloc marks the memory as another kind than the processors' own."""
         if self.item is None:
             return False
-        return self.item.subtype in _SPECIAL_MEMORY or "DAXType" in self.item.infos
+        return self.item.finer_type in _SPECIAL_MEMORY or "DAXType" in self.item.infos
 
 
 def discover_nodes(tree: HwlocTree, sysfs: SysfsReader) -> tuple[Node, ...]:
@@ -133,13 +133,17 @@ def _memory_side_cache(item: HwlocObject | None) -> int | None:
 
 def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence]:
     """Return all nodes in the XML or /sys, with their own processing units and memory."""
-    visible = {item.index: item for item in tree.machine.objects_of_type("NUMANode")}
+    visible = {item.required_os_index: item for item in tree.machine.objects_of_type("NUMANode")}
     kernel = {node.os_index: node for node in sysfs.read_nodes()}
     nodes, pus = [], tree.machine.objects_of_type("PU")
     for index in sorted({*visible, *kernel, *tree.machine.complete_nodes}):
         item = visible.get(index)
         # hwloc removes a hidden node from the nodesets near it, and keeps it in complete_nodesets.
-        near = item.cpus if item else cpu_set(p.index for p in pus if index in p.complete_nodes)
+        near = (
+            item.cpus
+            if item
+            else cpu_set(p.required_os_index for p in pus if index in p.complete_nodes)
+        )
         nodes.append(_NodeEvidence(index, item, near, index in tree.allowed_nodes))
     _assign_owners(nodes, kernel, tree.machine.cpus)
     packages = tree.machine.objects_of_type("Package")
@@ -216,7 +220,7 @@ def _kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
     if node.memory_bytes == 0:
         return "none"
     if node.item is not None and node.is_special:
-        name = node.item.subtype or node.item.infos["DAXType"]
+        name = node.item.finer_type or node.item.infos["DAXType"]
         return _NAMES.get(name, name)
     if node.has_cpus:
         return DRAM

@@ -56,7 +56,7 @@ def bandwidth_under_contention(
     host in one configuration.
     """
     rows = measurements.where(metric=PATH_BANDWIDTH).valid_rows().node_to_node_rows()
-    points = sorted(rows.groups(["experiment", "point"]), key=lambda group: group[0])
+    points = sorted(rows.groups_by_columns(["experiment", "point"]), key=lambda group: group[0])
     found = (
         part.node_matrix(BANDWIDTH, f"{experiment}, all workers at once")
         for (experiment, _), part in points

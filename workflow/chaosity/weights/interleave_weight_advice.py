@@ -90,7 +90,7 @@ class PlacementAdvice:
     source: str
 
     @property
-    def commands(self) -> list[str]:
+    def commands_to_copy(self) -> list[str]:
         """Return commands to copy: set the weights as root, then run the program on the workers."""
         nodes, bound = format_cpu_list(self.kernel.weights), format_cpu_list(self.workers)
         return [
@@ -99,7 +99,7 @@ class PlacementAdvice:
         ]
 
     @property
-    def notes(self) -> list[str]:
+    def sentences_before_commands(self) -> list[str]:
         """Return sentences to read before the commands are copied."""
         notes = [_GLOBAL_NOTE, _NUMACTL_NOTE]
         if len(self.kernel.weights) < len(self.weights):
@@ -123,8 +123,8 @@ class PlacementAdvice:
             "kernel_weights": nodes_as_texts(self.kernel.weights),
             "kernel_weights_error_percent": self.kernel.error_percent,
             "expected_bandwidth_bytes_per_second": self.expected,
-            "commands": self.commands,
-            "notes": self.notes,
+            "commands": self.commands_to_copy,
+            "notes": self.sentences_before_commands,
             "source": self.source,
         }
 

@@ -72,7 +72,7 @@ def path_bandwidths(matrix: NodeMatrix, workers: Sequence[int], target: int) -> 
     _check_workers(matrix, workers)
     bandwidths = []
     for worker in workers:
-        if (value := matrix.median(worker, target)) is None:
+        if (value := matrix.median_of_cell(worker, target)) is None:
             missing = f"the path from node {worker} to node {target} was not measured"
             raise UserError(missing, matrix.source, "weights need every path of the workers")
         bandwidths.append(value)
@@ -100,12 +100,12 @@ def expected_bandwidth(
         raise UserError(wrong, "the placement")
     total = sum(used.values())
 
-    def limit(node: int) -> float:
+    def _bandwidth_limit(node: int) -> float:
         paths = len(workers) * min(path_bandwidths(matrix, workers, node))
-        known = (matrix.median(initiator, node) for initiator in matrix.initiators)
+        known = (matrix.median_of_cell(initiator, node) for initiator in matrix.initiators)
         return min(paths, max(value for value in known if value is not None))
 
-    return min(total / share * limit(node) for node, share in used.items())
+    return min(total / share * _bandwidth_limit(node) for node, share in used.items())
 
 
 @dataclass(frozen=True)
