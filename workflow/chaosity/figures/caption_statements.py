@@ -232,7 +232,8 @@ def difference_to_base_statement(data: FigureData, base: str) -> str | None:
             if ratio.n:
                 more = "more" if ratio.median > 1.0 else "less"
                 change = f"{format_percent(abs(ratio.median - 1.0))} {more}"
-                at, own = map(data.value_label_without_axis_title, ("x", "series"), (group, name))
+                at = data.value_label_without_axis_title("x", group)
+                own = data.value_label_without_axis_title("series", name)
                 parts.append(f"{change} for {at} with {own}, ratio {ratio_text(ratio)}")
     if not parts:
         return None
