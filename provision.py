@@ -37,8 +37,9 @@ EVIDENCE = "CHAOSITY_EVIDENCE"
 SOURCES = (
     *(PLAYBOOK, "ansible.cfg", "requirements.lock", "group_vars", "host_vars", "roles"),
     *("workflow/schemas/host.schema.yaml", "workflow/chaosity/__init__.py"),
-    # The runner is packed from these; see workflow/chaosity/runner/build.py.
-    *(f"workflow/chaosity/{name}" for name in ("runner", "place", "records.py", "errors.py")),
+    # The runner is packed from these; see workflow/chaosity/runner/build_zipapp.py.
+    *(f"workflow/chaosity/{name}" for name in ("runner", "place", "records")),
+    *(f"workflow/chaosity/{name}" for name in ("cpusets.py", "errors.py")),
 )
 # These change whenever a package is installed, upgraded or removed.
 PACKAGE_DATABASES = (

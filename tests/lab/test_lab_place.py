@@ -27,7 +27,7 @@ UNEVEN = {0: 0.3, 1: 0.2, 2: 0.05, 3: 0.05, 4: 0.1, 5: 0.15, 6: 0.05, 7: 0.1}
 ON_WORKERS = {0: 0.5, 1: 0.5}
 EVERYWHERE = dict.fromkeys(NODES, 1 / 8)
 # From equal shares the time falls until a fifth of the others' pages has come to node 0, whose
-# bandwidth is three times the others', and rises from there (tests/unit/place/test_search.py).
+# bandwidth is three times the others', and rises from there (tests/unit/place/test_dwp_search.py).
 BANDWIDTHS, LATENCIES, BEST = "3" + ",1" * 7, "0.05" + ",0.2" * 7, 0.2
 # Passes of 35 to 45 ms, beside which what emulation adds is little.
 SCALE = "0.15"

@@ -35,8 +35,8 @@ YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 def shipped_file(name: str) -> Path:
     """Return the path of a file that a user names: as it is, or else below the repository."""
-    path = Path(name)
-    return path if path.exists() or path.is_absolute() else ROOT / name
+    path, shipped = Path(name), ROOT / name
+    return shipped if not path.exists() and shipped.exists() else path
 
 
 @cache

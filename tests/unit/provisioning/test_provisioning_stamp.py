@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from chaosity.runner.build_zipapp import ROOMS, SHARED
 
 ROOT = Path(__file__).resolve().parents[3]
 # Stands in for ansible-playbook: counts its runs, builds a kernel and says what the host has.
@@ -212,3 +215,11 @@ def test_an_inventory_that_is_a_program_is_asked_every_time(project: Project) ->
     (project.root / "inventories/here/hosts.yml").chmod(0o755)
     project.provision("inventories/here")
     assert project.runs == 2
+
+
+def test_every_source_of_provisioning_exists_and_the_whole_runner_is_among_them():
+    """A renamed file once dropped out unnoticed, so its changes no longer started Ansible."""
+    sources = set(runpy.run_path(str(ROOT / "provision.py"))["SOURCES"])
+    named = sources - {"group_vars", "host_vars"}  # a user's own
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert {f"workflow/chaosity/{name}" for name in (*ROOMS, *SHARED)} <= named

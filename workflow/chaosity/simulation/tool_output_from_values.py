@@ -1,6 +1,6 @@
 """Writes the output that a tool would have printed for given values.
 
-It is the inverse of `runner.tool_output` and `runner.load_samples`: the benchmark file says where
+It is the inverse of `runner.parse_tool_output` and `runner.progress_samples_and_rates`: the benchmark file says where
 each value is in the tool's output, so the same file says where to write it. No code here knows a
 tool.
 """
@@ -43,7 +43,7 @@ class OutputWriter:
         """Write a value where a source will find it.
 
         Args:
-            source: ``json``, ``event`` or ``regex``, see `runner.tool_output`.
+            source: ``json``, ``event`` or ``regex``, see `runner.parse_tool_output`.
             value: the value in SI units, or a text; numbers are divided by the source's ``scale``.
         """
         name = source.get("in", "stdout")

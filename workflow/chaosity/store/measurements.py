@@ -111,8 +111,8 @@ class Measurements:
         Raises:
             UserError: some are simulated and others are measured.
         """
-        found = [part for part in parts if len(part)]
-        if len({part.is_simulated for part in found}) > 1:
+        found = list(parts)
+        if len({part.is_simulated for part in found if len(part)}) > 1:
             what = "simulated and measured values cannot be compared or combined"
             raise UserError(what, remedy="give hosts of one kind")
         return cls(pd.concat([part.rows for part in found], ignore_index=True))
