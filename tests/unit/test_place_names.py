@@ -158,7 +158,7 @@ def test_names_from_numbers():
     assert nodes_name([3, 1, 0, 2]) == "nodes0-3"
     assert initiator_to_target_name(node_name(0), node_name(3)) == "node0->node3"
     groups = (PlaceName("node", (0,)), PlaceName("l3", (1,)))
-    assert parse_place_name("node0_l3_1_without_pu0").groups_by_columns == groups
+    assert parse_place_name("node0_l3_1_without_pu0").groups == groups
     with pytest.raises(ValueError, match="a part is missing"):
         str(PlaceName("pu"))
 

@@ -295,7 +295,7 @@ def test_two_silent_loads_are_left_out_with_a_note(config, paper_host, monkeypat
     points = expanding.expand_experiment(experiment)
     assert points
     assert all(len(point["loads"]) == 1 for point in points)
-    assert any("report no progress" in note for note in expanding.plan_notes.texts)
+    assert any("report no progress" in note for note in expanding.plan_notes.note_texts)
 
 
 def test_experiments_in_the_repository_are_valid(root):

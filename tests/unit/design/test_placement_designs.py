@@ -106,13 +106,13 @@ def test_pages_lie_on_nodes_with_memory_alone(data, hbm_host):
     measured = {node: st.floats(0.1, 10.0) for node in sorted(with_memory)}
     weights = data.draw(st.fixed_dictionaries(measured))
     target = page_placement_target(name, workers, host, lambda *_: weights)
-    assert set(target.nodes_in_name) <= with_memory
+    assert set(target.nodes) <= with_memory
     assert set(workers.nodes) <= set(with_units)
     if target.shares is not None:
-        assert {node for node, _ in target.shares} <= set(target.nodes_in_name)
+        assert {node for node, _ in target.shares} <= set(target.nodes)
         assert sum(share for _, share in target.shares) == pytest.approx(1.0)
     if not POLICIES[name].over_all:
-        assert set(target.nodes_in_name) == set(workers.nodes)
+        assert set(target.nodes) == set(workers.nodes)
 
 
 def test_a_worker_without_memory_takes_its_nearest_nodes(paper_host):
@@ -128,10 +128,8 @@ def test_a_worker_without_memory_takes_its_nearest_nodes(paper_host):
         table.distance_between(3, n) for n in range(8) if n != 3
     )
     both = page_placement_target("uniform_workers", host.worker_initiator([3, 6]), host, None)
-    assert both.nodes_in_name == tuple(sorted({near, 6}))
-    assert page_placement_target(
-        "uniform_all", host.worker_initiator([3]), host, None
-    ).nodes_in_name == (
+    assert both.nodes == tuple(sorted({near, 6}))
+    assert page_placement_target("uniform_all", host.worker_initiator([3]), host, None).nodes == (
         0,
         1,
         2,

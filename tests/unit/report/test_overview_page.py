@@ -68,7 +68,7 @@ def test_a_row_has_link_worst_points_and_resources(tmp_path, figures):
     assert (first.summary.host, first.link) == ("a", "a/default/report.html")
     assert first.summary.points["failed"] == 1
     assert first.summary.points["missing"] == second.summary.points["failed"] == 0
-    assert first.worst.severity == "problem"
+    assert first.worst_problem.severity == "problem"
     assert found.columns == ("Memory bandwidth", "Storage bandwidth")
     assert first.summary.resources["Memory bandwidth"][0].value.endswith(" GB/s")
     assert found.sentence.startswith("Worst: a default, Failed points: 1 of")

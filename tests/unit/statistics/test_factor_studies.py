@@ -65,7 +65,7 @@ def test_corunning_loads_are_factors_where_nothing_else_separates_points(found):
 def test_the_other_side_of_a_core_pair_is_a_factor_without_a_diagonal(found):
     [pairs] = of(found, "core_to_core", "line")
     assert set(pairs.factors) == {"responder", "initiator"}
-    assert any("8 of 64 combinations" in note for note in pairs.analyse().notes)
+    assert any("8 of 64 combinations" in note for note in pairs.analyse_variance_of_table().notes)
 
 
 def test_local_against_remote_finds_the_ratio_of_the_synthetic_machine(found):
@@ -74,7 +74,7 @@ def test_local_against_remote_finds_the_ratio_of_the_synthetic_machine(found):
         for one in of(found, "memory_bandwidth")
         if one.where.get("kernel") == "triad" and one.where["initiator_kind"] == "node"
     ]
-    analysis = nodes.analyse("log")
+    analysis = nodes.analyse_variance_of_table("log")
     contrast = nodes.local_against_remote(analysis)
     true = float(np.exp(np.mean(np.log([0.97, 0.67, 0.67]))))  # of a node's three others
     assert (contrast.level, contrast.against) == ("remote", "local")

@@ -99,7 +99,7 @@ def test_runtime_and_program_are_the_factors(metric: str):
     study = study_of(measured(0.04), metric)
     assert set(study.factors) == {"runtime", "kernel"}
     assert (len(study.frame), study.block) == (2 * 4 * REPLICATES, "replicate")
-    terms = {term.name: term for term in study.analyse().terms}
+    terms = {term.name: term for term in study.analyse_variance_of_table().terms}
     assert {"runtime", "kernel"} < set(terms)
     assert any("runtime" in name and "kernel" in name and " x " in name for name in terms)
 
@@ -116,7 +116,11 @@ def test_a_single_core_count_is_not_a_factor():
 
 def term_of(tidy: pd.DataFrame, metric: str):
     """What is said of the runtime's effect on a metric."""
-    [term] = [one for one in study_of(tidy, metric).analyse().terms if one.name == "runtime"]
+    [term] = [
+        one
+        for one in study_of(tidy, metric).analyse_variance_of_table().terms
+        if one.name == "runtime"
+    ]
     return term
 
 
@@ -141,9 +145,9 @@ def test_a_runtime_that_changes_everything_is_important():
 
 def test_the_gain_is_the_contrast_of_the_two_runtimes():
     study = study_of(measured(0.2), "speedup")
-    analysis = study.analyse("log")
+    analysis = study.analyse_variance_of_table("log")
     groups = study.frame["runtime"].tolist()
-    difference = analysis.compare_groups(groups, ("locality", "vanilla"), "runtime").difference
+    difference = analysis.contrast_two_groups(groups, ("locality", "vanilla"), "runtime").difference
     assert difference.ratio_low < 1.2 < difference.ratio_high
     assert difference.ratio == pytest.approx(1.2, rel=0.03)
 

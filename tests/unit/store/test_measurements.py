@@ -81,7 +81,7 @@ def test_only_positive_values_with_a_good_verdict_are_valid(small):
 
 
 def test_levels_are_parsed_once(latency):
-    sizes = latency.level("bytes")
+    sizes = latency.load_level_of_each_row("bytes")
     assert sizes.dropna().map(lambda size: isinstance(size, int)).all() and sizes.notna().any()
     assert parse_levels_json('{"bytes": 4}') is parse_levels_json('{"bytes": 4}')
     assert parse_levels_json(None) == parse_levels_json("") == parse_levels_json(np.nan) == {}

@@ -81,7 +81,7 @@ def test_a_capture_and_its_xml_give_equal_initiators_and_targets(capture, expect
 
 def test_memory_less_nodes_have_a_row_in_the_distances(tmp_path):
     found = discover_topology(str(MEMORY_LESS.write(tmp_path)))
-    assert found.distances.nodes_in_name == (0, 1, 2, 3)
+    assert found.distances.nodes == (0, 1, 2, 3)
     assert found.distances.distance_between(1, 3) == 32
     assert found.node_relation(1, 3) == "other_package"
     assert [n.tier for n in found.nodes] == [0, None, 0, None]

@@ -116,7 +116,7 @@ def test_distances_are_the_slit_of_the_file(xml, view):
     if slit is None:
         assert found is None
     else:
-        assert list(found.nodes_in_name) == slit["idx"]
+        assert list(found.nodes) == slit["idx"]
         assert [list(row) for row in found.matrix] == slit["m"]
 
 

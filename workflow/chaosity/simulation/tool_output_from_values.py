@@ -1,8 +1,8 @@
 """Writes the output that a tool would have printed for given values.
 
-It is the inverse of `runner.parse_tool_output` and `runner.progress_samples_and_rates`: the benchmark file says where
-each value is in the tool's output, so the same file says where to write it. No code here knows a
-tool.
+It is the inverse of `runner.parse_tool_output` and `runner.progress_samples_and_rates`. The
+benchmark file says where each value is in the tool's output, so the same file says where to write
+it. No code here knows a tool.
 """
 
 from __future__ import annotations

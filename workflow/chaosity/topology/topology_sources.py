@@ -61,8 +61,9 @@ class TopologySource:
 def open_topology_source(name: str) -> Iterator[TopologySource]:
     """Open `live`, an hwloc XML file, or a directory or tarball with a captured /sys.
 
-    A tarball may also be the description that the runner made of a live host (runner/describe_host.py).
-    It is unpacked into a temporary directory that exists within the context only.
+    A tarball may also be the description that the runner made of a live host
+    (runner/describe_host.py). It is unpacked into a temporary directory that exists within the
+    context only.
 
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
