@@ -26,6 +26,12 @@ MACHINES = {
     }.get(path.stem, path.stem)
     for path in sorted((ROOT / "machines").glob("*.yaml"))
 }
+# The rest takes a minute, so it is in the thorough layer.
+QUICK = ("desktop", "epyc_7413_nps4")
+EACH_MACHINE = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.thorough) for name in MACHINES],
+)
 NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 SAMPLE = 12  # points of each experiment
 
@@ -53,7 +59,7 @@ def points_of(name: str) -> list:
     return list(plan_host(host, config).points)
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@EACH_MACHINE
 def test_every_experiment_gives_valid_records_marked_as_simulated(name):
     for point in points_of(name):
         record = simulate_point(point, 1, machine(name))
@@ -68,7 +74,7 @@ def test_a_record_has_the_format_of_a_measured_record():
         jsonschema.validate(record, schema_validator("record").schema)
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@EACH_MACHINE
 def test_without_noise_the_values_of_the_raw_output_are_the_true_values(name):
     model = machine(name, noise=False)
     for point in points_of(name):
