@@ -29,7 +29,7 @@ def speed_of(machine, serial: str) -> float:
     find = f"/dev/$(basename $(dirname $(grep -lw {serial} /sys/class/nvme/*/serial)))n1"
     machine.says(f"dd if={find} of=/dev/null bs=1M count=8 iflag=direct")  # spends the burst
     said = machine.ssh(f"dd if={find} of=/dev/null bs=1M count=64 skip=8 iflag=direct").stderr
-    copied, seconds = re.search(r"(\d+) bytes.*copied, ([\d.]+) s", said).groups_by_columns()
+    copied, seconds = re.search(r"(\d+) bytes.*copied, ([\d.]+) s", said).groups()
     return int(copied) / float(seconds)
 
 

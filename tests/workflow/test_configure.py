@@ -129,7 +129,7 @@ def test_killed_in_the_middle_it_can_be_given_back(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    module.stdin.write_known_weights(json.dumps({"ANSIBLE_MODULE_ARGS": asked}).encode())
+    module.stdin.write(json.dumps({"ANSIBLE_MODULE_ARGS": asked}).encode())
     module.stdin.close()
     limit = time.monotonic() + 20
     while not file.exists() and module.poll() is None and time.monotonic() < limit:

@@ -30,6 +30,7 @@ def named(found):
     return [one.host for one in found.hosts if one.differs]
 
 
+@pytest.mark.thorough
 def test_sixteen_equal_hosts_have_no_outlier():
     false = [
         seed for seed in range(50) if named(find_outliers(fleet(16, seed, nodes=2, noise=0.02)))

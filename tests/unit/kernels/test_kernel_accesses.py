@@ -39,7 +39,7 @@ def code_of(binary: Path, function: str) -> range:
     """Addresses of a function's instructions."""
     listed = subprocess.run(["nm", "-S", binary], capture_output=True, text=True, check=True)
     found = re.search(rf"^(\w+) (\w+) [tT] {function}$", listed.stdout, re.MULTILINE)
-    start, size = (int(field, 16) for field in found.groups_by_columns())
+    start, size = (int(field, 16) for field in found.groups())
     return range(start, start + size)
 
 

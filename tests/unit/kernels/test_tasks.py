@@ -79,7 +79,7 @@ def test_threads_are_pinned_one_a_cpu_and_there_are_no_others(tasks: Path, start
     assert len(ready["threads"]) == len(wanted)
     for thread in ready["threads"]:
         assert os.sched_getaffinity(thread["tid"]) == {thread["cpu"]}
-    process.stdin.write_known_weights("go\n")
+    process.stdin.write("go\n")
     process.stdin.flush()
     next_event(process)  # after some runs, in which threads come and go
     for task in Path(f"/proc/{process.pid}/task").iterdir():

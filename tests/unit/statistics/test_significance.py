@@ -17,6 +17,7 @@ from chaosity.statistics.significance_tests import (
 CHANCES = arrays(float, st.integers(1, 40), elements=st.floats(0.0, 1.0))
 
 
+@pytest.mark.thorough
 @given(CHANCES)
 def test_holms_method_equals_that_of_statsmodels(chances):
     expected = multipletests(chances, method="holm")[1]
