@@ -118,7 +118,8 @@ def write_report(
     summary = summarise_report(report, measurements)
     text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
-    return [terminal_text(line) for line in summary.worst]
+    notice = [report.measured] if report.simulated else []  # "SIMULATED: this machine does not ..."
+    return [*notice, *map(terminal_text, summary.worst)]
 
 
 def has_outdated_skip_note(folder: Path) -> bool:
