@@ -31,7 +31,6 @@ from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.runner.describe_host import FACTS_MEMBER
 from chaosity.simulation.machine_description import (
     MACHINE_FILE,
-    MachineDescription,
     firmware_topology,
     read_machine_description,
 )
@@ -43,7 +42,6 @@ from chaosity.slurm.slurm_commands import (
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology_with_xml
 from chaosity.topology.topology_json import read_topology, topology_to_json
-from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_sources import LIVE
 from chaosity.transport.runner_command import (
     CONNECTION_FAILED,
@@ -208,7 +206,10 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     ]
     tools: dict[str, str] = {}
     live_facts: dict[str, object] = {}
-    source = host.topology_source
+    source, file = host.topology_source, host.variables.get("chaosity_simulated")
+    if file and source == LIVE:
+        remedy = "set chaosity_topology to an hwloc XML file of the machine"
+        raise UserError("a simulated host needs a topology file", f"host {host.name}", remedy)
     if source == LIVE:
         transport = _choose_transport(host, config)
         source = str(results / host.name / _DESCRIPTION_FILE)
@@ -218,8 +219,8 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         live_facts = {"transport": transport, "boot_id": facts["boot_id"]}
     topology, xml = discover_topology_with_xml(source)
     machine = ""
-    if file := host.variables.get("chaosity_simulated"):
-        description = _read_simulated_machine(host, file, topology)
+    if file:
+        description = read_machine_description(shipped_file(file), topology)
         topology = firmware_topology(description, topology, host.name)
         machine = json.dumps(description, indent=1, default=str) + "\n"
         # A part of the system component, so that another description asks for new records.
@@ -246,25 +247,6 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     write_if_changed(results / host.name / "host.json", _json_text(known))
     readmit_host(results / host.name)
     return planned
-
-
-def _read_simulated_machine(
-    host: InventoryHost, file: str, topology: Topology
-) -> MachineDescription:
-    """Return the description of a simulated host.
-
-    Args:
-        host: from the inventory.
-        file: the description that the inventory names.
-        topology: the host's topology.
-
-    Raises:
-        UserError: the description is wrong or contradicts the topology.
-    """
-    if host.topology_source == LIVE:
-        remedy = "set chaosity_topology to an hwloc XML file of the machine"
-        raise UserError("a simulated host needs a topology file", f"host {host.name}", remedy)
-    return read_machine_description(shipped_file(file), topology)
 
 
 def _json_text(document: object) -> str:

@@ -1,0 +1,98 @@
+"""A simulated host goes through the whole workflow, and every output says SIMULATED."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaosity.checked_yaml_files import ROOT
+from chaosity.store.measurements import Measurements
+from workflow_folder import Workflow
+
+pytestmark = pytest.mark.real
+
+HOST = {
+    "chaosity_topology": str(ROOT / "machines/topologies/xeon_8358.xml"),
+    "chaosity_simulated": str(ROOT / "machines/xeon_8358.yaml"),
+}
+
+
+@pytest.fixture(scope="module")
+def simulated(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
+    workflow = Workflow(root, tmp_path_factory.mktemp("simulated"))
+    workflow.host("imagined", **HOST)
+    workflow.config["experiments"] = ["memory_bandwidth", "storage_bandwidth"]
+    workflow.run()
+    return workflow
+
+
+def chaosity(workflow: Workflow, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of chaosity in the workflow's folder."""
+    return subprocess.run(
+        [sys.executable, "-c", "from chaosity.cli import main; main()", *arguments],
+        cwd=workflow.folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_every_output_says_simulated(simulated: Workflow):
+    folder = simulated.path("imagined/*/report.html").parent
+    records = [json.loads(path.read_text()) for path in folder.glob("*/*/rep1.json")]
+    assert {record["origin"] for record in records} == {"simulated"}
+    assert {record["verdict"]["status"] for record in records} == {"valid"}
+    assert Measurements.read(folder / "measurements.parquet").is_simulated
+    assert json.loads((folder / "findings.json").read_text())["verdict"].startswith("SIMULATED")
+    assert "<strong>SIMULATED.</strong>" in (folder / "report.html").read_text()
+    assert (folder / "summary.txt").read_text().startswith("SIMULATED")
+    assert json.loads((folder / "summary.json").read_text())["measured"].startswith("SIMULATED")
+    for path in folder.glob("figures/*.csv"):
+        assert "simulated" in path.read_text(), path
+    placement = json.loads((folder / "exports/placement.json").read_text())
+    assert placement["origin"] == "simulated"
+
+
+def test_values_of_a_simulated_host_leave_it_in_no_form_that_a_machine_would_use(
+    simulated: Workflow,
+):
+    folder = simulated.path("imagined/*/report.html").parent
+    notes = (folder / "exports/notes.txt").read_text()
+    assert "hwloc must not use its values" in notes
+    assert "the kernel must not use its values" in notes
+    assert not (folder / "exports/weights.json").exists()
+    refused = chaosity(simulated, "profile", "collect", "results")
+    assert refused.returncode == 2
+    assert "is a table of a simulated host" in refused.stderr
+
+
+def test_nothing_is_simulated_again_and_a_lost_record_alone_is(simulated: Workflow):
+    assert simulated.selected() == set()
+    [record, *_] = simulated.folder.glob("results/imagined/*/memory_bandwidth/*/rep1.json")
+    before = json.loads(record.read_text())
+    record.unlink()
+    assert len(simulated.selected()) == 1
+    simulated.measure()
+    assert json.loads(record.read_text())["loads"] == before["loads"]
+
+
+def test_a_bulk_run_writes_the_same_values_and_keeps_what_exists(simulated: Workflow):
+    first = chaosity(simulated, "simulate", "--config", "test.yaml", "--results", "bulk")
+    assert first.returncode == 0, first.stderr
+    again = chaosity(simulated, "simulate", "--config", "test.yaml", "--results", "bulk")
+    assert "imagined: 0 records written" in again.stdout
+    for path in simulated.folder.glob("bulk/imagined/*/*/*/rep1.json"):
+        other = simulated.folder / "results" / path.relative_to(simulated.folder / "bulk")
+        assert json.loads(path.read_text())["loads"] == json.loads(other.read_text())["loads"]
+
+
+def test_a_simulated_host_without_a_topology_file_is_refused(root: Path, tmp_path: Path):
+    workflow = Workflow(root, tmp_path)
+    workflow.host("imagined", chaosity_simulated=HOST["chaosity_simulated"])
+    done = workflow.snakemake("--dry-run")
+    assert done.returncode != 0
+    assert "a simulated host needs a topology file" in done.stdout
