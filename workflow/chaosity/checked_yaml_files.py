@@ -33,7 +33,7 @@ NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
 YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
-def shipped_file(name: str) -> Path:
+def path_as_given_or_in_repository(name: str) -> Path:
     """Return the path of a file that a user names: as it is, or else below the repository."""
     path, shipped = Path(name), ROOT / name
     return shipped if not path.exists() and shipped.exists() else path

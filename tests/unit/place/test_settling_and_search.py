@@ -17,8 +17,8 @@ from kernel_files import Kernel, placed_point, report
 
 from chaosity.checked_yaml_files import load_benchmark
 from chaosity.place import dwp_search_and_autonuma
-from chaosity.place.barrier_proxy import BarrierPhase, BarrierProxy
 from chaosity.place.dwp_search_and_autonuma import AutonumaSettling
+from chaosity.place.hold_back_ready_line import BarrierPhase, BarrierProxy
 from chaosity.place.run_placed_program import SETTLE_SECONDS
 from chaosity.runner import load_process, metric_values, observed_placement, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS

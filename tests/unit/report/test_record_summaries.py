@@ -3,14 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, save_record
-from chaosity.records.record_types_and_verdict import make_verdict, make_verdict_line
+from chaosity.records.record_types_and_verdict import make_check, make_verdict
 from chaosity.report.record_summaries import read_record_summaries, tool_note_sentences
 
 
 def record(status="valid", started=True):
     load = {"name": "memory", "command": ["numactl", "--membind=0", "a tool"]}
     program = {"program": {"name": "fio", "path": "/usr/bin/fio", "version": "fio-3.33"}}
-    checks = [make_verdict_line("memory: pages", status == "valid", "half of them")]
+    checks = [make_check("memory: pages", status == "valid", "half of them")]
     return {
         "schema_version": SCHEMA_VERSION,
         "point": {"experiment": "e", "point": "memory=node0+node0+triad", "loads": [load]},
@@ -50,7 +50,7 @@ def noted(folder, *said, target="bwap"):
         load |= {"target": {"name": target}, "notes": [{"name": "search to its end"}]}
         if words != "":
             name, detail = "memory: search to its end", words or "nothing was noted"
-            note = make_verdict_line(name, words is None, detail, decisive=False)
+            note = make_check(name, words is None, detail, decisive=False)
             found["verdict"]["checks"].append(note)
         save_record(found, folder / f"{target}/rep{number}.json")
     return read_record_summaries(folder.glob(f"{target}/*.json"))

@@ -12,7 +12,7 @@ import synthetic
 from table_figures import draw
 from test_report import FIGURES, machine, write
 
-from chaosity.records.record_types_and_verdict import make_verdict_line
+from chaosity.records.record_types_and_verdict import make_check
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 
 COUNT, RATIO = "misses_remote_memory_count", "advantage"
@@ -135,7 +135,7 @@ def test_the_report_counts_searches_that_were_cut_short(tmp_path):
     name, short = "search to its end", "cut short after 60 s, at the best so far"
     for number in range(4):
         words = short if number else None
-        check = make_verdict_line(f"memory: {name}", not words, words or "", decisive=False)
+        check = make_check(f"memory: {name}", not words, words or "", decisive=False)
         runs[number] = replace(
             runs[number],
             experiment="memory_bandwidth",

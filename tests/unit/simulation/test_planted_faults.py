@@ -21,7 +21,7 @@ from chaosity.simulation.machine_description import (
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_records import simulate_point
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_from_records import outcome_of_record, tidy_rows_of_outcome
+from chaosity.store.tidy_table_from_records import status_and_values_of_record, tidy_rows_of_outcome
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
 from chaosity.topology.topology_discovery import discover_topology
 
@@ -47,7 +47,7 @@ def findings(
         if not point["loads"][0]["target"]["kind"].startswith("all_of_nodes")
         for replicate in range(1, 4)
         for row in tidy_rows_of_outcome(
-            point, replicate, outcome_of_record(simulate_point(point, replicate, model))
+            point, replicate, status_and_values_of_record(simulate_point(point, replicate, model))
         )
     ]
     table = Measurements.from_table(rows_to_table(rows, COLUMNS))

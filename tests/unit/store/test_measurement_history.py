@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from chaosity.records.atomic_writes_and_record_files import save_record
-from chaosity.records.record_types_and_verdict import make_verdict, make_verdict_line
+from chaosity.records.record_types_and_verdict import make_check, make_verdict
 from chaosity.store.measurements_before_component_changes import (
     HISTORY_COLUMNS,
     build_measurement_history,
@@ -91,7 +91,7 @@ class Results:
             "measured_on": "h",
             "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
             "loads": described["loads"],
-            "verdict": make_verdict([make_verdict_line("measured", passed, "so")]),
+            "verdict": make_verdict([make_check("measured", passed, "so")]),
         }
         save_record(record, self.folder / f"e/{NAME}/rep{replicate}.json")
 

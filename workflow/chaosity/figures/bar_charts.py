@@ -60,7 +60,7 @@ def draw_bar_chart(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[
     statuses = {bar.mark["status"] for bar in bars} - {"valid"}
     below = 0.5 + (0.24 if statuses else 0.0)
     height = top + tall + below
-    figure, sheet = style.new_figure_sheet(_WIDTH, height, *texts_above)
+    figure, sheet = style.new_figure_with_header(_WIDTH, height, *texts_above)
     style.draw_legend(
         sheet, legend, left, header + 0.05, style.BOX_WIDTH, partial(style.draw_legend_box, sheet)
     )

@@ -160,7 +160,7 @@ def figure_header_height(title: str, provenance: str, width: float) -> float:
     return MARGIN + title_lines * _TITLE_LINE + lines * _LINE + 0.14
 
 
-def new_figure_sheet(
+def new_figure_with_header(
     width: float, height: float, title: str, provenance: str, header_width: float
 ) -> tuple[Figure, Axes]:
     """Return a figure and axes over all of it, in inches from the top left corner.

@@ -59,7 +59,7 @@ def draw_heatmap(data: FigureData, limits: ValueLimits) -> tuple[Figure, dict[st
     layout = HeatmapLayout(rows, columns, header, noted=data.spec.cell_note is not None)
     width = max(layout.last_block_right + style.MARGIN, _LEAST_WIDTH)
     bar_top = layout.top + layout.tallest_block_height + layout.column_label_height
-    figure, sheet = style.new_figure_sheet(width, bar_top + _BAR_ROOM, *texts)
+    figure, sheet = style.new_figure_with_header(width, bar_top + _BAR_ROOM, *texts)
     painter = _HeatmapPainter(data, layout, limits, sheet, cells)
     hover_texts = painter.draw_all_blocks()
     left = min(layout.block_left(0), width - style.MARGIN - _BAR_WIDTH - 0.2)

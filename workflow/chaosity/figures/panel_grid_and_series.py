@@ -149,7 +149,7 @@ def draw_panels(
     tall = {1: 2.7, 2: 2.1, 4: 1.45}.get(columns, 1.15)
     below = 0.46 + label_height
     height = top + rows * (tall + title_height) + (rows - 1) * _GAP + below
-    figure, sheet = style.new_figure_sheet(width, height, *texts_above)
+    figure, sheet = style.new_figure_with_header(width, height, *texts_above)
     symbol = partial(_draw_legend_line, sheet)
     style.draw_legend(sheet, legend_rows, _LEFT, header + 0.06, style.LINE_WIDTH, symbol)
     texts: dict[str, str] = {}

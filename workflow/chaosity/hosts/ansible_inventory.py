@@ -18,7 +18,7 @@ from typing import Any, cast
 from jinja2 import StrictUndefined, TemplateError, UndefinedError
 from jinja2.sandbox import SandboxedEnvironment
 
-from chaosity.checked_yaml_files import ROOT, shipped_file, validate_document
+from chaosity.checked_yaml_files import ROOT, path_as_given_or_in_repository, validate_document
 from chaosity.errors import UserError, check_allowed
 from chaosity.topology.topology_sources import LIVE
 from chaosity.yaml_document_types import HostVariables
@@ -64,7 +64,7 @@ class InventoryHost:
     def topology_source(self) -> str:
         """Return ``live``, or the file with the host's topology."""
         source = self.variables.get("chaosity_topology", LIVE)
-        return source if source == LIVE else str(shipped_file(source))
+        return source if source == LIVE else str(path_as_given_or_in_repository(source))
 
     @property
     def local_or_ssh(self) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
-from chaosity.checked_yaml_files import shipped_file
+from chaosity.checked_yaml_files import path_as_given_or_in_repository
 from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost
@@ -220,7 +220,7 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     topology, xml = discover_topology_with_xml(source)
     machine = ""
     if file:
-        description = read_machine_description(shipped_file(file), topology)
+        description = read_machine_description(path_as_given_or_in_repository(file), topology)
         topology = firmware_topology(description, topology, host.name)
         machine = json.dumps(description, indent=1, default=str) + "\n"
         # A part of the system component, so that another description asks for new records.

@@ -17,7 +17,7 @@ from types import FrameType
 
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
-from chaosity.place.barrier_proxy import STANDARD_INPUT, BarrierPhase, BarrierProxy
+from chaosity.place.hold_back_ready_line import STANDARD_INPUT, BarrierPhase, BarrierProxy
 from chaosity.place.page_placement_plan import PlacementPlan
 from chaosity.runner.parse_tool_output import parse_event_line
 

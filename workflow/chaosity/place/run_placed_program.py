@@ -11,9 +11,9 @@ from dataclasses import asdict
 
 from chaosity.errors import UserError
 from chaosity.place import page_migration, page_placement_plan, program_rate
-from chaosity.place.barrier_proxy import BarrierPhase
 from chaosity.place.child_program import ChildProgram, check_program_exists
 from chaosity.place.dwp_search_and_autonuma import AutonumaSettling, DwpSearch
+from chaosity.place.hold_back_ready_line import BarrierPhase
 from chaosity.place.page_placement_plan import PlacementPlan, PlacementRequest
 from chaosity.place.page_share_arithmetic import (
     format_shares,

@@ -83,7 +83,7 @@ class HostState(TypedDict):
 
 
 class Check(TypedDict):
-    """A line of a verdict, see `make_verdict_line`."""
+    """A line of a verdict, see `make_check`."""
 
     name: str
     passed: bool | None
@@ -123,9 +123,7 @@ class Record(UnfinishedRecord):
     verdict: Verdict
 
 
-def make_verdict_line(
-    name: str, passed: bool | None, detail: str, *, decisive: bool = True
-) -> Check:
+def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
     """Return a line of a verdict.
 
     Args:

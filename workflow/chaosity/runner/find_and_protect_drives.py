@@ -16,7 +16,7 @@ from pathlib import Path
 
 from chaosity.errors import MeasurementError
 from chaosity.records.point_types import DriveFacts, Load
-from chaosity.records.record_types_and_verdict import Check, make_verdict_line
+from chaosity.records.record_types_and_verdict import Check, make_check
 from chaosity.runner.host_state import read_file_if_present
 
 SYS_BLOCK = Path("/sys/block")
@@ -174,5 +174,5 @@ def check_and_link_drives(load: Load, folder: Path) -> list[Check]:
         state = f"mounted at {', '.join(places)}; this point only reads" if places else "unmounted"
         detail = f"{device}: {'a file replaces the drive' if file else state}"
         name = f"drive {drive['component']}"
-        checks.append(make_verdict_line(name, not places, detail, decisive=False))
+        checks.append(make_check(name, not places, detail, decisive=False))
     return checks

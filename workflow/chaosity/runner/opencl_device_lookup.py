@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from chaosity.errors import MeasurementError
 from chaosity.records.point_types import DeviceFacts, Load, OpenclDeviceFacts
-from chaosity.records.record_types_and_verdict import Check, make_verdict_line
+from chaosity.records.record_types_and_verdict import Check, make_check
 from chaosity.runner.describe_host import read_clinfo
 
 # `[PREFIX/*]  CL_PLATFORM_NAME  value` and `[PREFIX/0]  CL_DEVICE_NAME  value`. Two platforms may
@@ -141,5 +141,5 @@ def fill_in_device_numbers(load: Load) -> tuple[Load, list[Check]]:
     )
     same = device["driver"] == wanted.get("driver")
     command = [numbers.get(word, word) for word in load["command"]]
-    check = make_verdict_line(f"device {wanted['name']}", same, detail, decisive=False)
+    check = make_check(f"device {wanted['name']}", same, detail, decisive=False)
     return {**load, "command": command}, [check]

@@ -21,8 +21,8 @@ from chaosity.records.record_types_and_verdict import (
     Check,
     Record,
     UnfinishedRecord,
+    make_check,
     make_verdict,
-    make_verdict_line,
 )
 from chaosity.runner import (
     find_and_protect_drives,
@@ -90,7 +90,7 @@ def check_free_memory(point: Point) -> Check:
         if size > free[node]:
             raise MeasurementError(f"node {node} has {free[node]} bytes free, {size} are needed")
     detail = ", ".join(f"node {n}: {s} of {free[n]} free bytes" for n, s in needed.items())
-    return make_verdict_line("free memory", True, detail)
+    return make_check("free memory", True, detail)
 
 
 def memory_shares_by_node(placement: LoadPlacement) -> dict[int, float]:
@@ -108,7 +108,7 @@ def _check_processing_units(point: Point) -> Check:
         missing = set(parse_cpu_list(load["placement"]["cpus"])) - allowed
         if missing:
             raise MeasurementError(f"this process may not run on PU {sorted(missing)}")
-    return make_verdict_line("processing units", True, f"{len(allowed)} allowed")
+    return make_check("processing units", True, f"{len(allowed)} allowed")
 
 
 def _check_initiator_nodes_unchanged(point: Point) -> Check:
@@ -128,7 +128,7 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
                     f"PU {cpu} is on node {node_of[cpu]} now; at discovery it was on node {listed}"
                 )
     detail = f"{len(node_of)} PUs on their nodes"
-    return make_verdict_line("nodes as planned", True if node_of else None, detail)
+    return make_check("nodes as planned", True if node_of else None, detail)
 
 
 def _prepare_loads(point: Point, folder: Path) -> tuple[list[LoadProcess], list[Check]]:
@@ -290,9 +290,9 @@ def measure_point(point: Point, replicate: int) -> Record:
             measurement["environment_before"] = host_state.read_host_state()
             checks = _run_loads(point, folder, measurement, lock)
     except (MeasurementError, UserError) as error:
-        checks.append(make_verdict_line("measured", False, str(error)))
+        checks.append(make_check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run
-        checks.append(make_verdict_line("measured", False, f"{type(error).__name__}: {error}"))
+        checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {**measurement, "finished_at": utc_now(), "verdict": make_verdict(checks)}

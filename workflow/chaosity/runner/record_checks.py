@@ -11,7 +11,7 @@ from chaosity.records.record_types_and_verdict import (
     Check,
     LoadRecord,
     UnfinishedRecord,
-    make_verdict_line,
+    make_check,
 )
 from chaosity.runner import event_counters, metric_values
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, share_deviations
@@ -48,7 +48,7 @@ def _check_exit_status(load: LoadRecord) -> Check:
     errors = load["outputs"]["stderr"].strip().splitlines()
     if errors and not passed:
         detail += f": {errors[-1][:300]}"
-    return make_verdict_line(f"{load['name']}: ended well", passed, detail)
+    return make_check(f"{load['name']}: ended well", passed, detail)
 
 
 def check_output_rules(load: LoadRecord) -> list[Check]:
@@ -63,7 +63,7 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
             detail += "" if passed else f", required: {kind} {wanted}"
         except (ExtractionError, TypeError, ValueError) as error:
             passed, detail = False, str(error)
-        checks.append(make_verdict_line(f"{load['name']}: {rule['name']}", passed, detail))
+        checks.append(make_check(f"{load['name']}: {rule['name']}", passed, detail))
     return checks
 
 
@@ -72,7 +72,7 @@ def _check_threads(load: LoadRecord) -> Check:
     name, placement = f"{load['name']}: threads", load["placement"]
     seen = load["placement_seen"]
     if not seen:
-        return make_verdict_line(name, False, "the load ended before its threads were seen")
+        return make_check(name, False, "the load ended before its threads were seen")
     wanted = set(parse_cpu_list(placement["cpus"]))
     allowed = [set(parse_cpu_list(thread["cpus_allowed"] or "")) for thread in seen["threads"]]
     pinned = set().union(*(cpus for cpus in allowed if len(cpus) == 1))
@@ -81,8 +81,8 @@ def _check_threads(load: LoadRecord) -> Check:
     elif placement.get("pinned") and pinned != wanted:
         detail = f"threads are pinned to {sorted(pinned)}, not {sorted(wanted)}"
     else:
-        return make_verdict_line(name, True, f"{len(allowed)} threads within {placement['cpus']}")
-    return make_verdict_line(name, False, detail)
+        return make_check(name, True, f"{len(allowed)} threads within {placement['cpus']}")
+    return make_check(name, False, detail)
 
 
 def check_pages(load: LoadRecord) -> Check:
@@ -94,13 +94,13 @@ def check_pages(load: LoadRecord) -> Check:
     seen = load["placement_seen"]
     by_node = seen["memory_bytes_by_node"] if seen else None
     if by_node is None:
-        return make_verdict_line(name, None, "this kernel has no numa_maps", decisive=False)
+        return make_check(name, None, "this kernel has no numa_maps", decisive=False)
     total = sum(by_node.values())
     # These bytes are the measured memory alone, without stacks and libraries.
     own_mapping = placement.get("mapping") is not None
     least = load["memory_bytes"] * MEMORY_SHARE
     if total < (least if own_mapping else min(MEMORY_FLOOR_BYTES, least)) or not total:
-        return make_verdict_line(name, False, f"only {total} bytes of private memory were seen")
+        return make_check(name, False, f"only {total} bytes of private memory were seen")
     shares = placement.get("shares")
     if shares and not placement.get("settles"):
         return check_page_shares(name, shares, by_node)
@@ -109,7 +109,7 @@ def check_pages(load: LoadRecord) -> Check:
     detail = f"{100 * share:.2f} % of {total} bytes on node {','.join(map(str, nodes))}"
     strict = own_mapping or total >= MEMORY_FLOOR_BYTES
     passed = share >= (MEMORY_SHARE if strict else SMALL_MEMORY_SHARE)
-    return make_verdict_line(name, passed, detail)
+    return make_check(name, passed, detail)
 
 
 def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[str, int]) -> Check:
@@ -122,7 +122,7 @@ def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[s
         f"node {worst} has {100 * seen.get(worst, 0.0):.2f} % of {total} bytes,"
         f" requested: {100 * wanted.get(worst, 0.0):.2f} %; no other node deviates more"
     )
-    return make_verdict_line(name, deviations[worst] <= SHARE_TOLERANCE, detail)
+    return make_check(name, deviations[worst] <= SHARE_TOLERANCE, detail)
 
 
 def check_metric_bounds(
@@ -148,7 +148,7 @@ def check_metric_bounds(
                 detail = f"at most {bound:.4g}" if passed else above
             elif passed:
                 detail = "no upper bound is known"
-            checks.append(make_verdict_line(name, passed, detail))
+            checks.append(make_check(name, passed, detail))
     return checks
 
 
@@ -160,7 +160,7 @@ def _check_counter_times(load: LoadRecord) -> list[Check]:
         if share is not None and share < 1.0:
             detail = f"counted for {100 * share:.1f} % of the time, and scaled up"
             label = f"{load['name']}: {name}"
-            checks.append(make_verdict_line(label, False, detail, decisive=False))
+            checks.append(make_check(label, False, detail, decisive=False))
     return checks
 
 
@@ -174,7 +174,7 @@ def check_notes(load: LoadRecord) -> list[Check]:
             continue  # the run had no occasion for this remark
         remark = "; ".join(str(value) for value in values if value is not None)
         name = f"{load['name']}: {source['name']}"
-        checks.append(make_verdict_line(name, not remark, remark or "no remark", decisive=False))
+        checks.append(make_check(name, not remark, remark or "no remark", decisive=False))
     return checks
 
 
@@ -191,7 +191,7 @@ def _check_precision(record: UnfinishedRecord) -> list[Check]:
         width = relative_half_width_of_rate(own, begin, end)
         detail = "too few samples" if width is None else f"±{100 * width:.2f} % in the run"
         passed = None if width is None else width <= wanted
-        checks.append(make_verdict_line(f"{name}: precision", passed, detail, decisive=False))
+        checks.append(make_check(f"{name}: precision", passed, detail, decisive=False))
     return checks
 
 
@@ -210,7 +210,7 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     share, stolen = max(0.0, busy - own) / available, spent.get("steal", 0) / available
     detail = f"other programs took {100 * share:.1f} % of the units' time"
     detail += f", the hypervisor took {100 * stolen:.1f} %" if stolen > 0 else ""
-    return make_verdict_line("undisturbed", share <= FOREIGN_SHARE, detail, decisive=False)
+    return make_check("undisturbed", share <= FOREIGN_SHARE, detail, decisive=False)
 
 
 def _check_clock(record: UnfinishedRecord) -> Check:
@@ -223,7 +223,7 @@ def _check_clock(record: UnfinishedRecord) -> Check:
         load["progress"] and load["progress"].get("clock") == "realtime" for load in record["loads"]
     )
     detail = f"moved by {1000 * step:.2f} ms against the monotonic clock"
-    return make_verdict_line("wall clock", step <= CLOCK_STEP_SECONDS, detail, decisive=needed)
+    return make_check("wall clock", step <= CLOCK_STEP_SECONDS, detail, decisive=needed)
 
 
 def check_record(record: UnfinishedRecord) -> list[Check]:
@@ -239,5 +239,5 @@ def check_record(record: UnfinishedRecord) -> list[Check]:
             checks += _check_counter_times(load)
         checks += _check_precision(record)
     except ExtractionError as error:
-        checks.append(make_verdict_line("values", False, str(error)))
+        checks.append(make_check("values", False, str(error)))
     return [*checks, _check_clock(record), _check_foreign_processor_time(record)]

@@ -28,8 +28,8 @@ from chaosity.records.record_types_and_verdict import (
     LoadRecord,
     Record,
     UnfinishedRecord,
+    make_check,
     make_verdict,
-    make_verdict_line,
 )
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.runner.record_checks import check_record
@@ -141,12 +141,12 @@ def simulate_point(point: Point, replicate: int, model: MachineModel) -> Record:
         "measured_on": f"simulated machine {model.machine['simulated_machine']}",
         "loads": [],
     }
-    checks: list[Check] = [make_verdict_line("simulated", True, "no machine was measured")]
+    checks: list[Check] = [make_check("simulated", True, "no machine was measured")]
     try:
         _simulate_loads(record, model)
         checks += check_record(record)
     except UnknownMetricError as error:
-        checks.append(make_verdict_line("measured", False, str(error)))
+        checks.append(make_check("measured", False, str(error)))
     return {**record, "finished_at": utc_now(), "verdict": make_verdict(checks)}
 
 

@@ -52,7 +52,7 @@ def corun_slowdown(measurements: Measurements) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class SlowInitiator:
+class InitiatorSlowerThanPeers:
     """An initiator that is slower than others of its node.
 
     Attributes:
@@ -83,7 +83,7 @@ class LatencyDivergence:
 
     ratios: dict[float, Estimate]
     start: float | None
-    slow: tuple[SlowInitiator, ...]
+    slow: tuple[InitiatorSlowerThanPeers, ...]
     compared: int
 
 
@@ -122,7 +122,9 @@ def compare_latency_together_and_alone(
         estimate = Estimate.of_values(np.exp(blocks))
         if estimate.median > SLOW_INITIATOR_RATIO and (estimate.low is None or estimate.low > 1.0):
             own = ratios_alone.get(initiator, np.array([np.nan]))
-            slow.append(SlowInitiator(*initiator, estimate, float(np.exp(np.median(own)))))
+            slow.append(
+                InitiatorSlowerThanPeers(*initiator, estimate, float(np.exp(np.median(own))))
+            )
     slow.sort(key=lambda initiator: initiator.together.median, reverse=True)
     return LatencyDivergence(ratios, start, tuple(slow), len(ratios_together))
 

@@ -22,8 +22,8 @@ from chaosity.records.atomic_writes_and_record_files import load_record
 from chaosity.records.point_types import Point
 from chaosity.records.record_types_and_verdict import VALID
 from chaosity.store.tidy_table_from_records import (
-    outcome_of_record,
     read_points,
+    status_and_values_of_record,
     tidy_rows_of_outcome,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
@@ -107,7 +107,7 @@ def _attempt_rows(attempt: _Attempt, period: int) -> Iterator[Row]:
         record = load_record(attempt.path)
     except ValueError:
         return
-    outcome = outcome_of_record(record)
+    outcome = status_and_values_of_record(record)
     if outcome.status != VALID:
         return
     since = {name: state.since for name, state in attempt.states.items()}

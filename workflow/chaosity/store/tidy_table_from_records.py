@@ -181,10 +181,10 @@ def _read_outcome(path: Path, point: Point) -> ReplicateOutcome:
         return ReplicateOutcome(FAILED, str(error))
     if record["point"]["definition"] != point["definition"]:
         return ReplicateOutcome(MISSING, "measured under another definition")
-    return outcome_of_record(record)
+    return status_and_values_of_record(record)
 
 
-def outcome_of_record(record: Record) -> ReplicateOutcome:
+def status_and_values_of_record(record: Record) -> ReplicateOutcome:
     """Return the outcome in a record, with values computed from the raw output."""
     verdict = record["verdict"]
     status, reason = str(verdict["status"]), verdict["reason"]
