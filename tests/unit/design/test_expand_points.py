@@ -17,12 +17,13 @@ from chaosity.campaign.hosts_and_plans_of_run import Campaign
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import host_plan as plan_module
-from chaosity.design.host_plan import PlannedHost, plan_host, random_orders, replicate_numbers
+from chaosity.design.host_plan import PlannedHost, plan_host, random_orders
 from chaosity.design.host_resources import HostResources
 from chaosity.design.plan_notes_and_samples import pick_evenly_spread
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.point_names import parse_point_name
 from chaosity.errors import UserError
+from chaosity.records.atomic_writes_and_record_files import replicate_numbers
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology
 

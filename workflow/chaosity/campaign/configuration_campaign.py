@@ -16,13 +16,16 @@ import yaml
 
 from chaosity.campaign.kept_page_weights import MeasuredWeights
 from chaosity.checked_yaml_files import check_config
-from chaosity.design.host_plan import plan_host, replicate_numbers
+from chaosity.design.host_plan import plan_host
 from chaosity.errors import UserError
 from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
 from chaosity.hosts.host_discovery import read_discovered_host
-from chaosity.records.atomic_writes_and_record_files import load_record, utc_now, write_atomically
-from chaosity.records.point_types import Point
-from chaosity.records.record_types_and_verdict import VALID
+from chaosity.records.atomic_writes_and_record_files import (
+    is_measured,
+    replicate_numbers,
+    utc_now,
+    write_atomically,
+)
 from chaosity.topology.topology_sources import LIVE
 from chaosity.transport.runner_command import LOCAL
 
@@ -70,7 +73,7 @@ class ConfigurationCampaign:
         found = read_discovered_host(host, configuration, self.config)
         plan = plan_host(found, self.config, weights=MeasuredWeights(folder))
         return sum(
-            not _is_measured(folder, point, replicate)
+            not is_measured(folder, point, replicate)
             for point in plan.points
             for replicate in replicate_numbers(point)
         )
@@ -97,14 +100,3 @@ class ConfigurationCampaign:
                 write_atomically(wanted, json.dumps(note) + "\n")
             if missing == 0:
                 Path(self.finished_file(host, configuration)).touch()
-
-
-def _is_measured(folder: Path, point: Point, replicate: int) -> bool:
-    """Return whether there is a valid record with the point's definition."""
-    path = folder / point["experiment"] / point["point"] / f"rep{replicate}.json"
-    try:
-        record = load_record(path)
-    except ValueError:
-        return False
-    same = record["point"]["definition"] == point["definition"]
-    return same and record["verdict"]["status"] == VALID

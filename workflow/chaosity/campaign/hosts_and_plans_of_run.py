@@ -17,9 +17,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from chaosity.campaign.kept_page_weights import MeasuredWeights
 from chaosity.checked_yaml_files import check_config
-from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host, replicate_numbers
+from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.errors import UserError
 from chaosity.hosts.host_discovery import discover_hosts, read_discovered_hosts
+from chaosity.records.atomic_writes_and_record_files import record_file, replicate_numbers
 from chaosity.records.point_types import Point
 from chaosity.topology.topology_sources import LIVE
 
@@ -211,7 +212,7 @@ class Campaign:
         """Return the paths of all records of a host's plan."""
         folder = self.configuration_folder(host)
         return [
-            f"{folder}/{point['experiment']}/{point['point']}/rep{replicate}.json"
+            f"{folder}/{record_file(point['experiment'], point['point'], replicate)}"
             for point in self.plans[host].points
             for replicate in replicate_numbers(point)
         ]

@@ -179,11 +179,6 @@ class HostPlan:
         done.write_text(self.points_fingerprint)
 
 
-def replicate_numbers(point: Point) -> range:
-    """Return the numbers of the replicates of a planned point: 1, 2, ..."""
-    return range(1, 1 + len(point["orders"]))
-
-
 def random_orders(replicates: Sequence[int], seed: int) -> list[list[int]]:
     """Return the places of each point in the random order, one for each replicate block.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from chaosity.records.point_types import Point
-from chaosity.records.record_types_and_verdict import Record
+from chaosity.records.record_types_and_verdict import VALID, Record
 
 SCHEMA_VERSION = 1
 # Environment variable: when the run began, in the form of `utc_now`; unset outside a run.
@@ -53,6 +53,32 @@ def write_if_changed(path: Path, text: str) -> None:
     """Write a file only when its content changes, so that its time stamp is meaningful."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_atomically(path, text)
+
+
+def replicate_numbers(point: Point) -> range:
+    """Return the numbers of the replicates of a planned point: 1, 2, ..."""
+    return range(1, 1 + len(point["orders"]))
+
+
+def record_file(experiment: str, point: str, replicate: int) -> str:
+    """Return the file of a replicate's current record, below ``results/<host>/<configuration>``."""
+    return f"{experiment}/{point}/rep{replicate}.json"
+
+
+def is_measured(folder: Path, point: Point, replicate: int) -> bool:
+    """Return whether a replicate has a valid record with the point's definition.
+
+    Args:
+        folder: ``results/<host>/<configuration>``.
+        point: the planned point.
+        replicate: 1, 2, ...
+    """
+    try:
+        record = load_record(folder / record_file(point["experiment"], point["point"], replicate))
+    except ValueError:
+        return False
+    same = record["point"]["definition"] == point["definition"]
+    return same and record["verdict"]["status"] == VALID
 
 
 def attempt_file_name(replicate: int, finished_at: str, status: str) -> str:

@@ -21,6 +21,7 @@ from chaosity.anomalies.host_anomalies import analyse_host, host_parts
 from chaosity.components.component_history import ComponentState
 from chaosity.components.make_component_documents import Components
 from chaosity.figures.draw_and_write_figures import read_drawn_figures
+from chaosity.records.atomic_writes_and_record_files import record_file
 from chaosity.report.component_change_effects import ComponentChange, component_changes
 from chaosity.report.configuration_comparison import ConfigurationsSection, compare_configurations
 from chaosity.report.experiment_section import (
@@ -190,7 +191,8 @@ def _failed_points(
         commands = summary.commands if summary else {}
         reasons = dict.fromkeys(str(reason) for reason in group["reason"] if reason is not None)
         results = str(config.get("results", "results"))
-        record = f"{results}/{host}/{configuration}/{experiment}/{point}/rep{replicates[0]}.json"
+        file = record_file(experiment, point, replicates[0])
+        record = f"{results}/{host}/{configuration}/{file}"
         points.append(
             FailedPoint(
                 experiment=experiment,

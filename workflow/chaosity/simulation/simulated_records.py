@@ -19,7 +19,14 @@ from typing import Any
 
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.records.atomic_writes_and_record_files import SCHEMA_VERSION, save_record, utc_now
+from chaosity.records.atomic_writes_and_record_files import (
+    SCHEMA_VERSION,
+    is_measured,
+    record_file,
+    replicate_numbers,
+    save_record,
+    utc_now,
+)
 from chaosity.records.point_types import Load, MetricSource, Point
 from chaosity.records.record_types_and_verdict import (
     SIMULATED,
@@ -98,10 +105,10 @@ def _simulate_points(folder: Path, points: Sequence[Point]) -> int:
     written = 0
     for point in points:
         model = _open_once(folder, point["host"])
-        for replicate in range(1, len(point["orders"]) + 1):
-            path = folder / point["experiment"] / point["point"] / f"rep{replicate}.json"
-            if not path.exists():
-                save_record(simulate_point(point, replicate, model), path)
+        for replicate in replicate_numbers(point):
+            if not is_measured(folder, point, replicate):
+                file = record_file(point["experiment"], point["point"], replicate)
+                save_record(simulate_point(point, replicate, model), folder / file)
                 written += 1
     return written
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.place_names import node_name
-from chaosity.records.atomic_writes_and_record_files import load_record
+from chaosity.records.atomic_writes_and_record_files import load_record, record_file
 from chaosity.records.point_types import Load, LoadReference, Point
 from chaosity.records.record_types_and_verdict import FAILED, VALID, LoadRecord, Record
 from chaosity.runner.metric_values import Reading, metric_values_or_reasons
@@ -224,7 +224,7 @@ def build_tidy_table(points: Path, results: Path) -> pd.DataFrame:
     planned = {(point["experiment"], point["point"]): point for point in read_points(points)}
     outcomes = {
         key: [
-            replace(_read_outcome(results.joinpath(*key, f"rep{number}.json"), point), order=order)
+            replace(_read_outcome(results / record_file(*key, number), point), order=order)
             for number, order in enumerate(point["orders"], start=1)
         ]
         for key, point in planned.items()
