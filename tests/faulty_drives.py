@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.store.tidy_table_parquet import COLUMNS
-from faulty import DISTURBANCE, DISTURBED, DRIFT, NATURAL, Layout
+from faulty_machines import DISTURBANCE, DISTURBED, DRIFT, NATURAL, Layout
 
 MODEL = "M1"
 

@@ -1,7 +1,7 @@
 """How often faults of known size are found, and how often one is told that is none: simulated.
 
-Machines are those of ``tests/faulty.py``: equal parts differ by 0.5 %, replicates by 2 %, blocks
-drift by 3 %, one replicate in a hundred loses a tenth, which a single run cannot tell from a fault.
+Machines are those of ``tests/faulty_machines.py``: equal parts differ by 0.5 %, replicates by 2 %,
+blocks drift by 3 %, one replicate in a hundred loses a tenth, as a fault would in a single run.
 Recall is the share of machines whose fault is found, precision the share of what is told that is
 about the fault.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import faulty
+import faulty_machines as faulty
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostParts, analyse_host
 from chaosity.anomalies.matrix_anomalies import analyse_matrix

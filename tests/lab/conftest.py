@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-import plays
+import playbooks
 from lab_workflow import INVENTORY, SERVER
 from virtual_lab import power_switch
 
@@ -71,9 +71,9 @@ class Lab:
         self.playbook("--limit", name)
         return machine
 
-    def playbook(self, *arguments: str, playbook: str = "lab.yml") -> plays.Outcome:
+    def playbook(self, *arguments: str, playbook: str = "lab.yml") -> playbooks.Outcome:
         """Run a playbook, which has to succeed."""
-        outcome = plays.play(self.root, "-i", INVENTORY, *arguments, playbook=playbook)
+        outcome = playbooks.play(self.root, "-i", INVENTORY, *arguments, playbook=playbook)
         assert outcome.status == 0, outcome.said
         return outcome
 

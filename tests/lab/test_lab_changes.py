@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sshd import free_port, make_key_pair
-from virtual_lab import drive_changes, power_switch
+from virtual_lab import power_switch, replace_or_slow_drive
 from virtual_lab.errors import LabError
 from virtual_lab.machine_folder import apply_description, write_json
 
@@ -35,20 +35,20 @@ def speed_of(machine, serial: str) -> float:
 
 def test_a_drive_becomes_slow_and_is_replaced(small) -> None:
     assert speed_of(small, "NV-1-0") == pytest.approx(FULL, rel=0.1)
-    drive_changes.limit_read_rate(small.folder, "NV-1-0", FIFTH)
+    replace_or_slow_drive.limit_read_rate(small.folder, "NV-1-0", FIFTH)
     assert speed_of(small, "NV-1-0") == pytest.approx(FIFTH, rel=0.1)
     try:
-        drive_changes.replace_drive(small.folder, "NV-1-0", "NV-1-9", FULL)
+        replace_or_slow_drive.replace_drive(small.folder, "NV-1-0", "NV-1-9", FULL)
         assert speed_of(small, "NV-1-9") == pytest.approx(FULL, rel=0.1)
         assert node_of(small, "NV-1-9").strip() == "1"
         assert "NV-1-0" not in small.says("cat /sys/class/nvme/*/serial")
     finally:
-        drive_changes.replace_drive(small.folder, "NV-1-9", "NV-1-0", FULL)
+        replace_or_slow_drive.replace_drive(small.folder, "NV-1-9", "NV-1-0", FULL)
 
 
 def test_an_unknown_drive_is_refused_by_name(small) -> None:
     with pytest.raises(LabError, match="small: has no drive NV-7; it has NV-0-0, NV-1-0"):
-        drive_changes.limit_read_rate(small.folder, "NV-7", FIFTH)
+        replace_or_slow_drive.limit_read_rate(small.folder, "NV-7", FIFTH)
 
 
 @pytest.fixture

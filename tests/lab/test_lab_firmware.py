@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-import plays
-from plays import Outcome
-from redfish import Redfish, free_port
+import playbooks
+from lab_bmc import Redfish, free_port
+from playbooks import Outcome
 
 pytestmark = pytest.mark.lab
 
@@ -60,14 +60,14 @@ class Divisible:
     def lab(self, state: str) -> None:
         """Bring the machine and its BMC up or take them down."""
         extra = {"virtual_lab_state": state}
-        outcome = plays.play(self.root, "-i", self.inventory, playbook="lab.yml", extra=extra)
+        outcome = playbooks.play(self.root, "-i", self.inventory, playbook="lab.yml", extra=extra)
         assert outcome.status == 0, outcome.said
 
     def set(self, mode: str) -> Outcome:
         """Have firmware.yml set a mode, with consent."""
         extra = {"firmware_mode": mode, "firmware_reboot_allowed": True}
         extra |= {"firmware_reboot_timeout": 600}
-        return plays.play(self.root, "-i", self.inventory, playbook="firmware.yml", extra=extra)
+        return playbooks.play(self.root, "-i", self.inventory, playbook="firmware.yml", extra=extra)
 
     def ask(self, *command: str) -> str:
         """What a program on the machine prints."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import plays
+import playbooks
 from lab_workflow import INVENTORY
 from virtual_lab import power_switch
 
@@ -35,9 +35,9 @@ WANTED = {
 }
 
 
-def play(root: Path, playbook: str, **extra: Any) -> plays.Outcome:
+def play(root: Path, playbook: str, **extra: Any) -> playbooks.Outcome:
     """Run a playbook on the host."""
-    return plays.play(root, "-i", INVENTORY, "--limit", "small", playbook=playbook, extra=extra)
+    return playbooks.play(root, "-i", INVENTORY, "--limit", "small", playbook=playbook, extra=extra)
 
 
 def reading(host) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import plays
+import playbooks
 from sshd import make_key_pair
 
 pytestmark = pytest.mark.lab
@@ -96,7 +96,7 @@ def test_a_second_run_changes_nothing(lab, small) -> None:
 )
 def test_what_is_misspelt_is_refused(root: Path, arguments: list[str], message: str) -> None:
     given = ["-i", "inventories/lab", "--limit", "small", "--check", *arguments]
-    outcome = plays.play(root, *given, playbook="lab.yml")
+    outcome = playbooks.play(root, *given, playbook="lab.yml")
     assert outcome.status != 0
     assert outcome.says(message)
 

@@ -16,7 +16,7 @@ import pytest
 
 from chaosity.checked_yaml_files import schema_validator
 from lab_workflow import SERVER, Pipeline, placed
-from virtual_lab import drive_changes
+from virtual_lab import replace_or_slow_drive
 
 pytestmark = pytest.mark.lab
 
@@ -35,10 +35,10 @@ def measured(server, root: Path, tmp_path_factory) -> Iterator[Pipeline]:
     found = sorted(match[1] for _, point, _ in pipeline.selected() if (match := alone.match(point)))
     document = pipeline.path(f"{SERVER}/nps4/components/{found[len(found) // 2]}.json")
     pipeline.slow = json.loads(document.read_text())["serial"]
-    drive_changes.limit_read_rate(server.folder, pipeline.slow, FIFTH)
+    replace_or_slow_drive.limit_read_rate(server.folder, pipeline.slow, FIFTH)
     pipeline.run_and_try_again()
     yield pipeline
-    drive_changes.limit_read_rate(server.folder, pipeline.slow, FULL)
+    replace_or_slow_drive.limit_read_rate(server.folder, pipeline.slow, FULL)
 
 
 def test_a_second_provisioning_changes_nothing(server, lab) -> None:
@@ -107,7 +107,7 @@ def test_a_replaced_drive_selects_exactly_the_points_that_touch_it(
     }
     assert touching
     try:
-        drive_changes.replace_drive(server.folder, measured.slow, NEW, FULL)
+        replace_or_slow_drive.replace_drive(server.folder, measured.slow, NEW, FULL)
         assert measured.selected() == touching
         measured.run_and_try_again()
         assert measured.selected() == set()
@@ -118,7 +118,7 @@ def test_a_replaced_drive_selects_exactly_the_points_that_touch_it(
         assert measured.slow in html  # before
         assert NEW in html  # after
     finally:
-        drive_changes.replace_drive(server.folder, NEW, measured.slow, FULL)
+        replace_or_slow_drive.replace_drive(server.folder, NEW, measured.slow, FULL)
 
 
 def test_the_modes_of_the_firmware_one_after_the_other(server, root: Path, tmp_path: Path) -> None:

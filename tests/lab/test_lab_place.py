@@ -19,7 +19,7 @@ from chaosity.transport.runner_command import RUNNER_DIRECTORY
 pytestmark = pytest.mark.lab
 
 PLACE = f"{RUNNER_DIRECTORY}/chaosity-place"  # seen from root's home, where commands run
-REPORT, IMAGINED = "/tmp/report.json", "/tmp/imagined_machine.py"
+REPORT, IMAGINED = "/tmp/report.json", "/tmp/placement_sensitive_program.py"
 BALANCING = "/proc/sys/kernel/numa_balancing"
 WEIGHTS = "/sys/kernel/mm/mempolicy/weighted_interleave"
 NODES = range(8)
@@ -57,7 +57,7 @@ class Placed:
 @pytest.fixture(scope="module")
 def host(server):
     """The server, with the program whose best placement is known, and its settings as found."""
-    text = (Path(__file__).parent.parent / "imagined_machine.py").read_bytes()
+    text = (Path(__file__).parent.parent / "placement_sensitive_program.py").read_bytes()
     server.says(f"echo {base64.b64encode(text).decode()} | base64 -d > {IMAGINED}")
     found = Placed(server)
     before = int(found.says("cat", BALANCING))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import plays
+import playbooks
 from chaosity.checked_yaml_files import schema_validator
 from lab_workflow import INVENTORY, Pipeline
-from virtual_lab import drive_changes, power_switch
+from virtual_lab import power_switch, replace_or_slow_drive
 
 pytestmark = pytest.mark.lab
 HOST = "small"
@@ -24,7 +24,7 @@ DRIVES = {"NV-0-0": 50_000_000, "NV-1-0": 50_000_000}
 @pytest.fixture(scope="module")
 def host(lab, root: Path):
     machine = lab.up(HOST)
-    outcome = plays.play(root, "-i", INVENTORY, "--limit", HOST, playbook="provision.yml")
+    outcome = playbooks.play(root, "-i", INVENTORY, "--limit", HOST, playbook="provision.yml")
     assert outcome.status == 0, outcome.said
     return machine
 
@@ -43,7 +43,7 @@ def occupied(host) -> Iterator[None]:
     host.says(f"mount -o noatime {find} /mnt && echo kept > /mnt/file && sync && fstrim /mnt; sync")
     yield
     for serial, speed in DRIVES.items():
-        drive_changes.replace_drive(host.folder, serial, serial, speed)
+        replace_or_slow_drive.replace_drive(host.folder, serial, serial, speed)
 
 
 def checksums(host) -> dict[str, str]:

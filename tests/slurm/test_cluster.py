@@ -13,7 +13,7 @@ import pytest
 
 from chaosity.checked_yaml_files import schema_validator
 from slurm_workflow import HOSTS, Checkout, command, play
-from waiting import wait_until
+from wait_until_true import wait_until
 
 pytestmark = pytest.mark.slurm
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaosity.figures import draw_and_write_figures, figure_marks_axes_and_limits
+from chaosity.figures import draw_and_write_figures, figure_data_and_value_limits
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_json import topology_from_json
 
@@ -16,6 +16,6 @@ def draw(experiments, tidy, topology, folder):
 
 def select_figure_data(spec, tidy, topology):
     measurements = Measurements.from_table(tidy)
-    return figure_marks_axes_and_limits.select_figure_data(
+    return figure_data_and_value_limits.select_figure_data(
         spec, measurements, topology_from_json(topology)
     )

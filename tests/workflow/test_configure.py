@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-import plays
-from plays import WITHOUT_ROOT, Outcome
+import playbooks
+from playbooks import WITHOUT_ROOT, Outcome
 
 pytestmark = [
     pytest.mark.real,
@@ -37,8 +37,8 @@ ansible.module_utils.__path__.append(sys.argv.pop(1))
 runpy.run_path(sys.argv.pop(1), run_name="__main__")
 """
 
-configure = functools.partial(plays.play, playbook="configure.yml")
-restore = functools.partial(plays.play, playbook="restore.yml")
+configure = functools.partial(playbooks.play, playbook="configure.yml")
+restore = functools.partial(playbooks.play, playbook="restore.yml")
 
 
 def reading() -> list[str]:

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from chaosity.checked_yaml_files import schema_validator
-from waiting import wait_until
+from wait_until_true import wait_until
 
 pytestmark = pytest.mark.real
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import yaml
 
-import plays
-from plays import Outcome
-from redfish import MODES, Redfish, free_port, make_machine
+import playbooks
+from lab_bmc import MODES, Redfish, free_port, make_machine
+from playbooks import Outcome
 
 pytestmark = [pytest.mark.real, pytest.mark.thorough]
 
-play_firmware = functools.partial(plays.play, playbook="firmware.yml")
+play_firmware = functools.partial(playbooks.play, playbook="firmware.yml")
 WRONG_PASSWORD = "wrong-but-secret-too"
 FROM_ENVIRONMENT = "secret-of-the-environment"
 NPS = "NumaNodesPerSocket"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-import plays
+import playbooks
 
 pytestmark = pytest.mark.real
 
@@ -93,7 +93,7 @@ def variables(
 
 
 @pytest.fixture(scope="module")
-def chosen(root: Path, tmp_path_factory: pytest.TempPathFactory) -> plays.Outcome:
+def chosen(root: Path, tmp_path_factory: pytest.TempPathFactory) -> playbooks.Outcome:
     folder = tmp_path_factory.mktemp("choice")
     hosts = {name: variables(*given) for name, (given, _) in CASES.items()}
     (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
@@ -109,7 +109,7 @@ def chosen(root: Path, tmp_path_factory: pytest.TempPathFactory) -> plays.Outcom
     ]
     playbook = folder / "choose.yml"
     playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-    return plays.play(
+    return playbooks.play(
         root,
         "-i",
         folder / "hosts.yml",
@@ -119,7 +119,7 @@ def chosen(root: Path, tmp_path_factory: pytest.TempPathFactory) -> plays.Outcom
 
 
 @pytest.mark.parametrize("host", CASES)
-def test_the_setting_is_chosen_from_what_there_is(chosen: plays.Outcome, host: str) -> None:
+def test_the_setting_is_chosen_from_what_there_is(chosen: playbooks.Outcome, host: str) -> None:
     vendor, attribute, value, graceful = CASES[host][1]
     words = f'["{vendor}", "{attribute}", "{value}", {str(graceful).lower()}]'
     assert chosen.says(f"{host} chose {words}."), chosen.said

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-import plays
+import playbooks
 from compiler_cache import ROOT, path_with_cache
-from plays import NOBODY, WITHOUT_ROOT, Outcome
+from playbooks import NOBODY, WITHOUT_ROOT, Outcome
 
 # `make test` itself provisions this machine; these tests compile everything several times.
 pytestmark = [pytest.mark.real, pytest.mark.thorough]
@@ -35,7 +35,9 @@ def play(root: Path, *arguments: str | Path, **given: Any) -> Outcome:
     """Run provision.yml with compilers that keep objects: nearly every play builds all programs."""
     path = path_with_cache(ROOT / "build/compilers", os.environ["PATH"])
     environment = {"PATH": path, **given.pop("environment", {})}
-    return plays.play(root, *arguments, playbook="provision.yml", environment=environment, **given)
+    return playbooks.play(
+        root, *arguments, playbook="provision.yml", environment=environment, **given
+    )
 
 
 def sha256(path: Path) -> str:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from loops import checksum, loop_device
+from loop_devices import checksum, loop_device
 
 pytestmark = pytest.mark.real
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import faulty
+import faulty_machines as faulty
 from chaosity.anomalies.anomaly_results import AnomalyKind
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.store.node_matrix_csv import NodeMatrix, read_matrix_csv
-from faulty import BANDWIDTH, LATENCY, measure
+from faulty_machines import BANDWIDTH, LATENCY, measure
 
 REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]
 by_name = pytest.mark.parametrize("layout", REGULAR, ids=lambda layout: layout.name)

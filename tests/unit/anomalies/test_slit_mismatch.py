@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import faulty
+import faulty_machines as faulty
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
-from faulty import LATENCY, measure
+from faulty_machines import LATENCY, measure
 
 SLIT_MISMATCH = "slit_mismatch"
 HONEST = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import faulty
+import faulty_machines as faulty
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.store.node_matrix_csv import NodeMatrix
-from faulty import BANDWIDTH, LATENCY
+from faulty_machines import BANDWIDTH, LATENCY
 
 PACKAGES = ("local", "same package", "other package")
-# What each layout of tests/faulty.py is: names of the classes, and the packages.
+# What each layout of tests/faulty_machines.py is: names of the classes, and the packages.
 EXPECTED = {
     "two packages": (("local", "remote"), None),
     "2 packages x 2 nodes": (PACKAGES, ((0, 1), (2, 3))),

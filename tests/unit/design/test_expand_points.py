@@ -17,9 +17,9 @@ from chaosity.campaign.hosts_and_plans_of_run import Campaign
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import host_plan as plan_module
+from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
 from chaosity.design.host_plan import PlannedHost, plan_host, random_orders
 from chaosity.design.host_resources import HostResources
-from chaosity.design.plan_notes_and_samples import pick_evenly_spread
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.point_names import parse_point_name
 from chaosity.errors import UserError

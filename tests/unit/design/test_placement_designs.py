@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from chaosity.benchmarks.benchmark_templates import Benchmark, load_benchmarks_by_category
 from chaosity.checked_yaml_files import EXPERIMENTS, yaml_file_names
 from chaosity.cpusets import parse_cpu_list
+from chaosity.design.even_samples_and_plan_notes import sets_of_every_size
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
-from chaosity.design.plan_notes_and_samples import sets_of_every_size
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.point_names import parse_point_name
 from chaosity.design.target_selectors import page_placement_target, whole_page_shares

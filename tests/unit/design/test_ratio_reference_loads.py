@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from chaosity import checked_yaml_files as config_module
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.design import host_plan as plan_module
+from chaosity.design.even_samples_and_plan_notes import PlanNotes
 from chaosity.design.host_plan import plan_host
-from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.ratio_reference_loads import add_reference_loads
 from chaosity.errors import UserError
 

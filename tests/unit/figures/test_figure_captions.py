@@ -7,7 +7,7 @@ import synthetic
 from table_figures import select_figure_data
 
 from chaosity.figures.figure_captions import figure_caption
-from chaosity.figures.figure_marks_axes_and_limits import round_value_limits
+from chaosity.figures.figure_data_and_value_limits import round_value_limits
 from chaosity.figures.figure_spec import FigureSpec
 from chaosity.units import choose_scale
 

@@ -15,7 +15,7 @@ from chaosity.checked_yaml_files import load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.column_values_and_bounds import lowest_bound_of_mark, read_measured_bounds
 from chaosity.figures.figure_captions import figure_caption
-from chaosity.figures.figure_marks_axes_and_limits import round_value_limits
+from chaosity.figures.figure_data_and_value_limits import round_value_limits
 from chaosity.figures.figure_spec import FigureSpec
 from chaosity.store.measurements import Measurements
 

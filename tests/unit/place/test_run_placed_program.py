@@ -25,9 +25,9 @@ from chaosity.runner import observed_placement
 from chaosity.runner.__main__ import search_tools_folder_first
 from chaosity.runner.build_zipapp import zipapp_bytes
 from chaosity.runner.point_measurement import measure_point as measured
-from waiting import wait_until
+from wait_until_true import wait_until
 
-IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
+IMAGINED = str(Path(__file__).resolve().parents[2] / "placement_sensitive_program.py")
 ALLOCATES = "import time; x = bytearray(8 << 20); print('allocated', flush=True); time.sleep(1.2)"
 
 

@@ -23,9 +23,9 @@ from chaosity.place.run_placed_program import SETTLE_SECONDS
 from chaosity.runner import load_process, metric_values, observed_placement, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.point_measurement import measure_point as measured
-from waiting import wait_until
+from wait_until_true import wait_until
 
-IMAGINED = str(Path(__file__).resolve().parents[2] / "imagined_machine.py")
+IMAGINED = str(Path(__file__).resolve().parents[2] / "placement_sensitive_program.py")
 # Waits at a barrier as the kernels do; the file named first tells when it was passed, and by whom.
 PROGRAM = """
 import json, os, pathlib, signal, sys, time

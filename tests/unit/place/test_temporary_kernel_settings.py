@@ -14,7 +14,7 @@ from kernel_files import WEIGHTS, Kernel
 
 from chaosity.errors import UserError
 from chaosity.runner import temporary_kernel_settings
-from waiting import wait_until
+from wait_until_true import wait_until
 
 SLEEP = ("--", "sleep", "60")
 CRASH = ("--", "sh", "-c", "kill -SEGV $$")

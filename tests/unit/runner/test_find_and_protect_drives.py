@@ -9,7 +9,7 @@ import pytest
 
 from chaosity.errors import MeasurementError
 from chaosity.runner import find_and_protect_drives
-from loops import loop_device
+from loop_devices import loop_device
 
 pytestmark = pytest.mark.real
 

@@ -19,7 +19,7 @@ from chaosity.records.atomic_writes_and_record_files import load_record, save_re
 from chaosity.records.record_types_and_verdict import FAILED, VALID
 from chaosity.runner import load_process, metric_values
 from chaosity.runner.point_measurement import HOST_LOCK, are_rates_precise, measure_point
-from waiting import wait_until
+from wait_until_true import wait_until
 
 pytestmark = pytest.mark.real
 

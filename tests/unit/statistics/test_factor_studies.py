@@ -10,7 +10,7 @@ import synthetic_latency as latency
 from scipy import stats
 
 from chaosity.statistics.anova import analyse
-from chaosity.statistics.anova_studies import find_studies
+from chaosity.statistics.find_anova_studies import find_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 

@@ -11,7 +11,7 @@ import pytest
 from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.report.variance_analysis_section import analysis_sections
-from chaosity.statistics.anova_studies import find_studies
+from chaosity.statistics.find_anova_studies import find_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 

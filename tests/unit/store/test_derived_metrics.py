@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.compare.selection_comparison import compare_selections
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.statistics.anova_studies import find_studies
 from chaosity.statistics.cell_summary import UNMEASURED, summarise
+from chaosity.statistics.find_anova_studies import find_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table

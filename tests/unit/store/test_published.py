@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.store.published_csv_tables import read_published_csv
+from chaosity.store.read_published_csv import read_published_csv
 from chaosity.store.tidy_table_parquet import COLUMNS
 
 HEAD = "mode,rank,core,cpu_node,mem_node,size_MB,latency_ns\n"

@@ -11,7 +11,7 @@ from chaosity.compare.selection_comparison import compare_selections
 from chaosity.errors import UserError
 from chaosity.statistics.corun_interference import corun_slowdown
 from chaosity.store.measurements import Measurements
-from chaosity.store.published_csv_tables import parse_decimal_prefix, read_published_csv
+from chaosity.store.read_published_csv import parse_decimal_prefix, read_published_csv
 
 
 @pytest.fixture

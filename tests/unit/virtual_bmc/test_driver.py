@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sushy_tools import error
 
-from redfish import MODES, make_machine
+from lab_bmc import MODES, make_machine
 from virtual_bmc import firmware_settings
 from virtual_bmc.sushy_driver import LabDriver
 

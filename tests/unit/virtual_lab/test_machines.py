@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from virtual_lab.build_system_disk import image_name, packages
 from virtual_lab.errors import LabError
 from virtual_lab.machine_folder import complete_description
 from virtual_lab.numa_layout import nodes_in_mode
 from virtual_lab.qemu_arguments import qemu_arguments
-from virtual_lab.system_image import image_name, packages
 
 FOLDER = Path("/lab/server")
 GIB = 2**30

@@ -16,7 +16,7 @@ from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.place.page_share_arithmetic import shift_shares_to_workers, uniform_shares
 from chaosity.store.node_matrix_csv import NodeMatrix, read_matrix_csv
-from chaosity.store.published_csv_tables import read_published_csv
+from chaosity.store.read_published_csv import read_published_csv
 from chaosity.weights.canonical_weights import canonical_weights
 from chaosity.weights.interleave_weight_advice import advise_interleave_weights, kernel_weights
 from chaosity.weights.placement_bandwidth_model import (

@@ -37,7 +37,7 @@ def published_command(file: Path, form: str, host: str, unit: str | None, output
     from chaosity.checked_yaml_files import EXPERIMENTS, load_experiment, yaml_file_names
     from chaosity.figures.draw_and_write_figures import draw_figures
     from chaosity.store.measurements import Measurements
-    from chaosity.store.published_csv_tables import read_published_csv
+    from chaosity.store.read_published_csv import read_published_csv
     from chaosity.store.tidy_table_parquet import write_parquet_table
     from chaosity.topology.topology_model import Topology
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
+from chaosity.design.even_samples_and_plan_notes import PlanNotes, note_with_nodes
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import Initiator
-from chaosity.design.plan_notes_and_samples import PlanNotes, note_with_nodes
 from chaosity.design.point_loads import ChosenLoad
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import Level

@@ -15,9 +15,9 @@ from typing import TypedDict
 from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
 from chaosity.checked_yaml_files import load_experiment
 from chaosity.components.make_component_documents import drive_component_name
+from chaosity.design.even_samples_and_plan_notes import pick_evenly_spread
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiators_and_targets import PlannedDrive
-from chaosity.design.plan_notes_and_samples import pick_evenly_spread
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.ratio_reference_loads import add_reference_loads
 from chaosity.design.target_selectors import WeightsLookup

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
-from chaosity.design.host_resources import HostResources
-from chaosity.design.initiators_and_targets import Endpoint, Initiator
-from chaosity.design.plan_notes_and_samples import (
+from chaosity.design.even_samples_and_plan_notes import (
     AT_MOST_SETS,
     pick_evenly_spread,
     sets_of_every_size,
 )
+from chaosity.design.host_resources import HostResources
+from chaosity.design.initiators_and_targets import Endpoint, Initiator
 from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import node_name, parse_place_name
 from chaosity.yaml_document_types import InitiatorSelector

@@ -8,6 +8,7 @@ from itertools import product
 
 from chaosity.benchmarks.benchmark_templates import Benchmark
 from chaosity.checked_yaml_files import BENCHMARKS, load_benchmark, yaml_file_names
+from chaosity.design.even_samples_and_plan_notes import PlanNotes
 from chaosity.design.factor_levels import FactorLevels
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
@@ -18,7 +19,6 @@ from chaosity.design.initiator_selectors import (
     select_initiators,
 )
 from chaosity.design.initiators_and_targets import Endpoint, Initiator, Target
-from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ChosenLoad, Combination, LoadGroup
 from chaosity.design.target_selectors import WeightsLookup, notes_on_missing_weights, select_targets
 from chaosity.errors import UnservedDesignError, UserError, check_allowed, suggest_allowed

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from chaosity.design.even_samples_and_plan_notes import PlanNotes
 from chaosity.design.initiator_selectors import as_list
-from chaosity.design.plan_notes_and_samples import PlanNotes
 from chaosity.design.point_loads import ALONE, ONLY
 from chaosity.design.point_names import format_level
 from chaosity.errors import UserError, check_allowed

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
+from chaosity.design.even_samples_and_plan_notes import AT_MOST_SETS, pick_evenly_spread
 from chaosity.design.host_resources import HostResources
 from chaosity.design.initiator_selectors import (
     EarlierEndpoints,
@@ -18,7 +19,6 @@ from chaosity.design.initiator_selectors import (
     find_referred_initiator,
 )
 from chaosity.design.initiators_and_targets import Initiator, Target
-from chaosity.design.plan_notes_and_samples import AT_MOST_SETS, pick_evenly_spread
 from chaosity.errors import UserError, check_allowed
 from chaosity.place.page_share_arithmetic import apportion_whole
 from chaosity.place.placement_policies import POLICIES, UNIFORM

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from chaosity.figures import figure_style_header_and_legends as style
-from chaosity.figures.figure_marks_axes_and_limits import (
+from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     FigureMark,
     ValueLimits,

@@ -13,7 +13,7 @@ import pandas as pd
 
 from chaosity.figures.axis_order_and_labels import AxisValue, make_axis_value, natural_sort_key
 from chaosity.figures.column_values_and_bounds import lowest_bound_of_mark
-from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, mark_rows
+from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import LevelComparison, Role
 from chaosity.figures.mark_labels_and_hover_texts import panel_title
 from chaosity.figures.value_and_curve_tables import latency_curve_numbers

@@ -18,7 +18,7 @@ from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.axis_order_and_labels import Axis, make_text_axis_value
 from chaosity.figures.bar_charts import draw_bar_chart
 from chaosity.figures.figure_captions import figure_caption
-from chaosity.figures.figure_marks_axes_and_limits import (
+from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     ValueLimits,
     mark_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from chaosity.figures import caption_statements
-from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, mark_rows
+from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
 from chaosity.figures.mark_labels_and_hover_texts import (
     mark_label,

@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from chaosity.errors import UserError
 from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.axis_order_and_labels import Axis, axis_title
-from chaosity.figures.figure_marks_axes_and_limits import (
+from chaosity.figures.figure_data_and_value_limits import (
     FigureData,
     FigureMark,
     ValueLimits,

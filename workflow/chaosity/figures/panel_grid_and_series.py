@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from chaosity.figures import figure_style_header_and_legends as style
-from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, ValueLimits
+from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, ValueLimits
 from chaosity.figures.mark_labels_and_hover_texts import (
     hover_text,
     panel_title,

@@ -12,7 +12,7 @@ import pandas as pd
 from chaosity.cpusets import format_cpu_list
 from chaosity.figures.axis_order_and_labels import Axis, make_axis_value
 from chaosity.figures.column_values_and_bounds import parse_node_list
-from chaosity.figures.figure_marks_axes_and_limits import FigureData, FigureMark, mark_rows
+from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
 from chaosity.figures.mark_labels_and_hover_texts import (
     mark_value_text,

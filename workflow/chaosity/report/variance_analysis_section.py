@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from chaosity.figures.residual_plots import MOST_MARKS, residuals_svg
 from chaosity.statistics.anova import Analysis
-from chaosity.statistics.anova_studies import REMOTE, Study, analyse_all_studies
 from chaosity.statistics.anova_table import (
     IMPORTANT_FROM_PERCENT,
     SIGNIFICANT_BELOW,
@@ -21,6 +20,7 @@ from chaosity.statistics.anova_table import (
 )
 from chaosity.statistics.effects_and_contrasts import MOST_LEVELS_IN_PAIRS, Contrast, Interval
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
+from chaosity.statistics.find_anova_studies import REMOTE, Study, analyse_all_studies
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_quantity, join_with_and, metric_words
 

@@ -3,7 +3,7 @@
  * chaosity-sum: how fast a set of PUs sums an array of integers that lies in memory, or that is
  * read from drives while it is summed.
  *
- * The sequence of a run is in sum_run.c, the threads are in thread_team.c, the kernel is in
+ * The sequence of a run is in array_sum_run.c, the threads are in thread_team.c, the kernel is in
  * integer_sum.c, the array on drives in drive_stripes.c, and reading in io_uring_reads.c.
  */
 #include <stdbool.h>
@@ -15,8 +15,8 @@
 #include "common/parse_numbers.h"
 #include "common/placed_memory.h"
 #include "common/run_options.h"
+#include "drives/array_sum_run.h"
 #include "drives/io_uring_reads.h"
-#include "drives/sum_run.h"
 
 /* io_uring's own limit for the entries of a ring (IORING_MAX_ENTRIES), and for one read. */
 enum { MOST_QUEUE_DEPTH = 32768, MOST_CHUNK_BYTES = 1 << 30 };

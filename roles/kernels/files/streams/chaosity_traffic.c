@@ -3,8 +3,8 @@
  * chaosity-traffic: memory traffic at a chosen share of the highest rate that a set of PUs reaches,
  * to run beside a program whose latency under load is measured.
  *
- * The sequence of a run and the limited rate are in rate_limiter.c, the threads in thread_team.c,
- * the kernels in stream_kernels.c and their check in array_validation.c.
+ * The sequence of a run and the limited rate are in limited_rate_traffic.c, the threads in
+ * thread_team.c, the kernels in stream_kernels.c and their check in array_validation.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "common/errors.h"
 #include "common/parse_numbers.h"
 #include "common/run_options.h"
-#include "streams/rate_limiter.h"
+#include "streams/limited_rate_traffic.h"
 
 static struct traffic_options options = {
     .stream_options.run_options = {.sample_seconds = 0.02, .max_seconds = 10},

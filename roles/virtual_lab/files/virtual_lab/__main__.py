@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from virtual_lab import drive_changes, power_switch
+from virtual_lab import power_switch, replace_or_slow_drive
+from virtual_lab.build_system_disk import build_image, image_name
 from virtual_lab.errors import LabError
 from virtual_lab.machine_folder import apply_description, matches_description, remove_machine
-from virtual_lab.system_image import build_image, image_name
 
 
 def _state(given: argparse.Namespace) -> str:
@@ -59,12 +59,14 @@ def _image(given: argparse.Namespace) -> str:
 
 
 def _replace_drive(given: argparse.Namespace) -> str:
-    drive_changes.replace_drive(given.folder, given.old, given.serial, given.read_bytes_per_second)
+    replace_or_slow_drive.replace_drive(
+        given.folder, given.old, given.serial, given.read_bytes_per_second
+    )
     return f"has {given.serial} instead of {given.old}"
 
 
 def _throttle(given: argparse.Namespace) -> str:
-    drive_changes.limit_read_rate(given.folder, given.serial, given.read_bytes_per_second)
+    replace_or_slow_drive.limit_read_rate(given.folder, given.serial, given.read_bytes_per_second)
     return f"reads {given.serial} at {given.read_bytes_per_second} bytes per second"
 
 

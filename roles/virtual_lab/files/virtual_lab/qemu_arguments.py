@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from virtual_lab.build_system_disk import ROOT_PARTITION
 from virtual_lab.numa_layout import (
     Machine,
     Node,
@@ -13,7 +14,6 @@ from virtual_lab.numa_layout import (
     node_pairs,
     nodes_in_mode,
 )
-from virtual_lab.system_image import ROOT_PARTITION
 
 # Names in a machine's folder. QEMU starts in this folder: a socket's path may have 107 characters.
 DISK, DRIVES, CREDENTIALS = "disk.qcow2", "drives", "credentials"

@@ -13,7 +13,7 @@
  * from the median at the peak, which contains no interruptions; otherwise they would count twice.
  */
 #define _GNU_SOURCE
-#include "streams/rate_limiter.h"
+#include "streams/limited_rate_traffic.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -10,7 +10,7 @@
  * sum.
  */
 #define _GNU_SOURCE
-#include "drives/sum_run.h"
+#include "drives/array_sum_run.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -2,8 +2,8 @@
  *
  * The sequence of a run of chaosity-sum: set-up, start, samples, validation.
  */
-#ifndef CHAOSITY_SUM_RUN_H
-#define CHAOSITY_SUM_RUN_H
+#ifndef CHAOSITY_ARRAY_SUM_RUN_H
+#define CHAOSITY_ARRAY_SUM_RUN_H
 
 #include <stdbool.h>
 #include <stddef.h>

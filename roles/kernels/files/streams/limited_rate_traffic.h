@@ -2,8 +2,8 @@
  *
  * Memory traffic at an even, limited rate, as a load that runs together with another measurement.
  */
-#ifndef CHAOSITY_RATE_LIMITER_H
-#define CHAOSITY_RATE_LIMITER_H
+#ifndef CHAOSITY_LIMITED_RATE_TRAFFIC_H
+#define CHAOSITY_LIMITED_RATE_TRAFFIC_H
 
 #include "streams/stream_options.h"
 

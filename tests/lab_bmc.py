@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from plays import Outcome, play
+from playbooks import Outcome, play
 
 MODES = {"nps1": 1, "nps2": 2, "nps4": 4}
 

@@ -1,6 +1,6 @@
 """A program whose speed depends on where the kernel has its pages, by a formula, on any machine.
 
-    imagined_machine.py BANDWIDTHS LATENCIES [SECONDS [MEBIBYTES [SCALE]]] [barrier]
+    placement_sensitive_program.py BANDWIDTHS LATENCIES [SECONDS [MEBIBYTES [SCALE]]] [barrier]
 
 Each pass takes the time of an imagined machine with these bandwidths and latencies by node, both
 lists with a number a node: the slowest node's share over its bandwidth, and the mean latency by
