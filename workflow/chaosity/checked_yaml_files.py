@@ -56,7 +56,7 @@ def read_yaml(path: Path) -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), YAML_LOADER)
     except OSError as error:
         raise UserError(f"cannot be read ({error.strerror})", str(path)) from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-01
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
         raise UserError(f"is not YAML: {getattr(error, 'problem', error)}", place) from error

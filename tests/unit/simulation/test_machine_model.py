@@ -12,6 +12,7 @@ from chaosity.errors import UserError
 from chaosity.simulation.machine_description import (
     Fault,
     MachineDescription,
+    current_faults,
     firmware_topology,
     read_machine_description,
 )
@@ -19,6 +20,7 @@ from chaosity.simulation.machine_model import MachineModel, traffic_shares
 from chaosity.topology.topology_discovery import discover_topology
 
 TOPOLOGY = discover_topology(str(ROOT / "machines/topologies/epyc_7413_nps4.xml"))
+TODAY = date(2026, 11, 22)
 MACHINE: MachineDescription = {
     "simulated_machine": "by_hand",
     "description": "round numbers",
@@ -69,7 +71,7 @@ def drives(name: str, node: int, *numbers: int, into: int | None = None) -> Any:
     }
 
 
-def model(*faults: Fault, host: str = "host", today: date = date(2026, 11, 22)) -> MachineModel:
+def model(*faults: Fault, host: str = "host", today: date = TODAY) -> MachineModel:
     return MachineModel({**MACHINE, "faults": list(faults)}, TOPOLOGY, host, today)
 
 
@@ -205,7 +207,7 @@ def test_a_fault_begins_on_its_date_and_on_its_host():
 
 def test_swapped_distances_change_what_the_firmware_says_and_no_rate():
     fault: Fault = {"fault": "swapped_distances", "nodes": [1, 4]}
-    shown = firmware_topology({**MACHINE, "faults": [fault]}, TOPOLOGY, "host")
+    shown = firmware_topology({**MACHINE, "faults": [fault]}, TOPOLOGY, "host", TODAY)
     assert shown.distances is not None
     assert shown.distances.distance_between(0, 1) == 32
     assert shown.distances.distance_between(0, 4) == 12
@@ -233,6 +235,16 @@ WRONG = [
         HEAD + BODY + "faults: [{fault: slow_drive, drive: nvme0, remaining: 0.5}]",
         "the topology has no drive nvme0",
     ),
+    (
+        HEAD + BODY + "faults: [{fault: slow_drive, drive: drive-0000-01-00-0, remaining: 0.5}]",
+        "faults.0: slow_drive needs drives, and none are described",
+    ),
+    (
+        HEAD + BODY + "faults: [{fault: slow_node, node: 0, remaining: 0.5, since: '2026-13-01'}]",
+        "faults.0.since: 2026-13-01 is not a date",
+    ),
+    (HEAD + BODY + "seed: 2026-13-01", "is not YAML: month must be in 1..12"),
+    (HEAD + BODY + "based_on: bad", "unknown machine 'bad'"),
     (HEAD + BODY + "based_on: nothing", "unknown machine 'nothing'"),
     (HEAD + BODY + "cores: 7", "unknown key 'cores'"),
     (HEAD.replace("bad", "other") + BODY, "it must be the file's name, bad"),
@@ -247,3 +259,21 @@ def test_a_wrong_description_is_refused_in_one_sentence(tmp_path, text, words):
         read_machine_description(path, TOPOLOGY)
     assert words in str(error.value)
     assert "bad.yaml" in str(error.value)
+
+
+def test_a_date_may_be_written_without_quotes(tmp_path):
+    path = tmp_path / "bad.yaml"
+    fault = "{fault: slow_node, node: 0, remaining: 0.5, since: 2026-11-22}"
+    path.write_text(HEAD + BODY + f"faults: [{fault}]")
+    read = read_machine_description(path, TOPOLOGY)
+    assert read["faults"][0]["since"] == "2026-11-22"
+    assert current_faults(read, "host", date(2026, 11, 21)) == []
+    assert current_faults(read, "host", TODAY) == read["faults"]
+
+
+def test_descriptions_that_are_based_on_each_other_are_refused(tmp_path):
+    for name, base in (("bad", "other"), ("other", "bad")):
+        text = HEAD.replace("bad", name) + BODY + f"based_on: {base}"
+        (tmp_path / f"{name}.yaml").write_text(text)
+    with pytest.raises(UserError, match="unknown machine 'bad'"):
+        read_machine_description(tmp_path / "bad.yaml", TOPOLOGY)

@@ -25,6 +25,7 @@ from chaosity.store.tidy_table_from_records import status_and_values_of_record, 
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
 from chaosity.topology.topology_discovery import discover_topology
 
+TODAY = date(2026, 11, 22)
 SMALL = "xeon_8358"  # two nodes with two drives each
 LARGE = "epyc_7413_nps4"
 EXPERIMENTS = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]
@@ -37,8 +38,8 @@ def findings(
     topology = discover_topology(str(ROOT / "machines/topologies" / f"{topology_name}.xml"))
     read = read_machine_description(ROOT / "machines" / f"{machine}.yaml", topology)
     description: MachineDescription = {**read, "faults": list(faults)}
-    shown = firmware_topology(description, topology, "host")
-    model = MachineModel(description, shown, "host", date(2026, 11, 22))
+    shown = firmware_topology(description, topology, "host", TODAY)
+    model = MachineModel(description, shown, "host", TODAY)
     config = {**read_config(), "experiments": experiments or EXPERIMENTS}
     plan = plan_host(PlannedHost("host", "any", shown, {"chaosity_simulated": machine}), config)
     rows = [

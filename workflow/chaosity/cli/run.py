@@ -10,6 +10,7 @@ import click
 from chaosity.cli.shared_options import EXISTING_FILE, FILE
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import save_record
+from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.runner.point_measurement import measure_point as run_point
 
 
@@ -29,8 +30,7 @@ def run_command(point: Path, replicate: int, record: Path | None) -> None:
         replicates = len(document["orders"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError("is not a point of a plan", str(point)) from error
-    host = point.absolute().parents[3] / "host.json"
-    if host.exists() and '"simulated"' in host.read_text(encoding="utf-8"):
+    if _is_simulated(point):
         raise UserError("is a point of a simulated host", str(point), "run chaosity simulate")
     if not 1 <= replicate <= replicates:
         raise UserError(f"has no replicate {replicate}", str(point), f"allowed: 1 to {replicates}")
@@ -42,3 +42,12 @@ def run_command(point: Path, replicate: int, record: Path | None) -> None:
     for check in measured["verdict"]["checks"]:
         mark = {True: "ok  ", False: "FAIL" if check["decisive"] else "note", None: "?   "}
         click.echo(f"{mark[check['passed']]} {check['name']}: {check['detail']}", err=True)
+
+
+def _is_simulated(point: Path) -> bool:
+    """Return whether the folder of the point's host says that the host is simulated."""
+    for folder in point.absolute().parents:
+        if (host := folder / "host.json").exists():
+            transport = json.loads(host.read_text(encoding="utf-8")).get("transport", {})
+            return bool(transport.get("kind") == SIMULATED)
+    return False

@@ -8,9 +8,9 @@ from chaosity.figures.axis_order_and_labels import make_axis_value
 from chaosity.figures.figure_data_and_value_limits import FigureData, FigureMark, mark_rows
 from chaosity.figures.figure_spec import Role
 from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
-from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import Estimate
+from chaosity.store.measurements import Measurements
 from chaosity.units import Scale, format_count, metric_words
 
 _NO_REASON = "no reason recorded"
@@ -40,8 +40,7 @@ def replicates_text(data: FigureData) -> str:
 
 def is_simulated(data: FigureData) -> bool:
     """Return whether a figure shows a machine that does not exist."""
-    rows = data.measurements
-    return "origin" in rows and bool((rows["origin"] == SIMULATED).any())
+    return Measurements(data.measurements).is_simulated
 
 
 def provenance_text(data: FigureData) -> str:

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import subprocess
@@ -15,6 +14,7 @@ import sys
 import tarfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
@@ -23,6 +23,7 @@ from chaosity.checked_yaml_files import path_as_given_or_in_repository
 from chaosity.components.component_files import write_changed_components
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost
+from chaosity.design.point_expansion import json_fingerprint
 from chaosity.errors import UserError, suggest_allowed
 from chaosity.hosts.ansible_inventory import InventoryHost, read_inventory
 from chaosity.records.atomic_writes_and_record_files import write_atomically, write_if_changed
@@ -31,6 +32,7 @@ from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
 from chaosity.runner.describe_host import FACTS_MEMBER
 from chaosity.simulation.machine_description import (
     MACHINE_FILE,
+    MachineDescription,
     firmware_topology,
     read_machine_description,
 )
@@ -218,13 +220,12 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         tools = check_tool_versions(needs, facts["tools"])
         live_facts = {"transport": transport, "boot_id": facts["boot_id"]}
     topology, xml = discover_topology_with_xml(source)
-    machine = ""
+    machine: MachineDescription | None = None
     if file:
-        description = read_machine_description(path_as_given_or_in_repository(file), topology)
-        topology = firmware_topology(description, topology, host.name)
-        machine = json.dumps(description, indent=1, default=str) + "\n"
+        machine = read_machine_description(path_as_given_or_in_repository(file), topology)
+        topology = firmware_topology(machine, topology, host.name, datetime.now(UTC).date())
         # A part of the system component, so that another description asks for new records.
-        tools = {"simulated machine": hashlib.sha256(machine.encode()).hexdigest()[:16]}
+        tools = {"simulated machine": json_fingerprint(machine)}
         live_facts = {"transport": {"kind": SIMULATED, "way": [], "runner": []}}
     configuration = configuration_name(topology)
     expected = config["expected_configuration"]
@@ -238,7 +239,7 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     write_if_changed(folder / "topology.xml", xml)
     write_if_changed(folder / "topology.json", _json_text(topology_to_json(topology)))
     if machine:
-        write_if_changed(folder / MACHINE_FILE, machine)
+        write_if_changed(folder / MACHINE_FILE, _json_text(machine))
     drives = {drive.component: drive.point_entry for drive in planned.drives_to_measure(results)}
     write_changed_components(
         folder / "components", make_component_documents(topology, tools, drives)

@@ -43,13 +43,18 @@ def output_texts(source: OutputName, outputs: Mapping[str, str]) -> list[str]:
     return texts
 
 
+def json_path_steps(path: str) -> list[str]:
+    """Return the steps of a path such as ``jobs[*].error``: ``jobs``, ``[*]`` and ``error``."""
+    return re.findall(r"[^.\[\]]+|\[\*\]", path)
+
+
 def values_at_path(document: Any, path: str) -> list[Any]:
     """Return all values at a path such as ``jobs[*].read.bw_bytes`` or ``jobs[0].error``.
 
     A missing key or position gives no value.
     """
     values = [document]
-    for step in re.findall(r"[^.\[\]]+|\[\*\]", path):
+    for step in json_path_steps(path):
         if step == "[*]":
             values = [item for value in values if isinstance(value, list) for item in value]
         elif step.isdigit():

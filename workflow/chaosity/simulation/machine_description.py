@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -100,7 +101,7 @@ class Fault(TypedDict):
     core: NotRequired[int]
     nodes: NotRequired[list[int]]
     host: NotRequired[str]
-    since: NotRequired[str | date]
+    since: NotRequired[str]
 
 
 class MachineDescription(TypedDict):
@@ -132,6 +133,8 @@ REQUIRED_KEYS = {
     "slow_host": {"remaining"},
     "swapped_distances": {"nodes"},
 }
+_ALWAYS = "0001-01-01"  # a fault without `since` began before any record
+_FAULTS_OF_DRIVES = {"slow_drive", "slow_port", "slow_drive_path"}
 # Keys that every fault may have, and `to_package` restricts `slow_drive_path` to one package.
 _OPTIONAL_KEYS = {"host", "since", "to_package"}
 
@@ -154,23 +157,29 @@ def read_machine_description(path: Path, topology: Topology) -> MachineDescripti
     return machine
 
 
-def _read_with_base(path: Path) -> MachineDescription:
+def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineDescription:
     """Return a checked description, with the keys of the one that it is based on.
 
+    Args:
+        path: its YAML file.
+        users: the names of the descriptions that are based on it.
+
     Raises:
-        UserError: a file is missing or wrong.
+        UserError: a file is missing or wrong, or descriptions are based on each other.
     """
-    document = read_yaml(path)
+    users |= {path.stem}
+    # YAML reads 2026-01-01 as a date; the schema and `machine.json` have it as a text.
+    document = json.loads(json.dumps(read_yaml(path), default=str))
     validate_document(document, KIND, str(path))
     if document[KIND] != path.stem:
         found = f"has `{KIND}: {document[KIND]}`"
         raise UserError(found, str(path), f"it must be the file's name, {path.stem}")
     base = document.get("based_on")
-    known = {file.stem for file in path.parent.glob("*.yaml")} - {path.stem}
+    known = {file.stem for file in path.parent.glob("*.yaml")} - users
     if base is None:
         return cast(MachineDescription, document)
     check_allowed(base, known, f"unknown machine {base!r}", f"{path}, based_on")
-    return cast(MachineDescription, {**_read_with_base(path.with_stem(base)), **document})
+    return cast(MachineDescription, {**_read_with_base(path.with_stem(base), users), **document})
 
 
 def _check_parts(machine: MachineDescription, topology: Topology, where: str) -> None:
@@ -182,7 +191,7 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
     known = {
         "node": {str(node.os_index) for node in topology.memory_nodes},
         "package": {str(package.os_index) for package in topology.packages},
-        "drive": set(drive_components(topology)),
+        "drive": {drive_component_name(drive) for drive in topology.drives if drive.name},
         "core": {str(core.index) for core in topology.cores},
     }
     kinds = {
@@ -212,26 +221,41 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
             raise UserError(f"{fault['fault']} needs the key {missing[0]!r}", place)
         if extra := sorted(given - needed - _OPTIONAL_KEYS):
             raise UserError(f"{fault['fault']} has no key {extra[0]!r}", place)
+        try:
+            date.fromisoformat(fault.get("since", _ALWAYS))
+        except ValueError as error:
+            wrong = f"{fault['since']} is not a date"
+            raise UserError(wrong, f"{place}.since", "write it as 2026-11-22") from error
         for key, value in fault.items():
             for name in value if isinstance(value, list) else [value]:
                 if key in kinds:
                     check(kinds[key], name, f"faults.{number}.{key}")
+        if fault["fault"] in _FAULTS_OF_DRIVES and "drives" not in machine:
+            remedy = "add the key `drives` with their rates"
+            raise UserError(f"{fault['fault']} needs drives, and none are described", place, remedy)
 
 
-def acts_on_host(fault: Fault, host: str) -> bool:
-    """Return whether a host has a fault."""
-    return fault.get("host", host) == host
+def current_faults(machine: MachineDescription, host: str, today: date) -> list[Fault]:
+    """Return the faults that a host of this machine has on a day."""
+    return [
+        fault
+        for fault in machine.get("faults", [])
+        if fault.get("host", host) == host
+        and date.fromisoformat(fault.get("since", _ALWAYS)) <= today
+    ]
 
 
-def firmware_topology(machine: MachineDescription, topology: Topology, host: str) -> Topology:
+def firmware_topology(
+    machine: MachineDescription, topology: Topology, host: str, today: date
+) -> Topology:
     """Return the topology as the machine's firmware shows it: entries of the SLIT may be swapped.
 
     The fault `swapped_distances` exchanges the local node's row entries of two other nodes: in the
     row of each node, the distances to the two named nodes change places.
     """
     distances = topology.distances
-    for fault in machine.get("faults", []):
-        if fault["fault"] != "swapped_distances" or not acts_on_host(fault, host) or not distances:
+    for fault in current_faults(machine, host, today):
+        if fault["fault"] != "swapped_distances" or not distances:
             continue
         first, second = (distances.nodes.index(node) for node in fault["nodes"])
         rows = [list(row) for row in distances.matrix]
@@ -240,8 +264,3 @@ def firmware_topology(machine: MachineDescription, topology: Topology, host: str
                 row[first], row[second] = row[second], row[first]
         distances = replace(distances, matrix=tuple(map(tuple, rows)))
     return replace(topology, distances=distances)
-
-
-def drive_components(topology: Topology) -> list[str]:
-    """Return the components of the drives of a topology, such as ``drive-0000-41-00-0``."""
-    return [drive_component_name(drive) for drive in topology.drives if drive.name]

@@ -9,16 +9,17 @@ docs/simulation.md explains the model and has its sources.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 
-from chaosity.components.make_component_documents import drive_component_name
 from chaosity.cpusets import parse_cpu_list
 from chaosity.records.point_types import DriveFacts, Load
 from chaosity.runner.point_measurement import memory_shares_by_node
-from chaosity.simulation.machine_description import Fault, MachineDescription, acts_on_host
+from chaosity.simulation.machine_description import MachineDescription, current_faults
 from chaosity.simulation.max_min_fair_rates import FairRates, Flow, max_min_fair_rates
+from chaosity.simulation.resource_capacities import WITHOUT_LIMIT, port_name, resource_capacities
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
 
 # Bytes that STREAM-like kernels read and write, as they count them. An ordinary store also fetches
@@ -45,7 +46,6 @@ _LINE_BYTES = 64
 # are always on the way, so drives keep most of their rate next to programs (document 000, figure
 # 7).
 _DRIVE_PACE = 4.0
-_WITHOUT_LIMIT = float("inf")
 
 
 @dataclass
@@ -67,7 +67,7 @@ class LoadTruth:
 
 @dataclass(frozen=True)
 class _Path:
-    """One flow of a load: its resources, and the node whose memory it accesses most."""
+    """One flow of a load."""
 
     load: str
     flow: Flow
@@ -104,95 +104,13 @@ class MachineModel:
         self, machine: MachineDescription, topology: Topology, host: str, today: date
     ) -> None:
         self.machine, self.topology = machine, topology
-        self._faults = [fault for fault in machine.get("faults", []) if _acts(fault, host, today)]
-        self._core_of_pu = {pu: core.index for core in topology.cores for pu in core.cpus}
-        self._package_of_core = {core.index: core.package for core in topology.cores}
-        self.capacities = dict(self._capacities())
-        for fault in self._faults:
-            self._reduce_capacities(fault)
-
-    @property
-    def slowdown(self) -> float:
-        """Return the factor by which a fault of the whole host makes all accesses slower."""
-        product = 1.0
-        for fault in self._faults:
-            product *= fault["remaining"] if fault["fault"] == "slow_host" else 1.0
-        return 1 / product
-
-    def _capacities(self) -> Iterator[tuple[str, float]]:
-        """Yield each resource and its capacity in bytes per second; of cores and drives it is 1."""
-        memory, links = self.machine["memory"], self.machine.get("links", {})
-        drives, devices = self.machine.get("drives"), self.machine.get("devices")
-        topology = self.topology
-        packages = [package.os_index for package in topology.packages]
-        nodes = [node.os_index for node in topology.nodes]
-        for core in topology.cores:
-            yield f"core{core.index}", 1.0
-        for domain in topology.l3_domains:
-            yield f"l3_{domain.index}", memory.get("l3_domain_bytes_per_second", _WITHOUT_LIMIT)
-        own = {int(node): float(rate) for node, rate in memory.get("nodes", {}).items()}
-        shared = [node.os_index for node in topology.memory_nodes if node.os_index not in own]
-        each = memory["package_bytes_per_second"] * len(packages) / max(1, len(shared))
-        for number in {*own, *shared}:
-            yield f"node{number}", own.get(number, each)
-        for begin in nodes:
-            near = links.get("node_to_node_bytes_per_second", _WITHOUT_LIMIT)
-            yield from ((f"node{begin}->node{end}", near) for end in nodes)
-            far = links.get("node_to_package_bytes_per_second", _WITHOUT_LIMIT)
-            yield from ((f"node{begin}->package{end}", far) for end in packages)
-            yield from ((f"package{end}->node{begin}", far) for end in packages)
-        for begin in packages:
-            between = links.get("package_to_package_bytes_per_second", _WITHOUT_LIMIT)
-            yield from ((f"package{begin}->package{end}", between) for end in packages)
-        if drives:
-            for drive in topology.drives:
-                if drive.name:
-                    name = drive_component_name(drive)
-                    yield name, 1.0
-                    yield f"{name}_link", drive.link_bytes_per_second or _WITHOUT_LIMIT
-            part = len(packages) / max(1, len(shared))  # of a package's root ports at a node
-            all_near = part * drives.get("package_bytes_per_second", _WITHOUT_LIMIT)
-            far = part * drives.get("remote_package_bytes_per_second", _WITHOUT_LIMIT)
-            for number in nodes:
-                yield f"drives{number}", all_near
-                yield from ((f"drives{number}->package{package}", far) for package in packages)
-        if devices:
-            for device in topology.opencl_devices:
-                yield device.name, devices["memory_bytes_per_second"]
-                yield f"{device.name}_in", devices["link_bytes_per_second"]
-                yield f"{device.name}_out", devices["link_bytes_per_second"]
-
-    def _reduce_capacities(self, fault: Fault) -> None:
-        """Leave the remaining share of the capacity of each resource that a fault affects."""
-        kind, left = fault["fault"], fault.get("remaining", 1.0)
-        if kind == "slow_port":  # the drives are behind one port, which is too slow for all
-            rate = self.machine["drives"]["read_bytes_per_second"]
-            self.capacities[_port_name(fault)] = left * rate * len(fault["drives"])
-            return
-        affected: list[str] = []  # `swapped_distances`: the firmware is wrong, the machine is fine
-        match kind:
-            case "slow_node":
-                affected = [f"node{fault['node']}"]
-            case "slow_link":
-                affected = [f"package{fault['from_package']}->package{fault['to_package']}"]
-            case "slow_drive":
-                affected = [fault["drive"]]
-            case "slow_core":
-                affected = [f"core{fault['core']}"]
-            case "slow_host":
-                affected = list(self.capacities)
-            case "slow_drive_path":
-                affected = self._drive_paths(fault)
-        for name in affected:
-            self.capacities[name] *= left
-
-    def _drive_paths(self, fault: Fault) -> list[str]:
-        """Return the resources from the drives of a node to other packages, or to a given one."""
-        node = fault["drive_node"]
-        own = self.topology.package_of_node.get(node)
-        others = {package.os_index for package in self.topology.packages} - {own}
-        wanted = {fault["to_package"]} if "to_package" in fault else others
-        return [f"drives{node}->package{package}" for package in sorted(wanted)]
+        self._faults = current_faults(machine, host, today)
+        self._core_of_pu = {pu: core for core in topology.cores for pu in core.cpus}
+        self._slow_units = _units_of_slower_cores(topology)
+        self.capacities = resource_capacities(machine, topology, self._faults)
+        whole = [fault["remaining"] for fault in self._faults if fault["fault"] == "slow_host"]
+        # The factor by which a fault of the whole host makes all accesses slower.
+        self.slowdown = 1 / math.prod(whole)
 
     def truths(self, loads: list[Load]) -> dict[str, LoadTruth]:
         """Return what each load reaches while all of them run, by the load's name."""
@@ -202,7 +120,7 @@ class MachineModel:
         if any(share < 1 for share in shares.values()):
             # The traffic program finds its own peak first and then keeps to a share of it.
             paths = [
-                _Path(path.load, _limited(path.flow, shares[path.load] * rate))
+                _Path(path.load, replace(path.flow, limit=shares[path.load] * rate))
                 for path, rate in zip(paths, free.rates, strict=True)
             ]
             free = max_min_fair_rates([path.flow for path in paths], self.capacities)
@@ -242,7 +160,7 @@ class MachineModel:
             # A chase has one access on the way at a time, which hardly loads the machine.
             for path in self._memory_paths(load, memory_shares_by_node(load["placement"])):
                 limit = _LINE_BYTES / (self._idle_access_ns(load) * 1e-9)
-                yield _Path(path.load, _limited(path.flow, limit))
+                yield _Path(path.load, replace(path.flow, limit=limit))
         else:
             yield from self._memory_paths(load, memory_shares_by_node(load["placement"]))
 
@@ -273,14 +191,7 @@ class MachineModel:
         if in_flight := memory.get("core_bytes_in_flight"):
             latency = self._memory_ns(self._node_of(unit), node) * 1e-9
             seconds = max(seconds, latency / in_flight)
-        return {f"core{self._core_of_pu[unit]}": seconds}
-
-    @property
-    def _slow_units(self) -> set[int]:
-        """Return the units of all core kinds but the fastest."""
-        kinds = [kind for kind in self.topology.core_kinds if kind.speed_rank is not None]
-        fastest = max((kind.speed_rank for kind in kinds if kind.speed_rank), default=None)
-        return {unit for kind in kinds if kind.speed_rank != fastest for unit in kind.cpus}
+        return {f"core{self._core_of_pu[unit].index}": seconds}
 
     def _memory_uses(self, unit: int, node: int, reads: float, writes: float) -> dict[str, float]:
         """Return the use of controllers and links for a byte between a core and a node's memory."""
@@ -327,18 +238,18 @@ class MachineModel:
         rate = drives["read_bytes_per_second"]
         if load["writes"]:
             rate = drives.get("write_bytes_per_second", rate)
-        cores = sorted({self._core_of_pu[unit] for unit in _units(load)})
+        cores = sorted({self._core_of_pu[unit].index for unit in _units(load)})
         for drive in load["target"]["drives"]:
             # A file that takes the place of a drive has no slot, and so no link.
             self.capacities.setdefault(drive["component"], 1.0)
-            self.capacities.setdefault(f"{drive['component']}_link", _WITHOUT_LIMIT)
+            self.capacities.setdefault(f"{drive['component']}_link", WITHOUT_LIMIT)
             uses = {drive["component"]: 1 / rate, f"{drive['component']}_link": 1.0}
             for core in cores:
-                each = 1 / drives.get("core_bytes_per_second", _WITHOUT_LIMIT) / len(cores)
+                each = 1 / drives.get("core_bytes_per_second", WITHOUT_LIMIT) / len(cores)
                 _add(uses, {f"core{core}": each})
             for fault in self._faults:
                 if fault["fault"] == "slow_port" and drive["component"] in fault["drives"]:
-                    _add(uses, {_port_name(fault): 1.0})
+                    _add(uses, {port_name(fault): 1.0})
             for node, share in shares.items():
                 _add(uses, self._drive_uses(drive, node, writes=load["writes"]), share)
                 if "processing_throughput_bytes_per_second" in load["metrics"]:
@@ -384,7 +295,8 @@ class MachineModel:
         latencies = self.machine["latency_ns"]
         found = 0.0
         shares = []
-        for level, nanoseconds in ((1, "l1"), (2, "l2"), (3, "l3")):
+        levels = latencies["l1"], latencies["l2"], latencies["l3"]
+        for level, nanoseconds in enumerate(levels, start=1):
             capacity = max(
                 (
                     cache.size_bytes or 0
@@ -394,7 +306,7 @@ class MachineModel:
                 default=0,
             )
             hits = _share_within(size, capacity)
-            shares.append((max(0.0, hits - found), float(str(latencies[nanoseconds]))))  # type: ignore[literal-required]
+            shares.append((max(0.0, hits - found), nanoseconds))
             found = max(found, hits)
         return shares
 
@@ -440,27 +352,23 @@ class MachineModel:
 
     def _package_of(self, unit: int) -> int | None:
         """Return the package of a processing unit."""
-        return self._package_of_core[self._core_of_pu[unit]]
+        return self._core_of_pu[unit].package
 
     def _node_of(self, unit: int) -> int:
         """Return the node of a processing unit; a unit without one counts as the first node's."""
         return self.topology.node_of_pu.get(unit, self.topology.nodes[0].os_index)
 
 
-def _acts(fault: Fault, host: str, today: date) -> bool:
-    """Return whether a fault acts on a host on a day."""
-    since = str(fault.get("since", ""))
-    return acts_on_host(fault, host) and (not since or date.fromisoformat(since) <= today)
+def _units_of_slower_cores(topology: Topology) -> set[int]:
+    """Return the processing units of all core kinds but the fastest."""
+    kinds = [kind for kind in topology.core_kinds if kind.speed_rank is not None]
+    fastest = max((kind.speed_rank for kind in kinds if kind.speed_rank), default=None)
+    return {unit for kind in kinds if kind.speed_rank != fastest for unit in kind.cpus}
 
 
 def _share_within(size: int, capacity: int) -> float:
     """Return the share of accesses to `size` bytes that a cache of `capacity` bytes serves."""
     return (1 + (size / capacity) ** _CACHE_EDGE) ** (-1 / _CACHE_EDGE) if capacity else 0.0
-
-
-def _port_name(fault: Fault) -> str:
-    """Return the name of the resource that a fault's drives share."""
-    return "port_of_" + "+".join(fault["drives"])
 
 
 def _units(load: Load) -> set[int]:
@@ -471,11 +379,6 @@ def _units(load: Load) -> set[int]:
 def _rate_share(load: Load) -> float:
     """Return the share of its own peak to which a load keeps (1 without a limit)."""
     return float(load.get("levels", {}).get("share", 100)) / 100
-
-
-def _limited(flow: Flow, limit: float) -> Flow:
-    """Return a flow with a limit of its rate."""
-    return Flow(flow.uses, limit, flow.pace)
 
 
 def _add(uses: dict[str, float], more: Mapping[str, float], factor: float = 1.0) -> None:

@@ -157,9 +157,7 @@ def simulate_point(point: Point, replicate: int, model: MachineModel) -> Record:
     return {**record, "finished_at": utc_now(), "verdict": make_verdict(checks)}
 
 
-def true_values(
-    point: Point, model: MachineModel
-) -> dict[str, dict[str, float | dict[str, float]]]:
+def true_values(point: Point, model: MachineModel) -> dict[str, TrueValues]:
     """Return the value of every metric of every load without noise: ``{load: {metric: value}}``.
 
     A metric by node has a value for each node of the target.

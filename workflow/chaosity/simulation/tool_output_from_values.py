@@ -14,6 +14,7 @@ from re import _constants, _parser  # type: ignore[attr-defined]  # typeshed lac
 from typing import Any
 
 from chaosity.records.point_types import Load, OutputSource
+from chaosity.runner.parse_tool_output import json_path_steps
 from chaosity.runner.progress_samples_and_rates import Series
 
 # What a character class stands for in the text that is written.
@@ -54,7 +55,7 @@ class OutputWriter:
         elif "json" in source:
             if isinstance(value, float) and source.get("combine") == "sum":
                 value /= self._items if "[*]" in source["json"] else 1
-            steps = re.findall(r"[^.\[\]]+|\[\*\]", source["json"])
+            steps = json_path_steps(source["json"])
             self._documents[name] = self._with_value(self._documents.get(name), steps, value)
         else:
             self._texts.setdefault(name, []).append(text_that_matches(source["regex"], str(value)))

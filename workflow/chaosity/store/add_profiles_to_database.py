@@ -11,8 +11,9 @@ from typing import Any
 
 from chaosity import __version__
 from chaosity.errors import UserError
-from chaosity.records.record_types_and_verdict import SIMULATED, VALID
+from chaosity.records.record_types_and_verdict import VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
+from chaosity.store.measurements import Measurements
 from chaosity.store.profile_database import (
     COMPONENT_COLUMNS,
     LOCAL,
@@ -84,7 +85,7 @@ def _build_profile(path: Path) -> ProfileTables | None:
     owners = table[["host", "configuration"]].drop_duplicates()
     if len(owners) > 1:
         raise UserError("has several hosts or configurations", str(path))
-    if (table["origin"] == SIMULATED).any():
+    if Measurements(table).is_simulated:
         remedy = "a database has measured values only"
         raise UserError("is a table of a simulated host", str(path), remedy)
     if table.empty or not (table["status"] == VALID).any():

@@ -1,0 +1,41 @@
+"""``chaosity run`` with files that are no point to measure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from chaosity.cli.run import run_command
+from chaosity.errors import UserError
+
+
+def test_a_point_of_a_simulated_host_is_refused_wherever_its_file_is(tmp_path):
+    (tmp_path / "host.json").write_text(json.dumps({"transport": {"kind": "simulated"}}))
+    for folder in ("", "a", "a/b/c/d"):
+        with pytest.raises(UserError, match="is a point of a simulated host"):
+            run(tmp_path / folder)
+
+
+def test_a_host_that_is_only_named_simulated_is_measured(tmp_path):
+    (tmp_path / "host.json").write_text(json.dumps({"host": "simulated", "transport": {}}))
+    with pytest.raises(UserError, match="has no replicate 7"):
+        run(tmp_path)
+
+
+def test_a_point_file_outside_of_results_is_measured(tmp_path):
+    with pytest.raises(UserError, match="has no replicate 7"):
+        run(tmp_path)
+
+
+def run(folder: Path) -> None:
+    """Ask for a replicate that a point in a folder does not have, so that nothing is measured."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "point.json").write_text(json.dumps({"orders": [0]}))
+    CliRunner().invoke(
+        run_command,
+        [str(folder / "point.json"), "--replicate", "7"],
+        catch_exceptions=False,
+    )
