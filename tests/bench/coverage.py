@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics.anova import Analysis, analyse
+from chaosity.statistics.anova import AnovaResult, analyse_variance
 from chaosity.statistics.block_ratios import cell_ratios_in_replicate_blocks
 from chaosity.statistics.estimates_and_ratios import Estimate, Ratio
 
@@ -141,7 +141,9 @@ def analyse_all_studies(noise: float, dropped: int, transform: str) -> Iterator[
         errors = np.exp(random.normal(0.0, noise, len(plan)))
         for values, wanted in ((flat, names[:2]), (matrix, names[2:])):
             frame = plan.assign(value=values * errors).iloc[kept]
-            found = analyse(frame, "value", ["initiator", "target"], "replicate", transform)
+            found = analyse_variance(
+                frame, "value", ["initiator", "target"], "replicate", transform
+            )
             for name in wanted:
                 held[name].append(_HELD[name](found, local.iloc[kept], noise))
     for name in names:
@@ -153,7 +155,7 @@ def centre(value: float, noise: float, logs: bool) -> float:
     return float(np.log(value)) if logs else value * float(np.exp(noise**2 / 2.0))
 
 
-def pairs_held(found: Analysis, _: pd.Series, noise: float) -> bool:
+def pairs_held(found: AnovaResult, _: pd.Series, noise: float) -> bool:
     """Whether every interval of the initiators' pairs holds the truth."""
     logs = found.transform == "log"
     true = [centre(TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]
@@ -167,7 +169,7 @@ def pairs_held(found: Analysis, _: pd.Series, noise: float) -> bool:
     )
 
 
-def effects_held(found: Analysis, _: pd.Series, noise: float) -> float:
+def effects_held(found: AnovaResult, _: pd.Series, noise: float) -> float:
     """Share of the initiators' effects whose interval holds the truth."""
     logs = found.transform == "log"
     true = np.array([centre(TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)])
@@ -176,7 +178,7 @@ def effects_held(found: Analysis, _: pd.Series, noise: float) -> float:
     return float(np.mean([one.low <= value <= one.high for one, value in truth]))
 
 
-def remote_held(found: Analysis, local: pd.Series, noise: float) -> bool:
+def remote_held(found: AnovaResult, local: pd.Series, noise: float) -> bool:
     """Whether the interval of remote less local holds the truth."""
     logs = found.transform == "log"
     near = [centre(TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]

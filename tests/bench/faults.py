@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import faulty_machines as faulty
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.anomalies.host_anomalies import HostParts, analyse_host
+from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.store.measurements import Measurements
 from faulty_drives import drive_name, measure_drives, models
@@ -113,7 +113,7 @@ def slow_drive(rng: Rng, loss: float, n: int) -> Outcome:
     layout = faulty.two_packages(4)
     name = drive_name(int(rng.integers(8)), int(rng.integers(2)))
     tidy = measure_drives(layout, rng, slow={name: 1.0 - loss}, n=n)
-    found = analyse_host(Measurements.from_table(tidy), HostParts(models=models(tidy)))
+    found = analyse_host(Measurements.from_table(tidy), HostComponentFacts(models=models(tidy)))
     return judged(found, frozenset((f"node{node}", name) for node in range(layout.nodes)))
 
 
@@ -122,7 +122,7 @@ def swapped_drives(rng: Rng, _: float, n: int) -> Outcome:
     layout = faulty.two_packages(4)
     one, other = (drive_name(node, int(rng.integers(2))) for node in pair(layout, rng))
     tidy = measure_drives(layout, rng, swapped=(one, other), n=n)
-    found = analyse_host(Measurements.from_table(tidy), HostParts(models=models(tidy)))
+    found = analyse_host(Measurements.from_table(tidy), HostComponentFacts(models=models(tidy)))
     cells = frozenset((f"node{node}", name) for node in range(8) for name in (one, other))
     return judged(found, cells)
 

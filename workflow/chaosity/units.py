@@ -33,7 +33,7 @@ _NO_UNIT = ((1.0, ""),)
 
 
 @dataclass(frozen=True)
-class Scale:
+class UnitScale:
     """A unit for showing values: shown value = value / factor.
 
     Attributes:
@@ -66,7 +66,7 @@ def metric_has_unit(metric: str) -> bool:
     return _suffix(metric) not in (None, "_ratio")
 
 
-def choose_scale(metric: str, values: Iterable[float]) -> Scale:
+def choose_scale(metric: str, values: Iterable[float]) -> UnitScale:
     """Return the scale for showing all these values of a metric.
 
     The largest value decides: it has one to three digits before the point. Smaller values may then
@@ -82,7 +82,7 @@ def choose_scale(metric: str, values: Iterable[float]) -> Scale:
         factor, symbol = next(step for step in steps if step[0] == 1.0)
     else:  # 999.7 would read "1000": the next prefix starts where rounding reaches it
         factor, symbol = next((step for step in steps if largest >= step[0] * 0.9995), steps[-1])
-    return Scale(factor, symbol, _decimals(largest / factor))
+    return UnitScale(factor, symbol, _decimals(largest / factor))
 
 
 def _decimals(largest: float) -> int:
@@ -129,7 +129,9 @@ def format_decimal_bytes(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "unknown"
     factor, prefix = next((step for step in _SI if value >= step[0] * 0.9995), _SI[-1])
-    return Scale(factor, f"{prefix}B", _decimals(value / factor) if factor > 1.0 else 0).text(value)
+    return UnitScale(factor, f"{prefix}B", _decimals(value / factor) if factor > 1.0 else 0).text(
+        value
+    )
 
 
 def format_duration(seconds: float | None) -> str:

@@ -199,7 +199,7 @@ class LoadDesign(TypedDict):
     target: TargetSelector | list[TargetSelector]
 
 
-class Design(TypedDict):
+class ExperimentDesign(TypedDict):
     """Loads that run at the same time, by their role."""
 
     loads: dict[str, LoadDesign]
@@ -233,7 +233,7 @@ class ExperimentDocument(TypedDict):
     question: str
     source: str
     replicates: NotRequired[int]
-    designs: dict[str, Design]
+    designs: dict[str, ExperimentDesign]
     factors: NotRequired[dict[str, FactorSpec]]
     relative: NotRequired[list[RelativeMetric]]
     figures: NotRequired[list[dict[str, Any]]]

@@ -11,7 +11,7 @@ import synthetic
 import synthetic_latency
 
 from chaosity.anomalies.anomaly_results import AnomalyKind
-from chaosity.anomalies.host_anomalies import HostParts, analyse_host, host_parts
+from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.topology.topology_discovery import discover_topology
@@ -28,7 +28,7 @@ def machine(**keys):
 def analysed(found, tidy=None, components=None):
     components = found.components() if components is None else components
     tidy = found.tidy() if tidy is None else tidy
-    return analyse_host(Measurements.from_table(tidy), host_parts(None, components))
+    return analyse_host(Measurements.from_table(tidy), host_component_facts(None, components))
 
 
 def about_drives(found):
@@ -126,7 +126,7 @@ def test_drive_sets_that_add_up_have_no_anomalies():
 def latency(tidy, found):
     return analyse_host(
         Measurements.from_table(tidy),
-        host_parts(topology_from_json(synthetic_latency.topology(found)), {}),
+        host_component_facts(topology_from_json(synthetic_latency.topology(found)), {}),
     )
 
 
@@ -214,16 +214,16 @@ def test_a_table_without_comparable_rows_is_not_tested():
     found = synthetic.small()
     told = analysed(found)
     assert told.anomalies == () or about_drives(told) == []
-    empty = analyse_host(Measurements.from_table(found.tidy().iloc[:0]), HostParts())
+    empty = analyse_host(Measurements.from_table(found.tidy().iloc[:0]), HostComponentFacts())
     assert empty.verdict.startswith("Not tested: there are no comparable measurements")
 
 
 def test_host_parts_are_from_components_and_topology():
     found = machine()
-    known = host_parts(topology_from_json(found.topology()), found.components())
+    known = host_component_facts(topology_from_json(found.topology()), found.components())
     assert known.models[SLOW] == "Corsair MP600 PRO"
     assert known.descriptions[SLOW] == "Corsair MP600 PRO, serial S10, node 1"
-    assert host_parts(None, None) == HostParts()
+    assert host_component_facts(None, None) == HostComponentFacts()
 
 
 def test_a_sparse_matrix_has_no_slit_mismatch_and_no_slow_path():
@@ -233,7 +233,7 @@ def test_a_sparse_matrix_has_no_slit_mismatch_and_no_slow_path():
     pairs = (tidy["initiator"] + tidy["target"]).map(lambda name: sum(map(ord, name)) % 7)
     found = analyse_host(
         Measurements.from_table(tidy[~memory | (pairs == 0)]),
-        host_parts(topology_from_json(machine.topology()), {}),
+        host_component_facts(topology_from_json(machine.topology()), {}),
     )
     assert not [one for one in found.anomalies if one.kind == "slit_mismatch"]
     slow = [one for one in found.anomalies if one.kind == "slow_path"]
@@ -307,14 +307,14 @@ def test_cores_are_compared_with_cores_of_their_kind(xml):
     performance = topology.core_kinds[-1].cpus
     slow = performance[3]
     tidy = core_latencies(topology, slow)
-    found = analyse_host(Measurements.from_table(tidy), host_parts(topology, {}))
+    found = analyse_host(Measurements.from_table(tidy), host_component_facts(topology, {}))
     assert [one.components for one in found.anomalies] == [(f"pu{slow}",)]
     assert found.anomalies[0].loss_percent == pytest.approx(30.0, abs=1.0)
     # The same after the topology was stored and read again.
     stored = topology_from_json(json.loads(json.dumps(topology_to_json(topology))))
     assert (
-        analyse_host(Measurements.from_table(tidy), host_parts(stored, {})).anomalies
+        analyse_host(Measurements.from_table(tidy), host_component_facts(stored, {})).anomalies
         == found.anomalies
     )
     # Without the kinds all efficiency cores look slow.
-    assert len(analyse_host(Measurements.from_table(tidy), HostParts()).anomalies) > 1
+    assert len(analyse_host(Measurements.from_table(tidy), HostComponentFacts()).anomalies) > 1

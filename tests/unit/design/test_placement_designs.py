@@ -18,7 +18,7 @@ from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.point_names import parse_point_name
-from chaosity.design.target_selectors import page_placement_target, whole_page_shares
+from chaosity.design.target_selectors import page_placement_target, round_page_shares
 from chaosity.errors import UserError
 from chaosity.place.placement_policies import POLICIES
 from chaosity.topology.configuration_names import configuration_name
@@ -87,7 +87,7 @@ def test_the_more_sets_of_a_size_there_are_the_more_are_taken(count, at_most):
 def test_shares_are_whole_parts_that_add_up_to_one(shares):
     if not sum(shares.values()) > 0:
         return
-    found = dict(whole_page_shares(shares))
+    found = dict(round_page_shares(shares))
     assert sum(round(share * 10_000) for share in found.values()) == 10_000
     assert sum(found.values()) == pytest.approx(1.0, abs=1e-12)
     total = sum(shares.values())

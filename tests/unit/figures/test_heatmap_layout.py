@@ -11,7 +11,7 @@ from chaosity.figures.axis_order_and_labels import (
     make_axis_value,
     sort_and_group_axis_values,
 )
-from chaosity.figures.heatmap_layout import MOST_ROWS, HeatmapLayout, row_count
+from chaosity.figures.heatmap_layout import MOST_ROWS, HeatmapLayout, row_count_of_block
 
 
 def axis(column, names, packages=None):
@@ -54,7 +54,7 @@ def test_every_map_fits_a_page_and_its_labels_fit_their_room(shape):
 def test_255_drive_sets_run_down_the_page_in_blocks_between_sizes():
     layout = HeatmapLayout(*SHAPES["figure 6"], top=0.6)
     assert layout.turned
-    assert list(map(row_count, layout.blocks)) == [36, 56, 70, 56, 37]
+    assert list(map(row_count_of_block, layout.blocks)) == [36, 56, 70, 56, 37]
     assert layout.row_labels.texts[0] == "0·······"
     assert layout.row_labels.texts[-1] == "01234567"
     assert layout.row_labels.fixed
@@ -62,8 +62,8 @@ def test_255_drive_sets_run_down_the_page_in_blocks_between_sizes():
 
 def test_a_group_longer_than_a_page_is_cut():
     layout = HeatmapLayout(*SHAPES["384 PUs"], top=0.6)
-    assert max(map(row_count, layout.blocks)) <= MOST_ROWS
-    assert sum(map(row_count, layout.blocks)) == 384
+    assert max(map(row_count_of_block, layout.blocks)) <= MOST_ROWS
+    assert sum(map(row_count_of_block, layout.blocks)) == 384
 
 
 def test_columns_of_packages_do_not_touch():

@@ -105,10 +105,12 @@ AREAS = st.lists(
 def test_every_node_gets_its_share(areas, wanted):
     memory = Memory(areas)
     with playing(memory):
-        moved = page_migration.move_to_shares(memory.found(), wanted)
+        moved = page_migration.move_pages_to_shares(memory.found(), wanted)
         assert largest_share_deviation(wanted, memory.shares) < 0.005
         assert memory.moves == moved  # each once
-        assert page_migration.move_to_shares(memory.found(), wanted) == 0  # and then all is well
+        assert (
+            page_migration.move_pages_to_shares(memory.found(), wanted) == 0
+        )  # and then all is well
 
 
 # Huge pages that could not be shared finely leave some nodes too much.
@@ -122,7 +124,7 @@ def test_small_pages_correct_what_huge_pages_are_too_coarse_for(wanted):
     pool = HUGE, HUGE, [1] * 5
     memory = Memory([huge, pool, small([2] * 1000)])
     with playing(memory):
-        page_migration.move_to_shares(memory.found(), wanted)
+        page_migration.move_pages_to_shares(memory.found(), wanted)
         # A huge page is 1/19 of all memory here, and no node is off by more than one.
         assert largest_share_deviation(wanted, memory.shares) <= 1 / 18
 
@@ -152,7 +154,7 @@ def test_huge_and_single_pages_of_one_mapping_both_move(wanted, before, after, u
             for part in page_migration.find_movable_blocks(found()[0])
         )
         assert there == 18 * HUGE + single
-        page_migration.move_to_shares(found(), wanted)
+        page_migration.move_pages_to_shares(found(), wanted)
         # The single pages make up for half a huge page too much or too little on any node.
         coarse = 0 if single >= 18 * HUGE else HUGE / (single + 18 * HUGE)
         assert (
@@ -167,7 +169,7 @@ def test_steps_towards_the_workers_move_as_few_pages_as_possible():
         for step in range(1, 11):
             before = memory.moves
             wanted = shift_shares_to_workers(uniform_shares(NODES), [0, 1], step / 10)
-            page_migration.move_to_shares(memory.found(), wanted)
+            page_migration.move_pages_to_shares(memory.found(), wanted)
             assert largest_share_deviation(wanted, memory.shares) < 0.001
             # A tenth of the other nodes' three quarters.
             assert memory.moves - before == pytest.approx(300, abs=8)
@@ -177,5 +179,5 @@ def test_steps_towards_the_workers_move_as_few_pages_as_possible():
 def test_pages_touched_later_are_placed_too():
     memory = Memory([small([node for node in NODES for _ in range(50)]), small([0] * 400)])
     with playing(memory):
-        page_migration.move_to_shares(memory.found(), uniform_shares(NODES))
+        page_migration.move_pages_to_shares(memory.found(), uniform_shares(NODES))
     assert memory.shares == pytest.approx(uniform_shares(NODES), abs=1e-9)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from chaosity.errors import UserError
 from chaosity.place.page_migration import plan_block_moves
 from chaosity.place.page_share_arithmetic import (
-    apportion_whole,
+    apportion_whole_numbers,
     attainable_amounts,
     format_shares,
     integer_weights,
@@ -70,7 +70,7 @@ def test_integer_weights_have_the_stated_error(parts):
 @given(st.lists(st.integers(-3, 7), max_size=400), PARTS)
 def test_as_few_pages_as_possible_move(where, parts):
     there = [node for node in where if node >= 0]
-    goal = apportion_whole(len(there), normal(parts))
+    goal = apportion_whole_numbers(len(there), normal(parts))
     assert sum(goal.values()) == len(there)
     plan = plan_block_moves(where, goal)
     after = list(where)
@@ -87,14 +87,16 @@ def test_as_few_pages_as_possible_move(where, parts):
 @given(st.integers(50, 500), PARTS)
 def test_whole_numbers_are_within_one_of_the_shares(count, parts):
     shares = normal(parts)
-    for node, n in apportion_whole(count, {k: s * count for k, s in shares.items()}).items():
+    for node, n in apportion_whole_numbers(
+        count, {k: s * count for k, s in shares.items()}
+    ).items():
         assert abs(n - shares[node] * count) < 1.0
 
 
 @given(st.integers(2, 6), st.integers(200, 600))
 def test_moved_pages_are_spread_over_the_whole_area(nodes, count):
     where = [0] * count
-    goal = apportion_whole(count, dict.fromkeys(range(nodes), count / nodes))
+    goal = apportion_whole_numbers(count, dict.fromkeys(range(nodes), count / nodes))
     after = list(where)
     for index, node in plan_block_moves(where, goal):
         after[index] = node

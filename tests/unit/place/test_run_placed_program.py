@@ -161,7 +161,7 @@ def test_misplaced_pages_give_exit_status_3(kernel):
         "import sys\n"
         "from chaosity.place import run_placed_program as session\n"
         "from chaosity.place.__main__ import main\n"
-        "session.page_migration.move_to_shares = lambda found, wanted: 0\n"
+        "session.page_migration.move_pages_to_shares = lambda found, wanted: 0\n"
         "shares = session.page_migration.shares_by_node\n"
         "session.page_migration.shares_by_node = lambda by_node: {1: 1.0} if by_node else {}\n"
         "main(sys.argv[1:])\n"
@@ -287,7 +287,7 @@ def test_pages_of_this_process_are_found_and_not_moved():
         assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
     node = next(iter(page_migration.total_bytes_by_node(found)))
     if set(page_migration.total_bytes_by_node(found)) == {node}:
-        assert page_migration.move_to_shares(found, {node: 1.0}) == 0
+        assert page_migration.move_pages_to_shares(found, {node: 1.0}) == 0
 
 
 def test_the_zipapp_runs_chaosity_place(tmp_path):

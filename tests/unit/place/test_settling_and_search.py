@@ -236,7 +236,9 @@ def test_a_search_out_of_time_stays_at_the_best_so_far(start):
     assert "ended after 1 s with the best DWP" in found["search"]["reason"]
     notes = load_benchmark("chaosity_workload")["notes"]
     outputs = {"place.json": run.path.read_text()}
-    [note] = record_checks.check_notes({"name": "work", "notes": notes, "outputs": outputs})
+    [note] = record_checks.checks_of_tool_remarks(
+        {"name": "work", "notes": notes, "outputs": outputs}
+    )
     assert (note["name"], note["passed"]) == ("work: search to its end", False)
     assert note["detail"] == found["search"]["reason"]
     assert not note["decisive"]

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.anomalies.host_anomalies import analyse_host, host_parts
+from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
 from chaosity.checked_yaml_files import ROOT, read_config
 from chaosity.components.make_component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
@@ -52,7 +52,7 @@ def findings(
         )
     ]
     table = Measurements.from_table(rows_to_table(rows, COLUMNS))
-    return analyse_host(table, host_parts(shown, make_component_documents(shown)))
+    return analyse_host(table, host_component_facts(shown, make_component_documents(shown)))
 
 
 def test_a_healthy_machine_has_no_anomaly_and_the_verdict_says_simulated():

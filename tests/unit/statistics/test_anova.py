@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multicomp import pairwise_tukeyhsd
 
-from chaosity.statistics.anova import analyse
+from chaosity.statistics.anova import analyse_variance
 
 SIX_DIGITS = 1e-6
 
@@ -110,7 +110,7 @@ def squares(found):
 
 
 def test_nist_resistivity_of_silicon():
-    found = table(analyse(one_way(SI_RESISTIVITY), "y", ["group"], transform="none"))
+    found = table(analyse_variance(one_way(SI_RESISTIVITY), "y", ["group"], transform="none"))
     group, error = found["group"], found["error"]
     assert (group.degrees_of_freedom, error.degrees_of_freedom) == (4, 20)
     assert group.sum_of_squares == pytest.approx(5.11462616000000e-02, rel=1e-9)
@@ -132,7 +132,9 @@ def test_nist_certified_values(name):
     between = next(words for words in certified if words[:1] == ["Between"])
     within = next(words for words in certified if words[:1] == ["Within"])
     rows = [line.split() for line in lines[60:] if line.strip()]
-    found = table(analyse(pd.DataFrame(rows, columns=["g", "y"]), "y", ["g"], transform="none"))
+    found = table(
+        analyse_variance(pd.DataFrame(rows, columns=["g", "y"]), "y", ["g"], transform="none")
+    )
     freedom, total, mean, f = between[-4:]
     assert found["g"].degrees_of_freedom == int(freedom)
     shown = (found["g"].sum_of_squares, found["g"].mean_square, found["g"].f)
@@ -141,7 +143,7 @@ def test_nist_certified_values(name):
 
 
 def test_two_factors_with_replicates_as_montgomery_has_it():
-    found = analyse(battery(), "life", ["material", "temperature"], transform="none")
+    found = analyse_variance(battery(), "life", ["material", "temperature"], transform="none")
     lines = table(found)
     assert {name: round(total, 2) for name, (_, total) in squares(found).items()} == {
         "material": 10683.72,
@@ -161,7 +163,7 @@ def test_two_factors_with_replicates_as_montgomery_has_it():
 def test_randomised_block_as_montgomery_has_it():
     rows = [(p, batch, y) for p, ys in GRAFT.items() for batch, y in enumerate(ys, start=1)]
     frame = pd.DataFrame(rows, columns=["pressure", "batch", "yield"])
-    found = analyse(frame, "yield", ["pressure"], block="batch", transform="none")
+    found = analyse_variance(frame, "yield", ["pressure"], block="batch", transform="none")
     assert {name: (df, round(total, 2)) for name, (df, total) in squares(found).items()} == {
         "pressure": (3, 178.17),
         "batch": (5, 192.25),
@@ -179,7 +181,7 @@ def test_two_factors_without_replicates_as_jain_has_it():
         (load, name, y) for load, ys in CACHES.items() for name, y in zip(names, ys, strict=True)
     ]
     frame = pd.DataFrame(rows, columns=["workload", "caches", "time"])
-    found = analyse(frame, "time", ["caches", "workload"], transform="none")
+    found = analyse_variance(frame, "time", ["caches", "workload"], transform="none")
     assert {name: round(total, 1) for name, (_, total) in squares(found).items()} == {
         "caches": 12857.2,
         "workload": 308.4,
@@ -200,7 +202,7 @@ def test_two_factors_without_replicates_as_jain_has_it():
 
 def test_a_confounded_interaction_is_left_out_with_a_note():
     frame = pd.DataFrame(NPK, columns=["block", "N", "P", "K", "yield"])
-    found = analyse(frame, "yield", ["N", "P", "K"], block="block", transform="none")
+    found = analyse_variance(frame, "yield", ["N", "P", "K"], block="block", transform="none")
     # As R's summary(aov(yield ~ block + N*P*K, npk)) prints them.
     assert {name: (df, round(total, 1)) for name, (df, total) in squares(found).items()} == {
         "N": (1, 189.3),
@@ -218,7 +220,7 @@ def test_a_confounded_interaction_is_left_out_with_a_note():
 
 
 def test_tukey_as_r_has_it():
-    found = analyse(one_way(PLANT_GROWTH), "y", ["group"], transform="none")
+    found = analyse_variance(one_way(PLANT_GROWTH), "y", ["group"], transform="none")
     assert round(table(found)["group"].f, 3) == 4.846
     assert round(table(found)["group"].p_value, 5) == 0.01591
     pairs = {(p.level, p.against): p.difference for p in found.contrasts}
@@ -236,7 +238,7 @@ def test_tukey_as_r_has_it():
 
 def test_tukey_of_unequal_groups_as_statsmodels_has_it():
     frame = one_way(PLANT_GROWTH).drop([0, 1, 12])
-    found = analyse(frame, "y", ["group"], transform="none")
+    found = analyse_variance(frame, "y", ["group"], transform="none")
     expected = pairwise_tukeyhsd(frame["y"], frame["group"]).confint
     shown = [(p.difference.low, p.difference.high) for p in found.contrasts]
     assert shown == pytest.approx(expected, rel=1e-4)  # theirs interpolates the quantile
@@ -244,7 +246,7 @@ def test_tukey_of_unequal_groups_as_statsmodels_has_it():
 
 def test_two_levels_are_compared_by_student():
     frame = one_way({name: PLANT_GROWTH[name] for name in ("ctrl", "trt2")})
-    [pair] = analyse(frame, "y", ["group"], transform="none").contrasts
+    [pair] = analyse_variance(frame, "y", ["group"], transform="none").contrasts
     expected = scipy.stats.ttest_ind(PLANT_GROWTH["trt2"], PLANT_GROWTH["ctrl"])
     interval = expected.confidence_interval(0.95)
     assert (pair.difference.low, pair.difference.high) == pytest.approx(tuple(interval))
@@ -293,7 +295,7 @@ def test_unbalanced_data_by_nested_least_squares(sizes, replicates, dropped, see
     frame, names = crossed(sizes, replicates, seed, block=2.0)
     block = "replicate" if replicates > 1 else None
     frame = frame.drop(np.random.default_rng(seed).choice(len(frame), dropped, replace=False))
-    found = analyse(frame, "y", names, block=block, transform="none")
+    found = analyse_variance(frame, "y", names, block=block, transform="none")
     terms = [t for t in found.terms if t.kind not in ("error", "total")]
     members = [frozenset(term.name.split(" x ")) for term in terms]
     error, rank = residual(frame, members)
@@ -317,7 +319,7 @@ def test_unbalanced_data_by_nested_least_squares(sizes, replicates, dropped, see
 
 def test_unbalanced_data_as_statsmodels_has_it():
     frame = battery().drop([0, 5, 7, 20])
-    found = table(analyse(frame, "life", ["material", "temperature"], transform="none"))
+    found = table(analyse_variance(frame, "life", ["material", "temperature"], transform="none"))
     model = smf.ols("life ~ C(material) * C(temperature)", frame).fit()
     theirs = sm.stats.anova_lm(model, typ=2)
     for ours, name in (
@@ -331,9 +333,9 @@ def test_unbalanced_data_as_statsmodels_has_it():
 
 def test_large_balanced_design_is_the_same_by_means_and_by_least_squares():
     frame, names = crossed((5, 6), 3, 8, block=1.0)
-    by_means = analyse(frame, "y", names, "replicate", "none")
+    by_means = analyse_variance(frame, "y", names, "replicate", "none")
     twice = pd.concat([frame, frame.iloc[:1]])  # one value more, and it is unbalanced
-    assert not analyse(twice, "y", names, "replicate", "none").balanced
+    assert not analyse_variance(twice, "y", names, "replicate", "none").balanced
     theirs = sm.stats.anova_lm(smf.ols("y ~ C(f0) * C(f1) + C(replicate)", frame).fit())
     shown = [table(by_means)[name].sum_of_squares for name in ("f0", "f1", "replicate", "f0 x f1")]
     assert shown == pytest.approx(list(theirs["sum_sq"][:4]), rel=SIX_DIGITS)
@@ -344,7 +346,7 @@ def test_large_balanced_design_is_the_same_by_means_and_by_least_squares():
 def test_effects_and_their_intervals_as_statsmodels_has_them():
     frame, names = crossed((3, 4), 3, 11)
     for table_ in (frame, frame.drop([0, 7, 8, 20])):
-        found = analyse(table_, "y", names, "replicate", "none")
+        found = analyse_variance(table_, "y", names, "replicate", "none")
         model = smf.ols("y ~ C(f0, Sum) + C(f1, Sum) + C(replicate, Sum)", table_).fit()
         error = table(found)["error"]
         effects = [one for one in found.effects if one.factor == "f0"]
@@ -368,7 +370,9 @@ def test_interaction_effects_by_hand():
         ("b", "y", 60.0),
         ("b", "y", 62.0),
     ]
-    found = analyse(pd.DataFrame(rows, columns=["p", "q", "v"]), "v", ["p", "q"], transform="none")
+    found = analyse_variance(
+        pd.DataFrame(rows, columns=["p", "q", "v"]), "v", ["p", "q"], transform="none"
+    )
     effects = {one.levels: one.effect for one in found.interactions}
     assert effects[("a", "x")].value == pytest.approx(5.0)
     assert effects[("a", "y")].value == pytest.approx(-5.0)
@@ -387,7 +391,7 @@ def test_interaction_effects_by_hand():
 def test_shares_of_balanced_data_add_up(sizes, replicates, seed, blocks):
     frame, names = crossed(sizes, replicates, seed)
     block = "replicate" if blocks and replicates > 1 else None
-    found = analyse(frame, "y", names, block)
+    found = analyse_variance(frame, "y", names, block)
     parts = [term for term in found.terms if term.kind != "total"]
     assert sum(term.variation_percent for term in parts) == pytest.approx(100.0)
     assert sum(t.degrees_of_freedom for t in parts) == found.terms[-1].degrees_of_freedom
@@ -402,8 +406,8 @@ def test_order_of_rows_and_names_of_levels_do_not_matter(seed, dropped, shuffle)
     order = list(range(len(frame)))
     shuffle.shuffle(order)
     other = frame.iloc[order].assign(f0=lambda t: t["f0"].map({0: "z", 1: "k k", 2: "b"}))
-    one = analyse(frame, "y", names, "replicate")
-    two = analyse(other, "y", names, "replicate")
+    one = analyse_variance(frame, "y", names, "replicate")
+    two = analyse_variance(other, "y", names, "replicate")
     assert (one.transform, one.conclusion) == (two.transform, two.conclusion)
     for a, b in zip(one.terms, two.terms, strict=True):
         assert (a.name, a.degrees_of_freedom) == (b.name, b.degrees_of_freedom)
@@ -413,7 +417,7 @@ def test_order_of_rows_and_names_of_levels_do_not_matter(seed, dropped, shuffle)
 def test_a_design_with_an_empty_cell_keeps_the_rest_of_the_interaction():
     frame, names = crossed((3, 3), 3, 4)
     frame = frame[(frame["f0"] != 1) | (frame["f1"] != 2)]
-    found = analyse(frame, "y", names, "replicate", "none")
+    found = analyse_variance(frame, "y", names, "replicate", "none")
     assert table(found)["f0 x f1"].degrees_of_freedom == 3  # of 4
     assert any("1 of 9 combinations" in note for note in found.notes)
     assert found.interactions == ()
@@ -422,7 +426,7 @@ def test_a_design_with_an_empty_cell_keeps_the_rest_of_the_interaction():
 def test_a_factor_that_follows_from_another_is_named():
     frame, _ = crossed((3,), 4, 1)
     frame["again"] = frame["f0"].map({0: "x", 1: "y", 2: "z"})
-    found = analyse(frame, "y", ["f0", "again"])
+    found = analyse_variance(frame, "y", ["f0", "again"])
     assert "again" not in table(found)
     assert any("again" in note for note in found.notes)
     assert {one.factor for one in found.effects} == {"f0"}
@@ -430,14 +434,14 @@ def test_a_factor_that_follows_from_another_is_named():
 
 def test_three_factors_of_four_interact_at_most():
     frame, names = crossed((2, 2, 2, 2), 2, 6)
-    found = analyse(frame, "y", names)
+    found = analyse_variance(frame, "y", names)
     assert max(term.name.count(" x ") for term in found.terms) == 2
     assert any("more than 3 factors" in note for note in found.notes)
 
 
 def test_one_value_for_each_level_gives_shares_without_tests():
     frame = pd.DataFrame({"node": ["a", "b", "c"], "v": [1.0, 2.0, 4.0]})
-    found = analyse(frame, "v", ["node"])
+    found = analyse_variance(frame, "v", ["node"])
     node = table(found)["node"]
     assert (node.f, node.p_value, node.significant) == (None, None, None)
     assert node.variation_percent == pytest.approx(100.0)
@@ -450,7 +454,7 @@ def test_one_value_for_each_level_gives_shares_without_tests():
 
 def test_values_without_noise_have_no_test():
     frame = pd.DataFrame({"n": ["a", "a", "b", "b"], "v": [0.1 + 0.2, 0.3, 0.7, 0.1 * 7]})
-    found = analyse(frame, "v", ["n"], transform="none")
+    found = analyse_variance(frame, "v", ["n"], transform="none")
     assert table(found)["n"].f is None
     assert any("no noise" in note for note in found.notes)
 
@@ -464,7 +468,7 @@ def test_sentences_follow_the_rule():
         for b in range(2)
     ]
     frame = pd.DataFrame(rows, columns=["far", "pages", "v", "replicate"])
-    found = table(analyse(frame, "v", ["far", "pages"], "replicate", "none"))
+    found = table(analyse_variance(frame, "v", ["far", "pages"], "replicate", "none"))
     assert found["far"].sentence.startswith("far: significant (p < 0.001) and important, 99.")
     assert "but unimportant, 0." in found["pages"].sentence
     assert "no difference detected" in found["far x pages"].sentence
@@ -473,7 +477,7 @@ def test_sentences_follow_the_rule():
 def test_without_a_difference_neither_difference_nor_equality_is_claimed():
     frame, names = crossed((2, 3), 2, 1)
     frame["y"] = 100.0 + np.random.default_rng(3).normal(0.0, 1.0, len(frame))
-    found = analyse(frame, "y", names, "replicate")
+    found = analyse_variance(frame, "y", names, "replicate")
     assert found.conclusion.startswith("No difference is detected at n = 12; ")
     assert "may be chance" in found.conclusion
 
@@ -489,7 +493,7 @@ def noisy(multiply, seed=2):
 
 
 def test_multiplicative_noise_selects_logarithms():
-    found = analyse(noisy(True), "v", ["place"])
+    found = analyse_variance(noisy(True), "v", ["place"])
     assert found.transform == "log"
     assert "clearly better" in found.transform_reason
     pair = next(p for p in found.contrasts if (p.level, p.against) == ("near", "far"))
@@ -498,9 +502,9 @@ def test_multiplicative_noise_selects_logarithms():
 
 
 def test_additive_noise_selects_values():
-    found = analyse(noisy(False), "v", ["place"])
+    found = analyse_variance(noisy(False), "v", ["place"])
     assert (found.transform, found.contrasts[0].difference.ratio) == ("none", None)
-    assert analyse(noisy(False), "v", ["place"], transform="log").transform == "log"
+    assert analyse_variance(noisy(False), "v", ["place"], transform="log").transform == "log"
 
 
 def test_the_transform_is_chosen_as_box_and_cox_do():
@@ -517,26 +521,26 @@ def test_the_transform_is_chosen_as_box_and_cox_do():
             return -(len(y) - 3) / 2.0 * np.log(((z - groups.transform("mean")) ** 2).sum())
 
         gain = likelihood(0) - likelihood(1)
-        found = analyse(frame, "v", ["place"], transform="better")
+        found = analyse_variance(frame, "v", ["place"], transform="better")
         assert (found.transform == "log") == (gain > 0.0)
         assert f"{abs(gain):.1f}" in found.transform_reason
 
 
 def test_a_table_stays_as_it_is_until_logarithms_are_clearly_better():
     mild = pd.DataFrame({"place": list("aabb"), "v": [10.0, 11.0, 20.0, 21.6]})
-    assert analyse(mild, "v", ["place"], transform="better").transform == "log"
-    assert analyse(mild, "v", ["place"]).transform == "none"
-    assert "not clearly" in analyse(mild, "v", ["place"]).transform_reason
+    assert analyse_variance(mild, "v", ["place"], transform="better").transform == "log"
+    assert analyse_variance(mild, "v", ["place"]).transform == "none"
+    assert "not clearly" in analyse_variance(mild, "v", ["place"]).transform_reason
 
 
 def test_values_below_zero_are_analysed_as_they_are():
     frame = noisy(True).assign(v=lambda t: t["v"] - 200.0)
-    assert analyse(frame, "v", ["place"]).transform == "none"
+    assert analyse_variance(frame, "v", ["place"]).transform == "none"
 
 
 def test_fitted_residuals_and_quantiles_belong_together():
     frame = noisy(True).sample(frac=1.0, random_state=3)
-    found = analyse(frame, "v", ["place"], transform="log")
+    found = analyse_variance(frame, "v", ["place"], transform="log")
     assert found.fitted + found.residuals == pytest.approx(np.log(frame["v"].to_numpy()))
     order = np.argsort(found.residuals)
     assert (np.diff(found.normal_quantiles[order]) > 0.0).all()
@@ -545,16 +549,16 @@ def test_fitted_residuals_and_quantiles_belong_together():
 
 def test_many_levels_list_the_extremes_only():
     frame, names = crossed((20,), 2, 1)
-    found = analyse(frame, "y", names, transform="none")
+    found = analyse_variance(frame, "y", names, transform="none")
     [pair] = found.contrasts
     assert (pair.level, pair.against, pair.adjusted) == ("19", "0", "Tukey")
 
 
 def test_levels_are_in_natural_order():
     frame = pd.DataFrame({"node": ["node10", "node9", "node2"] * 2, "v": [1.0, 2, 3, 1.1, 2.1, 3]})
-    assert analyse(frame, "v", ["node"]).levels["node"] == ("node2", "node9", "node10")
+    assert analyse_variance(frame, "v", ["node"]).levels["node"] == ("node2", "node9", "node10")
     frame["node"] = [128, 64.0, 8] * 2
-    assert analyse(frame, "v", ["node"]).levels["node"] == ("8", "64", "128")
+    assert analyse_variance(frame, "v", ["node"]).levels["node"] == ("8", "64", "128")
 
 
 def test_values_far_from_one_are_analysed_as_they_are():
@@ -563,6 +567,6 @@ def test_values_far_from_one_are_analysed_as_they_are():
         {"node": node, "replicate": run, "value": 1e10 * (1 + node / 10 + run / 100)}
         for node, run in itertools.product(range(4), range(3))
     ]
-    analysis = analyse(pd.DataFrame(rows), "value", ("node",), "replicate", "none")
+    analysis = analyse_variance(pd.DataFrame(rows), "value", ("node",), "replicate", "none")
     assert analysis.transform == "none"
     assert [found.effect.ratio for found in analysis.effects] == [None] * 4

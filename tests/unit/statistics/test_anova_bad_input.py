@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.statistics.anova import analyse
+from chaosity.statistics.anova import analyse_variance
 
 
 def frame(**columns):
@@ -45,7 +45,7 @@ def frame(**columns):
 def test_a_bad_table_is_refused_in_one_sentence(table, asked, said):
     given = {"response": "v", "factors": ["node", "kernel"], **asked}
     with pytest.raises(UserError, match=said) as refused:
-        analyse(table, **given)
+        analyse_variance(table, **given)
     assert "\n" not in str(refused.value)
 
 
@@ -53,4 +53,4 @@ def test_two_columns_of_one_name_are_refused():
     table = frame()
     table.columns = ["node", "node", "v"]
     with pytest.raises(UserError, match=r"^node: two columns have this name"):
-        analyse(table, "v", ["node"])
+        analyse_variance(table, "v", ["node"])

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics.cell_summary import mark_outliers, summarise
+from chaosity.statistics.cell_summary import mark_outliers, summarise_cells
 from chaosity.store.tidy_table_parquet import COLUMNS
 
 
@@ -37,7 +37,7 @@ def table(values, status="valid", **columns):
 
 
 def test_a_cell_with_one_replicate_has_no_interval_and_no_spread():
-    cell = summarise(table([5.0])).iloc[0]
+    cell = summarise_cells(table([5.0])).iloc[0]
     assert cell["n"] == 1
     assert np.isnan([cell["low"], cell["high"], cell["standard_deviation"]]).all()
     assert math.isnan(cell["precision"])
@@ -48,7 +48,7 @@ def test_the_interval_of_a_median_holds_the_truth_in_95_percent():
     cells, n = 4000, 3
     values = 40e9 * np.exp(random.normal(0.0, 0.02, (cells, n)))
     rows = table(values.ravel(), point=np.repeat(np.arange(cells).astype(str), n))
-    found = summarise(rows)
+    found = summarise_cells(rows)
     covered = ((found["low"] <= 40e9) & (found["high"] >= 40e9)).mean()
     assert 0.93 <= covered <= 0.97
 
@@ -57,14 +57,14 @@ def test_outliers_are_marked_and_kept():
     # Quartiles 99 and 100.5, so the fences stand at 96.75 and 102.75.
     rows = table([100.0, 101.0, 99.0, 100.5, 50.0])
     assert mark_outliers(rows).tolist() == [False, False, False, False, True]
-    cell = summarise(rows).iloc[0]
+    cell = summarise_cells(rows).iloc[0]
     assert (cell["outliers"], cell["n"], cell["minimum"]) == (1, 5, 50.0)
 
 
 def test_with_fewer_than_five_replicates_no_outlier_is_marked():
     rows = table([100.0, 101.0, 100.5, 1.0])
     assert not mark_outliers(rows).any()
-    assert summarise(rows)["outliers"].isna().all()
+    assert summarise_cells(rows)["outliers"].isna().all()
 
 
 def test_failed_and_missing_replicates_are_counted_apart():
@@ -77,7 +77,7 @@ def test_failed_and_missing_replicates_are_counted_apart():
             table([None], "missing", point="r"),
         ]
     )
-    cells = summarise(rows).set_index("point")
+    cells = summarise_cells(rows).set_index("point")
     assert cells["status"].to_dict() == {"p": "valid", "q": "failed", "r": "missing"}
     assert cells.loc["p", ["n", "n_failed", "n_missing"]].tolist() == [2, 1, 1]
     assert cells.loc["q", "reason"] == "first"
@@ -85,27 +85,27 @@ def test_failed_and_missing_replicates_are_counted_apart():
 
 def test_a_label_and_a_stand_in_file_of_any_replicate_are_not_lost():
     rows = table([1.0, 2.0], label=[None, "variant of STREAM"], file_backed=[False, True])
-    cell = summarise(rows).iloc[0]
+    cell = summarise_cells(rows).iloc[0]
     assert cell["label"] == "variant of STREAM"
     assert cell["file_backed"]
 
 
 def test_cells_without_a_kernel_keep_the_order_of_the_table():
     rows = pd.concat([table([2.0], point="z", kernel=None), table([1.0], point="a", kernel="add")])
-    assert summarise(rows)["point"].tolist() == ["z", "a"]
-    assert summarise(rows, by=["kernel"])["kernel"].tolist() == [None, "add"]
+    assert summarise_cells(rows)["point"].tolist() == ["z", "a"]
+    assert summarise_cells(rows, by=["kernel"])["kernel"].tolist() == [None, "add"]
 
 
 def test_the_store_s_nullable_types_and_an_empty_table_are_read():
     kinds = {name: kind for name, kind in COLUMNS.items() if name in table([1.0]).columns}
     rows = table([1.0, None], ["valid", "failed"]).astype(kinds)
-    assert summarise(rows)["n"].tolist() == [1]
-    assert summarise(rows.iloc[:0]).empty
+    assert summarise_cells(rows)["n"].tolist() == [1]
+    assert summarise_cells(rows.iloc[:0]).empty
     assert mark_outliers(rows.iloc[:0]).empty
 
 
 def test_ten_thousand_cells_take_less_than_a_second():
     rows = table(np.full(50_000, 3.0), point=np.repeat(np.arange(10_000).astype(str), 5))
     began = time.perf_counter()
-    assert len(summarise(rows)) == 10_000
+    assert len(summarise_cells(rows)) == 10_000
     assert time.perf_counter() - began < 1.0

@@ -9,8 +9,8 @@ import synthetic
 import synthetic_latency as latency
 from scipy import stats
 
-from chaosity.statistics.anova import analyse
-from chaosity.statistics.find_anova_studies import find_studies
+from chaosity.statistics.anova import analyse_variance
+from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 
@@ -21,7 +21,7 @@ def machine(**keys):
 
 @pytest.fixture(scope="module")
 def found():
-    return find_studies(Measurements.from_table(latency.tidy(machine(), more=True)))
+    return find_anova_studies(Measurements.from_table(latency.tidy(machine(), more=True)))
 
 
 def of(found, experiment, load="memory"):
@@ -87,14 +87,14 @@ def test_local_against_remote_by_hand():
     rows = matrix(
         {(0, 0): [10.0, 12.0], (0, 1): [5.0, 7.0], (1, 0): [6.0, 8.0], (1, 1): [20.0, 22.0]}
     )
-    [study] = find_studies(Measurements.from_table(rows))
+    [study] = find_anova_studies(Measurements.from_table(rows))
     analysis = study.analyse_variance_of_table("none")
     contrast = study.local_against_remote(analysis).difference
     assert contrast.value == pytest.approx(6.5 - 16.0)
     # The replicates differ by 2 in every cell, which the block takes: nothing is left.
     assert contrast.low is None
     rows["value"] += [0.0, 0.5, 0.0, 0.2, 0.0, 0.1, 0.0, -0.3]
-    [study] = find_studies(Measurements.from_table(rows))
+    [study] = find_anova_studies(Measurements.from_table(rows))
     analysis = study.analyse_variance_of_table("none")
     contrast = study.local_against_remote(analysis).difference
     error = next(term for term in analysis.terms if term.kind == "error")
@@ -120,7 +120,7 @@ def test_a_failed_replicate_does_not_shift_the_contrast():
     rows = matrix(values)
     rows["value"] += noise
     rows.loc[3, ["status", "value"]] = ["failed", None]
-    [study] = find_studies(Measurements.from_table(rows))
+    [study] = find_anova_studies(Measurements.from_table(rows))
     contrast = study.local_against_remote(study.analyse_variance_of_table("none")).difference
     assert contrast.value == pytest.approx(-20.0, abs=0.05)
     assert contrast.low < -20.0 < contrast.high
@@ -130,7 +130,7 @@ def test_the_interval_of_local_against_remote_holds_the_truth_in_95_percent():
     # Local cells are 2.5 times as fast and, since noise multiplies, have 2.5 times the noise.
     random = np.random.default_rng(11)
     plan = matrix({(i, j): [100.0 if i == j else 40.0] * 3 for i in range(4) for j in range(4)})
-    [study] = find_studies(
+    [study] = find_anova_studies(
         Measurements.from_table(
             plan.assign(value=plan["value"] + random.normal(0.0, 1.0, len(plan)))
         )
@@ -141,7 +141,7 @@ def test_the_interval_of_local_against_remote_holds_the_truth_in_95_percent():
     for _ in range(500):
         noise = np.exp(random.normal(0.0, 0.03, len(plan)))
         frame = study.frame.assign(value=plan["value"].to_numpy(float) * noise)
-        found = analyse(frame, "value", study.factors, study.block, "none")
+        found = analyse_variance(frame, "value", study.factors, study.block, "none")
         interval = found.contrast_two_groups(groups, ("remote", "local"), "relation").difference
         held.append(interval.low <= true <= interval.high)
     assert 0.93 <= np.mean(held) <= 0.97  # with one noise for all cells it was 0.82
@@ -178,22 +178,25 @@ def matrix(values):
 def test_points_that_differ_in_nothing_known_are_not_replicates():
     rows = matrix({(0, 0): [1.0, 2.0], (0, 1): [3.0, 4.0]})
     twin = rows.assign(point="another " + rows["point"])
-    assert find_studies(Measurements.from_table(pd.concat([rows, twin], ignore_index=True))) == []
+    assert (
+        find_anova_studies(Measurements.from_table(pd.concat([rows, twin], ignore_index=True)))
+        == []
+    )
 
 
 def test_failed_and_missing_values_are_skipped():
     rows = matrix({(0, 0): [1.0, 2.0], (0, 1): [3.0, 4.0]})
-    assert len(find_studies(Measurements.from_table(rows))) == 1
-    assert find_studies(Measurements.from_table(rows.assign(status="failed"))) == []
-    assert find_studies(Measurements.from_table(rows.iloc[:0])) == []
+    assert len(find_anova_studies(Measurements.from_table(rows))) == 1
+    assert find_anova_studies(Measurements.from_table(rows.assign(status="failed"))) == []
+    assert find_anova_studies(Measurements.from_table(rows.iloc[:0])) == []
 
 
 def test_a_single_cell_has_no_factor():
-    assert find_studies(Measurements.from_table(matrix({(0, 0): [1.0, 2.0]}))) == []
+    assert find_anova_studies(Measurements.from_table(matrix({(0, 0): [1.0, 2.0]}))) == []
 
 
 def test_every_study_of_a_large_machine_can_be_analysed():
-    for study in find_studies(Measurements.from_table(latency.tidy(latency.epyc()))):
+    for study in find_anova_studies(Measurements.from_table(latency.tidy(latency.epyc()))):
         analysis = study.analyse_variance_of_table()
         assert analysis.terms[-1].name == "total"
         assert analysis.block == "replicate"

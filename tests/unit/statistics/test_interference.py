@@ -7,7 +7,7 @@ import pytest
 import synthetic
 import synthetic_latency
 
-from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import (
     compare_latency_together_and_alone,
     corun_slowdown,
@@ -133,7 +133,7 @@ def test_loads_with_one_name_are_counted_separately(measured):
 
 
 def test_loads_with_one_name_are_separate_cells(measured):
-    cells = summarise(measured.where(point="together+4096"))
+    cells = summarise_cells(measured.where(point="together+4096"))
     assert cells["initiator"].tolist() == ["pu0", "pu2", "pu4", "pu6"]
     assert (cells["n"] == 3).all()
 

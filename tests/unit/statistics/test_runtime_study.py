@@ -11,7 +11,7 @@ import pytest
 from chaosity.benchmarks.benchmark_templates import load_benchmarks_by_category
 from chaosity.checked_yaml_files import load_experiment, read_config
 from chaosity.report.variance_analysis_section import analysis_sections
-from chaosity.statistics.find_anova_studies import find_studies
+from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 
@@ -78,7 +78,9 @@ def measured(gain: float, noise: float = 0.02) -> pd.DataFrame:
 
 def study_of(tidy: pd.DataFrame, metric: str, kind: str = "machine"):
     """The one study of a metric on all cores, or on one."""
-    found = [one for one in find_studies(Measurements.from_table(tidy)) if one.metric == metric]
+    found = [
+        one for one in find_anova_studies(Measurements.from_table(tidy)) if one.metric == metric
+    ]
     [study] = [one for one in found if one.where.get("initiator_kind", kind) == kind]
     return study
 
@@ -110,7 +112,7 @@ def test_a_single_core_count_is_not_a_factor():
     assert set(one.factors) == {"runtime", "kernel"}
     assert one.frame["value"].max() < 4.0 < study_of(tidy, "runs_per_second").frame["value"].min()
     assert not [
-        one for one in find_studies(Measurements.from_table(tidy)) if "cores" in one.factors
+        one for one in find_anova_studies(Measurements.from_table(tidy)) if "cores" in one.factors
     ]
 
 

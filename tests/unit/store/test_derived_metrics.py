@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.compare.selection_comparison import compare_selections
 from chaosity.records.record_types_and_verdict import VALID
-from chaosity.statistics.cell_summary import UNMEASURED, summarise
-from chaosity.statistics.find_anova_studies import find_studies
+from chaosity.statistics.cell_summary import UNMEASURED, summarise_cells
+from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
@@ -166,7 +166,9 @@ def table(tmp_path):
 
 
 def test_the_analysis_of_variance_skips_references(table):
-    by_metric = {found.metric: found for found in find_studies(Measurements.from_table(table))}
+    by_metric = {
+        found.metric: found for found in find_anova_studies(Measurements.from_table(table))
+    }
     speedup = by_metric[SPEEDUP]
     assert set(speedup.factors) == {"initiator", "program"}
     assert set(speedup.frame["initiator"]) == {"cores2", "cores4"}
@@ -210,13 +212,13 @@ def test_an_optional_metric_without_a_value_is_neither_failed_nor_zero(tmp_path)
     assert rows["value"].isna().all()
     assert rows["reason"].tolist() == ["the tool reported no value"] * 2
     assert found.loc[found["metric"] == RATE, "value"].tolist() == [2.0, 2.0]
-    cells = summarise(found).set_index("metric")
+    cells = summarise_cells(found).set_index("metric")
     assert cells.loc[SHARE, ["status", "n", "n_failed"]].tolist() == [UNMEASURED, 0, 0]
     assert cells.loc[SHARE, "reason"] == "the tool reported no value"
     assert cells.loc[RATE, ["status", "n"]].tolist() == [VALID, 2]
     assert (
-        find_studies(Measurements.from_table(found))
-        == find_studies(Measurements.from_table(found[found["metric"] != SHARE]))
+        find_anova_studies(Measurements.from_table(found))
+        == find_anova_studies(Measurements.from_table(found[found["metric"] != SHARE]))
         == []
     )
 

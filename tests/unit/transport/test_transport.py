@@ -20,7 +20,11 @@ from chaosity.transport.runner_command import (
     ssh_command_with_password,
     ssh_transport,
 )
-from chaosity.transport.skipped_hosts import read_skipped_host, readmit_host, skip_host
+from chaosity.transport.skipped_hosts import (
+    note_skipped_host,
+    read_skipped_host,
+    remove_skipped_host_note,
+)
 
 VARIABLES = {
     "ansible_host": "10.0.0.7",
@@ -108,8 +112,8 @@ def test_causes_of_failed_connections(said, meaning):
 
 def test_a_skipped_host_is_noted_until_it_is_readmitted(tmp_path):
     assert read_skipped_host(tmp_path) is None
-    skip_host(tmp_path, "far", "it does not answer")
+    note_skipped_host(tmp_path, "far", "it does not answer")
     assert read_skipped_host(tmp_path).reason == "it does not answer"
-    readmit_host(tmp_path)
-    readmit_host(tmp_path)
+    remove_skipped_host_note(tmp_path)
+    remove_skipped_host_note(tmp_path)
     assert read_skipped_host(tmp_path) is None

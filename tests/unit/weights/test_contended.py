@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from path_measurements import NODES, alone, measurements, table, together
 
-from chaosity.campaign.kept_page_weights import MeasuredWeights, shares_agree
+from chaosity.campaign.kept_page_weights import HostPageWeights, shares_agree
 from chaosity.cli import chaosity
 from chaosity.cli.place import canonical_shares_of_workers, placement_argument_parser
 from chaosity.errors import UserError
@@ -24,7 +24,10 @@ from chaosity.weights.canonical_weights import (
     canonical_weights,
     compare_alone_and_contended_weights,
 )
-from chaosity.weights.placement_bandwidth_model import rank_correlation, rank_placements
+from chaosity.weights.placement_bandwidth_model import (
+    rank_correlation,
+    rank_correlations_of_placements,
+)
 
 
 @pytest.fixture
@@ -76,21 +79,21 @@ def test_a_load_with_a_metric_by_node_is_one_load():
 
 
 def test_there_are_no_weights_before_the_first_measurement(folder):
-    weights = MeasuredWeights(folder)
+    weights = HostPageWeights(folder)
     assert weights("canonical", (0, 1)) is None
     weights.write_known_weights()
     assert not weights.path.exists()
 
 
 def test_weights_are_computed_written_and_read_elsewhere(folder):
-    weights = MeasuredWeights(measured(folder, alone(), together([0, 1])))
+    weights = HostPageWeights(measured(folder, alone(), together([0, 1])))
     found = weights("canonical", (0,))
     assert found == pytest.approx({0: 40 / 110, **dict.fromkeys(range(1, 8), 10 / 110)})
     assert weights("canonical_contended", (0, 1))[0] == pytest.approx(1 / 8)
     assert weights("canonical_contended", (0, 2)) is None
     weights.write_known_weights()
     (folder / "measurements.parquet").unlink()
-    elsewhere = MeasuredWeights(folder, recalculate=False)
+    elsewhere = HostPageWeights(folder, recalculate=False)
     assert elsewhere("canonical", (0,)) == found
     assert elsewhere("canonical", (1,)) is None
     kept = json.loads(weights.path.read_text())["weights"]
@@ -100,25 +103,25 @@ def test_weights_are_computed_written_and_read_elsewhere(folder):
 
 
 def test_weights_change_only_with_clear_changes_of_bandwidth(folder):
-    first = MeasuredWeights(measured(folder, alone()))
+    first = HostPageWeights(measured(folder, alone()))
     found = first("canonical", (0,))
     first.write_known_weights()
     text = first.path.read_text()
-    again = MeasuredWeights(measured(folder, alone(local=41e9)))
+    again = HostPageWeights(measured(folder, alone(local=41e9)))
     assert again("canonical", (0,)) == found
     again.write_known_weights()
     assert first.path.read_text() == text
-    changed = MeasuredWeights(measured(folder, alone(local=60e9)))
+    changed = HostPageWeights(measured(folder, alone(local=60e9)))
     assert changed("canonical", (0,))[0] == pytest.approx(60 / 130)
     changed.write_known_weights()
     assert first.path.read_text() != text
 
 
 def test_weights_that_this_run_does_not_use_are_kept(folder):
-    first = MeasuredWeights(measured(folder, alone()))
+    first = HostPageWeights(measured(folder, alone()))
     first("canonical", (0,))
     first.write_known_weights()
-    second = MeasuredWeights(folder)
+    second = HostPageWeights(folder)
     second("canonical", (1,))
     second.write_known_weights()
     assert set(json.loads(second.path.read_text())["weights"]["canonical"]) == {"0", "1"}
@@ -128,7 +131,7 @@ def test_weights_that_this_run_does_not_use_are_kept(folder):
 def test_a_file_without_weights_is_refused(folder, text):
     (folder / "weights.json").write_text(text)
     with pytest.raises(UserError, match="does not hold weights; delete it"):
-        MeasuredWeights(folder)
+        HostPageWeights(folder)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(0, 1), min_size=1), st.floats(-0.1, 0.1))
@@ -203,4 +206,4 @@ def test_the_interval_holds_the_correlation_and_is_the_same_each_time():
 
 def test_placements_without_bandwidth_cannot_be_ranked():
     with pytest.raises(UserError, match="no row has the metric bandwidth_bytes_per_second"):
-        rank_placements(_alone_matrix(), table(together([0])))
+        rank_correlations_of_placements(_alone_matrix(), table(together([0])))

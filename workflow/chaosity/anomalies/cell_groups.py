@@ -24,13 +24,13 @@ from chaosity.anomalies.cell_log_scores import (
     ScoredCells,
     Scores,
     loss_percent,
-    positions_of,
+    positions_of_masked_cells,
     score_cells,
 )
 from chaosity.anomalies.departure_significance import (
     LEVEL,
     Departure,
-    Suspect,
+    SuspectedComponent,
     estimate_scatter,
     is_significant_and_large,
     limit_confidence,
@@ -104,7 +104,7 @@ class GroupedCells(Generic[Name]):
         return loss_percent(-float(least + stats.norm.ppf(_POWER) * error), self.cells.metric)
 
     def find_departures(
-        self, suspects: Sequence[Suspect], excluded: Mask, looks: int = 1
+        self, suspects: Sequence[SuspectedComponent], excluded: Mask, looks: int = 1
     ) -> list[Departure]:
         """Return the suspects and single cells that depart, those that explain most first.
 
@@ -118,11 +118,14 @@ class GroupedCells(Generic[Name]):
             found.append(best)
             for position in best.cells:
                 remaining[position] = False
-        single = [self._departure(None, [cell], comparisons) for cell in positions_of(remaining)]
+        single = [
+            self._departure(None, [cell], comparisons)
+            for cell in positions_of_masked_cells(remaining)
+        ]
         return found + [departure for departure in single if departure is not None]
 
     def _best_suspect(
-        self, suspects: Sequence[Suspect], remaining: Mask, comparisons: int
+        self, suspects: Sequence[SuspectedComponent], remaining: Mask, comparisons: int
     ) -> Departure | None:
         """Return the suspect that explains most of the remaining loss."""
         best, most = None, 0.0
@@ -130,7 +133,7 @@ class GroupedCells(Generic[Name]):
             part = suspect.cells & self.cells.measured_mask
             if (part & remaining).sum() < max(2, _DEPARTING_SHARE * part.sum()):
                 continue
-            positions = positions_of(part & remaining)
+            positions = positions_of_masked_cells(part & remaining)
             losses = np.array([-self.departures[position] for position in positions])
             share = max(_DEPARTING_SHARE, 1.0 - 1.0 / len(losses))
             if np.mean(losses > self.scatter.matters / 2.0) < share:
@@ -145,7 +148,7 @@ class GroupedCells(Generic[Name]):
         return best
 
     def _departure(
-        self, suspect: Suspect | None, positions: Sequence[Position], comparisons: int
+        self, suspect: SuspectedComponent | None, positions: Sequence[Position], comparisons: int
     ) -> Departure | None:
         natural = self.scatter.natural
         losses = [-self.departures[position] for position in positions]
@@ -157,7 +160,7 @@ class GroupedCells(Generic[Name]):
 
     def _if_clear(
         self,
-        suspect: Suspect | None,
+        suspect: SuspectedComponent | None,
         positions: Sequence[Position],
         loss: float,
         error: float,
@@ -280,7 +283,7 @@ class SliceCells(GroupedCells[str]):
         )
         numbers: dict[tuple[str, ...], int] = {}
         labels = np.full(cells.log_score.shape, -1)
-        for position in positions_of(cells.measured_mask):
+        for position in positions_of_masked_cells(cells.measured_mask):
             key = tuple(map(str, self.first_rows[cells.names_at(position)][list(columns)]))
             labels[position] = numbers.setdefault(key, len(numbers))
         super().__init__(cells, labels, where)
@@ -290,15 +293,15 @@ class SliceCells(GroupedCells[str]):
             if max(part.any(axis=1).sum(), part.any(axis=0).sum()) <= _TOO_FEW:
                 self.untested |= part
 
-    def initiator_suspects(self) -> Iterator[Suspect]:
+    def initiator_suspects(self) -> Iterator[SuspectedComponent]:
         """Yield each initiator with its cells."""
         for name in self.cells.rows:
-            yield Suspect("initiator", name, self.cells.mask_of(initiator=name))
+            yield SuspectedComponent("initiator", name, self.cells.mask_of(initiator=name))
 
-    def target_suspects(self, part: str) -> Iterator[Suspect]:
+    def target_suspects(self, part: str) -> Iterator[SuspectedComponent]:
         """Yield each target with its cells, under the name of this part."""
         for name in self.cells.columns:
-            yield Suspect(part, name, self.cells.mask_of(target=name))
+            yield SuspectedComponent(part, name, self.cells.mask_of(target=name))
 
     @property
     def tested_mask(self) -> Mask:

@@ -89,7 +89,7 @@ class ScoredCells(Generic[Name]):
         return self.rows[position[0]], self.columns[position[1]]
 
 
-def positions_of(mask: Mask) -> list[Position]:
+def positions_of_masked_cells(mask: Mask) -> list[Position]:
     """Return the row and column of each cell in a mask."""
     return [(int(row), int(column)) for row, column in zip(*np.nonzero(mask), strict=True)]
 

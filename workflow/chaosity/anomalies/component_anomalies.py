@@ -12,8 +12,8 @@ import pandas as pd
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET
 from chaosity.anomalies.cell_groups import SliceCells
-from chaosity.anomalies.cell_log_scores import Position, positions_of
-from chaosity.anomalies.departure_significance import Departure, Suspect
+from chaosity.anomalies.cell_log_scores import Position, positions_of_masked_cells
+from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
@@ -131,7 +131,7 @@ def find_slow_drives(rows: Measurements, models: Mapping[str, str]) -> Component
     return check
 
 
-def _drive_suspects(cells: SliceCells) -> Iterator[Suspect]:
+def _drive_suspects(cells: SliceCells) -> Iterator[SuspectedComponent]:
     yield from cells.target_suspects("drive")
     yield from cells.initiator_suspects()
     nodes: dict[str, list[str]] = {}
@@ -140,7 +140,7 @@ def _drive_suspects(cells: SliceCells) -> Iterator[Suspect]:
     for node, drives in nodes.items():
         if len(set(drives)) > 1 and len(nodes) > 1:
             masks = [cells.cells.mask_of(target=drive) for drive in drives]
-            yield Suspect("node", node, np.any(masks, axis=0))
+            yield SuspectedComponent("node", node, np.any(masks, axis=0))
 
 
 def _slow_drive(cells: SliceCells, departure: Departure) -> Anomaly:
@@ -216,7 +216,7 @@ def find_asymmetric_drive_paths(rows: Measurements, packages: PackageNodes) -> l
         cells = SliceCells(part.rows, where, ("relation", "drives"))
         # initiator node, node of the drives -> position and number of drives
         reads: dict[tuple[int, int], tuple[Position, int]] = {}
-        for position in positions_of(cells.cells.measured_mask):
+        for position in positions_of_masked_cells(cells.cells.measured_mask):
             first = cells.first_rows[cells.cells.names_at(position)]
             nodes = int(first["initiator_nodes"]), int(first["target_nodes"])
             reads[nodes] = position, int(first["drives"])
@@ -300,7 +300,7 @@ def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
         firsts = {target: row for (_, target), row in cells.first_rows.items()}
         sets = [_DriveSet.parse_row(firsts[name]) for name in cells.cells.columns]
         by_node: dict[frozenset[int], list[Anomaly]] = {}
-        for row, column in positions_of(cells.cells.measured_mask):
+        for row, column in positions_of_masked_cells(cells.cells.measured_mask):
             whole = sets[column]
             parts = [
                 (row, number)

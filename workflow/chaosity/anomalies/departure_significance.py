@@ -39,7 +39,7 @@ _MIN_CELLS = 6
 
 
 @dataclass(frozen=True)
-class Scatter:
+class ScatterWithoutFaults:
     """Differences within a cell group that are not faults.
 
     Attributes:
@@ -61,7 +61,7 @@ class Scatter:
 
 
 @dataclass(frozen=True)
-class Suspect:
+class SuspectedComponent:
     """A component and the cells that depend on it.
 
     Attributes:
@@ -87,7 +87,7 @@ class Departure:
         confidence: see `Loss`.
     """
 
-    suspect: Suspect | None
+    suspect: SuspectedComponent | None
     cells: tuple[Position, ...]
     loss: float
     low: float
@@ -97,7 +97,7 @@ class Departure:
 
 def estimate_scatter(
     cells: ScoredCells[Name], departures: Scores, labels: NDArray[np.int_]
-) -> Scatter:
+) -> ScatterWithoutFaults:
     """Return the noise of the replicates, and the natural difference of equal parts.
 
     Cells with a label below 0 are excluded. `departures` is each cell's difference from its group.
@@ -125,11 +125,11 @@ def estimate_scatter(
         # The expected score varies too: it is a median over the group.
         error = np.sqrt(total * (1.0 + np.pi / 2.0 / np.maximum(size, 1)))
     matters = MATTERS if cells.freedom else MATTERS_IN_ONE_RUN
-    return Scatter(error, np.sqrt(total), freedom, natural, single, matters)
+    return ScatterWithoutFaults(error, np.sqrt(total), freedom, natural, single, matters)
 
 
 def is_significant_and_large(
-    difference: float, error: float, scatter: Scatter, comparisons: int
+    difference: float, error: float, scatter: ScatterWithoutFaults, comparisons: int
 ) -> tuple[bool, float]:
     """Return whether a loss is clear and matters, and the confidence in it.
 

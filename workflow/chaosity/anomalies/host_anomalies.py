@@ -38,7 +38,7 @@ _SECONDARY = (AnomalyKind.ASYMMETRY, AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT
 
 
 @dataclass(frozen=True)
-class HostParts:
+class HostComponentFacts:
     """Facts about a host besides its measurements.
 
     Attributes:
@@ -54,9 +54,9 @@ class HostParts:
     descriptions: Mapping[str, str] = field(default_factory=dict)
 
 
-def host_parts(
+def host_component_facts(
     topology: Topology | None, components: Mapping[str, Mapping[str, Any]] | None
-) -> HostParts:
+) -> HostComponentFacts:
     """Return the facts of the topology and of the components' documents by name."""
     topology = topology or Topology()
     models, descriptions = {}, {}
@@ -69,17 +69,17 @@ def host_parts(
                 f"{'node unknown' if node is None else f'node {node}'}"
             )
     kinds = {pu_name(pu): str(kind) for pu, kind in topology.core_kind_of_pu.items()}
-    return HostParts(topology.equal_packages, models, kinds, descriptions)
+    return HostComponentFacts(topology.equal_packages, models, kinds, descriptions)
 
 
-def analyse_host(measurements: Measurements, parts: HostParts | None = None) -> Findings:
+def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:
     """Return the anomalies of one host in one configuration; those of one place are merged.
 
     Args:
         measurements: its tidy table.
         parts: further facts about the host.
     """
-    parts = parts or HostParts()
+    parts = parts or HostComponentFacts()
     performance = measurements.performance_rows()
     rows = performance.single_load_rows().valid_rows()
     report = _Report()
@@ -136,7 +136,7 @@ class _Report:
         self.add_test_result(tested, check.anomalies, check.detectable)
 
 
-def _check_memory(memory: Measurements, parts: HostParts, report: _Report) -> str:
+def _check_memory(memory: Measurements, parts: HostComponentFacts, report: _Report) -> str:
     """Test the node matrices, and initiators that are not whole nodes.
 
     Returns:
@@ -172,7 +172,7 @@ def _check_memory(memory: Measurements, parts: HostParts, report: _Report) -> st
     return max(structures, key=structures.count, default="not measured")
 
 
-def _check_drives(rows: Measurements, parts: HostParts, report: _Report) -> None:
+def _check_drives(rows: Measurements, parts: HostComponentFacts, report: _Report) -> None:
     """Test drives and drive sets."""
     check = find_slow_drives(rows.where(target_kind="drive"), parts.models)
     check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
@@ -211,7 +211,7 @@ def _slit_entries(rows: Measurements) -> dict[tuple[int, int], float]:
     return {(int(i), int(j)): float(value) for i, j, value in entries.itertuples(index=False)}
 
 
-def _with_description(anomaly: Anomaly, parts: HostParts) -> Anomaly:
+def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
     """Return the anomaly with the description of its first described component."""
     for name in anomaly.components:
         if name in parts.descriptions:

@@ -13,17 +13,17 @@ from chaosity.anomalies.cell_log_scores import (
     Mask,
     Position,
     ScoredCells,
-    positions_of,
+    positions_of_masked_cells,
     score_cells,
 )
 from chaosity.anomalies.departure_significance import MATTERS, Departure
 from chaosity.anomalies.matrix_departures import MatrixAnalysis
 from chaosity.anomalies.matrix_structure import (
     NONE,
+    MatrixStructure,
     PackageNodes,
     SlitEntries,
-    Structure,
-    learn_structure,
+    learn_matrix_structure,
 )
 from chaosity.anomalies.slit_mismatch import check_packages_and_slit
 from chaosity.anomalies.structural_departures import is_repeated_by_symmetry
@@ -57,7 +57,7 @@ def analyse_matrix(
     cells = score_cells(
         matrix.metric, matrix.samples, matrix.blocks, matrix.initiators, matrix.targets
     )
-    structure = learn_structure(cells, packages, distances)
+    structure = learn_matrix_structure(cells, packages, distances)
     firmware = check_packages_and_slit(cells, structure, packages, distances)
     structure = firmware.structure or structure
     analysis = MatrixAnalysis(cells, structure, looks)
@@ -116,12 +116,12 @@ def _notes(analysis: MatrixAnalysis) -> Iterator[str]:
 
 def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:
     """Return cells as 0->1."""
-    return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in positions_of(part)]
+    return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in positions_of_masked_cells(part)]
 
 
-def _groups(cells: ScoredCells[int], structure: Structure) -> Iterator[CellGroup]:
+def _groups(cells: ScoredCells[int], structure: MatrixStructure) -> Iterator[CellGroup]:
     for label, name in enumerate(structure.names):
-        positions = positions_of(structure.labels == label)
+        positions = positions_of_masked_cells(structure.labels == label)
         typical = float(np.median([cells.log_score[position] for position in positions]))
         names = tuple(cells.names_at(position) for position in positions)
         yield CellGroup(name, names, cells.value_of_score(typical))
@@ -130,7 +130,7 @@ def _groups(cells: ScoredCells[int], structure: Structure) -> Iterator[CellGroup
 def _verdict(
     found: Sequence[Anomaly],
     cells: ScoredCells[int],
-    structure: Structure,
+    structure: MatrixStructure,
     detectable: float | None,
 ) -> str:
     size = f"{len(cells.rows)} x {len(cells.columns)} nodes"

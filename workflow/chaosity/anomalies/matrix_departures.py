@@ -11,15 +11,20 @@ from scipy import stats
 from chaosity.anomalies import anomaly_text as text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.cell_groups import GroupedCells
-from chaosity.anomalies.cell_log_scores import Mask, Position, ScoredCells, positions_of
+from chaosity.anomalies.cell_log_scores import (
+    Mask,
+    Position,
+    ScoredCells,
+    positions_of_masked_cells,
+)
 from chaosity.anomalies.departure_significance import (
     LEVEL,
     MATTERS,
     MATTERS_IN_ONE_RUN,
-    Suspect,
+    SuspectedComponent,
     estimate_scatter,
 )
-from chaosity.anomalies.matrix_structure import NONE, Structure
+from chaosity.anomalies.matrix_structure import NONE, MatrixStructure
 from chaosity.anomalies.structural_departures import (
     is_repeated_by_symmetry,
     losses_explained_by_node_position,
@@ -43,7 +48,7 @@ class MatrixAnalysis(GroupedCells[int]):
         found: cells and components that depart.
     """
 
-    def __init__(self, cells: ScoredCells[int], structure: Structure, looks: int) -> None:
+    def __init__(self, cells: ScoredCells[int], structure: MatrixStructure, looks: int) -> None:
         """Compare the cells, whose rows and columns are node numbers, with their groups."""
         self.structure, self.looks = structure, looks
         self.remote_better = _remote_cells_better_than_local(cells, structure)
@@ -70,28 +75,30 @@ class MatrixAnalysis(GroupedCells[int]):
         with np.errstate(invalid="ignore"):
             worse = self.departures < limit
             structural: Mask = worse & (self.departures - explained > limit)
-        for position in positions_of(worse & ~structural):
+        for position in positions_of_masked_cells(worse & ~structural):
             structural[position] = is_repeated_by_symmetry(
                 cells, self.departures, position, packages
             )
         return structural
 
-    def _suspects(self) -> Iterator[Suspect]:
+    def _suspects(self) -> Iterator[SuspectedComponent]:
         cells, packages = self.cells, self.structure.packages or ()
         remote = ~cells.local_mask
         for node in cells.columns:
-            yield Suspect(text.TARGET, node, cells.mask_of(target=node))
-            yield Suspect(text.INTO, node, cells.mask_of(target=node) & remote)
+            yield SuspectedComponent(text.TARGET, node, cells.mask_of(target=node))
+            yield SuspectedComponent(text.INTO, node, cells.mask_of(target=node) & remote)
         for node in cells.rows:
-            yield Suspect(text.INITIATOR, node, cells.mask_of(initiator=node))
-            yield Suspect(text.OUT_OF, node, cells.mask_of(initiator=node) & remote)
+            yield SuspectedComponent(text.INITIATOR, node, cells.mask_of(initiator=node))
+            yield SuspectedComponent(text.OUT_OF, node, cells.mask_of(initiator=node) & remote)
         for node in cells.rows:
             if node in cells.columns:
-                yield Suspect(text.LINKS, node, cells.mask_of(node, node) & remote)
+                yield SuspectedComponent(text.LINKS, node, cells.mask_of(node, node) & remote)
         for source, target in permutations(range(len(packages)), 2):
             rows = np.isin(cells.rows, packages[source])
             columns = np.isin(cells.columns, packages[target])
-            yield Suspect(text.BLOCK, (source, target), np.logical_and.outer(rows, columns))
+            yield SuspectedComponent(
+                text.BLOCK, (source, target), np.logical_and.outer(rows, columns)
+            )
 
     def find_slow_components_and_paths(self) -> Iterator[Anomaly]:
         """Yield an anomaly for each departure: a slow component or a slow path."""
@@ -143,7 +150,7 @@ class MatrixAnalysis(GroupedCells[int]):
 
 
 def _remote_cells_better_than_local(
-    cells: ScoredCells[int], structure: Structure
+    cells: ScoredCells[int], structure: MatrixStructure
 ) -> list[tuple[Position, Position]]:
     """Return the positions of remote cells and of the local cells that they clearly exceed.
 
@@ -160,7 +167,7 @@ def _remote_cells_better_than_local(
     clear = stats.t.isf(LEVEL / comparisons, cells.freedom or np.inf) * error
     least = max(clear, -np.log1p(-matters))
     found: list[tuple[float, Position, Position]] = []
-    for remote in positions_of(cells.measured_mask & ~cells.local_mask):
+    for remote in positions_of_masked_cells(cells.measured_mask & ~cells.local_mask):
         source, target = cells.names_at(remote)
         if target not in cells.rows:
             continue

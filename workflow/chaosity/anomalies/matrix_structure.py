@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from chaosity.anomalies.cell_groups import Labels, departures_from_groups, expected_scores
-from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, positions_of
+from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, positions_of_masked_cells
 
 PackageNodes = tuple[tuple[int, ...], ...]  # nodes of each package
 NodePair = tuple[int, int]  # initiator node, target node
@@ -42,7 +42,7 @@ GAPS = (0.06, 0.1, 0.2)
 
 
 @dataclass(frozen=True)
-class Structure:
+class MatrixStructure:
     """A hypothesis about which cells should be equal.
 
     Attributes:
@@ -70,11 +70,11 @@ class Structure:
         return " / ".join(self.names)
 
 
-def learn_structure(
+def learn_matrix_structure(
     cells: ScoredCells[int],
     packages: PackageNodes | None = None,
     distances: SlitEntries | None = None,
-) -> Structure:
+) -> MatrixStructure:
     """Return the hypothesis that explains a node matrix best.
 
     Known packages and entries of the SLIT are tried too; with known packages no others are tried.
@@ -96,7 +96,7 @@ def _same_groups(labels: Labels, others: Labels) -> bool:
     return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
-def structure_cost(cells: ScoredCells[int], structure: Structure) -> float:
+def structure_cost(cells: ScoredCells[int], structure: MatrixStructure) -> float:
     """Return unexplained departures plus a penalty for each group; smaller is better."""
     scale = max(
         LEAST_SCALE, cells.noise if not cells.freedom else float(np.nanmedian(cells.standard_error))
@@ -110,7 +110,7 @@ def structure_cost(cells: ScoredCells[int], structure: Structure) -> float:
     return float(costs.sum() + penalty * groups)
 
 
-def _ordered(cells: ScoredCells[int], structure: Structure) -> Structure:
+def _ordered(cells: ScoredCells[int], structure: MatrixStructure) -> MatrixStructure:
     """Return the structure with its groups numbered from the best to the worst, local first."""
     labels, names = structure.labels, structure.names
     used = [label for label in range(len(names)) if (labels == label).any()]
@@ -126,7 +126,7 @@ def _ordered(cells: ScoredCells[int], structure: Structure) -> Structure:
 
 def _hypotheses(
     cells: ScoredCells[int], packages: PackageNodes | None, distances: SlitEntries | None
-) -> Iterator[Structure]:
+) -> Iterator[MatrixStructure]:
     measured = cells.measured_mask
     equal = np.where(measured, 0, -1)
     local = cells.local_mask
@@ -137,26 +137,26 @@ def _hypotheses(
     if not (local & measured).any() or not (plain & ~local).any():
         yield _unknown(cells, local)
         return
-    yield Structure(NONE, equal, _names(["all"], equal))
+    yield MatrixStructure(NONE, equal, _names(["all"], equal))
     remote = np.where(plain & ~local, 1, _shifted(equal, plain, 2))
-    yield Structure(LOCAL_REMOTE, remote, _names(["local", "remote"], remote))
+    yield MatrixStructure(LOCAL_REMOTE, remote, _names(["local", "remote"], remote))
     for nodes in [packages] if packages else _partitions(cells):
         for hypothesis in _by_packages(cells, plain, local, equal, nodes):
-            if packages or nearer_within_packages(cells, hypothesis):
+            if packages or is_better_within_packages(cells, hypothesis):
                 yield hypothesis
     yield from _by_steps(cells, plain & ~local, remote)
     if distances:
         yield from _by_distances(cells, plain & ~local, remote, distances)
 
 
-def _unknown(cells: ScoredCells[int], local: Mask) -> Structure:
+def _unknown(cells: ScoredCells[int], local: Mask) -> MatrixStructure:
     """Return the structure in which local cells are equal and each other cell is its own group."""
     labels = np.where(local & cells.measured_mask, 0, -1)
     names = ["local"] if (labels == 0).any() else []
-    for position in positions_of(~local & cells.measured_mask):
+    for position in positions_of_masked_cells(~local & cells.measured_mask):
         labels[position] = len(names)
         names.append("{}->{}".format(*cells.names_at(position)))
-    return Structure(UNKNOWN, labels, tuple(names))
+    return MatrixStructure(UNKNOWN, labels, tuple(names))
 
 
 def _one_sided(cells: ScoredCells[int]) -> Mask:
@@ -217,7 +217,7 @@ def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
 
 def _by_packages(
     cells: ScoredCells[int], plain: Mask, local: Mask, equal: Labels, packages: PackageNodes
-) -> Iterator[Structure]:
+) -> Iterator[MatrixStructure]:
     """Yield the local, same package, other package; and the same with steps within these."""
     same = np.zeros(local.shape, dtype=bool)
     for nodes in packages:
@@ -232,10 +232,10 @@ def _by_packages(
                 labels = np.where(step, len(names), labels)
                 names.append(name if len(steps) == 1 else f"{name}, step {number}")
         labels = _shifted(labels, plain, len(names))
-        yield Structure(PACKAGES, labels, _names(names, labels), packages)
+        yield MatrixStructure(PACKAGES, labels, _names(names, labels), packages)
 
 
-def nearer_within_packages(cells: ScoredCells[int], structure: Structure) -> bool:
+def is_better_within_packages(cells: ScoredCells[int], structure: MatrixStructure) -> bool:
     """Return whether every cell group within packages is better than all between packages."""
     level = dict(zip(structure.names, expected_scores(cells, structure.labels), strict=False))
     same = [value for name, value in level.items() if name.startswith("same package")]
@@ -243,7 +243,9 @@ def nearer_within_packages(cells: ScoredCells[int], structure: Structure) -> boo
     return not same or not other or min(same) > max(other)
 
 
-def _by_steps(cells: ScoredCells[int], remote: Mask, two_groups: Labels) -> Iterator[Structure]:
+def _by_steps(
+    cells: ScoredCells[int], remote: Mask, two_groups: Labels
+) -> Iterator[MatrixStructure]:
     """Yield steps of value, and hops between nearest neighbours."""
     for gap in GAPS:
         for steps in _steps_of_value(cells, remote, gap):
@@ -263,17 +265,17 @@ def _by_steps(cells: ScoredCells[int], remote: Mask, two_groups: Labels) -> Iter
 
 def _structure(
     kind: str, parts: Sequence[Mask], names: Sequence[str], remote: Mask, two_groups: Labels
-) -> Structure:
+) -> MatrixStructure:
     labels = two_groups
     for number, part in enumerate(parts, start=1):
         labels = np.where(part, number, labels)
     labels = _shifted(labels, remote | (two_groups == 0), len(parts) + 1)
-    return Structure(kind, labels, _names(["local", *names], labels))
+    return MatrixStructure(kind, labels, _names(["local", *names], labels))
 
 
 def _by_distances(
     cells: ScoredCells[int], remote: Mask, two_groups: Labels, distances: SlitEntries
-) -> Iterator[Structure]:
+) -> Iterator[MatrixStructure]:
     """Yield a group for each distance of the SLIT."""
     table = np.array([[distances.get((r, c), np.nan) for c in cells.columns] for r in cells.rows])
     values = np.unique(table[remote & ~np.isnan(table)])

@@ -16,7 +16,12 @@ import numpy as np
 from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.cell_groups import GroupedCells
-from chaosity.anomalies.cell_log_scores import Position, ScoredCells, loss_percent, positions_of
+from chaosity.anomalies.cell_log_scores import (
+    Position,
+    ScoredCells,
+    loss_percent,
+    positions_of_masked_cells,
+)
 from chaosity.anomalies.departure_significance import (
     MATTERS,
     is_significant_and_large,
@@ -26,12 +31,12 @@ from chaosity.anomalies.matrix_structure import (
     ENOUGH_CELLS,
     NONE,
     PACKAGES,
+    MatrixStructure,
     NodePair,
     PackageNodes,
     SlitEntries,
-    Structure,
-    learn_structure,
-    nearer_within_packages,
+    is_better_within_packages,
+    learn_matrix_structure,
     structure_cost,
 )
 from chaosity.place_names import node_name
@@ -63,13 +68,13 @@ class PackagesAndSlitCheck:
     """
 
     anomalies: tuple[Anomaly, ...] = ()
-    structure: Structure | None = None
+    structure: MatrixStructure | None = None
     notes: tuple[str, ...] = ()
 
 
 def check_packages_and_slit(
     cells: ScoredCells[int],
-    structure: Structure,
+    structure: MatrixStructure,
     packages: PackageNodes | None,
     distances: SlitEntries | None,
 ) -> PackagesAndSlitCheck:
@@ -86,19 +91,21 @@ def check_packages_and_slit(
     if cells.measured_mask.mean() < ENOUGH_CELLS:
         few = "Too few cells were measured to check the packages and the SLIT."
         return PackagesAndSlitCheck(notes=(few,))
-    measured = learn_structure(cells)
+    measured = learn_matrix_structure(cells)
     anomalies: list[Anomaly] = []
     notes: list[str] = []
     instead = None
     if packages and measured.kind == PACKAGES and _differ(measured.packages or (), packages):
         # The given packages were not selected, or only with steps that contradict them.
-        rejected = structure.kind != PACKAGES or not nearer_within_packages(cells, structure)
+        rejected = structure.kind != PACKAGES or not is_better_within_packages(cells, structure)
         gain = structure_cost(cells, structure) - structure_cost(cells, measured)
         if rejected or gain > _CLEARLY_WORSE:
             instead = measured
             anomalies.append(_wrong_packages(cells, measured.packages or (), packages))
     if distances:
-        pairs = [cells.names_at(position) for position in positions_of(cells.measured_mask)]
+        pairs = [
+            cells.names_at(position) for position in positions_of_masked_cells(cells.measured_mask)
+        ]
         missing = [pair for pair in pairs if pair not in distances]
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -190,7 +197,7 @@ def _positions(
     cells: ScoredCells[int], distances: SlitEntries, *, local: bool
 ) -> dict[NodePair, Position]:
     """Return the positions of local, or remote, measured pairs with an entry in the SLIT."""
-    wanted = positions_of(cells.measured_mask & (cells.local_mask == local))
+    wanted = positions_of_masked_cells(cells.measured_mask & (cells.local_mask == local))
     named = {cells.names_at(position): position for position in wanted}
     return {pair: position for pair, position in named.items() if pair in distances}
 
@@ -209,7 +216,7 @@ class _WrongPair:
 
 
 def _wrong_entries(
-    groups: GroupedCells[int], structure: Structure, distances: SlitEntries
+    groups: GroupedCells[int], structure: MatrixStructure, distances: SlitEntries
 ) -> list[Anomaly]:
     """Return pairs in another group than most pairs at their distance, as one anomaly.
 

@@ -19,7 +19,7 @@ from chaosity.anomalies.cell_log_scores import (
     Position,
     ScoredCells,
     Scores,
-    positions_of,
+    positions_of_masked_cells,
 )
 from chaosity.anomalies.matrix_structure import NodePair, PackageNodes
 
@@ -106,7 +106,7 @@ def _node_effects(part: Scores, nodes: tuple[int, ...], packages: PackageNodes) 
 def _similar_cells(departures: Scores, position: Position) -> Iterator[Position]:
     """Yield other cells, local or remote as this one, that depart similarly."""
     is_local = position[0] == position[1]
-    for other in positions_of(departures / departures[position] >= _SIMILAR):
+    for other in positions_of_masked_cells(departures / departures[position] >= _SIMILAR):
         if other != position and (other[0] == other[1]) == is_local:
             yield other
 

@@ -39,7 +39,7 @@ from chaosity.slurm.slurm_commands import (
     slurm_node_name,
     whole_node_job_resources,
 )
-from chaosity.transport.skipped_hosts import skip_host
+from chaosity.transport.skipped_hosts import note_skipped_host
 
 # Common name of all groups of measurements in Snakemake, see `CampaignSlurmJobs.set_up_snakemake`.
 BATCH = "batch"
@@ -175,7 +175,7 @@ class CampaignSlurmJobs:
             return
         self.watch.stop_watching()
         for host, reason in self.watch.given_up.items():  # for the report
-            skip_host(self.campaign.results / host, host, reason)
+            note_skipped_host(self.campaign.results / host, host, reason)
         if text := queue_cost_text(self.watch.jobs.values(), self._measured_by_node()):
             print(f"chaosity: {text}.", file=sys.stderr, flush=True)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from chaosity.campaign.kept_page_weights import MeasuredWeights
+from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import plan_host
 from chaosity.errors import UserError
@@ -71,7 +71,7 @@ class ConfigurationCampaign:
         if not (folder / "topology.json").exists():
             return None
         found = read_discovered_host(host, configuration, self.config)
-        plan = plan_host(found, self.config, weights=MeasuredWeights(folder))
+        plan = plan_host(found, self.config, weights=HostPageWeights(folder))
         return sum(
             not is_measured(folder, point, replicate)
             for point in plan.points

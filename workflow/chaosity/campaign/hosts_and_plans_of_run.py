@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from chaosity.campaign.kept_page_weights import MeasuredWeights
+from chaosity.campaign.kept_page_weights import HostPageWeights
 from chaosity.checked_yaml_files import check_config
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.errors import UserError
@@ -102,7 +102,7 @@ class Campaign:
         for host in found:
             folder = self.results / host.name / host.configuration
             # Only the discovering process calculates weights; the others use its file.
-            weights = MeasuredWeights(folder, recalculate=discover)
+            weights = HostPageWeights(folder, recalculate=discover)
             plan = self.plans[host.name] = plan_host(host, self.config, weights=weights)
             if discover:
                 weights.write_known_weights()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FILE = "weights.json"
 
 
-class KeptWeights(TypedDict):
+class KeptWorkerWeights(TypedDict):
     """The weights of a set of workers: share by node, their source, and the time of calculation."""
 
     shares: dict[str, float]
@@ -33,7 +33,7 @@ class KeptWeights(TypedDict):
     since: str
 
 
-class MeasuredWeights:
+class HostPageWeights:
     """The weights of one host in one configuration.
 
     A call with the name of the weights (CANONICAL or CONTENDED) and the workers' nodes returns the
@@ -47,7 +47,7 @@ class MeasuredWeights:
     def __init__(self, folder: Path, *, recalculate: bool = True) -> None:
         self.folder, self.path, self.recalculate = folder, folder / FILE, recalculate
         # By the name of the weights, and by the workers as a list such as 0-3.
-        self._kept: dict[str, dict[str, KeptWeights]] = {}
+        self._kept: dict[str, dict[str, KeptWorkerWeights]] = {}
         if self.path.exists():
             try:
                 self._kept = json.loads(self.path.read_text(encoding="utf-8"))["weights"]

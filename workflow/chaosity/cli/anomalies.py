@@ -92,7 +92,7 @@ def anomalies_command(
 
 def _analyse_results(path: Path) -> Findings:
     """The findings of a results folder, or of a tidy table and the files in its folder."""
-    from chaosity.anomalies.host_anomalies import analyse_host, host_parts
+    from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
     from chaosity.components.component_files import read_component_documents
     from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_json import read_topology
@@ -104,7 +104,7 @@ def _analyse_results(path: Path) -> Findings:
         raise UserError("measurements.parquet is missing", str(folder), remedy)
     topology = read_topology(folder / "topology.json")
     components = read_component_documents(folder / "components")
-    return analyse_host(Measurements.read(table), host_parts(topology, components))
+    return analyse_host(Measurements.read(table), host_component_facts(topology, components))
 
 
 def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:

@@ -20,8 +20,8 @@ from chaosity.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from chaosity.statistics.anova import Analysis
-    from chaosity.statistics.effects_and_contrasts import Interval
+    from chaosity.statistics.anova import AnovaResult
+    from chaosity.statistics.effects_and_contrasts import DifferenceWithInterval
 
 # Lines of a table that the terminal shows; all are in the JSON.
 _MOST_LINES = 40
@@ -68,17 +68,17 @@ def anova_command(
     \b
     chaosity anova stream.csv --response MBps --factors node,kernel --block run
     """  # noqa: D301 (click's mark for lines that are not to be filled)
-    from chaosity.figures.residual_plots import write_residuals
-    from chaosity.statistics.anova import analyse
+    from chaosity.figures.residual_plots import write_residual_plots
+    from chaosity.statistics.anova import analyse_variance
 
     table = _read_csv_texts(file)
     names = [name.strip() for name in factors.split(",") if name.strip()]
     try:
-        analysis = analyse(table, response, names, block, transform)
+        analysis = analyse_variance(table, response, names, block, transform)
     except UserError as error:
         where = f"{file}, {error.where}" if error.where else str(file)
         raise UserError(error.what, where, error.remedy) from None
-    drawn = write_residuals(analysis, figures, f"{file.stem}_residuals") if figures else []
+    drawn = write_residual_plots(analysis, figures, f"{file.stem}_residuals") if figures else []
     if as_json:
         print_json(analysis.to_json())
     else:
@@ -112,9 +112,9 @@ def _read_csv_texts(path: Path) -> pd.DataFrame:
     return pd.DataFrame.from_dict(dict(body), orient="index", columns=names, dtype=object)
 
 
-def _analysis_text(analysis: Analysis) -> Iterator[RenderableType]:
+def _analysis_text(analysis: AnovaResult) -> Iterator[RenderableType]:
     """The tables and sentences of an analysis of variance."""
-    from chaosity.statistics.anova_table import p_text, percent_text
+    from chaosity.statistics.anova_table import p_value_text, variation_percent_text
 
     logs = analysis.transform == "log"
     variation = _table(
@@ -125,12 +125,14 @@ def _analysis_text(analysis: Analysis) -> Iterator[RenderableType]:
     for term in analysis.terms:
         variation.add_row(
             term.name,
-            percent_text(term.variation_percent),
+            variation_percent_text(term.variation_percent),
             str(term.degrees_of_freedom),
             f"{term.sum_of_squares:.6g}",
             "" if term.mean_square is None else f"{term.mean_square:.6g}",
             "" if term.f is None else f"{term.f:.5g}",
-            "" if term.p_value is None else p_text(term.p_value).removeprefix("p ").lstrip("= "),
+            ""
+            if term.p_value is None
+            else p_value_text(term.p_value).removeprefix("p ").lstrip("= "),
         )
     effect_heads = ("n", "mean", "ratio to the mean" if logs else "effect", "95 % interval")
     effects = _table("Levels", ("factor", "level"), effect_heads)
@@ -167,7 +169,7 @@ def _table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:
     return table
 
 
-def _interval_texts(interval: Interval) -> tuple[str, str]:
+def _interval_texts(interval: DifferenceWithInterval) -> tuple[str, str]:
     """A ratio if there is one, otherwise the difference; and its interval."""
     value, low, high = interval.value, interval.low, interval.high
     if interval.ratio is not None:

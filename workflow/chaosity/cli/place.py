@@ -14,7 +14,7 @@ from chaosity.errors import UserError
 from chaosity.place.__main__ import argument_parser, request_from_arguments
 from chaosity.place.page_share_arithmetic import format_shares
 from chaosity.place.placement_policies import CONTENDED
-from chaosity.place.run_placed_program import run_placed
+from chaosity.place.run_placed_program import run_program_with_placed_pages
 
 
 @click.command(
@@ -28,7 +28,7 @@ def place_command(arguments: tuple[str, ...]) -> None:
     given = placement_argument_parser().parse_args(arguments)
     if given.matrix is not None:
         given.shares = format_shares(canonical_shares_of_workers(given))
-    sys.exit(run_placed(request_from_arguments(given)))
+    sys.exit(run_program_with_placed_pages(request_from_arguments(given)))
 
 
 def placement_argument_parser() -> argparse.ArgumentParser:

@@ -41,7 +41,7 @@ def plan_command(
     commands: bool,
 ) -> None:
     """Show what would be measured on a host, and for how long. Nothing is measured."""
-    from chaosity.campaign.kept_page_weights import MeasuredWeights
+    from chaosity.campaign.kept_page_weights import HostPageWeights
     from chaosity.checked_yaml_files import read_config
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.topology.configuration_names import configuration_name
@@ -51,7 +51,7 @@ def plan_command(
     topology = discover_topology(source)
     name = "localhost" if source == "live" else Path(source).name.split(".")[0]
     host = PlannedHost(name, configuration_name(topology), topology)
-    weights = MeasuredWeights(Path(config["results"]) / host.name / host.configuration)
+    weights = HostPageWeights(Path(config["results"]) / host.name / host.configuration)
     host_plan = plan_host(host, config, experiments or None, weights)
     if as_json:
         print_json(host_plan.summarize_plan())

@@ -57,12 +57,12 @@ def published_command(file: Path, form: str, host: str, unit: str | None, output
 
 def _slowdown_sentences(measurements: Measurements) -> Iterator[str]:
     """The slowdown of each co-running load, a sentence each."""
-    from chaosity.statistics.cell_summary import summarise
+    from chaosity.statistics.cell_summary import summarise_cells
     from chaosity.statistics.corun_interference import corun_slowdown
     from chaosity.store.measurements import LOAD, less_is_better
 
     table = measurements.rows
-    medians = summarise(measurements).set_index(["point", *LOAD])["median"]
+    medians = summarise_cells(measurements).set_index(["point", *LOAD])["median"]
     for _, cost in corun_slowdown(measurements).iterrows():
         metric, ratio = cost["metric"], cost["median"]
         loads = table[table["point"] == cost["point"]]

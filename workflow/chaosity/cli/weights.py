@@ -86,14 +86,14 @@ def weights_command(
     from chaosity.store.read_published_csv import read_published_csv
     from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
     from chaosity.weights.interleave_weight_advice import advise_interleave_weights
-    from chaosity.weights.placement_bandwidth_model import rank_placements
+    from chaosity.weights.placement_bandwidth_model import rank_correlations_of_placements
 
     worker_nodes, is_table = parse_worker_nodes(workers), file.suffix == ".parquet"
     alone, contended = read_bandwidths_alone_and_contended(file, unit, worker_nodes)
     advice = advise_interleave_weights(alone, worker_nodes, dwp)
     comparison = contended and compare_alone_and_contended_weights(alone, contended, worker_nodes)
     placements = read_published_csv(against, form, "published") if against else None
-    ranks = {} if placements is None else rank_placements(alone, placements)
+    ranks = {} if placements is None else rank_correlations_of_placements(alone, placements)
     if as_json:
         document: dict[str, Any] = advice.to_json()
         if is_table:

@@ -117,7 +117,7 @@ class HostValues:
 
 
 @dataclass(frozen=True)
-class Deviations:
+class HostDeviations:
     """Deviations of hosts, all cells x hosts; NaN where a host was not tested.
 
     Attributes:
@@ -178,7 +178,7 @@ def collect_values_of_hosts(
     )
 
 
-def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], Deviations]:
+def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], HostDeviations]:
     """Return the outlier hosts, named one after the other, and the deviations of all hosts.
 
     The deviations of a host are from the round in which it was named; those of the other hosts are
@@ -202,11 +202,11 @@ def find_outliers_one_by_one(values: HostValues) -> tuple[set[int], Deviations]:
         current = _deviations(values, remaining)
         newer = np.isin(np.arange(hosts), remaining)
         both = zip(vars(current).values(), vars(result).values(), strict=True)
-        result = Deviations(*(np.where(newer, new, old) for new, old in both))
+        result = HostDeviations(*(np.where(newer, new, old) for new, old in both))
     return named, result
 
 
-def _deviations(values: HostValues, hosts: Sequence[int]) -> Deviations:
+def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
     """Return each of these hosts against the others of them; NaN for all other hosts."""
     deviation, p, detectable = (np.full(values.logs.shape, np.nan) for _ in range(3))
     own = values.logs[:, hosts]
@@ -244,7 +244,7 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> Deviations:
         p[:, hosts] = adjusted
         level = LEVEL / 2.0 / np.count_nonzero(tested)
         detectable[:, hosts] = stats.t.isf(level, freedom) * spread
-    return Deviations(deviation, p, detectable)
+    return HostDeviations(deviation, p, detectable)
 
 
 def _variance_within(samples: Sequence[_Values]) -> float:

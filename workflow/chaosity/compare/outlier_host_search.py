@@ -20,7 +20,7 @@ import pandas as pd
 
 from chaosity.compare.host_deviations import (
     MIN_HOSTS,
-    Deviations,
+    HostDeviations,
     HostValues,
     ScatteredCell,
     collect_values_of_hosts,
@@ -150,7 +150,7 @@ def find_outlier_hosts(
     )
 
 
-def _detectable(deviations: Deviations) -> tuple[float | None, float | None]:
+def _detectable(deviations: HostDeviations) -> tuple[float | None, float | None]:
     """Return the smallest detectable deviation in a typical cell and in the most scattered cell."""
     known = deviations.detectable[np.isfinite(deviations.detectable)]
     if not len(known):
@@ -161,7 +161,7 @@ def _detectable(deviations: Deviations) -> tuple[float | None, float | None]:
 
 
 def _verdict(
-    values: HostValues, deviations: Deviations, host: int, *, differs: bool
+    values: HostValues, deviations: HostDeviations, host: int, *, differs: bool
 ) -> HostVerdict:
     deviation = deviations.deviation[:, host]
     clear = deviations.large_and_significant[:, host] & differs
@@ -190,7 +190,7 @@ def _verdict(
     )
 
 
-def _clear_cells(values: HostValues, deviations: Deviations, named: set[int]) -> pd.DataFrame:
+def _clear_cells(values: HostValues, deviations: HostDeviations, named: set[int]) -> pd.DataFrame:
     """Return a row for each clear deviation of the named hosts, see `OutlierHosts.cells`."""
     columns = ["host", "group", "where", "asked_words", "ratio", "p_adjusted"]
     rows = [

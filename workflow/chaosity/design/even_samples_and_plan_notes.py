@@ -7,7 +7,7 @@ from itertools import combinations, islice
 from math import comb
 from typing import TypeVar
 
-from chaosity.place.page_share_arithmetic import apportion_whole
+from chaosity.place.page_share_arithmetic import apportion_whole_numbers
 from chaosity.place_names import nodes_name
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def sets_of_every_size(items: Sequence[T], at_most: int = AT_MOST_SETS) -> list[
     count = len(items)
     sizes = pick_evenly_spread(range(1, count + 1), at_most)
     left = {size: comb(count, size) - 1 for size in sizes}
-    more = apportion_whole(min(at_most - len(sizes), sum(left.values())), left)
+    more = apportion_whole_numbers(min(at_most - len(sizes), sum(left.values())), left)
     return [chosen for size in sizes for chosen in _sets_of_size(items, size, 1 + more[size])]
 
 

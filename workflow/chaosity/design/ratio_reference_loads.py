@@ -104,7 +104,7 @@ class _References:
         def fixed_choices(point: ExpandedPoint, load: Load) -> frozenset[tuple[str, str]]:
             """Return the choices in which a load and its reference agree."""
             levels = {f"{_BASELINE}{side}": point["factors"][name] for name, side in baseline}
-            chosen = {**levels, **load_choices_by_side(point, load)}
+            chosen = {**levels, **choices_by_role_and_side(point, load)}
             return frozenset(
                 (key, str(level))
                 for key, level in chosen.items()
@@ -249,7 +249,7 @@ def _reference_columns(point: ExpandedPoint, load: Load) -> dict[str, Any]:
     }
 
 
-def load_choices_by_side(point: ExpandedPoint, load: Load) -> dict[str, str]:
+def choices_by_role_and_side(point: ExpandedPoint, load: Load) -> dict[str, str]:
     """Return the choices for a load and for all loads that run with it, by ROLE.SIDE."""
     role = load["role"]
     found = {f"{role}.{part}": text for part, text in _load_choices(load).items()}

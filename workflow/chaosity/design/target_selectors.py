@@ -20,7 +20,7 @@ from chaosity.design.initiator_selectors import (
 )
 from chaosity.design.initiators_and_targets import Initiator, Target
 from chaosity.errors import UserError, check_allowed
-from chaosity.place.page_share_arithmetic import apportion_whole
+from chaosity.place.page_share_arithmetic import apportion_whole_numbers
 from chaosity.place.placement_policies import POLICIES, UNIFORM
 from chaosity.yaml_document_types import DriveSelector, OpenclSelector, TargetSelector
 
@@ -135,17 +135,17 @@ def page_placement_target(
         shares = weights(policy.shares, workers.nodes) if weights else None
         if shares is None or set(shares) != set(nodes):
             return None
-    return Target(name, "policy", nodes, shares=whole_page_shares(shares), settles=policy.settles)
+    return Target(name, "policy", nodes, shares=round_page_shares(shares), settles=policy.settles)
 
 
-def whole_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
+def round_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
     """Return pairs of node and share: multiples of 1/_SHARE_PARTS that add up to 1.
 
     Only the ratios of the given shares count.
     """
     if shares is None:
         return None
-    whole = apportion_whole(_SHARE_PARTS, dict(sorted(shares.items())))
+    whole = apportion_whole_numbers(_SHARE_PARTS, dict(sorted(shares.items())))
     return tuple((node, part / _SHARE_PARTS) for node, part in whole.items() if part)
 
 

@@ -12,7 +12,7 @@ from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.records.record_types_and_verdict import SIMULATED
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey
 from chaosity.store.node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix
 from chaosity.topology.topology_json import read_topology
@@ -67,8 +67,8 @@ class NodeMeasurements:
 
     Attributes:
         where: the slice: experiment, load, benchmark, kernel, metric and so on.
-        cells: as `summarise`, with the columns `initiator_node` and `target_node`; cells without a
-            valid replicate too.
+        cells: as `summarise_cells`, with the columns `initiator_node` and `target_node`; cells
+            without a valid replicate too.
         matrix: the valid replicates.
     """
 
@@ -146,7 +146,7 @@ def select_node_measurements(host: MeasuredHost, metric: str) -> NodeMeasurement
         return pairs, where["kernel"] == _KERNEL, size, len(part.rows_with_value())
 
     where, part = max(slices, key=_rank_of_slice)
-    cells = summarise(part).sort_values(["initiator_node", "target_node"], ignore_index=True)
+    cells = summarise_cells(part).sort_values(["initiator_node", "target_node"], ignore_index=True)
     return NodeMeasurements(where, cells, part.valid_rows().node_matrix())
 
 

@@ -14,7 +14,7 @@ from chaosity.export.host_measurements_for_export import (
     select_node_measurements,
     text_or_none,
 )
-from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import corun_slowdown
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json
@@ -43,7 +43,7 @@ def build_placement_document(host: MeasuredHost) -> Row:
 
 
 def _estimate(cell: pd.Series) -> Row:
-    """The estimate in a row of `summarise`."""
+    """The estimate in a row of `summarise_cells`."""
     return asdict(Estimate.of_cell(dict(cell)))
 
 
@@ -90,7 +90,7 @@ def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
         for key, part in rows.groups_by_columns(list(_CELL))
     }
     keys = ["target", "initiator_kind", "benchmark"]
-    for (target, kind, benchmark), cells in summarise(rows).groupby(keys, sort=False):
+    for (target, kind, benchmark), cells in summarise_cells(rows).groupby(keys, sort=False):
         initiators = cells.groupby("experiment", sort=False)["initiator"].nunique()
         own = cells[cells["experiment"] == initiators.idxmax()]
         first = own.iloc[0]

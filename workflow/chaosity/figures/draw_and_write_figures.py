@@ -29,16 +29,16 @@ from chaosity.figures.figure_spec import FigureSpec, Role, read_figure_specs
 from chaosity.figures.heatmaps import draw_heatmap
 from chaosity.figures.line_curve_and_scatter_charts import draw_curve_or_scatter, draw_line_chart
 from chaosity.figures.mark_labels_and_hover_texts import (
-    failed_lines,
+    failed_mark_lines,
     is_simulated,
-    unmeasured_lines,
+    unmeasured_mark_lines,
 )
 from chaosity.figures.svg_hover_texts import add_hover_texts
 from chaosity.figures.value_and_curve_tables import (
     TextTable,
     figure_text_tables,
     latency_curve_numbers,
-    metric_of_quantity,
+    metric_of_curve_quantity,
 )
 from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.records.record_types_and_verdict import SIMULATED
@@ -207,8 +207,8 @@ def _write(data: FigureData, limits: ValueLimits, directory: Path, caption: str 
         problem=None,
         source=spec.source,
         labels=tuple(data.benchmark_labels),
-        failed=tuple(failed_lines(data)),
-        unmeasured=tuple(unmeasured_lines(data)),
+        failed=tuple(failed_mark_lines(data)),
+        unmeasured=tuple(unmeasured_mark_lines(data)),
         marks=int((data.marks["status"] == "valid").sum()),
         svg=f"{spec.name}.svg" if drawn else None,
         png=f"{spec.name}.png" if drawn else None,
@@ -251,8 +251,8 @@ def write_bar_chart(
     """Draw bars that no experiment's YAML describes; `figures.json` does not list them.
 
     Args:
-        marks: as returned by `summarise`, of a single metric, with the columns `x` and `series`;
-            the axes keep the order of the rows.
+        marks: as returned by `summarise_cells`, of a single metric, with the columns `x` and
+            `series`; the axes keep the order of the rows.
         measurements: rows of the tidy table behind the marks, with the same columns.
         name: of the files.
         title: of the figure.
@@ -317,7 +317,7 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
 def _curve_csv(data: FigureData) -> pd.DataFrame:
     """Return the numbers of a figure's curves in SI units."""
     table = latency_curve_numbers(data)
-    metrics = table["quantity"].map(lambda name: metric_of_quantity(name, data))
+    metrics = table["quantity"].map(lambda name: metric_of_curve_quantity(name, data))
     table.insert(list(table.columns).index("quantity") + 1, "metric", metrics)
     roles = {role: axis.column for role, axis in data.axes.items()}
     return table.drop(columns=["host", "configuration"]).rename(columns=roles)

@@ -10,7 +10,7 @@ from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
 from chaosity.figures.mark_labels_and_hover_texts import (
     mark_label,
     mark_value_text,
-    unmeasured_lines,
+    unmeasured_mark_lines,
 )
 from chaosity.statistics.block_ratios import group_ratio_in_replicate_blocks
 from chaosity.statistics.cell_summary import UNMEASURED
@@ -18,7 +18,7 @@ from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.statistics.significance_tests import cells_differ_significantly
 from chaosity.store.measurements import is_performance_metric, less_is_better
 from chaosity.units import (
-    Scale,
+    UnitScale,
     choose_scale,
     format_count,
     format_percent,
@@ -38,7 +38,7 @@ _RELATIONS = {
 }
 
 
-def figure_caption(data: FigureData, scale: Scale) -> str:
+def figure_caption(data: FigureData, scale: UnitScale) -> str:
     """Return the caption of a figure, one to five sentences.
 
     The caption gives the most important values with interval and n, says when no difference was
@@ -46,12 +46,12 @@ def figure_caption(data: FigureData, scale: Scale) -> str:
     """
     valid = data.marks[data.marks["status"] == "valid"]
     if valid.empty and (data.marks["status"] == UNMEASURED).all():
-        return f"Not measured: {'; '.join(unmeasured_lines(data))}."
+        return f"Not measured: {'; '.join(unmeasured_mark_lines(data))}."
     statements = [*_value_statements(data, valid, scale), _missing_statement(data)]
     return " ".join(f"{text[:1].upper()}{text[1:]}." for text in statements if text)
 
 
-def _value_statements(data: FigureData, valid: pd.DataFrame, scale: Scale) -> list[str | None]:
+def _value_statements(data: FigureData, valid: pd.DataFrame, scale: UnitScale) -> list[str | None]:
     """Return statements about the valid marks."""
     if valid.empty:
         return []

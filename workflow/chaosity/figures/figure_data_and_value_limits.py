@@ -26,10 +26,10 @@ from chaosity.figures.column_values_and_bounds import (
     read_measured_bounds,
 )
 from chaosity.figures.figure_spec import FigureSpec, Role
-from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import CELL, LOAD, Measurements, equals_or_in_list
 from chaosity.topology.topology_model import Topology
-from chaosity.units import Scale, choose_scale
+from chaosity.units import UnitScale, choose_scale
 
 ALONE = "alone"  # level of a factor that relates two loads, for a load without the other
 _Function = Literal["median", "min", "max"]
@@ -43,7 +43,7 @@ class FigureMark(TypedDict, total=False):
     `panels`, `series`, `rows`, `columns` and `x` are names of values on these axes; `series` is
     null for a mark outside all series. `position`, `position_low` and `position_high` are a
     measured x with its interval. `note` is a further value of a cell. The other keys are columns of
-    `statistics.summarise`.
+    `statistics.summarise_cells`.
     """
 
     panels: str
@@ -176,7 +176,7 @@ def select_figure_data(
         axes["series"], rows = _arrange_series(spec, axes["series"], rows)
     by: list[str] = [*axes, "initiator", "target"] if spec.kind == "table" else [*axes]
     combined = _combine_points(spec, rows, by)
-    marks = summarise(combined, list(dict.fromkeys(["host", "configuration", *by])))
+    marks = summarise_cells(combined, list(dict.fromkeys(["host", "configuration", *by])))
     return FigureData(spec, axes, marks, rows, bounds=read_measured_bounds(spec, experiment))
 
 
@@ -245,8 +245,8 @@ def _with_measured_x(
     if "series" in axes and not axes["series"].values:
         del axes["series"]
     by = [*CELL, *axes]
-    marks = summarise(rows, by)
-    positions = summarise(rows.assign(value=rows["x"]), by)
+    marks = summarise_cells(rows, by)
+    positions = summarise_cells(rows.assign(value=rows["x"]), by)
     columns_of_x = ["position", "position_low", "position_high"]
     marks[columns_of_x] = positions[["median", "low", "high"]].to_numpy()
     if spec.kind == "curve":
@@ -325,7 +325,7 @@ class ValueLimits:
 
     low: float
     high: float
-    scale: Scale
+    scale: UnitScale
     least: float = math.nan
 
 

@@ -82,7 +82,7 @@ class HeatmapLayout:
         self.turned = len(columns.values) > MOST_COLUMNS and len(columns.values) > len(rows.values)
         self.down, self.across = (columns, rows) if self.turned else (rows, columns)
         self.blocks = _cut_into_blocks(self.down)
-        most_rows = max(map(row_count, self.blocks))
+        most_rows = max(map(row_count_of_block, self.blocks))
         table = _membership_labels(self.down)
         self.headed = len(self.down.values) > MOST_ROWS or table is not None
         tallest = TALLEST_WITH_NOTE if noted else TALLEST_CELL
@@ -149,7 +149,7 @@ class HeatmapLayout:
     def block_height(self, block: RowBlock) -> float:
         """Return the height of a block's cells, gaps and headings."""
         gaps = GAP * (len(block) - 1) + self.heading_height * len(block)
-        return row_count(block) * self.cell_height + gaps
+        return row_count_of_block(block) * self.cell_height + gaps
 
     def column_left(self, position: int) -> float:
         """Return the distance of a column from its block's left edge."""
@@ -157,7 +157,7 @@ class HeatmapLayout:
         return position * self.cell_width + self.gap * before
 
 
-def row_count(block: RowBlock) -> int:
+def row_count_of_block(block: RowBlock) -> int:
     """Return the number of rows of a block."""
     return sum(group.value_count for group in block)
 
@@ -178,7 +178,7 @@ def _cut_into_blocks(axis: Axis) -> list[RowBlock]:
         size = math.ceil(group.value_count / math.ceil(group.value_count / MOST_ROWS))
         for start in range(group.start, group.stop, size):
             piece = AxisGroup(group.label, start, min(group.stop, start + size))
-            if blocks[-1] and row_count(blocks[-1]) + piece.value_count > MOST_ROWS:
+            if blocks[-1] and row_count_of_block(blocks[-1]) + piece.value_count > MOST_ROWS:
                 blocks.append(())
             blocks[-1] += (piece,)
     return blocks

@@ -34,7 +34,7 @@ from chaosity.figures.mark_labels_and_hover_texts import (
     provenance_text,
     value_axis_title,
 )
-from chaosity.units import Scale
+from chaosity.units import UnitScale
 
 _BAR_WIDTH, _BAR_HEIGHT, _BAR_ROOM = 2.4, 0.11, 0.52
 _BAR_STEPS = 64  # the eye cannot separate more colours at this width
@@ -93,7 +93,7 @@ class _HeatmapPainter:
         self.notes, self.note_points, self.note_legend = self._fit_notes()
         self.texts: dict[str, str] = {}
 
-    def _number_format(self) -> tuple[Scale, float]:
+    def _number_format(self) -> tuple[UnitScale, float]:
         """Return decimals and font size of the numbers; size 0 when they would be too small.
 
         Numbers with fewer digits are better than none: the third digit seldom matters beside a
@@ -103,7 +103,7 @@ class _HeatmapPainter:
         height = 0.62 * self.layout.cell_height * style.POINTS_PER_INCH
         scale = self.limits.scale
         for decimals in range(scale.decimals, max(scale.decimals - 2, -1), -1):
-            shown = Scale(scale.factor, scale.symbol, decimals)
+            shown = UnitScale(scale.factor, scale.symbol, decimals)
             texts = {shown.number(value) for value in values}
             widest = max((style.text_width(text, 10.0) for text in texts), default=1.0) / 10.0
             size = min(style.TEXT_POINTS, 0.88 * self.layout.cell_width / widest, height)

@@ -34,7 +34,7 @@ from chaosity.figures.panel_grid_and_series import (
     series_style,
 )
 from chaosity.figures.svg_hover_texts import IGNORE
-from chaosity.units import Scale, choose_scale, format_binary_bytes, format_count, metric_words
+from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count, metric_words
 
 _MOST_TICKS, _MOST_POSITION_TICKS = 12, 10
 # Width of a group of marks with equal x: share of the axis, and of the gap to the next value.
@@ -218,7 +218,7 @@ def draw_curve_or_scatter(data: FigureData, limits: ValueLimits) -> tuple[Figure
     )
 
 
-def _x_title(data: FigureData, scale: Scale) -> str:
+def _x_title(data: FigureData, scale: UnitScale) -> str:
     """Return the title of the x axis: "Traffic (GB/s)"."""
     text = data.spec.x_title
     if text is None and data.x_is_metric_of_other_load:
@@ -245,7 +245,7 @@ def _point_style(look: LineStyle) -> LineStyle:
     return LineStyle(color=look["color"], marker=look["marker"], linestyle="none", mfc="white")
 
 
-def _fill_curve_panel(panel: Panel, x_scale: Scale) -> None:
+def _fill_curve_panel(panel: Panel, x_scale: UnitScale) -> None:
     """Draw all series of a panel."""
     axes, data, table = panel.axes, panel.data, panel.marks_of_panel
     _set_x_axis(panel, x_scale)
@@ -290,7 +290,7 @@ def _spread_equal_positions(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(position=moved, true_position=table["position"])
 
 
-def _valid_points(table: pd.DataFrame, x_scale: Scale) -> list[tuple[float, FigureMark]]:
+def _valid_points(table: pd.DataFrame, x_scale: UnitScale) -> list[tuple[float, FigureMark]]:
     """Return position and mark of each valid mark, in order, in units of the x axis."""
     valid = table[(table["status"] == "valid") & table["position"].notna()]
     valid = valid.sort_values(["position", "median"], kind="stable")
@@ -301,7 +301,7 @@ def _valid_points(table: pd.DataFrame, x_scale: Scale) -> list[tuple[float, Figu
     return [(mark["position"], mark) for mark in mark_rows(valid)]
 
 
-def _position_text(x: float, mark: FigureMark, data: FigureData, x_scale: Scale) -> str:
+def _position_text(x: float, mark: FigureMark, data: FigureData, x_scale: UnitScale) -> str:
     """Return the position of a mark for its hover text: "at 41.2 GB/s", "distance 12"."""
     value = mark.get("true_position", x * x_scale.factor)
     column = data.measured_x_column.split(".")[-1].replace("_", " ")
@@ -309,7 +309,7 @@ def _position_text(x: float, mark: FigureMark, data: FigureData, x_scale: Scale)
     return f"{'at' if data.x_is_metric_of_other_load else column} {text}"
 
 
-def _set_x_axis(panel: Panel, x_scale: Scale) -> None:
+def _set_x_axis(panel: Panel, x_scale: UnitScale) -> None:
     """Start the x axis at zero for a measured quantity, else fit it to the values."""
     axes, data = panel.axes, panel.data
     columns = ["position", "position_high"] if x_scale.symbol else ["position"]

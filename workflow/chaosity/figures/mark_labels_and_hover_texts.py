@@ -11,14 +11,14 @@ from chaosity.figures.figure_style_header_and_legends import STATUS_TEXTS
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import Measurements
-from chaosity.units import Scale, format_count, metric_words
+from chaosity.units import UnitScale, format_count, metric_words
 
 _NO_REASON = "no reason recorded"
 _PATH_ROLES: tuple[Role, ...] = ("rows", "columns")
 _LABEL_ROLES: tuple[Role, ...] = ("panels", "series", "rows", "x", "columns")
 
 
-def value_axis_title(data: FigureData, scale: Scale) -> str:
+def value_axis_title(data: FigureData, scale: UnitScale) -> str:
     """Return the title of the value axis with its unit: "Memory bandwidth (GB/s)"."""
     load = data.spec.load if len(data.spec.load) == 1 else ()
     text = data.spec.value_title or " ".join([*load, metric_words(data.spec.metric)])
@@ -94,7 +94,7 @@ def _path_text(mark: FigureMark, data: FigureData) -> str | None:
     return f"{initiator} -> {other}" if initiator and other else None
 
 
-def mark_value_text(mark: FigureMark, scale: Scale) -> str:
+def mark_value_text(mark: FigureMark, scale: UnitScale) -> str:
     """Return value, interval and n, or the reason for a missing value.
 
     For example "41.2 GB/s, 95 % interval 40.8 to 41.6, n = 3".
@@ -114,7 +114,7 @@ def mark_value_text(mark: FigureMark, scale: Scale) -> str:
     return text
 
 
-def hover_text(mark: FigureMark, data: FigureData, scale: Scale, position: str = "") -> str:
+def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: str = "") -> str:
     """Return the whole hover text of a mark; `position`: a measured x with its unit, or empty."""
     shown = {axis.column for axis in data.axes.values()}
     combined = data.spec.combine is not None
@@ -149,7 +149,7 @@ def panel_title(data: FigureData, panel: str) -> str:
     return f"{axis.title} {value.short}" if titled else value.long
 
 
-def failed_lines(data: FigureData) -> list[str]:
+def failed_mark_lines(data: FigureData) -> list[str]:
     """Return one line for each failed mark: where and why."""
     # Without a value there is no position on a measured axis: the point's name says which it is.
     return [
@@ -159,13 +159,13 @@ def failed_lines(data: FigureData) -> list[str]:
     ]
 
 
-def unmeasured_lines(data: FigureData) -> list[str]:
+def unmeasured_mark_lines(data: FigureData) -> list[str]:
     """Return one line for each reason why marks have no value, with the number of marks."""
     unmeasured = data.marks[data.marks["status"] == UNMEASURED]
-    return reason_texts(unmeasured["reason"], len(data.marks), data.mark_noun)
+    return reasons_with_counts(unmeasured["reason"], len(data.marks), data.mark_noun)
 
 
-def reason_texts(reasons: pd.Series, total: int, noun: str) -> list[str]:
+def reasons_with_counts(reasons: pd.Series, total: int, noun: str) -> list[str]:
     """Return each reason once, with its count unless it holds for all: "no GPU (2 of 5 cells)".
 
     `total` counts the things with and without a value; `noun` is their name, such as "cell".

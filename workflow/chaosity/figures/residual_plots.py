@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from chaosity.figures import figure_style_header_and_legends as style
 from chaosity.figures.svg_hover_texts import add_hover_texts
 from chaosity.records.atomic_writes_and_record_files import write_atomically
-from chaosity.statistics.anova import Analysis
+from chaosity.statistics.anova import AnovaResult
 from chaosity.units import choose_scale
 
 # More marks make the page larger and show nothing more. The largest residuals are always shown.
@@ -24,7 +24,7 @@ _WIDTH, _HEIGHT = 6.6, 2.35  # inches
 _WIDE = 20.0
 
 
-def _draw_residuals(analysis: Analysis, metric: str, title: str = "") -> Figure:
+def _draw_residuals(analysis: AnovaResult, metric: str, title: str = "") -> Figure:
     """Return a figure with both plots side by side; the suffix of the metric names its unit."""
     shown_rows = np.argsort(analysis.residuals, kind="stable")
     if len(shown_rows) > MOST_MARKS:
@@ -69,7 +69,7 @@ def _plot_marks(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], titl
     axes.yaxis.label.set_fontsize(style.SMALL_POINTS)
 
 
-def residuals_svg(analysis: Analysis, metric: str, name: str, title: str = "") -> str:
+def residual_plots_svg(analysis: AnovaResult, metric: str, name: str, title: str = "") -> str:
     """Return both plots as SVG; every id starts with `name`, so that a page can hold several."""
     stream = io.BytesIO()
     with style.apply_figure_style():
@@ -80,12 +80,12 @@ def residuals_svg(analysis: Analysis, metric: str, name: str, title: str = "") -
     return add_hover_texts(stream.getvalue(), name, heading, words, {})
 
 
-def write_residuals(analysis: Analysis, directory: Path, name: str) -> list[Path]:
+def write_residual_plots(analysis: AnovaResult, directory: Path, name: str) -> list[Path]:
     """Write both plots as SVG and PNG into a folder, and return the paths."""
     directory.mkdir(parents=True, exist_ok=True)
     title = f"Residuals of {analysis.response} by {' and '.join(analysis.factors)}"
     vector, picture = directory / f"{name}.svg", directory / f"{name}.png"
-    write_atomically(vector, residuals_svg(analysis, analysis.response, name, title))
+    write_atomically(vector, residual_plots_svg(analysis, analysis.response, name, title))
     with style.apply_figure_style():
         figure = _draw_residuals(analysis, analysis.response, title)
         figure.savefig(picture, dpi=style.PNG_DOTS_PER_INCH, metadata={"Software": None})

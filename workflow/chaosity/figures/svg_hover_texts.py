@@ -48,7 +48,7 @@ def add_hover_texts(
             _mark(element, missing.pop(identity))
     if missing:
         raise ValueError(f"figure {name}: the SVG has no mark {next(iter(missing))}")
-    prefix_ids(root, name)
+    prefix_svg_ids(root, name)
     _shorten_numbers(root)
     for tag, text in (("desc", description), ("title", title)):
         root.insert(0, _text_element(tag, text))
@@ -74,7 +74,7 @@ def _mark(element: etree._Element, text: str) -> None:
         element.set("data-column", match.group(2))
 
 
-def prefix_ids(root: etree._Element, name: str) -> None:
+def prefix_svg_ids(root: etree._Element, name: str) -> None:
     """Put a name before every id in an SVG and before every reference to an id."""
     for element in root.iter(etree.Element):
         for key in map(str, element.attrib):

@@ -26,7 +26,7 @@ from chaosity.statistics.loaded_latency_curves import (
     latency_curve_quantities,
     repeat_unloaded_points_on_each_line,
 )
-from chaosity.units import Scale, choose_scale, metric_words
+from chaosity.units import UnitScale, choose_scale, metric_words
 
 # Columns of values that fit on a page of A4 at a legible size; the others follow below.
 MOST_COLUMNS = 24
@@ -102,7 +102,7 @@ def _value_tables(data: FigureData) -> Iterator[TextTable]:
 
 
 def _value_table(
-    data: FigureData, panel: str | None, columns: slice, scale: Scale, caption: str
+    data: FigureData, panel: str | None, columns: slice, scale: UnitScale, caption: str
 ) -> TextTable:
     """Return a table with a row for each initiator and target.
 
@@ -154,7 +154,7 @@ def _join_nodes(lists: pd.Series) -> str | None:
     return format_cpu_list({node for text in lists for node in parse_node_list(text)}) or None
 
 
-def _value_cell(mark: FigureMark | None, scale: Scale) -> TextCell:
+def _value_cell(mark: FigureMark | None, scale: UnitScale) -> TextCell:
     """Return the median with three digits; interval and n on hover."""
     if mark is None:
         return TextCell("", "not part of the experiment", "absent")
@@ -183,7 +183,7 @@ def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
     return numbers.reset_index(drop=True)
 
 
-def metric_of_quantity(name: str, data: FigureData) -> str:
+def metric_of_curve_quantity(name: str, data: FigureData) -> str:
     """Return the metric of a quantity of a curve."""
     return data.spec.metric if name in _LATENCIES else data.x_metric
 
@@ -191,7 +191,7 @@ def metric_of_quantity(name: str, data: FigureData) -> str:
 def _quantity_title(name: str, data: FigureData) -> str:
     """Return the title of a quantity of a curve."""
     titles = {"unloaded": "Unloaded", "peak": "Peak", "knee": "Knee (latency doubled)"}
-    words = metric_words(metric_of_quantity(name, data)).capitalize()
+    words = metric_words(metric_of_curve_quantity(name, data)).capitalize()
     return titles.get(name) or f"{words} at {name.rsplit('_', 1)[1]} % of the peak"
 
 
@@ -206,7 +206,7 @@ def _curve_number_table(data: FigureData) -> TextTable:
         by_quantity = {row["quantity"]: row for _, row in own.iterrows()}
         for name in QUANTITIES:
             number = by_quantity[name]
-            cells.append(_curve_number_cell(number, metric_of_quantity(name, data)))
+            cells.append(_curve_number_cell(number, metric_of_curve_quantity(name, data)))
             if isinstance(number["reason"], str):
                 curve = f"{', '.join(names)}: " if names else ""
                 notes.append(f"{curve}{_quantity_title(name, data).lower()}: {number['reason']}.")

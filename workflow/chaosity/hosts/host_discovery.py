@@ -57,7 +57,11 @@ from chaosity.transport.runner_command import (
     ssh_command_with_password,
     ssh_transport,
 )
-from chaosity.transport.skipped_hosts import read_skipped_host, readmit_host, skip_host
+from chaosity.transport.skipped_hosts import (
+    note_skipped_host,
+    read_skipped_host,
+    remove_skipped_host_note,
+)
 from chaosity.yaml_document_types import Config
 
 _DESCRIPTION_FILE = "description.tar.gz"
@@ -246,7 +250,7 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
     )
     known = {"host": host.name, "configuration": configuration, "source": source, **live_facts}
     write_if_changed(results / host.name / "host.json", _json_text(known))
-    readmit_host(results / host.name)
+    remove_skipped_host_note(results / host.name)
     return planned
 
 
@@ -274,7 +278,7 @@ def discover_hosts(config: Config) -> tuple[list[PlannedHost], list[UserError]]:
         try:
             return _discover_host(host, config)
         except UserError as error:
-            skip_host(results / host.name, host.name, str(error))
+            note_skipped_host(results / host.name, host.name, str(error))
             return error
 
     inventory = read_inventory(config["inventory"], config["hosts"])

@@ -14,7 +14,7 @@ from chaosity.errors import UserError
 from chaosity.place.page_placement_plan import AUTO, METHODS, PlacementRequest
 from chaosity.place.page_share_arithmetic import parse_shares
 from chaosity.place.placement_policies import POLICIES
-from chaosity.place.run_placed_program import NOT_PLACED, run_placed
+from chaosity.place.run_placed_program import NOT_PLACED, run_program_with_placed_pages
 from chaosity.runner import temporary_kernel_settings
 
 REFUSED = 2
@@ -80,7 +80,11 @@ def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, and exit with its status; an error is a sentence on standard error."""
     try:
-        sys.exit(run_placed(request_from_arguments(argument_parser().parse_args(arguments))))
+        sys.exit(
+            run_program_with_placed_pages(
+                request_from_arguments(argument_parser().parse_args(arguments))
+            )
+        )
     except UserError as error:
         print(f"chaosity-place: {error}", file=sys.stderr)
         sys.exit(REFUSED)

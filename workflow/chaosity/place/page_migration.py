@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.place import numa_system_calls
-from chaosity.place.page_share_arithmetic import apportion_whole, attainable_amounts
+from chaosity.place.page_share_arithmetic import apportion_whole_numbers, attainable_amounts
 from chaosity.runner.observed_placement import (
     MemoryMapping,
     parse_numa_maps,
@@ -57,7 +57,7 @@ class MemoryArea:
 
 
 @dataclass(frozen=True)
-class BlockGroup:
+class EqualSizedBlocks:
     """Blocks of an area that have the same size, with the address of each.
 
     `where` has the node of each block; below 0 if it is on no node.
@@ -160,7 +160,7 @@ def shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
     return {node: by_node[node] / total for node in sorted(by_node)} if total else {}
 
 
-def move_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> int:
+def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> int:
     """Move as few blocks as possible until each node has its share; returns how many moved.
 
     Large blocks move first; smaller blocks then correct deviations below the size of large blocks.
@@ -173,7 +173,7 @@ def move_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> 
         present, size = group.blocks_on_node, group.block_bytes
         seen += present * size
         lacking = {node: (share * seen - placed[node]) / size for node, share in wanted.items()}
-        goal = apportion_whole(present, attainable_amounts(present, lacking))
+        goal = apportion_whole_numbers(present, attainable_amounts(present, lacking))
         plan = plan_block_moves(group.where, goal)
         _relocate(group, plan)
         moved += len(plan)
@@ -182,7 +182,7 @@ def move_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> 
     return moved
 
 
-def find_movable_blocks(area: MemoryArea) -> list[BlockGroup]:
+def find_movable_blocks(area: MemoryArea) -> list[EqualSizedBlocks]:
     """Return the blocks of an area in groups: huge pages, and single pages where there are any.
 
     Single pages are usually only at both ends of an area, where a huge page does not fit. If there
@@ -202,7 +202,9 @@ def find_movable_blocks(area: MemoryArea) -> list[BlockGroup]:
     return _separate_huge_pages(area, whole, single)
 
 
-def _separate_huge_pages(area: MemoryArea, whole: range, ends: BlockGroup) -> list[BlockGroup]:
+def _separate_huge_pages(
+    area: MemoryArea, whole: range, ends: EqualSizedBlocks
+) -> list[EqualSizedBlocks]:
     """Return the huge pages and the single pages of an area, by looking at every page.
 
     If the pages of a block are absent or on several nodes, they are single pages.
@@ -221,21 +223,21 @@ def _separate_huge_pages(area: MemoryArea, whole: range, ends: BlockGroup) -> li
             single_addresses.extend(pages[number * each : (number + 1) * each])
             single_nodes.extend(part)
     return [
-        BlockGroup(area, area.block_bytes, huge_addresses, huge_nodes),
-        BlockGroup(area, area.page_bytes, single_addresses, single_nodes),
+        EqualSizedBlocks(area, area.block_bytes, huge_addresses, huge_nodes),
+        EqualSizedBlocks(area, area.page_bytes, single_addresses, single_nodes),
     ]
 
 
-def _locate_blocks(area: MemoryArea, size: int, addresses: Sequence[int]) -> BlockGroup:
+def _locate_blocks(area: MemoryArea, size: int, addresses: Sequence[int]) -> EqualSizedBlocks:
     """Return the blocks at these addresses, with their nodes."""
     where = array.array("i")
     for first in range(0, len(addresses), _BATCH):
         batch = array.array("Q", addresses[first : first + _BATCH])
         where.extend(numa_system_calls.move_pages(area.pid, batch, None))
-    return BlockGroup(area, size, addresses, where)
+    return EqualSizedBlocks(area, size, addresses, where)
 
 
-def _relocate(group: BlockGroup, plan: Sequence[tuple[int, int]]) -> None:
+def _relocate(group: EqualSizedBlocks, plan: Sequence[tuple[int, int]]) -> None:
     """Move blocks: `plan` has the index and the new node of each block."""
     page_bytes = group.area.page_bytes
     each = group.block_bytes // page_bytes

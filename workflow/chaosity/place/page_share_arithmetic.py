@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from chaosity.errors import UserError
-from chaosity.runner.observed_placement import share_deviations
+from chaosity.runner.observed_placement import page_share_deviations
 
 # Range of the kernel's weights: a byte, without 0.
 SMALLEST, LARGEST = 1, 255
@@ -56,7 +56,7 @@ def format_shares(shares: Mapping[int, float]) -> str:
     return ",".join(f"{node}:{share:.6f}" for node, share in sorted(shares.items()))
 
 
-def apportion_whole(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
+def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
     """Return whole numbers that add up to `count`, close to the proportions of the amounts.
 
     Uses the method of largest remainders. No amount is below 0 (see `attainable_amounts`).
@@ -161,4 +161,4 @@ def _largest_error(wanted: Mapping[int, float], weights: Mapping[int, int]) -> f
 
 def largest_share_deviation(wanted: Mapping[int, float], seen: Mapping[int, float]) -> float:
     """Return the largest deviation of a node's share of all pages from the wanted share."""
-    return max(share_deviations(wanted, seen).values(), default=0.0)
+    return max(page_share_deviations(wanted, seen).values(), default=0.0)

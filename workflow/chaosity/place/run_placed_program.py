@@ -172,7 +172,7 @@ class _PlacementSession:
             return
         if largest_share_deviation(self.wanted, page_migration.shares_by_node(seen)) > AIM:
             try:
-                self.moved += page_migration.move_to_shares(areas, self.wanted)
+                self.moved += page_migration.move_pages_to_shares(areas, self.wanted)
             except OSError:
                 return  # the program ended while its pages were moved
             areas = page_migration.find_memory_areas(pid, self.mapping)
@@ -295,7 +295,7 @@ class _PlacementSession:
         return NOT_PLACED if self._is_placed is False or not self.searchable else 0
 
 
-def run_placed(request: PlacementRequest) -> int:
+def run_program_with_placed_pages(request: PlacementRequest) -> int:
     """Run a program with its pages placed; returns the exit status.
 
     Raises:

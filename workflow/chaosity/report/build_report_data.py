@@ -17,7 +17,7 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.anomalies.host_anomalies import analyse_host, host_parts
+from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
 from chaosity.components.component_history import ComponentState
 from chaosity.components.make_component_documents import Components
 from chaosity.figures.draw_and_write_figures import read_drawn_figures
@@ -29,14 +29,14 @@ from chaosity.report.experiment_section import (
     FigureSection,
     experiment_section,
     figure_section,
-    path_from_report,
+    path_relative_to_report,
 )
 from chaosity.report.findings_and_checks import (
     MOST_FINDINGS,
     OK,
     ResultCheck,
     ShownFinding,
-    anomaly_check,
+    anomaly_search_check,
     check_results,
     merge_similar_contention,
     shown_findings,
@@ -116,9 +116,9 @@ def build_report_data(
     """
     rows = measurements.rows
     drawn = read_drawn_figures(figures)
-    findings = findings or analyse_host(measurements, host_parts(topology, components))
+    findings = findings or analyse_host(measurements, host_component_facts(topology, components))
     checks = check_results(rows, topology, system, summaries, drawn)
-    checks.append(anomaly_check(findings))
+    checks.append(anomaly_search_check(findings))
     analyses = analysis_sections(measurements)
     failed = _failed_points(rows, summaries, config)
     host, configuration = (
@@ -224,7 +224,10 @@ def _files(figures: Path, output: Path) -> list[Fact]:
         for name, path in _FILES.items()
         if "..." in path or (output.parent / path).exists()
     ]
-    return [*present, Fact("Figures as SVG, PNG and CSV", f"{path_from_report(figures, output)}/")]
+    return [
+        *present,
+        Fact("Figures as SVG, PNG and CSV", f"{path_relative_to_report(figures, output)}/"),
+    ]
 
 
 CITATION = (

@@ -19,7 +19,7 @@ from chaosity.compare.matched_cells import PLACE
 from chaosity.compare.selection_comparison import compare_selections
 from chaosity.errors import UserError
 from chaosity.figures.draw_and_write_figures import FigureFile, write_bar_chart
-from chaosity.report.experiment_section import path_from_report
+from chaosity.report.experiment_section import path_relative_to_report
 from chaosity.report.resource_table import (
     DRIVES,
     INITIATORS,
@@ -164,7 +164,7 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> Conf
     span = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
     link = None
     if path is not None and (path.parent / "report.html").exists():
-        link = path_from_report(path.parent / "report.html", output)
+        link = path_relative_to_report(path.parent / "report.html", output)
     return ConfigurationColumn(str(first_valid_configuration(measurements)), span, link)
 
 

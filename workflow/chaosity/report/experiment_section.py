@@ -13,7 +13,7 @@ import pandas as pd
 
 from chaosity.figures.axis_order_and_labels import is_byte_column
 from chaosity.figures.draw_and_write_figures import FigureFile
-from chaosity.figures.mark_labels_and_hover_texts import reason_texts
+from chaosity.figures.mark_labels_and_hover_texts import reasons_with_counts
 from chaosity.report.html_pages_and_inline_svg import svg_width
 from chaosity.report.machine_facts import Fact
 from chaosity.report.record_summaries import RecordSummary, tool_note_sentences
@@ -120,7 +120,7 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
     for key, group in without.groupby(["load", "metric"], sort=False):
         load, metric = map(str, key)
         total = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
-        for reason in reason_texts(group["reason"], int(total), "value"):
+        for reason in reasons_with_counts(group["reason"], int(total), "value"):
             yield f"{metric_words(metric)} of {load}: not measured: {reason}"
 
 
@@ -139,13 +139,15 @@ def figure_section(figure: FigureFile, folder: Path, output: Path) -> FigureSect
         svg=svg,
         width_pixels=round((svg_width(svg or "") or _DEFAULT_WIDTH_POINTS) * _PIXELS_PER_POINT),
         links=tuple(
-            Fact(kind, path_from_report(folder / name, output)) for kind, name in files if name
+            Fact(kind, path_relative_to_report(folder / name, output))
+            for kind, name in files
+            if name
         ),
         table=_value_table(folder / str(figure.csv)) if svg else None,
     )
 
 
-def path_from_report(path: Path, output: Path) -> str:
+def path_relative_to_report(path: Path, output: Path) -> str:
     """Return a path relative to the folder of the report, with slashes."""
     return Path(os.path.relpath(path, output.parent)).as_posix()
 

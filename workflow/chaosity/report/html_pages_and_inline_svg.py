@@ -9,7 +9,7 @@ from lxml import etree
 
 from chaosity.checked_yaml_files import ROOT
 from chaosity.errors import UserError
-from chaosity.figures.svg_hover_texts import REFERENCES, prefix_ids
+from chaosity.figures.svg_hover_texts import REFERENCES, prefix_svg_ids
 
 # Elements that can run code, load files, or restyle the rest of the page.
 _UNSAFE = {"script", "foreignObject", "style", "metadata", "image", "iframe", "animate", "set"}
@@ -46,7 +46,7 @@ def inline_svg(text: str | bytes, scope: str, where: str = "drawing") -> str:
             parent.remove(element)
         else:
             _remove_unsafe_attributes(element)
-    prefix_ids(root, scope)
+    prefix_svg_ids(root, scope)
     _set_view_box(root)
     return str(etree.tostring(root, encoding="unicode"))
 

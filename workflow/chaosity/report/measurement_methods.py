@@ -9,7 +9,7 @@ import pandas as pd
 
 from chaosity.report.machine_facts import Document, Fact
 from chaosity.report.record_summaries import RecordSummary
-from chaosity.statistics.cell_summary import mark_outliers, summarise
+from chaosity.statistics.cell_summary import mark_outliers, summarise_cells
 from chaosity.units import format_count, format_duration, format_percent, group_thousands
 
 # The precision that this share of the cells reaches says more than the worst cell alone.
@@ -40,7 +40,7 @@ def methodology_facts(
 
     `config` has the workflow's `seed` and `stopping`, and the `notes` of the plan.
     """
-    cells = summarise(rows)
+    cells = summarise_cells(rows)
     return [
         Fact("Points", _points_text(rows)),
         Fact("Values", _VALUES),

@@ -18,7 +18,7 @@ from chaosity.compare.selection_comparison import compare_selections
 from chaosity.components.component_files import facts_of_system_component, read_component_documents
 from chaosity.errors import UserError
 from chaosity.records.atomic_writes_and_record_files import write_atomically
-from chaosity.report.experiment_section import path_from_report
+from chaosity.report.experiment_section import path_relative_to_report
 from chaosity.report.findings_and_checks import OK, PROBLEM, SEVERITIES
 from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.report_summary import FINDING, ReportSummary, SummaryLine
@@ -229,7 +229,7 @@ def _row(
 ) -> OverviewRow:
     """Return the row of a report."""
     html, configuration = path.with_name("report.html"), summary.configuration
-    link = path_from_report(html, output) if html.exists() else None
+    link = path_relative_to_report(html, output) if html.exists() else None
     skipped = read_skipped_host(path.parent.parent)
     equal = [group for group in groups if group.configuration == configuration]
     outlier = None

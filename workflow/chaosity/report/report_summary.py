@@ -96,7 +96,7 @@ def _worst_problems(report: ReportData) -> list[SummaryLine]:
     return lines[:_MOST_LINES] or [SummaryLine(OK, NO_PROBLEMS)]
 
 
-def terminal_text(line: SummaryLine) -> str:
+def problem_terminal_text(line: SummaryLine) -> str:
     """Return a problem as the terminal shows it: with its severity in front."""
     return line.text if line.severity == OK else f"{line.severity}: {line.text}"
 

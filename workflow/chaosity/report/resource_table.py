@@ -11,7 +11,7 @@ from functools import cache
 import pandas as pd
 
 from chaosity.figures.axis_order_and_labels import make_axis_value
-from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.corun_interference import corun_slowdown
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.statistics.significance_tests import cells_differ_significantly
@@ -258,8 +258,8 @@ def load_description(measurements: Measurements) -> str:
 
 
 def cells_best_first(measurements: Measurements) -> pd.DataFrame:
-    """Return the valid cells, as `summarise` makes them, the best first."""
-    cells = summarise(measurements.rows)
+    """Return the valid cells, as `summarise_cells` makes them, the best first."""
+    cells = summarise_cells(measurements.rows)
     cells = cells[cells["status"] == "valid"]
     if cells.empty:
         return cells

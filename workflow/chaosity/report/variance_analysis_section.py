@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from chaosity.figures.residual_plots import MOST_MARKS, residuals_svg
-from chaosity.statistics.anova import Analysis
+from chaosity.figures.residual_plots import MOST_MARKS, residual_plots_svg
+from chaosity.statistics.anova import AnovaResult
 from chaosity.statistics.anova_table import (
     IMPORTANT_FROM_PERCENT,
     SIGNIFICANT_BELOW,
-    Term,
-    p_text,
-    percent_text,
+    VariationTerm,
+    p_value_text,
+    variation_percent_text,
 )
-from chaosity.statistics.effects_and_contrasts import MOST_LEVELS_IN_PAIRS, Contrast, Interval
+from chaosity.statistics.effects_and_contrasts import (
+    MOST_LEVELS_IN_PAIRS,
+    Contrast,
+    DifferenceWithInterval,
+)
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
-from chaosity.statistics.find_anova_studies import REMOTE, Study, analyse_all_studies
+from chaosity.statistics.find_anova_studies import REMOTE, AnovaStudy, analyse_all_studies
 from chaosity.store.measurements import Measurements
 from chaosity.units import format_quantity, join_with_and, metric_words
 
@@ -95,7 +99,7 @@ def analysis_sections(measurements: Measurements) -> defaultdict[str, tuple[Anal
     return sections
 
 
-def _section(study: Study, analysis: Analysis, name: str) -> AnalysisSection:
+def _section(study: AnovaStudy, analysis: AnovaResult, name: str) -> AnalysisSection:
     has_residuals = analysis.error.variance is not None
     return AnalysisSection(
         title=_analysis_title(study),
@@ -105,11 +109,11 @@ def _section(study: Study, analysis: Analysis, name: str) -> AnalysisSection:
         sentences=tuple(_readable(term.sentence) for term in analysis.terms if term.sentence),
         levels=tuple(_levels(study, analysis, factor) for factor in analysis.factors),
         remarks=tuple(_remarks(study, analysis, has_residuals)),
-        svg=residuals_svg(analysis, study.metric, name) if has_residuals else None,
+        svg=residual_plots_svg(analysis, study.metric, name) if has_residuals else None,
     )
 
 
-def _analysis_title(study: Study) -> str:
+def _analysis_title(study: AnovaStudy) -> str:
     """Return a title: "Bandwidth of memory: effect of kernel (only initiator kind node)"."""
     metric = metric_words(study.metric).capitalize()
     factors = join_with_and([_words(factor) for factor in study.factors])
@@ -127,7 +131,7 @@ def _readable(sentence: str) -> str:
     return sentence.replace(" x ", " \N{MULTIPLICATION SIGN} ").replace("_", " ")
 
 
-def _remote(study: Study, analysis: Analysis) -> str | None:
+def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
     """Return the share of variation that the relation explains, and remote against local."""
     contrast, share = study.local_against_remote(analysis), study.share_of_relation(analysis)
     if contrast is None:
@@ -138,11 +142,13 @@ def _remote(study: Study, analysis: Analysis) -> str | None:
         return sentence
     return (
         "The relation of initiator and target (same node, same package, other package) alone "
-        f"explains {percent_text(share)} of the variation. {sentence}"
+        f"explains {variation_percent_text(share)} of the variation. {sentence}"
     )
 
 
-def _difference_clause(level: str, other: str, interval: Interval, metric: str) -> str:
+def _difference_clause(
+    level: str, other: str, interval: DifferenceWithInterval, metric: str
+) -> str:
     """Return the difference of two levels: "remote is 1.57 times local (95 %: 1.55 to 1.59)"."""
     bounds = _bounds(interval, metric)
     if interval.excludes_zero is False:
@@ -162,7 +168,7 @@ def _signed(value: float, metric: str) -> str:
     return ("\N{MINUS SIGN}" if value < 0.0 else "+") + format_quantity(metric, abs(value))
 
 
-def _bounds(interval: Interval, metric: str) -> str:
+def _bounds(interval: DifferenceWithInterval, metric: str) -> str:
     """Return the interval in brackets, or an empty text without an interval."""
     if interval.low is None or interval.high is None:
         return ""
@@ -172,7 +178,7 @@ def _bounds(interval: Interval, metric: str) -> str:
     return f" ({100.0 * CONFIDENCE:g} %: {' to '.join(texts)})"
 
 
-def _term(term: Term) -> TermRow:
+def _term(term: VariationTerm) -> TermRow:
     verdict = ""
     if term.kind == "error":
         verdict = "noise"
@@ -182,15 +188,17 @@ def _term(term: Term) -> TermRow:
     return TermRow(
         name=_readable(term.name),
         percent=round(min(100.0, term.variation_percent), 2),
-        share=percent_text(term.variation_percent),
+        share=variation_percent_text(term.variation_percent),
         freedom=str(term.degrees_of_freedom),
         f="" if term.f is None else f"{term.f:.3g}" if term.f < 1000.0 else f"{term.f:,.0f}",
-        p="" if term.p_value is None else p_text(term.p_value).removeprefix("p ").lstrip("= "),
+        p=""
+        if term.p_value is None
+        else p_value_text(term.p_value).removeprefix("p ").lstrip("= "),
         verdict=verdict,
     )
 
 
-def _levels(study: Study, analysis: Analysis, factor: str) -> FactorLevels:
+def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> FactorLevels:
     """Return the levels if they fit on the page, and the two levels that differ most."""
     metric, own = study.metric, [each for each in analysis.effects if each.factor == factor]
     few = len(own) <= MOST_LEVELS_IN_PAIRS
@@ -228,7 +236,7 @@ def _extremes_text(widest: Contrast, metric: str) -> str:
     return f"{text}{adjusted}."
 
 
-def _remarks(study: Study, analysis: Analysis, has_residuals: bool) -> list[str]:
+def _remarks(study: AnovaStudy, analysis: AnovaResult, has_residuals: bool) -> list[str]:
     """Return number of values, scale, omitted columns, and what significant, important mean."""
     remarks = [f"{analysis.n} values.", analysis.transform_reason, *analysis.notes]
     if study.left_out:

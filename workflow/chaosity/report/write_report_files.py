@@ -19,7 +19,7 @@ from chaosity.records.atomic_writes_and_record_files import write_atomically
 from chaosity.report.build_report_data import build_report_data
 from chaosity.report.html_pages_and_inline_svg import render_page
 from chaosity.report.record_summaries import read_record_summaries
-from chaosity.report.report_summary import ReportSummary, summarise_report, terminal_text
+from chaosity.report.report_summary import ReportSummary, problem_terminal_text, summarise_report
 from chaosity.result_folders import other_configuration_tables
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import (
@@ -119,7 +119,7 @@ def write_report(
     text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"
     write_atomically(output.with_name("summary.json"), text)
     notice = [report.measured] if report.simulated else []  # "SIMULATED: this machine does not ..."
-    return [*notice, *map(terminal_text, summary.worst)]
+    return [*notice, *map(problem_terminal_text, summary.worst)]
 
 
 def has_outdated_skip_note(folder: Path) -> bool:

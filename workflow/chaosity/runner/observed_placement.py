@@ -137,7 +137,9 @@ def read_process_memory(pid: int, addresses: MappingAddresses = None) -> dict[st
     return {str(node): nodes[node] for node in sorted(nodes)} if readable else None
 
 
-def share_deviations(wanted: Mapping[Node, float], seen: Mapping[Node, float]) -> dict[Node, float]:
+def page_share_deviations(
+    wanted: Mapping[Node, float], seen: Mapping[Node, float]
+) -> dict[Node, float]:
     """Return the absolute deviation of each node's share of all pages from the wanted share.
 
     A missing node has the share 0. The result has the order of the nodes' numbers.

@@ -30,7 +30,7 @@ class ExtractionError(ValueError):
     """The tool's output does not hold what its benchmark file promises."""
 
 
-def output_texts(source: OutputName, outputs: Mapping[str, str]) -> list[str]:
+def output_texts_of_source(source: OutputName, outputs: Mapping[str, str]) -> list[str]:
     """Return the texts that a source names; several if it names files by a pattern.
 
     Raises:
@@ -100,7 +100,7 @@ def extract_values(source: OutputSource, outputs: Mapping[str, str]) -> list[Any
         ExtractionError: the output has no such value.
     """
     values: list[Any] = []
-    for text in output_texts(source, outputs):
+    for text in output_texts_of_source(source, outputs):
         if "json" in source:
             values += values_at_path(_parse_json_document(text), source["json"])
         elif "event" in source:

@@ -16,7 +16,11 @@ from itertools import accumulate
 from typing import Any
 
 from chaosity.records.point_types import MetricSource, ProgressSource
-from chaosity.runner.parse_tool_output import ExtractionError, output_texts, parse_json_lines
+from chaosity.runner.parse_tool_output import (
+    ExtractionError,
+    output_texts_of_source,
+    parse_json_lines,
+)
 
 Sample = tuple[float, float, float]
 Series = list[Sample]
@@ -43,7 +47,7 @@ def progress_series(
         ExtractionError: the output has no progress in the form that the benchmark promises.
     """
     parse = _samples_from_rows if "csv" in source else samples_from_events
-    texts = output_texts(source, outputs) if "csv" in source or "event" in source else []
+    texts = output_texts_of_source(source, outputs) if "csv" in source or "event" in source else []
     offset = realtime_minus_monotonic if source.get("clock") == "realtime" else 0.0
     shifted = [
         [(b - offset, e - offset, a) for b, e, a in samples]

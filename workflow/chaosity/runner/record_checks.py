@@ -14,7 +14,7 @@ from chaosity.records.record_types_and_verdict import (
     make_check,
 )
 from chaosity.runner import event_counters, metric_values
-from chaosity.runner.observed_placement import SHARE_TOLERANCE, share_deviations
+from chaosity.runner.observed_placement import SHARE_TOLERANCE, page_share_deviations
 from chaosity.runner.parse_tool_output import ExtractionError, extract_values
 from chaosity.runner.progress_samples_and_rates import common_time_span, relative_half_width_of_rate
 
@@ -116,7 +116,7 @@ def check_page_shares(name: str, wanted: Mapping[str, float], by_node: Mapping[s
     """Check that every node has its share of the pages, also the nodes with a share of 0."""
     total = sum(by_node.values())
     seen = {node: size / total for node, size in by_node.items()}
-    deviations = share_deviations(wanted, seen)
+    deviations = page_share_deviations(wanted, seen)
     worst = max(deviations, key=deviations.__getitem__)
     detail = (
         f"node {worst} has {100 * seen.get(worst, 0.0):.2f} % of {total} bytes,"
@@ -164,7 +164,7 @@ def _check_counter_times(load: LoadRecord) -> list[Check]:
     return checks
 
 
-def check_notes(load: LoadRecord) -> list[Check]:
+def checks_of_tool_remarks(load: LoadRecord) -> list[Check]:
     """Return a note for each remark that the tool writes about its run; null means no remark."""
     checks = []
     for source in load.get("notes", []):
@@ -231,7 +231,7 @@ def check_record(record: UnfinishedRecord) -> list[Check]:
     checks: list[Check] = []
     for load in record["loads"]:
         checks += [_check_exit_status(load), *check_output_rules(load)]
-        checks += [_check_threads(load), check_pages(load), *check_notes(load)]
+        checks += [_check_threads(load), check_pages(load), *checks_of_tool_remarks(load)]
     try:
         readings = metric_values.metric_values_or_reasons(record)
         for load in record["loads"]:

@@ -18,8 +18,8 @@ import pandas as pd
 
 from chaosity.errors import UserError
 from chaosity.statistics import residual_checks, sums_of_squares
-from chaosity.statistics.anova_design import Design, Members, Values, read_design
-from chaosity.statistics.anova_table import Term, conclusion_sentence, variation_table
+from chaosity.statistics.anova_design import AnovaDesign, Members, Values, read_anova_design
+from chaosity.statistics.anova_table import VariationTerm, conclusion_sentence, variation_table
 from chaosity.statistics.effects_and_contrasts import (
     Contrast,
     InteractionEffect,
@@ -40,7 +40,7 @@ _ROUNDING = 8.0 * float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
-class Analysis:
+class AnovaResult:
     """The result of an analysis of variance; the keys of its JSON are the names of the attributes.
 
     Attributes:
@@ -73,7 +73,7 @@ class Analysis:
     sums_of_squares: str
     transform: str
     transform_reason: str
-    terms: tuple[Term, ...]
+    terms: tuple[VariationTerm, ...]
     effects: tuple[LevelEffect, ...]
     interactions: tuple[InteractionEffect, ...]
     contrasts: tuple[Contrast, ...]
@@ -82,7 +82,7 @@ class Analysis:
     normal_quantiles: Values
     notes: tuple[str, ...]
     conclusion: str
-    design: Design
+    design: AnovaDesign
     values: Values
     error: ResidualError
 
@@ -113,13 +113,13 @@ def _flat(part: dict[str, Any]) -> dict[str, Any]:
     return part
 
 
-def analyse(
+def analyse_variance(
     frame: pd.DataFrame,
     response: str,
     factors: Sequence[str],
     block: str | None = None,
     transform: str = "auto",
-) -> Analysis:
+) -> AnovaResult:
     """Analyse which factors explain the differences in a table.
 
     Args:
@@ -138,7 +138,7 @@ def analyse(
         raise UserError(
             f"unknown transform {transform!r}", None, f"allowed: {', '.join(TRANSFORMS)}"
         )
-    design, values = read_design(frame, response, factors, block)
+    design, values = read_anova_design(frame, response, factors, block)
     positive = bool((values > 0.0).all())
     if transform == "log" and not positive:
         row = frame.index[int(np.argmin(values))]
@@ -152,12 +152,14 @@ def analyse(
     model, lost = _fit_separable(design, terms, responses)
     rounding = len(responses) * (_ROUNDING * np.abs(responses).max(axis=0)) ** 2
     errors = np.where(model.error <= rounding, 0.0, model.error)
-    chosen, reason = _choose_transform(transform, values, positive, errors, model.error_freedom)
+    chosen, reason = _choose_transform(
+        transform, values, positive, errors, model.error_degrees_of_freedom
+    )
     place = 1 if chosen == "log" else 0
     notes += _notes(design, model, lost)
     values, fitted = responses[:, place], model.fitted[:, place]
     residuals = np.zeros(design.value_count)
-    error = ResidualError(None, model.error_freedom, chosen == "log")
+    error = ResidualError(None, model.error_degrees_of_freedom, chosen == "log")
     if error.freedom > 0 and errors[place] > 0.0:
         error = replace(error, variance=float(errors[place]) / error.freedom)
         residuals = values - fitted
@@ -179,7 +181,7 @@ def analyse(
         for term in model.terms
         if len(term) == 2
     ]
-    return Analysis(
+    return AnovaResult(
         response=response,
         factors=design.names[: design.factor_count],
         block=block,
@@ -204,7 +206,7 @@ def analyse(
     )
 
 
-def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
+def _choose_terms(design: AnovaDesign) -> tuple[list[Members], list[str]]:
     """Return the terms of the largest model that leaves an error, and notes on omitted terms."""
     order = min(design.factor_count, MOST_FACTORS_INTERACTING)
     notes = []
@@ -220,7 +222,7 @@ def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
                 f"The data are unbalanced and have too many levels for interactions of {order} "
                 "factors: these count as error."
             )
-        elif sums_of_squares.error_freedom(design, terms) < 1:
+        elif sums_of_squares.error_degrees_of_freedom(design, terms) < 1:
             notes.append(
                 f"There are no replicates, so the interaction of {order} factors serves as "
                 "error: if it exists, tests and intervals are too cautious."
@@ -232,7 +234,7 @@ def _choose_terms(design: Design) -> tuple[list[Members], list[str]]:
 
 
 def _fit_separable(
-    design: Design, terms: Sequence[Members], responses: Values
+    design: AnovaDesign, terms: Sequence[Members], responses: Values
 ) -> tuple[sums_of_squares.FittedModel, list[Members]]:
     """Return the model of the terms that the data can separate, and the terms that are lost.
 
@@ -289,7 +291,7 @@ def _choose_transform(
 
 
 def _notes(
-    design: Design, model: sums_of_squares.FittedModel, lost: Sequence[Members]
+    design: AnovaDesign, model: sums_of_squares.FittedModel, lost: Sequence[Members]
 ) -> list[str]:
     """Return notes on incomplete and unbalanced data."""
     notes = []
@@ -309,7 +311,7 @@ def _notes(
             "that do not contain it), so the shares need not add up to 100 %, and effects of "
             "levels are those of the model without interactions."
         )
-    if model.error_freedom < 1:
+    if model.error_degrees_of_freedom < 1:
         notes.append(
             "Effects cannot be separated from noise (no replicates): there are no tests and no "
             "intervals. Measure at least twice."

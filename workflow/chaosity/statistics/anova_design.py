@@ -1,6 +1,6 @@
 """The design of an analysis of variance: a response, crossed factors, and possibly blocks.
 
-`read_design` checks the table and names row and column of every error.
+`read_anova_design` checks the table and names row and column of every error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Members = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Design:
+class AnovaDesign:
     """The levels of the factors in each row.
 
     Attributes:
@@ -89,10 +89,10 @@ class Design:
         return bool(counts.min() == counts.max())
 
 
-def read_design(
+def read_anova_design(
     frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None = None
-) -> tuple[Design, Values]:
-    """Check a table and return its design and its values; see `anova.analyse` for the arguments.
+) -> tuple[AnovaDesign, Values]:
+    """Check a table and return its design and its values; arguments as `anova.analyse_variance`.
 
     Raises:
         UserError: a column is missing or named twice, a cell is empty or not a number, a factor
@@ -115,7 +115,7 @@ def read_design(
             f"column {response}",
             "there is no variation to explain",
         )
-    return Design(names, levels, np.column_stack(codes), len(factors)), values
+    return AnovaDesign(names, levels, np.column_stack(codes), len(factors)), values
 
 
 def _check_columns(frame: pd.DataFrame, wanted: Sequence[str], factors: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-from chaosity.statistics.anova_design import Design, Values
+from chaosity.statistics.anova_design import AnovaDesign, Values
 from chaosity.statistics.effects_and_contrasts import ResidualError
 from chaosity.statistics.sums_of_squares import FittedModel
 
@@ -21,7 +21,7 @@ IMPORTANT_FROM_PERCENT = 10.0
 
 
 @dataclass(frozen=True)
-class Term:
+class VariationTerm:
     """A line of the table of variation.
 
     Attributes:
@@ -52,13 +52,13 @@ class Term:
 
 
 def variation_table(
-    design: Design,
+    design: AnovaDesign,
     model: FittedModel,
     place: int,
     values: Values,
     error: ResidualError,
     error_squares: float,
-) -> list[Term]:
+) -> list[VariationTerm]:
     """Return the table of variation: its terms, then the error and the total.
 
     `place` is the number of the response in the model, and `values` are the values of this
@@ -75,7 +75,7 @@ def variation_table(
             p = float(stats.f.sf(f, freedom, error.freedom))
         share = 100.0 * own / total
         terms.append(
-            Term(
+            VariationTerm(
                 name=name,
                 kind="block" if members == design.block_term else kind,
                 degrees_of_freedom=freedom,
@@ -90,29 +90,31 @@ def variation_table(
             )
         )
     share = 100.0 * error_squares / total
-    rest = Term("error", "error", error.freedom, error_squares, error.variance, None, None, share)
-    whole = Term("total", "total", design.value_count - 1, total, None, None, None, 100.0)
+    rest = VariationTerm(
+        "error", "error", error.freedom, error_squares, error.variance, None, None, share
+    )
+    whole = VariationTerm("total", "total", design.value_count - 1, total, None, None, None, 100.0)
     return [*terms, rest, whole]
 
 
 def _sentence(name: str, share: float, p: float | None, n: int) -> str:
     """Return the conclusion by rule: significant or not, important or not."""
-    part = f"{percent_text(share)} of the variation"
+    part = f"{variation_percent_text(share)} of the variation"
     important = share >= IMPORTANT_FROM_PERCENT
     if p is None:
         return f"{name}: {part}; effects cannot be separated from noise (no replicates)."
     if p < SIGNIFICANT_BELOW:
         words = "and important" if important else "but unimportant"
-        return f"{name}: significant ({p_text(p)}) {words}, {part}."
-    undetected = f"{name}: no difference detected at n = {n} ({p_text(p)})"
+        return f"{name}: significant ({p_value_text(p)}) {words}, {part}."
+    undetected = f"{name}: no difference detected at n = {n} ({p_value_text(p)})"
     return f"{undetected}, although it has {part}." if important else f"{undetected}, {part}."
 
 
-def conclusion_sentence(terms: Sequence[Term]) -> str:
+def conclusion_sentence(terms: Sequence[VariationTerm]) -> str:
     """Return the terms that explain the differences, in one sentence."""
     *own, error, total = terms
     own.sort(key=lambda term: -term.variation_percent)
-    noise = f"{percent_text(error.variation_percent)} of the variation is noise"
+    noise = f"{variation_percent_text(error.variation_percent)} of the variation is noise"
     strong = [term for term in own if term.significant and term.important]
     if strong:
         return f"The differences come from {', '.join(map(_with_share, strong))}; {noise}."
@@ -131,16 +133,16 @@ def conclusion_sentence(terms: Sequence[Term]) -> str:
     return f"No difference is detected at n = {total.degrees_of_freedom + 1}{end}."
 
 
-def _with_share(term: Term) -> str:
+def _with_share(term: VariationTerm) -> str:
     """Return a term with its share; an interaction is called a combination."""
     name = term.name
     if term.kind == "interaction":
         *first, last = name.split(" x ")
         name = f"the combination of {', '.join(first)} and {last}"
-    return f"{name} ({percent_text(term.variation_percent)})"
+    return f"{name} ({variation_percent_text(term.variation_percent)})"
 
 
-def percent_text(share: float) -> str:
+def variation_percent_text(share: float) -> str:
     """Return a share of the variation as text."""
     if 0.0 < share < 0.05:
         return "< 0.1 %"
@@ -149,6 +151,6 @@ def percent_text(share: float) -> str:
     return f"{share:.1f} %" if share < 9.95 or 98.95 <= share < 99.95 else f"{share:.0f} %"
 
 
-def p_text(p: float) -> str:
+def p_value_text(p: float) -> str:
     """Return a p-value as text."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.0995 else f"p = {p:.2f}"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics.cell_summary import summarise
+from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates_and_ratios import Estimate
 from chaosity.store.measurements import CELL, Measurements, Table, as_measurements
 
@@ -30,7 +30,7 @@ def cell_ratios_in_replicate_blocks(
         on: columns that make two cells partners; `replicate` is added.
 
     Returns:
-        As `summarise`, of the ratios (no unit). Cells without any complete pair are left out.
+        As `summarise_cells`, of the ratios (no unit). Cells without any complete pair are left out.
     """
     keys = [*on, "replicate"]
     partners = as_measurements(denominator).valid_rows().rows[[*keys, "value"]]
@@ -41,7 +41,7 @@ def cell_ratios_in_replicate_blocks(
     partners = partners.astype({key: above.dtypes[key] for key in keys})
     pairs = above.merge(partners, on=keys, how="inner")
     pairs["value"] = pairs["value"] / np.exp(pairs.pop("_log").to_numpy(dtype=float))
-    return summarise(Measurements(pairs))
+    return summarise_cells(Measurements(pairs))
 
 
 def group_ratio_in_replicate_blocks(numerator: Table, denominator: Table) -> Estimate:

@@ -32,7 +32,7 @@ UNMEASURED = "unmeasured"
 _OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value")
 
 
-def summarise(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFrame:
+def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFrame:
     """Return the summary of each cell, in the order in which the cells first appear.
 
     Args:

@@ -38,8 +38,8 @@ def corun_slowdown(measurements: Measurements) -> pd.DataFrame:
     preferred: other experiments may have other durations.
 
     Returns:
-        As `summarise`, of the ratios: 1 is no loss, 0.6 means 40 % lost. Empty when no load was
-        measured both ways.
+        As `summarise_cells`, of the ratios: 1 is no loss, 0.6 means 40 % lost. Empty when no load
+        was measured both ways.
     """
     same_levels = measurements.with_columns(levels=measurements.rows["load_parameters"])
     alone, corunning = same_levels.single_load_rows(), same_levels.corunning_rows()

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, stats
 
-from chaosity.statistics.anova_design import Design, Members, Values
+from chaosity.statistics.anova_design import AnovaDesign, Members, Values
 from chaosity.statistics.estimates_and_ratios import CONFIDENCE
 from chaosity.statistics.sums_of_squares import indicator_columns
 
@@ -35,7 +35,7 @@ def interval_half_width(freedom: float) -> float:
 
 
 @dataclass(frozen=True)
-class Interval:
+class DifferenceWithInterval:
     """A difference on the scale that is analysed, with its 95 % interval; None where unknown.
 
     The same as a ratio follows; None where values are analysed, not logarithms.
@@ -70,7 +70,7 @@ class ResidualError:
 
     def interval_of_estimate(
         self, value: float, weight: float, multiple: float | None = None
-    ) -> Interval:
+    ) -> DifferenceWithInterval:
         """Return the interval of an estimate whose variance is `weight` times that of the error.
 
         `multiple` is half the width in standard errors. Default: that of Student's t.
@@ -82,9 +82,9 @@ class ResidualError:
             half = multiple * math.sqrt(self.variance * max(0.0, weight))
             ends = [value - half, value + half]
         if not self.logs:
-            return Interval(value, *ends)
+            return DifferenceWithInterval(value, *ends)
         ratios = [None if number is None else math.exp(number) for number in (value, *ends)]
-        return Interval(value, *ends, *ratios)
+        return DifferenceWithInterval(value, *ends, *ratios)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class LevelEffect:
     level: str
     n: int
     mean: float
-    effect: Interval
+    effect: DifferenceWithInterval
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class InteractionEffect:
     term: str
     levels: tuple[str, str]
     n: int
-    effect: Interval
+    effect: DifferenceWithInterval
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Contrast:
     factor: str
     level: str
     against: str
-    difference: Interval
+    difference: DifferenceWithInterval
     adjusted: str | None
 
 
@@ -144,7 +144,7 @@ Estimates = tuple[Values, Values]
 
 
 def estimate_level_effects(
-    design: Design, values: Values, factor: int, terms: Sequence[Members]
+    design: AnovaDesign, values: Values, factor: int, terms: Sequence[Members]
 ) -> Estimates | None:
     """Estimate the effects of a factor's levels in the model without interactions.
 
@@ -176,7 +176,7 @@ def estimate_level_effects(
 
 
 def level_effects(
-    design: Design, values: Values, factor: int, found: Estimates, error: ResidualError
+    design: AnovaDesign, values: Values, factor: int, found: Estimates, error: ResidualError
 ) -> list[LevelEffect]:
     """Return the effect of every level of a factor."""
     effects, covariance = found
@@ -195,7 +195,7 @@ def level_effects(
 
 
 def compare_pairs_of_levels(
-    design: Design, factor: int, found: Estimates, error: ResidualError
+    design: AnovaDesign, factor: int, found: Estimates, error: ResidualError
 ) -> list[Contrast]:
     """Compare all pairs of a factor's levels; of many levels only the largest with the smallest.
 
@@ -234,7 +234,7 @@ def _range_quantile(levels: int, freedom: int) -> float:
 
 
 def interaction_effects(
-    design: Design, values: Values, pair: tuple[int, int], error: ResidualError
+    design: AnovaDesign, values: Values, pair: tuple[int, int], error: ResidualError
 ) -> list[InteractionEffect]:
     """Return the effects of an interaction; empty when a pair of levels has no value."""
     a, b = (design.level_counts[member] for member in pair)
@@ -259,7 +259,7 @@ def interaction_effects(
 
 
 def compare_groups_of_cells(
-    design: Design,
+    design: AnovaDesign,
     values: Values,
     residuals: Values,
     groups: Sequence[str],

@@ -26,7 +26,7 @@ from chaosity.statistics.significance_tests import (
     p_value_or_exact_comparison,
     silence_warnings_on_equal_values,
 )
-from chaosity.units import Scale
+from chaosity.units import UnitScale
 
 Values = NDArray[np.float64]
 CONFIDENCE = 0.95
@@ -107,7 +107,7 @@ class Estimate(_HasInterval):
         low, high = (None if pd.isna(cell[end]) else float(cell[end]) for end in ("low", "high"))
         return cls(float(cell["median"]), low, high, int(cell["n"]))
 
-    def text(self, scale: Scale) -> str:
+    def text(self, scale: UnitScale) -> str:
         """Return the whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"."""
         return f"{scale.text(self.median)}, {self.interval_text(scale.number)}"
 

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.errors import UserError
-from chaosity.statistics.anova import Analysis, analyse
+from chaosity.statistics.anova import AnovaResult, analyse_variance
 from chaosity.statistics.effects_and_contrasts import Contrast
 from chaosity.store.measurements import POINT, Measurements, parse_levels_json
 
@@ -42,7 +42,7 @@ MOST_CUTS = 4
 
 
 @dataclass(frozen=True)
-class Study:
+class AnovaStudy:
     """A part of one experiment's results that is ready for an analysis of variance.
 
     Attributes:
@@ -63,22 +63,22 @@ class Study:
     left_out: tuple[str, ...]
     block: str | None
 
-    def analyse_variance_of_table(self, transform: str = "better") -> Analysis:
+    def analyse_variance_of_table(self, transform: str = "better") -> AnovaResult:
         """Return the analysis of variance.
 
         Raises:
             UserError: it is impossible, for example because all values are equal.
         """
-        return analyse(self.frame, RESPONSE, self.factors, self.block, transform)
+        return analyse_variance(self.frame, RESPONSE, self.factors, self.block, transform)
 
-    def local_against_remote(self, analysis: Analysis) -> Contrast | None:
+    def local_against_remote(self, analysis: AnovaResult) -> Contrast | None:
         """Compare remote with local memory or drives; return None when either is missing."""
         relation = self.frame["relation"]
         known = relation.notna() & ~relation.isin(_NOT_KNOWN)
         groups = np.where(relation == _SAME_NODE, LOCAL, np.where(known, REMOTE, "unknown"))
         return analysis.contrast_two_groups(list(groups), (REMOTE, LOCAL), "relation")
 
-    def share_of_relation(self, analysis: Analysis) -> float | None:
+    def share_of_relation(self, analysis: AnovaResult) -> float | None:
         """Return the per cent of the variation that the relation explains alone.
 
         It is a part of the share of initiator, target and their interaction, since it follows from
@@ -93,12 +93,12 @@ class Study:
         return float(100.0 * (means[codes] ** 2).sum() / (departures**2).sum())
 
 
-def find_studies(measurements: Measurements) -> list[Study]:
+def find_anova_studies(measurements: Measurements) -> list[AnovaStudy]:
     """Find every table of one host in one configuration that can be analysed."""
     measured = measurements.rows_with_value()
     if "reference" in measured.rows:  # its ratio to itself is always 1
         measured = measured.where(reference=False)
-    found: list[Study] = []
+    found: list[AnovaStudy] = []
     others = (BLOCK, "relation", RESPONSE)
     for (experiment, load, metric), own in measured.groups_by_columns(
         ["experiment", "load", "metric"]
@@ -106,7 +106,7 @@ def find_studies(measurements: Measurements) -> list[Study]:
         everyone = measured.where(experiment=experiment).rows
         for where, part, candidates in _comparable_parts(own.rows, everyone):
             found += [
-                Study(
+                AnovaStudy(
                     experiment=str(experiment),
                     load=str(load),
                     metric=str(metric),
@@ -258,9 +258,9 @@ def _independent(
     return tuple(kept), tuple(reversed(follow))
 
 
-def analyse_all_studies(measurements: Measurements) -> Iterator[tuple[Study, Analysis]]:
+def analyse_all_studies(measurements: Measurements) -> Iterator[tuple[AnovaStudy, AnovaResult]]:
     """Yield every study with its analysis; studies that cannot be analysed are skipped."""
-    for study in find_studies(measurements):
+    for study in find_anova_studies(measurements):
         try:
             yield study, study.analyse_variance_of_table()
         except UserError:

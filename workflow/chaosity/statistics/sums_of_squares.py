@@ -21,7 +21,7 @@ from itertools import chain, combinations
 import numpy as np
 from scipy import linalg
 
-from chaosity.statistics.anova_design import Design, Members, Values
+from chaosity.statistics.anova_design import AnovaDesign, Members, Values
 
 # Columns of a model that is solved by least squares; a model with more takes seconds.
 MOST_COLUMNS = 300
@@ -43,7 +43,7 @@ class FittedModel:
         freedom: degrees of freedom of each term.
         fitted: rows x responses.
         error: residual sum of squares of each response.
-        error_freedom: its degrees of freedom.
+        error_degrees_of_freedom: its degrees of freedom.
     """
 
     terms: tuple[Members, ...]
@@ -51,10 +51,10 @@ class FittedModel:
     freedom: tuple[int, ...]
     fitted: Values
     error: Values
-    error_freedom: int
+    error_degrees_of_freedom: int
 
 
-def fit_model(design: Design, terms: Sequence[Members], responses: Values) -> FittedModel:
+def fit_model(design: AnovaDesign, terms: Sequence[Members], responses: Values) -> FittedModel:
     """Fit a model with some terms to each column of the responses (rows x responses).
 
     With every term the model has the terms that it contains. The block is a term too.
@@ -62,30 +62,30 @@ def fit_model(design: Design, terms: Sequence[Members], responses: Values) -> Fi
     means = responses.mean(axis=0)
     centred = responses - means  # a large common part would cost digits
     fit = _fit_by_means if design.is_balanced else _fit_by_least_squares
-    squares, freedom, fitted, error_freedom = fit(design, terms, centred)
+    squares, freedom, fitted, error_degrees_of_freedom = fit(design, terms, centred)
     return FittedModel(
         terms=tuple(terms),
         squares=tuple(squares),
         freedom=tuple(freedom),
         fitted=fitted + means,
         error=((centred - fitted) ** 2).sum(axis=0),
-        error_freedom=error_freedom,
+        error_degrees_of_freedom=error_degrees_of_freedom,
     )
 
 
-def error_freedom(design: Design, terms: Sequence[Members]) -> int:
+def error_degrees_of_freedom(design: AnovaDesign, terms: Sequence[Members]) -> int:
     """Return the degrees of freedom that a model leaves to the error."""
     if design.is_balanced:
         return design.value_count - 1 - sum(_freedom(design, term) for term in terms)
     return design.value_count - _predict(design, terms, np.zeros((design.value_count, 1)))[1]
 
 
-def _freedom(design: Design, term: Members) -> int:
+def _freedom(design: AnovaDesign, term: Members) -> int:
     """Return degrees of freedom of a term with a value for each combination of levels."""
     return math.prod(design.level_counts[member] - 1 for member in term)
 
 
-def _fit_by_means(design: Design, terms: Sequence[Members], centred: Values) -> _Fit:
+def _fit_by_means(design: AnovaDesign, terms: Sequence[Members], centred: Values) -> _Fit:
     fitted = np.zeros_like(centred)
     effects: dict[Members, Values] = {(): np.zeros_like(centred)}
     for term in terms:
@@ -97,7 +97,7 @@ def _fit_by_means(design: Design, terms: Sequence[Members], centred: Values) -> 
     return squares, freedom, fitted, design.value_count - 1 - sum(freedom)
 
 
-def _means(design: Design, members: Members, responses: Values) -> Values:
+def _means(design: AnovaDesign, members: Members, responses: Values) -> Values:
     """Return mean over all rows with the same levels, for each row and response."""
     codes, number = design.combination_of_each_row(members)
     counts = np.bincount(codes, minlength=number)
@@ -106,7 +106,7 @@ def _means(design: Design, members: Members, responses: Values) -> Values:
         return (np.column_stack(sums) / counts[:, None])[codes]
 
 
-def _fit_by_least_squares(design: Design, terms: Sequence[Members], centred: Values) -> _Fit:
+def _fit_by_least_squares(design: AnovaDesign, terms: Sequence[Members], centred: Values) -> _Fit:
     solved: dict[frozenset[Members], tuple[Values, int]] = {}
 
     def _residual_of_columns(members: Sequence[Members]) -> tuple[Values, int]:
@@ -130,7 +130,9 @@ def _fit_by_least_squares(design: Design, terms: Sequence[Members], centred: Val
     return squares, freedom, fitted, design.value_count - error_rank
 
 
-def _predict(design: Design, terms: Sequence[Members], responses: Values) -> tuple[Values, int]:
+def _predict(
+    design: AnovaDesign, terms: Sequence[Members], responses: Values
+) -> tuple[Values, int]:
     """Return fitted values of a model with a grand mean, and its number of independent columns.
 
     A model with the term of all factors has a mean for each cell. Then only the block remains to be
@@ -157,7 +159,7 @@ def _solve(columns: Values, responses: Values) -> tuple[Values, int]:
     return solution, int(rank)
 
 
-def count_model_columns(design: Design, terms: Sequence[Members]) -> int:
+def count_model_columns(design: AnovaDesign, terms: Sequence[Members]) -> int:
     """Return the number of columns of the largest least-squares model for these terms."""
     return 1 + sum(
         _freedom(design, term)
@@ -166,7 +168,7 @@ def count_model_columns(design: Design, terms: Sequence[Members]) -> int:
     )
 
 
-def indicator_columns(design: Design, terms: Sequence[Members]) -> Values:
+def indicator_columns(design: AnovaDesign, terms: Sequence[Members]) -> Values:
     """Return a column of ones and the indicator columns of the terms, without each first level.
 
     The shape is rows x columns; in the columns of a term the last factor varies fastest.

@@ -32,7 +32,7 @@ from chaosity.transport.runner_command import (
     connection_error_cause,
     runner_command_line,
 )
-from chaosity.transport.skipped_hosts import read_skipped_host, skip_host
+from chaosity.transport.skipped_hosts import note_skipped_host, read_skipped_host
 
 # Time beyond the point's own limit: for another measurement on the host, for touching the memory,
 # and for the connection.
@@ -153,7 +153,7 @@ def _measure_and_save() -> int:
         save_record(record, arguments.record)
     except HostLostError as error:
         reason = f"lost during a measurement: {error}"
-        skip_host(folder, host["host"], reason)
+        note_skipped_host(folder, host["host"], reason)
         print(f"chaosity: host {host['host']} is skipped: {reason}", file=sys.stderr)
         return HOST_LOST
     except (OSError, ValueError) as error:

@@ -30,7 +30,7 @@ class SkippedHost:
         return self.at[:16].replace("T", " ") + " UTC" if self.at else "an unknown time"
 
 
-def skip_host(folder: Path, host: str, reason: str) -> None:
+def note_skipped_host(folder: Path, host: str, reason: str) -> None:
     """Note in ``results/<host>`` that a host is skipped; the reason is a clause."""
     note = {"host": host, "at": utc_now(), "reason": reason}
     write_atomically(folder / SKIPPED_HOST_FILE, json.dumps(note, indent=1) + "\n")
@@ -48,6 +48,6 @@ def read_skipped_host(folder: Path) -> SkippedHost | None:
         return SkippedHost(folder.name, "", reason)
 
 
-def readmit_host(folder: Path) -> None:
+def remove_skipped_host_note(folder: Path) -> None:
     """Remove the note about a skipped host, because the host answers again."""
     (folder / SKIPPED_HOST_FILE).unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from chaosity.place.placement_policies import CANONICAL, CONTENDED
-from chaosity.runner.observed_placement import share_deviations
+from chaosity.runner.observed_placement import page_share_deviations
 from chaosity.store.measurements import Measurements
 from chaosity.store.node_matrix_csv import BANDWIDTH, NodeMatrix
 from chaosity.weights.placement_bandwidth_model import expected_bandwidth, path_bandwidths
@@ -83,7 +83,7 @@ class WeightsComparison:
     @property
     def largest_difference(self) -> tuple[int, float]:
         """Return the node with the largest difference of its shares, and this difference."""
-        differences = share_deviations(self.weights[CANONICAL], self.weights[CONTENDED])
+        differences = page_share_deviations(self.weights[CANONICAL], self.weights[CONTENDED])
         node = max(differences, key=differences.__getitem__)
         return node, differences[node]
 

@@ -179,7 +179,9 @@ def expected_and_measured_bandwidths(
     return found
 
 
-def rank_placements(matrix: NodeMatrix, placements: pd.DataFrame) -> dict[str, RankCorrelation]:
+def rank_correlations_of_placements(
+    matrix: NodeMatrix, placements: pd.DataFrame
+) -> dict[str, RankCorrelation]:
     """Return the rank correlation of `all` placements, and of the `interleaved` placements alone.
 
     Placements of all pages on one node differ much from each other, so the interleaved placements
