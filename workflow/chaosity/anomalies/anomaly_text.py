@@ -52,7 +52,7 @@ def loss_text(metric: str, percent: float) -> str:
 
 
 def verb_for_metric(metric: str) -> str:
-    """Return the verb of a pair of nodes: it "gets" bandwidth, it "takes" time."""
+    """Return the verb before a value: a pair of nodes "gets" bandwidth and "takes" time."""
     return "takes" if less_is_better(metric) else "gets"
 
 
@@ -65,7 +65,7 @@ def values_and_loss_text(
 
 
 def shorten_list(items: Sequence[str], most: int) -> list[str]:
-    """Return the first `most` items and, as the last item, how many more there are."""
+    """Return the first `most` items and, as the last item, the number of omitted items."""
     more = len(items) - most
     return [*items[:most], f"{more} more"] if more > 0 else list(items)
 

@@ -84,7 +84,7 @@ class Departure:
         cells: positions of the cells.
         loss: median loss of its cells; difference of logarithms, positive.
         low, high: 95 % interval of the loss.
-        confidence: see `Loss`.
+        confidence: probability that it is not noise, 0 to 1.
     """
 
     suspect: SuspectedComponent | None
@@ -142,5 +142,5 @@ def is_significant_and_large(
 
 
 def limit_confidence(cells: ScoredCells[Name], confidence: float) -> float:
-    """Return the confidence, at most what the replicates, or their absence, allow."""
+    """Return the confidence, limited to the highest that a run with its replicates can give."""
     return min(confidence, MAX_CONFIDENCE if cells.freedom else MAX_CONFIDENCE_OF_ONE_RUN)

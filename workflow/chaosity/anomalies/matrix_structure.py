@@ -218,7 +218,7 @@ def _partitions(cells: ScoredCells[int]) -> Iterator[PackageNodes]:
 def _by_packages(
     cells: ScoredCells[int], plain: Mask, local: Mask, equal: Labels, packages: PackageNodes
 ) -> Iterator[MatrixStructure]:
-    """Yield the local, same package, other package; and the same with steps within these."""
+    """Yield the groups local, same package and other package, then the same with steps in them."""
     same = np.zeros(local.shape, dtype=bool)
     for nodes in packages:
         same |= np.logical_and.outer(np.isin(cells.rows, nodes), np.isin(cells.columns, nodes))

@@ -124,7 +124,7 @@ class _SymmetrySearch:
     """Search for permutations of the nodes that leave all values as they are."""
 
     def __init__(self, log_score: Scores, tolerance: float) -> None:
-        """Find out which node can take the place of which, with a tolerance of scores."""
+        """Find the pairs of nodes that can replace each other, with a tolerance of scores."""
         self.log_score, self.tolerance, self.steps = log_score, tolerance, 0
         # A permutation that leaves all values as they are leaves the sorted values as they are.
         rows, columns = np.sort(log_score, axis=1), np.sort(log_score.T, axis=1)

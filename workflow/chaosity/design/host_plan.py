@@ -67,7 +67,7 @@ class PlannedHost:
 
     @property
     def is_simulated(self) -> bool:
-        """Returns whether the host does not exist, so that its records come from a description."""
+        """Return whether the host does not exist and its records come from a description."""
         return "chaosity_simulated" in self.variables
 
     def drives_to_measure(self, results: Path) -> tuple[PlannedDrive, ...]:

@@ -99,7 +99,7 @@ class HostResources:
         return PlaceName("core_kind", (kind.index,))
 
     def uniform_core_kind_name(self, initiator: Initiator) -> str | None:
-        """Return the kind's name of all cores of an initiator; None for a mix or a single kind."""
+        """Return the one core kind of an initiator; None if it has several or the host has one."""
         kinds = self.topology.core_kinds
         wanted = set(initiator.cpus)
         names = (str(self._core_kind_name(kind)) for kind in kinds if wanted <= set(kind.cpus))
@@ -118,7 +118,7 @@ class HostResources:
         return [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
 
     def remaining_cores(self, initiator: Initiator, level: str) -> Initiator | None:
-        """Return the cores of an initiator's groups that it does not use; None without any.
+        """Return the cores of an initiator's groups that it does not use; None if it uses all.
 
         Its SMT siblings are left out too, since they share its cores.
         """

@@ -29,7 +29,7 @@ PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
 
 @dataclass(frozen=True)
 class _Load:
-    """One load of an experiment's file, and what is varied for it.
+    """One load of an experiment's file, and the levels that vary for it.
 
     `earlier` are the endpoints of the loads before it, `where` is its place in the file, for
     errors, and `label` says the load in a few words, for notes in the report.

@@ -69,7 +69,7 @@ class PointExpansion(LoadCombinations):
     def _point(
         self, experiment: ExperimentDocument, design: str, chosen: Combination
     ) -> ExpandedPoint:
-        """Return a point of a design, with its loads as the runner takes them."""
+        """Return a point of a design, with its loads as the runner reads them."""
         specs = experiment["designs"][design]["loads"]
         present = {role: group for role, group in chosen.items() if not group.is_left_out}
         categories = {role: specs[role]["category"] for role in present}
@@ -110,7 +110,7 @@ class PointExpansion(LoadCombinations):
     def _load_and_seconds(
         self, group: LoadGroup, chosen: ChosenLoad, benchmark: Benchmark, rule: PointStoppingRule
     ) -> tuple[Load, float]:
-        """Return a load as the runner takes it, and the seconds that it is expected to take."""
+        """Return a load as the runner reads it, and its expected duration in seconds."""
         initiator, target = chosen.initiator, chosen.target
         document = benchmark.document
         if document.get("writes"):

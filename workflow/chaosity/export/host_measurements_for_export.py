@@ -52,7 +52,7 @@ class MeasuredHost:
         }
 
     def refuse_simulated_values(self, reader: str) -> None:
-        """Refuse to hand values of a machine that does not exist to a program that acts on them.
+        """Raise an error if the values are simulated, because programs act on exported values.
 
         Raises:
             UserError: the values are simulated.
@@ -63,7 +63,7 @@ class MeasuredHost:
 
 @dataclass(frozen=True)
 class NodeMeasurements:
-    """Memory from each initiator node to each target node.
+    """Measurements of memory from each initiator node to each target node.
 
     Attributes:
         where: the slice: experiment, load, benchmark, kernel, metric and so on.

@@ -84,7 +84,7 @@ class FigureData:
     Attributes:
         spec: description of the figure.
         axes: by role; only the axes that the figure has.
-        marks: one row a mark, see `Mark`.
+        marks: one row a mark, see `FigureMark`.
         measurements: the selected measurements, with the same columns of value names; a
             figure that compares has also `level`, a figure with a measured x the numbers `x`.
         x_metric: metric of a measured x, or its column when it is not a metric; empty without it.
@@ -314,7 +314,7 @@ LEAST_SPAN = 0.25
 
 @dataclass(frozen=True)
 class ValueLimits:
-    """Limits of one or several figures.
+    """Limits of the values that one or several figures show.
 
     Attributes:
         low: smallest value of a colour bar, in the metric's unit.

@@ -50,7 +50,7 @@ ALONE_STYLE = LineStyle(color=style.GREY, marker="o", linestyle="none", mfc="whi
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel to be filled.
+    """A panel of a figure, into which series are drawn.
 
     Attributes:
         data, limits: of the figure.

@@ -25,7 +25,7 @@ _WIDE = 20.0
 
 
 def _draw_residuals(analysis: AnovaResult, metric: str, title: str = "") -> Figure:
-    """Return a figure with both plots side by side; the suffix of the metric names its unit."""
+    """Return a figure with both plots side by side; `metric` ends with its unit."""
     shown_rows = np.argsort(analysis.residuals, kind="stable")
     if len(shown_rows) > MOST_MARKS:
         shown_rows = shown_rows[np.linspace(0, len(shown_rows) - 1, MOST_MARKS).round().astype(int)]

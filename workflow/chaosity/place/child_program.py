@@ -37,7 +37,7 @@ class ChildProgram:
         by_line: whether the program gets a terminal: C programs write each line at once only there.
 
     Attributes:
-        proxy: stands at the barrier of a program that must settle; else None.
+        proxy: the barrier proxy of a program whose placement must settle; else None.
         at_ready: function that is called with the `mapping` of the ready line.
         listeners: functions that are called with each line and its time on the monotonic clock.
         status: exit status; None while the program runs.

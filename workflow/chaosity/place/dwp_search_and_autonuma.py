@@ -158,7 +158,7 @@ class DwpSearch:
 
 @dataclass
 class AutonumaSettling:
-    """Waits until the kernel's own moves of pages have come to rest.
+    """Waits until the kernel (AutoNUMA) moves no more pages of the program.
 
     Attributes:
         seconds: how long it waited.

@@ -1,4 +1,4 @@
-"""Stands between a program's barrier and the process that measures the program.
+"""Holds back the ready line and output of a program until its pages are placed.
 
 A search needs a running program, but the measurement must begin after the search. So the program's
 barrier is opened early and its output is held back. From outside, the program only seems slow to
@@ -31,7 +31,7 @@ class BarrierPhase(enum.Enum):
 
 
 class BarrierProxy:
-    """Stands between a program's barrier and the outside; times are by CLOCK_MONOTONIC.
+    """Passes lines between a program and the process that measures it (CLOCK_MONOTONIC).
 
     Attributes:
         phase: the program's phase.
@@ -114,7 +114,7 @@ class BarrierProxy:
 
     @property
     def awaits_input(self) -> bool:
-        """Return whether input still matters: no line, and no end of input, has come."""
+        """Return whether neither a line nor the end of the input has been read yet."""
         return not self._answered
 
     def _release(self, now_ns: int) -> None:

@@ -37,7 +37,7 @@ _HUGE_PAGE_SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 @dataclass(frozen=True)
 class MemoryArea:
-    """A mapping of the process `pid` whose pages count, from address `begin` to before `end`.
+    """A mapping of the process `pid` whose pages are placed: address `begin` to before `end`.
 
     Attributes:
         block_bytes: bytes that move together: a page of any size.
@@ -75,7 +75,7 @@ class EqualSizedBlocks:
 
 
 def find_memory_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
-    """Return the areas of a process and all its descendants whose pages count.
+    """Return the areas of a process and all its descendants whose pages are placed.
 
     `mapping` is the address of the only mapping that counts; None: all that are large enough.
     """

@@ -167,7 +167,7 @@ class RateMeter:
     has_measured: bool = False
 
     def __call__(self) -> MeasuredRate:
-        """Return the rate from now on, measured until it is precise enough.
+        """Measure the rate from now on until it is precise enough, and return it.
 
         Raises:
             ProgramEndedError: the program ended first.

@@ -1,4 +1,4 @@
-"""Points and records: what a measurement asks for, and what it left behind.
+"""Points and records: the request of a measurement, and its result.
 
 A point is planned on the controller and measured on a host. Its record holds the point, the exact
 command lines, the tools' raw output, versions, the placement that the kernel reported, the host's

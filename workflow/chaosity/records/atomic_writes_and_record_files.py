@@ -136,7 +136,7 @@ def check_record_version(document: Any, source: str) -> Record:
 
 
 def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path | None:
-    """Return the newest attempt of a replicate since the run began; None without one or a run.
+    """Return the newest attempt of a replicate since the run began; None if there is none.
 
     Several measurements share a Slurm job. If the job is cancelled, runs out of time or loses its
     node, Snakemake repeats all of them, but finished measurements need no repetition.

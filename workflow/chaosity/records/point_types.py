@@ -246,7 +246,7 @@ class Load(TypedDict):
 
 
 class PointStoppingRule(TypedDict):
-    """The end of a point: as soon as `relative_precision` is reached, within these times."""
+    """When a point ends: at this precision of its rates, between these times."""
 
     relative_precision: float | None
     min_seconds: float

@@ -264,7 +264,7 @@ def _size_text(cells: pd.DataFrame) -> Iterator[str]:
 
 
 def compared_ratio_text(cell: Mapping[Hashable, Any]) -> RatioText:
-    """Return a row of compare's cells as text."""
+    """Return the ratio of a compared cell as text, with its verdict."""
     low, high, verdict = cell["low"], cell["high"], str(cell["verdict"])
     if pd.isna(low):
         return RatioText(f"{cell['ratio']:.2f} times, no interval: n = 1", verdict)

@@ -21,7 +21,7 @@ _MOST_LINES = 3
 
 @dataclass(frozen=True)
 class SummaryLine:
-    """A problem; its severity is finding, problem, warning, note or unknown, or ok for none."""
+    """A problem and its severity (finding, problem, warning, note, unknown); ok means none."""
 
     severity: str
     text: str

@@ -56,7 +56,7 @@ def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
 
 
 def process_and_descendants(pid: int) -> list[int]:
-    """Return a process and all its descendants that still live; the process itself comes first."""
+    """Return a process, then all its descendants that still run."""
     tree, queue = [], [pid]
     while queue:
         process = queue.pop()

@@ -117,7 +117,7 @@ def _try_to_restore(root: Path) -> None:
 
 
 class HeldKernelSettings:
-    """Kernel settings that have the values that a run wants, until the run ends.
+    """Kernel settings that a run changes; they are restored when the run ends.
 
     Args:
         root: the folder that holds `proc`, `sys`, `run` and `tmp`.

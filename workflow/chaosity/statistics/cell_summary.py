@@ -4,7 +4,7 @@ A cell is one metric of one load of one point of one experiment on one host in o
 its replicates are the sample. Several loads of one point may have one name in the experiment (a
 chase on each of eight cores); initiator and target tell them apart.
 
-Outliers are marked and stay in: what disturbs a machine is a property of the machine.
+Outliers are marked but not removed: what disturbs a machine is a property of the machine.
 """
 
 from __future__ import annotations

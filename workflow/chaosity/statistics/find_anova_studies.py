@@ -1,9 +1,9 @@
 """Tables for the analysis of variance, found in the tidy table by the factors that were varied.
 
-Nothing here knows an experiment. The candidates for factors are the design's own factors and a
-load's levels, then initiator, target, kernel and benchmark. A candidate that never varies is not a
-factor. Neither is a candidate that follows from the others: a target that is always the initiator's
-own node adds nothing to the initiator, and a relation follows from initiator and target.
+No experiment is named here. The candidates for factors are the design's own factors and a load's
+levels, then initiator, target, kernel and benchmark. A candidate that never varies is not a factor.
+Neither is a candidate that follows from the others: a target that is always the initiator's own
+node adds nothing to the initiator, and a relation follows from initiator and target.
 
 An experiment often holds several designs, such as a matrix of nodes by one kernel, and all kernels
 on local memory. Crossed in one table, most of its combinations would be empty. So where the

@@ -1,6 +1,6 @@
 """The columns of the tidy table, and Parquet files with typed columns.
 
-Types are pandas' nullable types, so that a missing number or truth value stays missing.
+Columns have pandas' nullable types, which can hold a missing number or truth value.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _is_tarball(path: Path) -> bool:
 
 @contextmanager
 def unpacked_tarball(path: Path) -> Iterator[Path]:
-    """Unpack a tarball into a temporary directory, and deletes it after the context.
+    """Unpack a tarball into a temporary directory, which is deleted after the context.
 
     Yields:
         The directory that has `sys`.
