@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.run import run_command
+from chaosity.cli.run import measure_point_command
 from chaosity.errors import UserError
 
 
@@ -35,7 +35,7 @@ def run(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "point.json").write_text(json.dumps({"orders": [0]}))
     CliRunner().invoke(
-        run_command,
+        measure_point_command,
         [str(folder / "point.json"), "--replicate", "7"],
         catch_exceptions=False,
     )

@@ -77,13 +77,13 @@ def test_bounds_are_medians_and_their_multiples_by_panel_series_and_x():
         spec_of(), Measurements.from_table(streaming.tidy())
     )
     assert (drives.along_x, half.along_x, memory.along_x) == (True, False, False)
-    assert drives.value_at("node0", "same_package", "3") == pytest.approx(20.7 * GB, rel=0.02)
-    assert drives.value_at("node0", "other_package", "3") == pytest.approx(16.6 * GB, rel=0.02)
-    assert drives.value_at("node0", "same_package", "9") is None
-    assert half.value_at("node1", "other_package", "8") == pytest.approx(40 * GB, rel=0.02)
-    assert memory.value_at("node1", None, None) == pytest.approx(77.6 * GB, rel=0.02)
+    assert drives.bound_of_mark("node0", "same_package", "3") == pytest.approx(20.7 * GB, rel=0.02)
+    assert drives.bound_of_mark("node0", "other_package", "3") == pytest.approx(16.6 * GB, rel=0.02)
+    assert drives.bound_of_mark("node0", "same_package", "9") is None
+    assert half.bound_of_mark("node1", "other_package", "8") == pytest.approx(40 * GB, rel=0.02)
+    assert memory.bound_of_mark("node1", None, None) == pytest.approx(77.6 * GB, rel=0.02)
     title, value = lowest_bound_of_mark((drives, half, memory), "node0", "same_package", "8")
-    assert (title, value) == (half.title, half.value_at("node0", None, None))
+    assert (title, value) == (half.title, half.bound_of_mark("node0", None, None))
     assert lowest_bound_of_mark((), "node0", None, None) is None
 
 

@@ -78,7 +78,7 @@ class Memory:
 
     @property
     def shares(self) -> dict[int, float]:
-        return page_migration.shares_by_node(page_migration.total_bytes_by_node(self.found()))
+        return page_migration.page_shares_by_node(page_migration.page_bytes_by_node(self.found()))
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def test_huge_and_single_pages_of_one_mapping_both_move(wanted, before, after, u
         # The single pages make up for half a huge page too much or too little on any node.
         coarse = 0 if single >= 18 * HUGE else HUGE / (single + 18 * HUGE)
         assert (
-            largest_share_deviation(wanted, page_migration.shares_by_node(by_node()))
+            largest_share_deviation(wanted, page_migration.page_shares_by_node(by_node()))
             <= coarse + 0.001
         )
 

@@ -162,8 +162,8 @@ def test_misplaced_pages_give_exit_status_3(kernel):
         "from chaosity.place import run_placed_program as session\n"
         "from chaosity.place.__main__ import main\n"
         "session.page_migration.move_pages_to_shares = lambda found, wanted: 0\n"
-        "shares = session.page_migration.shares_by_node\n"
-        "session.page_migration.shares_by_node = lambda by_node: {1: 1.0} if by_node else {}\n"
+        "shares = session.page_migration.page_shares_by_node\n"
+        "session.page_migration.page_shares_by_node = lambda by_node: {1: 1.0} if by_node else {}\n"
         "main(sys.argv[1:])\n"
     )
     arguments = kernel.arguments(*python(ALLOCATES))
@@ -282,11 +282,11 @@ def test_pages_of_this_process_are_found_and_not_moved():
     memory = mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory[:] = b"x" * len(memory)
     found = page_migration.find_memory_areas(os.getpid())
-    assert sum(page_migration.total_bytes_by_node(found).values()) >= 4 << 20
+    assert sum(page_migration.page_bytes_by_node(found).values()) >= 4 << 20
     for area in found:
         assert there(area) >= 0.9 * sum(area.bytes_by_node.values())
-    node = next(iter(page_migration.total_bytes_by_node(found)))
-    if set(page_migration.total_bytes_by_node(found)) == {node}:
+    node = next(iter(page_migration.page_bytes_by_node(found)))
+    if set(page_migration.page_bytes_by_node(found)) == {node}:
         assert page_migration.move_pages_to_shares(found, {node: 1.0}) == 0
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from table_figures import draw
 from test_report import FIGURES, read, write
 
-from chaosity.cli.report import overview_command, reports_command
+from chaosity.cli.report import list_reports_command, write_overview_command
 from chaosity.errors import UserError
 from chaosity.report.overview_and_equal_hosts import (
     compare_equal_hosts,
@@ -107,7 +107,7 @@ def test_the_report_of_a_skipped_host_says_so(tmp_path, figures):
 
 
 def run(results, *arguments):
-    return CliRunner().invoke(reports_command, ["--results", str(results), *arguments])
+    return CliRunner().invoke(list_reports_command, ["--results", str(results), *arguments])
 
 
 def test_reports_of_one_host_end_with_its_path(tmp_path, figures):
@@ -295,6 +295,8 @@ def test_the_processor_model_comes_from_component_or_topology(tmp_path):
 def test_the_overview_command_prints_the_outlier_host(tmp_path, said):
     hosts(tmp_path, said, 4, slow="c")
     given = [str(path) for path in tmp_path.glob("*/*/summary.json")]
-    done = CliRunner().invoke(overview_command, [*given, "--output", str(tmp_path / "index.html")])
+    done = CliRunner().invoke(
+        write_overview_command, [*given, "--output", str(tmp_path / "index.html")]
+    )
     assert done.exit_code == 0, done.output
     assert "\ndefault: c is an outlier: " in done.output

@@ -12,10 +12,7 @@ import pytest
 
 from chaosity.runner import describe_host
 from chaosity.runner.build_zipapp import write_zipapp, zipapp_digest
-from chaosity.topology.topology_discovery import (
-    discover_topology,
-    discover_topology_with_xml,
-)
+from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 from chaosity.topology.topology_json import topology_to_json
 
 pytestmark = pytest.mark.real

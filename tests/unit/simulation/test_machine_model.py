@@ -76,7 +76,7 @@ def model(*faults: Fault, host: str = "host", today: date = TODAY) -> MachineMod
 
 
 def rate(found: MachineModel, *loads: Any) -> list[float]:
-    return [truth.moved_bytes_per_second for truth in found.truths(list(loads)).values()]
+    return [truth.moved_bytes_per_second for truth in found.noiseless_results(list(loads)).values()]
 
 
 def test_one_core_has_its_own_rate_and_all_cores_that_of_the_controllers():
@@ -124,7 +124,7 @@ def chase(node: int, size: int, **changes: Any) -> Any:
 
 
 def latency(found: MachineModel, *loads: Any) -> float | None:
-    return found.truths(list(loads))["chase"].latency_ns
+    return found.noiseless_results(list(loads))["chase"].latency_ns
 
 
 @pytest.mark.parametrize(("node", "expected"), [(0, 100), (1, 110), (4, 200)])

@@ -80,7 +80,7 @@ def test_local_against_remote_finds_the_ratio_of_the_synthetic_machine(found):
     assert (contrast.level, contrast.against) == ("remote", "local")
     assert contrast.difference.ratio == pytest.approx(true, rel=0.02)
     assert contrast.difference.ratio_low < true < contrast.difference.ratio_high
-    assert nodes.share_of_relation(analysis) > 95.0
+    assert nodes.percent_of_relation(analysis) > 95.0
 
 
 def test_local_against_remote_by_hand():

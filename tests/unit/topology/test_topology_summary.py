@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.topology import restriction_sentences, short_cpu_list, topology_command
+from chaosity.cli.topology import short_cpu_list, topology_command, unusable_part_sentences
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_json import topology_to_json
 
@@ -64,7 +64,7 @@ def test_unknown_nodes_are_shown_as_unknown(shown):
 
 
 def test_restrictions_in_plain_words():
-    sentences = list(restriction_sentences(discover_topology(str(OWN / "disallowed.xml"))))
+    sentences = list(unusable_part_sentences(discover_topology(str(OWN / "disallowed.xml"))))
     assert sentences == [
         "CPU 4 is offline.",
         "CPUs 2-3 are forbidden by cgroup /job7.",

@@ -23,8 +23,8 @@ from chaosity.anomalies.cell_log_scores import (
     Position,
     ScoredCells,
     Scores,
+    cell_positions,
     loss_percent,
-    positions_of_masked_cells,
     score_cells,
 )
 from chaosity.anomalies.departure_significance import (
@@ -92,7 +92,7 @@ class GroupedCells(Generic[Name]):
         self.scatter = estimate_scatter(cells, self.departures, labels)
 
     @property
-    def detectable_percent(self) -> float:
+    def smallest_detectable_loss_percent(self) -> float:
         """Smallest loss of a single cell that is found with 95 % probability, in per cent.
 
         Losses below `scatter.matters` are not reported, so a cell has to lose more than that.
@@ -118,10 +118,7 @@ class GroupedCells(Generic[Name]):
             found.append(best)
             for position in best.cells:
                 remaining[position] = False
-        single = [
-            self._departure(None, [cell], comparisons)
-            for cell in positions_of_masked_cells(remaining)
-        ]
+        single = [self._departure(None, [cell], comparisons) for cell in cell_positions(remaining)]
         return found + [departure for departure in single if departure is not None]
 
     def _best_suspect(
@@ -133,7 +130,7 @@ class GroupedCells(Generic[Name]):
             part = suspect.cells & self.cells.measured_mask
             if (part & remaining).sum() < max(2, _DEPARTING_SHARE * part.sum()):
                 continue
-            positions = positions_of_masked_cells(part & remaining)
+            positions = cell_positions(part & remaining)
             losses = np.array([-self.departures[position] for position in positions])
             share = max(_DEPARTING_SHARE, 1.0 - 1.0 / len(losses))
             if np.mean(losses > self.scatter.matters / 2.0) < share:
@@ -233,7 +230,7 @@ class GroupedCells(Generic[Name]):
             labels = [self.labels[position] for position in positions]
             others = int(np.isin(self.labels, labels).sum()) - len(positions)
             compared_with = f"{others} other values of the same relation"
-        names = tuple(self.cells.names_at(position) for position in cells or positions)
+        names = tuple(self.cells.initiator_and_target(position) for position in cells or positions)
         initiator, target = seen_at or shared_initiator_and_target(
             names[:1] if reference is not None else names
         )
@@ -283,8 +280,10 @@ class SliceCells(GroupedCells[str]):
         )
         numbers: dict[tuple[str, ...], int] = {}
         labels = np.full(cells.log_score.shape, -1)
-        for position in positions_of_masked_cells(cells.measured_mask):
-            key = tuple(map(str, self.first_rows[cells.names_at(position)][list(columns)]))
+        for position in cell_positions(cells.measured_mask):
+            key = tuple(
+                map(str, self.first_rows[cells.initiator_and_target(position)][list(columns)])
+            )
             labels[position] = numbers.setdefault(key, len(numbers))
         super().__init__(cells, labels, where)
         self.untested = np.zeros(labels.shape, dtype=bool)
@@ -296,12 +295,12 @@ class SliceCells(GroupedCells[str]):
     def initiator_suspects(self) -> Iterator[SuspectedComponent]:
         """Yield each initiator with its cells."""
         for name in self.cells.rows:
-            yield SuspectedComponent("initiator", name, self.cells.mask_of(initiator=name))
+            yield SuspectedComponent("initiator", name, self.cells.mask_of_place(initiator=name))
 
     def target_suspects(self, part: str) -> Iterator[SuspectedComponent]:
         """Yield each target with its cells, under the name of this part."""
         for name in self.cells.columns:
-            yield SuspectedComponent(part, name, self.cells.mask_of(target=name))
+            yield SuspectedComponent(part, name, self.cells.mask_of_place(target=name))
 
     @property
     def tested_mask(self) -> Mask:

@@ -66,7 +66,7 @@ class ScoredCells(Generic[Name]):
         """Mask of the cells whose initiator and target are the same."""
         return np.array([[row == column for column in self.columns] for row in self.rows])
 
-    def mask_of(self, initiator: Name | None = None, target: Name | None = None) -> Mask:
+    def mask_of_place(self, initiator: Name | None = None, target: Name | None = None) -> Mask:
         """Return the mask of the cells of an initiator, of a target, or of either of them."""
         rows = [name == initiator for name in self.rows]
         columns = [name == target for name in self.columns]
@@ -84,12 +84,12 @@ class ScoredCells(Generic[Name]):
         """Return the value in the metric's unit that has this score."""
         return float(np.exp(-log_score if less_is_better(self.metric) else log_score))
 
-    def names_at(self, position: Position) -> tuple[Name, Name]:
+    def initiator_and_target(self, position: Position) -> tuple[Name, Name]:
         """Return the initiator and target of a cell."""
         return self.rows[position[0]], self.columns[position[1]]
 
 
-def positions_of_masked_cells(mask: Mask) -> list[Position]:
+def cell_positions(mask: Mask) -> list[Position]:
     """Return the row and column of each cell in a mask."""
     return [(int(row), int(column)) for row, column in zip(*np.nonzero(mask), strict=True)]
 

@@ -12,7 +12,7 @@ import pandas as pd
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.anomaly_text import ADVICE, CHECK_PROCESSING_UNITS, PATH, TARGET
 from chaosity.anomalies.cell_groups import SliceCells
-from chaosity.anomalies.cell_log_scores import Position, positions_of_masked_cells
+from chaosity.anomalies.cell_log_scores import Position, cell_positions
 from chaosity.anomalies.departure_significance import Departure, SuspectedComponent
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
@@ -67,7 +67,7 @@ class ComponentCheck:
         """
         tested = np.any(cells.tested_mask, axis=axis).tolist()
         if any(tested):
-            self.detectable.append(cells.detectable_percent)
+            self.detectable.append(cells.smallest_detectable_loss_percent)
         self.compared.update(compress(names, tested))
 
 
@@ -95,7 +95,7 @@ def find_slow_initiators_and_memory(
 
 
 def _slow_on_memory(cells: SliceCells, departure: Departure) -> Anomaly:
-    source, target = cells.cells.names_at(departure.cells[0])
+    source, target = cells.cells.initiator_and_target(departure.cells[0])
     on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
     kind, nodes = (
         AnomalyKind.SLOW_COMPONENT,
@@ -139,12 +139,12 @@ def _drive_suspects(cells: SliceCells) -> Iterator[SuspectedComponent]:
         nodes.setdefault(str(first["target_nodes"]), []).append(drive)
     for node, drives in nodes.items():
         if len(set(drives)) > 1 and len(nodes) > 1:
-            masks = [cells.cells.mask_of(target=drive) for drive in drives]
+            masks = [cells.cells.mask_of_place(target=drive) for drive in drives]
             yield SuspectedComponent("node", node, np.any(masks, axis=0))
 
 
 def _slow_drive(cells: SliceCells, departure: Departure) -> Anomaly:
-    names = [cells.cells.names_at(position) for position in departure.cells]
+    names = [cells.cells.initiator_and_target(position) for position in departure.cells]
     source, drive = names[0]
     part = departure.suspect.part if departure.suspect else "drive"
     on_several = int(cells.cells.measured_mask[:, departure.cells[0][1]].sum()) > 1
@@ -216,8 +216,8 @@ def find_asymmetric_drive_paths(rows: Measurements, packages: PackageNodes) -> l
         cells = SliceCells(part.rows, where, ("relation", "drives"))
         # initiator node, node of the drives -> position and number of drives
         reads: dict[tuple[int, int], tuple[Position, int]] = {}
-        for position in positions_of_masked_cells(cells.cells.measured_mask):
-            first = cells.first_rows[cells.cells.names_at(position)]
+        for position in cell_positions(cells.cells.measured_mask):
+            first = cells.first_rows[cells.cells.initiator_and_target(position)]
             nodes = int(first["initiator_nodes"]), int(first["target_nodes"])
             reads[nodes] = position, int(first["drives"])
         for near, far in permutations(range(len(packages)), 2):
@@ -300,7 +300,7 @@ def find_losses_by_adding_drives(rows: Measurements) -> list[Anomaly]:
         firsts = {target: row for (_, target), row in cells.first_rows.items()}
         sets = [_DriveSet.parse_row(firsts[name]) for name in cells.cells.columns]
         by_node: dict[frozenset[int], list[Anomaly]] = {}
-        for row, column in positions_of_masked_cells(cells.cells.measured_mask):
+        for row, column in cell_positions(cells.cells.measured_mask):
             whole = sets[column]
             parts = [
                 (row, number)
@@ -327,7 +327,10 @@ def _set_anomaly(
     departure = cells.loss_against_better_cell(position, best, error, comparisons)
     if departure is None:
         return None
-    (source, name), (_, part) = scored.names_at(position), scored.names_at(best)
+    (source, name), (_, part) = (
+        scored.initiator_and_target(position),
+        scored.initiator_and_target(best),
+    )
     return cells.build_anomaly(
         departure,
         AnomalyKind.ADDING_DRIVES,

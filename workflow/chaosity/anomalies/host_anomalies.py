@@ -129,7 +129,7 @@ class _Report:
             tested = f"{tested} (losses of {typical:.0f} % and more)"
         self.checked += [tested] if tested else []
 
-    def add_check(self, check: ComponentCheck, noun: str) -> None:
+    def add_component_check(self, check: ComponentCheck, noun: str) -> None:
         """Add the result of a test of components."""
         number = len(check.compared)
         tested = format_count(number, f"comparable {noun}") if number else ""
@@ -168,7 +168,9 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts, report: _Repo
     others = [part for where, part in memory.comparable_slices() if where not in in_matrices]
     if others:
         rest = Measurements.concatenated(others)
-        report.add_check(find_slow_initiators_and_memory(rest, parts.core_kinds), "initiator")
+        report.add_component_check(
+            find_slow_initiators_and_memory(rest, parts.core_kinds), "initiator"
+        )
     return max(structures, key=structures.count, default="not measured")
 
 
@@ -176,7 +178,7 @@ def _check_drives(rows: Measurements, parts: HostComponentFacts, report: _Report
     """Test drives and drive sets."""
     check = find_slow_drives(rows.where(target_kind="drive"), parts.models)
     check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
-    report.add_check(check, "drive")
+    report.add_component_check(check, "drive")
     sets = rows.select(rows.rows["drives"].notna())
     number = sets.rows["target"].nunique()
     tested = format_count(number, "drive set") if number > 1 else ""

@@ -13,7 +13,7 @@ from chaosity.anomalies.cell_log_scores import (
     Mask,
     Position,
     ScoredCells,
-    positions_of_masked_cells,
+    cell_positions,
     score_cells,
 )
 from chaosity.anomalies.departure_significance import MATTERS, Departure
@@ -70,7 +70,7 @@ def analyse_matrix(
     found.sort(key=lambda anomaly: -anomaly.loss_percent)
     sizes = np.bincount(analysis.labels[analysis.labels >= 0])
     # In groups of one cell no loss is detectable.
-    detectable = analysis.detectable_percent if (sizes > 1).any() else None
+    detectable = analysis.smallest_detectable_loss_percent if (sizes > 1).any() else None
     slit = ["the SLIT"] if distances else []
     return Findings(
         metric=matrix.metric,
@@ -116,14 +116,14 @@ def _notes(analysis: MatrixAnalysis) -> Iterator[str]:
 
 def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:
     """Return cells as 0->1."""
-    return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in positions_of_masked_cells(part)]
+    return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in cell_positions(part)]
 
 
 def _groups(cells: ScoredCells[int], structure: MatrixStructure) -> Iterator[CellGroup]:
     for label, name in enumerate(structure.names):
-        positions = positions_of_masked_cells(structure.labels == label)
+        positions = cell_positions(structure.labels == label)
         typical = float(np.median([cells.log_score[position] for position in positions]))
-        names = tuple(cells.names_at(position) for position in positions)
+        names = tuple(cells.initiator_and_target(position) for position in positions)
         yield CellGroup(name, names, cells.value_of_score(typical))
 
 
@@ -171,7 +171,7 @@ def _asymmetries(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
         departure = _loss_against(analysis, slow, fast, comparisons)
         if departure is None or is_repeated_by_symmetry(cells, reverse, slow, structure.packages):
             continue
-        source, target = cells.names_at(slow)
+        source, target = cells.initiator_and_target(slow)
         yield analysis.build_anomaly(
             departure,
             AnomalyKind.ASYMMETRY,
@@ -211,7 +211,10 @@ def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
     cells, reported = analysis.cells, set()
     comparisons = int(cells.measured_mask.sum()) * analysis.looks
     for remote, local in analysis.remote_better:
-        (source, target), (node, _) = cells.names_at(remote), cells.names_at(local)
+        (source, target), (node, _) = (
+            cells.initiator_and_target(remote),
+            cells.initiator_and_target(local),
+        )
         departure = _loss_against(analysis, local, remote, comparisons)
         if node in reported or departure is None:
             continue

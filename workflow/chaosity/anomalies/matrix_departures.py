@@ -11,12 +11,7 @@ from scipy import stats
 from chaosity.anomalies import anomaly_text as text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.cell_groups import GroupedCells
-from chaosity.anomalies.cell_log_scores import (
-    Mask,
-    Position,
-    ScoredCells,
-    positions_of_masked_cells,
-)
+from chaosity.anomalies.cell_log_scores import Mask, Position, ScoredCells, cell_positions
 from chaosity.anomalies.departure_significance import (
     LEVEL,
     MATTERS,
@@ -75,7 +70,7 @@ class MatrixAnalysis(GroupedCells[int]):
         with np.errstate(invalid="ignore"):
             worse = self.departures < limit
             structural: Mask = worse & (self.departures - explained > limit)
-        for position in positions_of_masked_cells(worse & ~structural):
+        for position in cell_positions(worse & ~structural):
             structural[position] = is_repeated_by_symmetry(
                 cells, self.departures, position, packages
             )
@@ -85,14 +80,16 @@ class MatrixAnalysis(GroupedCells[int]):
         cells, packages = self.cells, self.structure.packages or ()
         remote = ~cells.local_mask
         for node in cells.columns:
-            yield SuspectedComponent(text.TARGET, node, cells.mask_of(target=node))
-            yield SuspectedComponent(text.INTO, node, cells.mask_of(target=node) & remote)
+            yield SuspectedComponent(text.TARGET, node, cells.mask_of_place(target=node))
+            yield SuspectedComponent(text.INTO, node, cells.mask_of_place(target=node) & remote)
         for node in cells.rows:
-            yield SuspectedComponent(text.INITIATOR, node, cells.mask_of(initiator=node))
-            yield SuspectedComponent(text.OUT_OF, node, cells.mask_of(initiator=node) & remote)
+            yield SuspectedComponent(text.INITIATOR, node, cells.mask_of_place(initiator=node))
+            yield SuspectedComponent(
+                text.OUT_OF, node, cells.mask_of_place(initiator=node) & remote
+            )
         for node in cells.rows:
             if node in cells.columns:
-                yield SuspectedComponent(text.LINKS, node, cells.mask_of(node, node) & remote)
+                yield SuspectedComponent(text.LINKS, node, cells.mask_of_place(node, node) & remote)
         for source, target in permutations(range(len(packages)), 2):
             rows = np.isin(cells.rows, packages[source])
             columns = np.isin(cells.columns, packages[target])
@@ -104,7 +101,7 @@ class MatrixAnalysis(GroupedCells[int]):
         """Yield an anomaly for each departure: a slow component or a slow path."""
         for departure in self.found:
             suspect, seen_at, than = departure.suspect, None, " than comparable cells"
-            source, target = self.cells.names_at(departure.cells[0])
+            source, target = self.cells.initiator_and_target(departure.cells[0])
             if suspect is not None:
                 part = suspect.part
                 if isinstance(suspect.name, tuple):
@@ -167,8 +164,8 @@ def _remote_cells_better_than_local(
     clear = stats.t.isf(LEVEL / comparisons, cells.freedom or np.inf) * error
     least = max(clear, -np.log1p(-matters))
     found: list[tuple[float, Position, Position]] = []
-    for remote in positions_of_masked_cells(cells.measured_mask & ~cells.local_mask):
-        source, target = cells.names_at(remote)
+    for remote in cell_positions(cells.measured_mask & ~cells.local_mask):
+        source, target = cells.initiator_and_target(remote)
         if target not in cells.rows:
             continue
         local_cells = [(cells.rows.index(target), remote[1])]

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from chaosity.anomalies.cell_groups import Labels, departures_from_groups, expected_scores
-from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, positions_of_masked_cells
+from chaosity.anomalies.cell_log_scores import Mask, ScoredCells, cell_positions
 
 PackageNodes = tuple[tuple[int, ...], ...]  # nodes of each package
 NodePair = tuple[int, int]  # initiator node, target node
@@ -153,9 +153,9 @@ def _unknown(cells: ScoredCells[int], local: Mask) -> MatrixStructure:
     """Return the structure in which local cells are equal and each other cell is its own group."""
     labels = np.where(local & cells.measured_mask, 0, -1)
     names = ["local"] if (labels == 0).any() else []
-    for position in positions_of_masked_cells(~local & cells.measured_mask):
+    for position in cell_positions(~local & cells.measured_mask):
         labels[position] = len(names)
-        names.append("{}->{}".format(*cells.names_at(position)))
+        names.append("{}->{}".format(*cells.initiator_and_target(position)))
     return MatrixStructure(UNKNOWN, labels, tuple(names))
 
 

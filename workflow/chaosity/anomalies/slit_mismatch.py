@@ -16,12 +16,7 @@ import numpy as np
 from chaosity.anomalies import anomaly_text
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.anomalies.cell_groups import GroupedCells
-from chaosity.anomalies.cell_log_scores import (
-    Position,
-    ScoredCells,
-    loss_percent,
-    positions_of_masked_cells,
-)
+from chaosity.anomalies.cell_log_scores import Position, ScoredCells, cell_positions, loss_percent
 from chaosity.anomalies.departure_significance import (
     MATTERS,
     is_significant_and_large,
@@ -104,7 +99,7 @@ def check_packages_and_slit(
             anomalies.append(_wrong_packages(cells, measured.packages or (), packages))
     if distances:
         pairs = [
-            cells.names_at(position) for position in positions_of_masked_cells(cells.measured_mask)
+            cells.initiator_and_target(position) for position in cell_positions(cells.measured_mask)
         ]
         missing = [pair for pair in pairs if pair not in distances]
         if missing:
@@ -197,8 +192,8 @@ def _positions(
     cells: ScoredCells[int], distances: SlitEntries, *, local: bool
 ) -> dict[NodePair, Position]:
     """Return the positions of local, or remote, measured pairs with an entry in the SLIT."""
-    wanted = positions_of_masked_cells(cells.measured_mask & (cells.local_mask == local))
-    named = {cells.names_at(position): position for position in wanted}
+    wanted = cell_positions(cells.measured_mask & (cells.local_mask == local))
+    named = {cells.initiator_and_target(position): position for position in wanted}
     return {pair: position for pair, position in named.items() if pair in distances}
 
 

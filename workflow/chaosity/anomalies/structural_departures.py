@@ -19,7 +19,7 @@ from chaosity.anomalies.cell_log_scores import (
     Position,
     ScoredCells,
     Scores,
-    positions_of_masked_cells,
+    cell_positions,
 )
 from chaosity.anomalies.matrix_structure import NodePair, PackageNodes
 
@@ -62,7 +62,7 @@ def is_repeated_by_symmetry(
             continue
         positions.append(other)
         disjoint |= not set(other) & set(position)
-        pairs = [cells.names_at(mapped) for mapped in positions]
+        pairs = [cells.initiator_and_target(mapped) for mapped in positions]
         if disjoint and _spread_over_machine(pairs, packages, size):
             return True
     return False
@@ -106,7 +106,7 @@ def _node_effects(part: Scores, nodes: tuple[int, ...], packages: PackageNodes) 
 def _similar_cells(departures: Scores, position: Position) -> Iterator[Position]:
     """Yield other cells, local or remote as this one, that depart similarly."""
     is_local = position[0] == position[1]
-    for other in positions_of_masked_cells(departures / departures[position] >= _SIMILAR):
+    for other in cell_positions(departures / departures[position] >= _SIMILAR):
         if other != position and (other[0] == other[1]) == is_local:
             yield other
 

@@ -85,7 +85,7 @@ class CampaignSlurmJobs:
             nodes = list_slurm_nodes()
             for name in campaign.hosts:
                 self._resources[name] = whole_node_job_resources(
-                    nodes[self.slurm_node(name)], self.slurm
+                    nodes[self.slurm_node_name(name)], self.slurm
                 )
         else:
             processors = int(os.environ.get("SLURM_CPUS_ON_NODE", 1))
@@ -107,7 +107,7 @@ class CampaignSlurmJobs:
         if not self.is_main:
             self.workflow.execution_settings.keep_going = True
 
-    def slurm_node(self, host: str) -> str:
+    def slurm_node_name(self, host: str) -> str:
         """Return a host's name in Slurm."""
         return slurm_node_name(host, self.campaign.hosts[host].variables)
 
@@ -165,7 +165,7 @@ class CampaignSlurmJobs:
     def start_job_watch(self) -> None:
         """Start to watch the jobs, once it is known that this is not a dry run."""
         os.environ[RUN_BEGAN] = utc_now()
-        hosts = {self.slurm_node(host): host for host in self.campaign.hosts}
+        hosts = {self.slurm_node_name(host): host for host in self.campaign.hosts}
         self.watch = SlurmJobWatch(hosts, JOB_PREFIX)
         self.watch.start_watching()
 
@@ -191,5 +191,5 @@ class CampaignSlurmJobs:
                         end = datetime.fromisoformat(record["finished_at"])
                         begin = datetime.fromisoformat(record["began_at"])
                         seconds.append((end - begin).total_seconds())
-            found[self.slurm_node(host)] = (len(seconds), sum(seconds))
+            found[self.slurm_node_name(host)] = (len(seconds), sum(seconds))
         return found

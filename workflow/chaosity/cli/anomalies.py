@@ -45,7 +45,7 @@ _MOST_CELLS = 12
     help="Nodes of each package. Default: inferred from the matrix.",
 )
 @JSON_OPTION
-def anomalies_command(
+def find_anomalies_command(
     file: Path,
     metric: str | None,
     unit: str | None,

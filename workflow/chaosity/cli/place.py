@@ -23,7 +23,7 @@ from chaosity.place.run_placed_program import run_program_with_placed_pages
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def place_command(arguments: tuple[str, ...]) -> None:
+def place_pages_command(arguments: tuple[str, ...]) -> None:
     """Run a program with its pages on the nodes that a policy names; see docs/placement.md."""
     given = placement_argument_parser().parse_args(arguments)
     if given.matrix is not None:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @click.option(
     "--output", type=FOLDER, required=True, help="Folder for measurements.parquet and figures/."
 )
-def published_command(file: Path, form: str, host: str, unit: str | None, output: Path) -> None:
+def draw_published_command(
+    file: Path, form: str, host: str, unit: str | None, output: Path
+) -> None:
     """Draw figures from a CSV FILE that others published.
 
     Writes measurements.parquet and the figures of its experiment, and prints the result of each

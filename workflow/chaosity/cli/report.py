@@ -36,7 +36,7 @@ from chaosity.cli.shared_options import CONFIG_OPTION, EXISTING_FILE, FILE, FOLD
 )
 @CONFIG_OPTION
 @click.option("--output", type=FILE, required=True, help="HTML file.")
-def report_command(plan: Path, output: Path, **inputs: Any) -> None:
+def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
     """Write the report and the figures of a PLAN (plan.json), and print its worst problems.
 
     Works at any time: points that are not measured yet are shown as missing.
@@ -50,7 +50,7 @@ def report_command(plan: Path, output: Path, **inputs: Any) -> None:
 @click.command("overview")
 @click.argument("summaries", metavar="[SUMMARIES]...", type=EXISTING_FILE, nargs=-1)
 @click.option("--output", type=FILE, required=True, help="HTML file, in the folder of all hosts.")
-def overview_command(summaries: tuple[Path, ...], output: Path) -> None:
+def write_overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     """Write the page of all hosts and configurations from the SUMMARIES (summary.json) of reports.
 
     Hosts of one processor model in one configuration should be equal; from three hosts on, outlier
@@ -76,7 +76,7 @@ def overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     metavar="HOST",
     help="Write this host's reports again and print only this host; repeatable.",
 )
-def reports_command(results: Path, hosts: tuple[str, ...]) -> None:
+def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     """Print the worst problems of each host and the path of its newest report.
 
     Hosts that the last run skipped are listed with the reason, and the exit status is 1. Their

@@ -20,7 +20,7 @@ from chaosity.runner.point_measurement import measure_point as run_point
 @click.option(
     "--record", type=FILE, help="File for the record. Default: print it as JSON and keep nothing."
 )
-def run_command(point: Path, replicate: int, record: Path | None) -> None:
+def measure_point_command(point: Path, replicate: int, record: Path | None) -> None:
     """Measure one POINT and print its checks.
 
     POINT is a file of results/HOST/CONFIGURATION/points.

@@ -17,7 +17,7 @@ from chaosity.errors import UserError
 @click.option("--inventory", help="Inventory, in place of the config's.")
 @click.option("--results", help="Folder of the records, in place of the config's.")
 @click.option("--truth", type=FILE, help="Write the true values, without noise, to this CSV file.")
-def simulate_command(
+def simulate_hosts_command(
     config_file: Path, inventory: str | None, results: str | None, truth: Path | None
 ) -> None:
     """Write the records of all points of simulated hosts.
@@ -29,7 +29,7 @@ def simulate_command(
     from chaosity.campaign.hosts_and_plans_of_run import Campaign
     from chaosity.checked_yaml_files import ROOT, read_config
     from chaosity.records.atomic_writes_and_record_files import write_atomically
-    from chaosity.simulation.simulated_records import TRUTH_COLUMNS, simulate_host, truth_rows
+    from chaosity.simulation.simulated_records import TRUTH_COLUMNS, simulate_host, true_value_rows
 
     given = {"inventory": inventory, "results": results}
     config = {**read_config(config_file), **{key: value for key, value in given.items() if value}}
@@ -46,6 +46,6 @@ def simulate_command(
         folder = campaign.configuration_folder(name)
         written = simulate_host(folder, plan.points)
         click.echo(f"{name}: {written} records written, SIMULATED")
-        rows.writerows(truth_rows(folder, plan.points) if truth else [])
+        rows.writerows(true_value_rows(folder, plan.points) if truth else [])
     if truth:
         write_atomically(truth, text.getvalue())

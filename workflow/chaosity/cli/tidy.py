@@ -22,7 +22,7 @@ from chaosity.cli.shared_options import EXISTING_FILE, FILE
     type=FILE,
     help="File for the values measured before components changed, Parquet or CSV. Default: none.",
 )
-def tidy_command(plan: Path, output: Path, history: Path | None) -> None:
+def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> None:
     """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
     from chaosity.store.measurements_before_component_changes import (
         HISTORY_COLUMNS,

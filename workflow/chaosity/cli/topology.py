@@ -87,7 +87,7 @@ def _topology_summary(topology: Topology) -> Iterator[Table | Text]:
         "Accelerators": ", ".join(
             f"{number} x {kind} on {_node_text(node)}" for (kind, node), number in kinds.items()
         ),
-        "What cannot be used": "\n".join(restriction_sentences(topology)),
+        "What cannot be used": "\n".join(unusable_part_sentences(topology)),
     }
     for title, part in sections.items():
         if part:
@@ -180,7 +180,7 @@ def _distances(distances: SlitDistances | None) -> Table | str | None:
     return table
 
 
-def restriction_sentences(topology: Topology) -> Iterator[str]:
+def unusable_part_sentences(topology: Topology) -> Iterator[str]:
     """Yield a sentence for each part of the machine that this process cannot use."""
     limits = topology.restrictions
     by_cgroup = f" by cgroup {limits.cgroup}" if limits.cgroup else ""

@@ -9,12 +9,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.store.measurements import WORKING_SET, parse_levels_json
-from chaosity.units import (
-    format_binary_bytes,
-    format_count,
-    format_percent,
-    metric_words,
-)
+from chaosity.units import format_binary_bytes, format_count, format_percent, metric_words
 
 # Verdicts on a cell.
 BETTER, WORSE = "better", "worse"

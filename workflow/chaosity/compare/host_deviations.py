@@ -113,7 +113,9 @@ class HostValues:
     def cell_text(self, number: int) -> str:
         """Return the group, place and load of a cell."""
         cell = self.cells[number]
-        return f"{cell.group} of {cell.place}" + (f", {cell.load}" if cell.load else "")
+        return f"{cell.group_name} of {cell.place_text}" + (
+            f", {cell.load_text}" if cell.load_text else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ def _deviations(values: HostValues, hosts: Sequence[int]) -> HostDeviations:
     deviation, p, detectable = (np.full(values.logs.shape, np.nan) for _ in range(3))
     own = values.logs[:, hosts]
     within = np.array([_variance_within([cell[host] for host in hosts]) for cell in values.samples])
-    groups = np.array([cell.group for cell in values.cells])
+    groups = np.array([cell.group_name for cell in values.cells])
     freedom, spread, expected = (np.full(own.shape, np.nan) for _ in range(3))
     for place, host in enumerate(hosts):
         others = np.delete(own, place, axis=1)

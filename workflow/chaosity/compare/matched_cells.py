@@ -80,27 +80,27 @@ class ComparableCell:
         return math.exp(statistics.median(self.logs.values()))
 
     @property
-    def corunning(self) -> str:
+    def corunning_text(self) -> str:
         """Description of the co-running loads; empty when the load ran alone."""
         return str(
             next((self.description[c] for c in CORUNNING.values() if c in self.description), "")
         )
 
     @property
-    def group(self) -> str:
+    def group_name(self) -> str:
         """Name of the cell's group, such as "memory latency with co-running loads"."""
         description = self.description
-        return group_text(description["category"], description["metric"], bool(self.corunning))
+        return group_text(description["category"], description["metric"], bool(self.corunning_text))
 
     @property
-    def place(self) -> str:
+    def place_text(self) -> str:
         """Place of the cell: "node2 -> node3", or of a class "node -> own node"."""
         return place_text(self.description)
 
     @property
-    def load(self) -> str:
+    def load_text(self) -> str:
         """Kernel, levels and co-running loads of the cell: "triad, 64 MiB, pages thp"."""
-        return load_text(self.description, self.corunning)
+        return load_text(self.description, self.corunning_text)
 
     def ratio_to(self, reference: ComparableCell, *, paired: bool) -> Ratio:
         """Return the ratio of this cell to a reference cell.
@@ -251,4 +251,4 @@ def select_largest_group(side: Measurements, kernels: Collection[object] = ()) -
         places = part.where(target_kind="node").initiator_target_pair_count
         return known, places, part.working_set_bytes, part.median_for_ranking
 
-    return side.largest_group(list(_QUESTION), _rank_of_group)
+    return side.highest_ranked_group(list(_QUESTION), _rank_of_group)

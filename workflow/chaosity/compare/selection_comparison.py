@@ -218,11 +218,11 @@ def _row(own: ComparableCell, other: ComparableCell, paired: bool) -> dict[str, 
     ratio = own.ratio_to(other, paired=paired)
     description = own.description
     return {
-        "group": own.group,
+        "group": own.group_name,
         **{name: description[name] for name in _DESCRIBED if name in description},
-        "company": own.corunning,
-        "where": own.place,
-        "asked_words": own.load,
+        "company": own.corunning_text,
+        "where": own.place_text,
+        "asked_words": own.load_text,
         "median_left": own.median_over_blocks,
         "median_right": other.median_over_blocks,
         "ratio": ratio.ratio,

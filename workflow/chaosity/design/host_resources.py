@@ -197,7 +197,7 @@ class HostResources:
         cpus = tuple(sorted(cpu for member in members for cpu in member.cpus))
         return self._initiator("nodes", nodes_name(wanted), cpus)
 
-    def packages_of(self, initiator: Initiator) -> frozenset[int | None]:
+    def packages_of_initiator(self, initiator: Initiator) -> frozenset[int | None]:
         """Return the packages of an initiator's units."""
         cores = (self._core_of.get(cpu) for cpu in initiator.cpus)
         return frozenset(core.package for core in cores if core)

@@ -89,12 +89,12 @@ class Target:
         return self.kind == "policy"
 
     @property
-    def shares_text(self) -> str:
+    def page_shares_text(self) -> str:
         """Return the shares as commands take them, such as 0:0.25,1:0.75; empty without any."""
         return ",".join(f"{node}:{share:g}" for node, share in self.shares or ())
 
     @property
-    def shares_by_node(self) -> dict[str, float] | None:
+    def page_shares_by_node(self) -> dict[str, float] | None:
         """Return the share of the pages by node, as a point holds them."""
         return {str(node): share for node, share in self.shares} if self.shares else None
 

@@ -198,7 +198,7 @@ class PointExpansion(LoadCombinations):
                 "page_nodes": format_cpu_list(self._page_nodes(chosen, benchmark)),
                 "link_bytes_per_second": target.link_bytes_per_second,
                 "policy": target.name if target.is_page_placement else None,
-                "shares_text": target.shares_text,
+                "shares_text": target.page_shares_text,
                 "device": asdict(target.device) if target.device else None,
             },
             "kernel": kernel["name"] if kernel else None,
@@ -263,9 +263,9 @@ class PointExpansion(LoadCombinations):
     def _load_components(self, load: ChosenLoad) -> set[str]:
         """Return a load's components but the system; if any changes, it is measured again."""
         topology, target = self.host.topology, load.target
-        packages = self.host.packages_of(load.initiator)
+        packages = self.host.packages_of_initiator(load.initiator)
         if load.responder:
-            packages |= self.host.packages_of(load.responder)
+            packages |= self.host.packages_of_initiator(load.responder)
         nodes = target.nodes if target.is_memory else self.host.local_memory_nodes(load.initiator)
         packages |= {found.package for found in map(topology.find_node, nodes) if found}
         used = {package_name(package) for package in packages if package is not None}
@@ -284,7 +284,7 @@ def _placement_facts(target: Target) -> dict[str, Any]:
     """Return shares of the pages by node, and whether pages move; empty for other targets."""
     if not target.is_page_placement:
         return {}
-    return {"shares": target.shares_by_node, "settles": target.settles}
+    return {"shares": target.page_shares_by_node, "settles": target.settles}
 
 
 def _check_common_window(loads: Sequence[Load]) -> None:

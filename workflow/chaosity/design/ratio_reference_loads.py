@@ -20,11 +20,7 @@ from chaosity.design.point_loads import ALONE, ONLY
 from chaosity.design.point_names import format_level
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import DerivedMetric, ExpandedPoint, Level, Load
-from chaosity.yaml_document_types import (
-    ExperimentDocument,
-    FactorSpec,
-    RelativeMetric,
-)
+from chaosity.yaml_document_types import ExperimentDocument, FactorSpec, RelativeMetric
 
 # Columns of the tidy table that `to` may name, and the sides of the load that they describe.
 _COLUMN_SIDES = {

@@ -176,7 +176,7 @@ def _drive_sets(
     owner = selector.get("first_of") or selector.get("all_of")
     groups = host.drives_by_package() if owner == "package" else host.drives_by_node()
     if selector.get("local"):
-        own = host.packages_of(initiator) if owner == "package" else initiator.nodes
+        own = host.packages_of_initiator(initiator) if owner == "package" else initiator.nodes
         near = {place: drives for place, drives in groups.items() if place in own}
         # If no drive has a known node, "local" has no meaning, and all drives count.
         groups = near if near or set(groups) != {None} else groups

@@ -60,7 +60,7 @@ class FigureColumnValues:
         allowed = ", ".join(sorted({*factors, *self._rows.columns, "target_node_count"}))
         raise UserError(
             f"unknown column {name}",
-            self._spec.location_text,
+            self._spec.name_in_errors,
             f"allowed: {allowed}, and LOAD.COLUMN for another load of the point",
         )
 
@@ -84,7 +84,7 @@ class FigureColumnValues:
             return values.astype(float), None
         except (TypeError, ValueError) as error:
             raise UserError(
-                f"the values of column {name} are not numbers", self._spec.location_text
+                f"the values of column {name} are not numbers", self._spec.name_in_errors
             ) from error
 
     def _of_load(self, others: Measurements, column: str) -> pd.Series:
@@ -158,7 +158,7 @@ class MeasuredBound:
     along_x: bool
     values: Mapping[tuple[str | None, str | None, str | None], float]
 
-    def value_at(self, panel: str | None, series: str | None, x: str | None) -> float | None:
+    def bound_of_mark(self, panel: str | None, series: str | None, x: str | None) -> float | None:
         """Return the bound of a mark; None where it was not measured."""
         return self.values.get((panel, series, x) if self.along_x else (panel, None, None))
 
@@ -206,6 +206,6 @@ def lowest_bound_of_mark(
     bounds: Iterable[MeasuredBound], panel: str | None, series: str | None, x: str | None
 ) -> tuple[str, float] | None:
     """Return title and value of the lowest bound of a mark; None without a bound."""
-    known = [(bound.title, bound.value_at(panel, series, x)) for bound in bounds]
+    known = [(bound.title, bound.bound_of_mark(panel, series, x)) for bound in bounds]
     found = [(title, value) for title, value in known if value is not None]
     return min(found, key=lambda bound: bound[1], default=None)

@@ -304,7 +304,7 @@ def _figure_table(data: FigureData) -> pd.DataFrame:
     }
     for bound in data.bounds:
         places = ((m.get("panels"), m.get("series"), m.get("x")) for m in mark_rows(table))
-        values = [bound.value_at(*place) for place in places]
+        values = [bound.bound_of_mark(*place) for place in places]
         name = f"bound_{bound.title.replace(' ', '_')}_{metric}"
         columns[name] = pd.Series(values, table.index, dtype=float)
     for end in ("low", "high") if spec.has_measured_x else ():

@@ -265,7 +265,7 @@ def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: list[Role]) -> Non
                 raise UserError(
                     f"the line of {words} joins points of several {column}s: "
                     f"{', '.join(found[:4])}",
-                    spec.location_text,
+                    spec.name_in_errors,
                     "narrow `where`, or separate the points by `series` or `panels`",
                 )
 
@@ -302,7 +302,7 @@ def _shared_mark_error(
     mark = ", ".join(f"{role} {value}" for role, value in zip(by, values, strict=True))
     return UserError(
         f"{shared.max()} points fall on the mark {mark}: {listed}",
-        spec.location_text,
+        spec.name_in_errors,
         "narrow `where`, add `panels`, or say how to `combine` the points",
     )
 

@@ -74,7 +74,7 @@ class FigureSpec:
         return self.kind in ("curve", "scatter")
 
     @property
-    def location_text(self) -> str:
+    def name_in_errors(self) -> str:
         """Return the name of the figure in errors."""
         return f"experiment {self.experiment}, figure {self.name}"
 
@@ -114,7 +114,7 @@ def read_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureSp
             if spec.name in owners:
                 raise UserError(
                     f"experiment {owners[spec.name]} already has a figure of this name",
-                    spec.location_text,
+                    spec.name_in_errors,
                     "give each figure a unique name: its files have this name",
                 )
             owners[spec.name] = spec.experiment

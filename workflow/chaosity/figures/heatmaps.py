@@ -20,13 +20,7 @@ from chaosity.figures.figure_data_and_value_limits import (
     ValueLimits,
     mark_rows,
 )
-from chaosity.figures.heatmap_layout import (
-    GAP,
-    LINE,
-    PAD,
-    HeatmapLayout,
-    RowBlock,
-)
+from chaosity.figures.heatmap_layout import GAP, LINE, PAD, HeatmapLayout, RowBlock
 from chaosity.figures.mark_labels_and_hover_texts import (
     cell_note_text,
     hover_text,

@@ -105,13 +105,13 @@ def _draw_bounds(panel: Panel, positions: dict[str, float]) -> None:
     for index, bound in enumerate(data.bounds):
         look: LineStyle = {**_bound_style(index), "lw": 1.1, "zorder": 1}
         if not bound.along_x:
-            level = bound.value_at(panel.name, None, None)
+            level = bound.bound_of_mark(panel.name, None, None)
             if level is not None:
                 dashes, color = look["dashes"], look["color"]
                 panel.axes.axhline(level / factor, color=color, dashes=dashes, lw=1.1, zorder=1)
             continue
         for number, series in enumerate(names):
-            known = {name: bound.value_at(panel.name, series, name) for name in positions}
+            known = {name: bound.bound_of_mark(panel.name, series, name) for name in positions}
             points = sorted((positions[n], v / factor) for n, v in known.items() if v is not None)
             own = look.copy()
             if len(names) > 1:
@@ -157,7 +157,7 @@ def _x_positions(data: FigureData) -> dict[str, float]:
     if not axis.is_numeric or any(value.number <= 0.0 for value in axis.values):
         raise UserError(
             f"x_scale {scale} needs numbers above zero; {axis.column} has other values",
-            data.spec.location_text,
+            data.spec.name_in_errors,
         )
     power = math.log2 if _has_powers_of_two(data) else math.log10
     return {value.name: power(value.number) for value in axis.values}

@@ -72,7 +72,7 @@ _HOSTS_AT_ONCE = 16
 _PROVISION = "run ansible-playbook provision.yml"
 
 
-class SeenTool(TypedDict):
+class ToolOnHost(TypedDict):
     """A tool on a host; all but `program` are null where it is not installed."""
 
     program: str
@@ -85,7 +85,7 @@ class DescribedFacts(TypedDict):
     """Facts in a host's description that discovery uses, see `runner.describe_host`."""
 
     boot_id: str | None
-    tools: list[SeenTool]
+    tools: list[ToolOnHost]
     runner_sha256: str | None
 
 
@@ -95,8 +95,8 @@ def parse_version_number(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
-def check_tool_versions(
-    needs: Sequence[RequiredProgram], seen: Sequence[SeenTool]
+def verified_tool_versions(
+    needs: Sequence[RequiredProgram], seen: Sequence[ToolOnHost]
 ) -> dict[str, str]:
     """Return version and hash of each tool on a host.
 
@@ -221,7 +221,7 @@ def _discover_host(host: InventoryHost, config: Config) -> PlannedHost:
         source = str(results / host.name / _DESCRIPTION_FILE)
         queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport["kind"] == SLURM else 0
         facts = _request_description(host, transport, needs, Path(source), queue_seconds)
-        tools = check_tool_versions(needs, facts["tools"])
+        tools = verified_tool_versions(needs, facts["tools"])
         live_facts = {"transport": transport, "boot_id": facts["boot_id"]}
     topology, xml = discover_topology_with_xml(source)
     machine: MachineDescription | None = None

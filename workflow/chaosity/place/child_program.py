@@ -161,10 +161,10 @@ class ChildProgram:
         if not proxy.awaits_input:
             self.selector.unregister(STANDARD_INPUT)
 
-    def end_settling(self) -> None:
+    def pass_on_held_output(self) -> None:
         """Pass the ready line and the held output on."""
         if self.proxy and self.status is None:
-            self._write(self.proxy.end_settling(time.monotonic_ns()))
+            self._write(self.proxy.release_ready_line(time.monotonic_ns()))
 
     def _collect_status(self) -> None:
         """Collect the exit status; the whole output has been passed on."""

@@ -77,7 +77,7 @@ class BarrierProxy:
         with contextlib.suppress(OSError):  # the program has just ended
             os.write(self._writing, _LINE)
 
-    def end_settling(self, now_ns: int) -> bytes:
+    def release_ready_line(self, now_ns: int) -> bytes:
         """Return the ready line and the other held lines; the placement has settled at `now_ns`."""
         self.phase = BarrierPhase.SETTLED
         if self._answered:

@@ -149,12 +149,12 @@ def resident_bytes(pid: int) -> int:
     return kib << 10
 
 
-def total_bytes_by_node(areas: Sequence[MemoryArea]) -> dict[int, int]:
+def page_bytes_by_node(areas: Sequence[MemoryArea]) -> dict[int, int]:
     """Return the bytes of all areas on each node."""
     return dict(sum((Counter(area.bytes_by_node) for area in areas), Counter()))
 
 
-def shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
+def page_shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
     """Return the share of each node; empty when there are no bytes."""
     total = sum(by_node.values())
     return {node: by_node[node] / total for node in sorted(by_node)} if total else {}

@@ -150,7 +150,7 @@ class _PlacementSession:
             self.settling = AutonumaSettling()
             self.settling.wait_until_pages_rest(self.program.let_program_run, self._look_at_shares)
             self._write_report()
-        self.program.end_settling()
+        self.program.pass_on_held_output()
 
     def _look_at_shares(self) -> dict[int, float]:
         """Return the present share of each node."""
@@ -164,19 +164,19 @@ class _PlacementSession:
         self.resident = page_migration.resident_bytes(pid)
         areas = page_migration.find_memory_areas(pid, self.mapping)
         self.cost = time.thread_time() - began
-        seen = page_migration.total_bytes_by_node(areas)
+        seen = page_migration.page_bytes_by_node(areas)
         if not seen:
             return  # no memory yet, or the program has just ended: the earlier look stays valid
         self.bytes_by_node = seen
         if self.wanted is None or not self.plan.moves:
             return
-        if largest_share_deviation(self.wanted, page_migration.shares_by_node(seen)) > AIM:
+        if largest_share_deviation(self.wanted, page_migration.page_shares_by_node(seen)) > AIM:
             try:
                 self.moved += page_migration.move_pages_to_shares(areas, self.wanted)
             except OSError:
                 return  # the program ended while its pages were moved
             areas = page_migration.find_memory_areas(pid, self.mapping)
-            self.bytes_by_node = page_migration.total_bytes_by_node(areas) or seen
+            self.bytes_by_node = page_migration.page_bytes_by_node(areas) or seen
 
     def _search_dwp(self, source: program_rate.RateSource, until: float = math.inf) -> None:
         """Search the best data-to-worker proximity, at most `until` a time in seconds."""
@@ -208,7 +208,7 @@ class _PlacementSession:
     @property
     def _seen_shares(self) -> dict[int, float]:
         """Return the share of each node at the latest look."""
-        return page_migration.shares_by_node(self.bytes_by_node)
+        return page_migration.page_shares_by_node(self.bytes_by_node)
 
     @property
     def _deviation(self) -> float | None:

@@ -11,12 +11,7 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.topology.device_types import Drive, OpenclDevice
 from chaosity.topology.host_fact_types import HostFacts
 from chaosity.topology.topology_model import Topology
-from chaosity.units import (
-    format_binary_bytes,
-    format_count,
-    format_decimal_bytes,
-    format_quantity,
-)
+from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
 
 # A component's document, or a part of it, as read from its JSON file.
 Document = Mapping[str, Any]

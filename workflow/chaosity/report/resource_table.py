@@ -210,7 +210,9 @@ def _most_comparable(level: Measurements, category: Measurements) -> Measurement
         return part.initiator_target_pair_count, size, points, len(kernel), part.median_for_ranking
 
     requests = level.with_columns(_request=_requests(level))
-    best = requests.largest_group(["experiment", "benchmark", "kernel", "_request"], _rank_of_rows)
+    best = requests.highest_ranked_group(
+        ["experiment", "benchmark", "kernel", "_request"], _rank_of_rows
+    )
     return Measurements(best.rows.drop(columns="_request"))
 
 

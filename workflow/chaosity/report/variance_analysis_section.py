@@ -133,7 +133,7 @@ def _readable(sentence: str) -> str:
 
 def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
     """Return the share of variation that the relation explains, and remote against local."""
-    contrast, share = study.local_against_remote(analysis), study.share_of_relation(analysis)
+    contrast, share = study.local_against_remote(analysis), study.percent_of_relation(analysis)
     if contrast is None:
         return None
     clause = _difference_clause(REMOTE, "local", contrast.difference, study.metric)

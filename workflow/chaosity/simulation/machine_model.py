@@ -49,7 +49,7 @@ _DRIVE_PACE = 4.0
 
 
 @dataclass
-class LoadTruth:
+class NoiselessLoadResult:
     """What a load reaches without noise.
 
     Attributes:
@@ -112,7 +112,7 @@ class MachineModel:
         # The factor by which a fault of the whole host makes all accesses slower.
         self.slowdown = 1 / math.prod(whole)
 
-    def truths(self, loads: list[Load]) -> dict[str, LoadTruth]:
+    def noiseless_results(self, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
         """Return what each load reaches while all of them run, by the load's name."""
         paths = [path for load in loads for path in self._paths(load)]
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
@@ -126,14 +126,14 @@ class MachineModel:
             free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         return {load["name"]: self._truth(load, paths, free) for load in loads}
 
-    def _truth(self, load: Load, paths: list[_Path], fair: FairRates) -> LoadTruth:
+    def _truth(self, load: Load, paths: list[_Path], fair: FairRates) -> NoiselessLoadResult:
         """Return what a load reaches at the given rates."""
         rates = [
             rate for path, rate in zip(paths, fair.rates, strict=True) if path.load == load["name"]
         ]
         moved = sum(rates)
         counted = 1.0 if load["target"]["drives"] else traffic_shares(load["kernel"])[2]
-        truth = LoadTruth(moved, moved * counted)
+        truth = NoiselessLoadResult(moved, moved * counted)
         if responders := set(parse_cpu_list(load["placement"]["cpus"])) - _units(load):
             truth.latency_ns = self._transfer_ns(load, min(responders))
         elif "latency_ns" in load["metrics"]:

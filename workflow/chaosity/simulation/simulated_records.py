@@ -41,7 +41,7 @@ from chaosity.records.record_types_and_verdict import (
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.runner.record_checks import check_record
 from chaosity.simulation.machine_description import MACHINE_FILE
-from chaosity.simulation.machine_model import LoadTruth, MachineModel
+from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult
 from chaosity.simulation.tool_output_from_values import OutputWriter
 from chaosity.topology.topology_json import read_topology
 
@@ -113,7 +113,7 @@ def _simulate_points(folder: Path, points: Sequence[Point]) -> int:
     return written
 
 
-def truth_rows(folder: Path, points: Sequence[Point]) -> Iterator[tuple[object, ...]]:
+def true_value_rows(folder: Path, points: Sequence[Point]) -> Iterator[tuple[object, ...]]:
     """Yield the true value of each metric of each load, in the order of `TRUTH_COLUMNS`."""
     for point in points:
         place = point["host"], point["configuration"], point["experiment"], point["point"]
@@ -165,7 +165,7 @@ def true_values(point: Point, model: MachineModel) -> dict[str, TrueValues]:
     Raises:
         UnknownMetricError: the simulation has no value for a metric.
     """
-    truths = model.truths(point["loads"])
+    truths = model.noiseless_results(point["loads"])
     return {
         load["name"]: {
             metric: value
@@ -177,7 +177,7 @@ def true_values(point: Point, model: MachineModel) -> dict[str, TrueValues]:
 
 
 def _true_value(
-    metric: str, source: MetricSource, load: Load, truth: LoadTruth, model: MachineModel
+    metric: str, source: MetricSource, load: Load, truth: NoiselessLoadResult, model: MachineModel
 ) -> float | dict[str, float] | None:
     """Return the value of a metric without noise; None for a metric that has none here.
 
@@ -308,11 +308,11 @@ def _raw_outputs(
     writer = OutputWriter(load)
     for rule in load["valid"]:
         if "equals" in rule:
-            writer.put(rule, rule["equals"])
+            writer.put_value(rule, rule["equals"])
         elif "one_of" in rule:
-            writer.put(rule, rule["one_of"][0])
+            writer.put_value(rule, rule["one_of"][0])
         else:
-            writer.put(rule, rule.get("at_least", 0))
+            writer.put_value(rule, rule.get("at_least", 0))
     rate = 0.0
     latency = None
     for metric, value in values.items():
@@ -326,7 +326,7 @@ def _raw_outputs(
             rate = value * quality
         else:
             noisy = value if metric == "locality" else value * quality
-            writer.put(source, noisy)
+            writer.put_value(source, noisy)
             rate = rate or noisy
     amount = rate if latency is None else 1e9 / latency
     step = seconds / SAMPLES

@@ -40,7 +40,7 @@ class OutputWriter:
         self._samples: list[dict[str, Any]] = []
         self._items = max(1, len(load["target"]["drives"]))
 
-    def put(self, source: OutputSource, value: Any) -> None:
+    def put_value(self, source: OutputSource, value: Any) -> None:
         """Write a value where a source will find it.
 
         Args:

@@ -78,7 +78,7 @@ class AnovaStudy:
         groups = np.where(relation == _SAME_NODE, LOCAL, np.where(known, REMOTE, "unknown"))
         return analysis.contrast_two_groups(list(groups), (REMOTE, LOCAL), "relation")
 
-    def share_of_relation(self, analysis: AnovaResult) -> float | None:
+    def percent_of_relation(self, analysis: AnovaResult) -> float | None:
         """Return the per cent of the variation that the relation explains alone.
 
         It is a part of the share of initiator, target and their interaction, since it follows from

@@ -289,7 +289,7 @@ class Measurements:
             return -math.inf
         return -median if less_is_better(str(self.rows["metric"].iloc[0])) else median
 
-    def largest_group(
+    def highest_ranked_group(
         self, by: Sequence[str], rank: Callable[[Measurements], tuple[Any, ...]]
     ) -> Measurements:
         """Return the group of comparable rows with the highest rank, the first of several.
