@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.run import measure_point_command
+from chaosity.cli.measure_point import measure_point_command
 from chaosity.errors import UserError
 
 

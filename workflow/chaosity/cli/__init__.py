@@ -14,7 +14,7 @@ import click
 from chaosity import __version__
 from chaosity.errors import UserError
 
-# Each command with its help in one line. `chaosity.cli.NAME` defines it as `NAME_command`.
+# Each command with its help in one line. `chaosity.cli.NAME` defines it, unless listed below.
 COMMANDS = {
     "anomalies": "Find faults of a machine in a matrix or in results.",
     "anova": "Show which factors explain the differences in a CSV file.",
@@ -33,7 +33,14 @@ COMMANDS = {
     "topology": "Show the topology of a host.",
     "weights": "Compute interleave weights from measured bandwidths.",
 }
-_OTHER_MODULES = {"overview": "report", "reports": "report"}
+_OTHER_MODULES = {
+    "overview": "report",
+    "place": "place_pages",
+    "published": "published_measurements",
+    "reports": "report",
+    "run": "measure_point",
+    "tidy": "tidy_table",
+}
 
 
 class LazyCommandGroup(click.Group):
@@ -48,8 +55,8 @@ class LazyCommandGroup(click.Group):
         if name not in COMMANDS:
             return None
         module = import_module(f"chaosity.cli.{_OTHER_MODULES.get(name, name)}")
-        command: click.Command = getattr(module, f"{name}_command")
-        return command
+        commands = (value for value in vars(module).values() if isinstance(value, click.Command))
+        return next(command for command in commands if command.name == name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands with their help from COMMANDS."""
