@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import synthetic
@@ -12,6 +13,10 @@ import synthetic_latency
 
 from chaosity.anomalies.anomaly_results import AnomalyKind
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
+from chaosity.anomalies.size_sweep_anomalies import (
+    find_contention_and_inversions,
+    select_latency_size_sweeps,
+)
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.topology.topology_discovery import discover_topology
@@ -157,6 +162,35 @@ def test_an_inverted_order_at_the_largest_size_is_an_inversion():
     assert (one.initiator, one.target, one.components) == ("pu0", "node0", ("node0",))
     assert "Inversion at 1 GiB on node 0: pu0" in one.sentence
     assert one.loss_percent == pytest.approx(60.0, abs=5.0)
+
+
+def test_an_inversion_of_which_the_interval_holds_zero_is_not_told():
+    found = synthetic_latency.small()
+    tidy = synthetic_latency.tidy(found)
+    first = (tidy["initiator"] == "pu0") & tidy["factors"].str.contains('"mode": "serial"')
+    largest = tidy["factors"].str.contains(f'"bytes": {synthetic_latency.SIZES[-1]}')
+    tidy.loc[first, "value"] *= 0.8
+    for replicate, told in ((1, []), (2, []), (3, [0.9999])):
+        tidy.loc[first & largest & (tidy["replicate"] == replicate), "value"] *= 4.0
+        found_here = of_kind(latency(tidy, found), "inversion_with_size")
+        serial = [one for one in found_here if one.where["mode"] == "serial"]
+        assert [one.confidence for one in serial] == told
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("replicates", "at_most"), [(1, 9), (3, 3)])
+def test_noise_of_a_virtual_machine_is_no_inversion(replicates, at_most):
+    """Of 100 machines, 5 or 1 may have a false alarm; more than `at_most` have a chance of 3 %."""
+    random = np.random.default_rng(7)
+    tidy = synthetic_latency.tidy(synthetic_latency.small(replicates))
+    tidy = tidy[tidy["experiment"] == "latency_by_size"]
+    alarms = 0
+    for _ in range(100):
+        noisy = tidy.assign(value=tidy["value"] * np.exp(random.normal(0.0, 0.3, len(tidy))))
+        sweeps = select_latency_size_sweeps(Measurements.from_table(noisy))
+        kinds = {one.kind for one in find_contention_and_inversions(sweeps)}
+        alarms += AnomalyKind.INVERSION in kinds
+    assert alarms <= at_most
 
 
 def test_a_constant_order_is_not_an_inversion():

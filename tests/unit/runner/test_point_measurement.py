@@ -7,8 +7,10 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -155,7 +157,12 @@ def test_an_incomplete_record_is_an_error(tmp_path, text):
         load_record(path)
 
 
-def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point, tmp_path):
+def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(
+    make_point, tmp_path, monkeypatch
+):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     stopping = {"relative_precision": None, "min_seconds": 30, "max_seconds": 30}
     point = tmp_path / "point.json"
     point.write_text(json.dumps(make_point(point={"stopping": stopping})))
@@ -167,7 +174,7 @@ def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point
         "--record",
         str(tmp_path / "rep1.json"),
     ]
-    runner = subprocess.Popen(command)
+    runner = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)})
     children = wait_until(
         lambda: has_samples(load_process.observed_placement.process_and_descendants(runner.pid)[1:])
     )
@@ -184,6 +191,32 @@ def test_a_killed_runner_leaves_no_record_and_its_load_keeps_the_lock(make_point
         os.close(lock)
         for child in children:
             os.kill(child, signal.SIGKILL)
+    assert len(list(temporary.iterdir())) == 1
+    measure_point(make_point(), 1)
+    assert list(temporary.iterdir()) == []
+
+
+def test_only_folders_of_this_user_on_this_host_are_removed(make_point, tmp_path, monkeypatch):
+    temporary, kept = tmp_path / "temporary", tmp_path / "kept"
+    prefix = f"chaosity-point-{socket.gethostname()}-"
+    for folder in (kept, temporary / f"{prefix}a", temporary / "chaosity-point-otherhost-a"):
+        folder.mkdir(parents=True)
+        (folder / "file").touch()
+    (temporary / f"{prefix}b").symlink_to(kept)
+    (temporary / f"{prefix}a/link").symlink_to(kept)
+    (temporary / f"{prefix}c").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    measure_point(make_point(), 1)
+    left = {path.name for path in temporary.iterdir()}
+    assert left == {"chaosity-point-otherhost-a", f"{prefix}b", f"{prefix}c"}
+    assert (kept / "file").exists()
+    own = temporary / f"{prefix}d"
+    own.mkdir()
+    monkeypatch.setattr(
+        os, "geteuid", lambda: os.getuid() + 1
+    )  # the folder belongs to another user
+    measure_point(make_point(), 1)
+    assert own.exists()
 
 
 def has_samples(pids):

@@ -8,7 +8,8 @@ inverted.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from scipy import stats
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, shared_initiator_and_target
 from chaosity.anomalies.departure_significance import (
+    LEVEL,
     MATTERS_IN_ONE_RUN,
     MAX_CONFIDENCE,
     MAX_CONFIDENCE_OF_ONE_RUN,
@@ -29,6 +31,8 @@ from chaosity.units import format_binary_bytes, join_with_and
 SERIAL, CONCURRENT = "serial", "concurrent"
 # An order is usual when it held at the last so many sizes.
 _MIN_SIZES = 3
+# A lead (logarithm of a ratio) that is larger than the noise of a single run.
+_CLEAR_LEAD = -float(np.log1p(-MATTERS_IN_ONE_RUN))
 _CONTENTION_ADVICE = (
     "Processing units of this node share a path to its memory that congests when all run. Spread "
     "threads over L3 domains, use fewer threads per node for latency-bound programs, and compare "
@@ -62,11 +66,13 @@ def select_latency_size_sweeps(rows: Measurements) -> Measurements:
 def find_contention_and_inversions(sweeps: Measurements) -> Iterator[Anomaly]:
     """Yield contention and inversions in the sweeps that `select_latency_size_sweeps` returns."""
     columns = ["experiment", "load", "benchmark", "metric"]
+    looks: list[_Look] = []
     for key, own in sweeps.groups_by_columns([*columns, "rest"]):
         where = {name: str(part) for name, part in zip(columns, key, strict=False)}
         yield from _contention(own.rows, where)
         for (level,), side in own.groups_by_columns(["level"]):
-            yield from _inversions(side.rows, {**where, "mode": str(level)})
+            looks += _looks(side.rows, {**where, "mode": str(level)})
+    yield from _inversions(looks)
 
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
@@ -87,6 +93,8 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
         one_run = own["replicate"].nunique() == 1
         per_block = pairs if one_run else pairs.groupby("replicate").mean()
         low, high, confidence = _interval(per_block.to_numpy(float), one_run=one_run)
+        if low is not None and low <= 0.0:
+            continue
         loss_percent = 100.0 * float(np.expm1(np.median(per_block)))
         initiator, target = shared_initiator_and_target((name, f"node{nodes}") for name in affected)
         yield Anomaly(
@@ -144,79 +152,106 @@ def _pu_number(name: str) -> tuple[int, str]:
     return int(digits or 0), name
 
 
-def _inversions(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
-    """Yield sizes at which the usual order of the initiators of a node is inverted."""
-    for (nodes, target), own in rows.groupby(["initiator_nodes", "target"], sort=True):
-        medians = own.pivot_table("value", "x", "initiator", aggfunc="median").dropna().sort_index()
-        inversion = _first_inversion(medians)
-        if inversion is None:
-            continue
-        initiator, position, usual = inversion
-        size = float(medians.index[position])
-        observed = float(medians[initiator].iloc[position])
-        rest = medians.drop(columns=initiator).iloc[position]
-        expected = float(np.exp(np.log(rest).mean()))
-        loss_percent = 100.0 * (observed / expected - 1.0)
-        here = own[own["x"] == size]
-        blocks = int(here["replicate"].nunique())
-        low: float | None = None
-        high: float | None = None
-        if blocks > 1:
-            logs = _log_ratios(here, here["initiator"] == initiator, ["replicate"])
-            low, high, confidence = _interval(logs.to_numpy(float), one_run=False)
-        else:
-            confidence = _confidence_by_sizes(np.log1p(loss_percent / 100.0), usual)
-        others = join_with_and(list(rest.index))
-        before = 100.0 * (1.0 - float(np.exp(usual.median())))
-        yield Anomaly(
-            kind=AnomalyKind.INVERSION,
-            initiator=initiator,
-            target=str(target),
-            components=(f"node{nodes}",),
-            metric=where["metric"],
-            observed=observed,
-            expected=expected,
-            loss_percent=loss_percent,
-            loss_percent_low=low,
-            loss_percent_high=high,
-            confidence=confidence,
-            n=blocks,
-            compared_with=f"{others} of the same node",
-            sentence=(
-                f"Inversion at {format_binary_bytes(size)} on node {nodes}: {initiator}, which "
-                f"took {before:.0f} % less time than {others} at smaller sizes, takes "
-                f"{loss_percent:.0f} % longer there ({where['mode']})."
-            ),
-            advice=_INVERSION_ADVICE,
-            cells=((initiator, str(target)),),
-            where={**where, "bytes": f"{size:.0f}"},
-        )
+@dataclass(frozen=True)
+class _Look:
+    """A size at which an initiator should be faster than the others of its node.
 
-
-def _first_inversion(medians: pd.DataFrame) -> tuple[str, int, pd.Series] | None:
-    """Return the first size at which the usually fast initiator is the slow one, or None.
-
-    Returns:
-        The initiator, the position of the size, and its lead at the last smaller sizes with a clear
-        order (logarithms, negative).
+    Attributes:
+        where: experiment, load, benchmark, metric and mode.
+        rows: of the node, all its initiators and sizes.
+        medians: of the replicates; a row for each size, a column for each initiator.
+        initiator: that was faster at the last smaller sizes with a clear order.
+        position: row of the size in `medians`.
+        lead: logarithm of its latency over the mean of the others at this size.
+        usual: its leads at the smaller sizes, from the first clear one on.
     """
-    if medians.shape[1] < 2:
-        return None
-    limit = -np.log1p(-MATTERS_IN_ONE_RUN)
-    logs = medians.apply(np.log)
-    for initiator in logs.columns:
-        lead = logs[initiator] - logs.drop(columns=initiator).mean(axis=1)
-        for position in range(_MIN_SIZES, len(lead)):
-            before = lead.iloc[:position]
-            usual = before[before.abs() > limit].iloc[-_MIN_SIZES:]
-            faster = len(usual) == _MIN_SIZES and bool((usual < 0.0).all())
-            if faster and float(lead.iloc[position]) >= limit:
-                return str(initiator), position, usual
-    return None
+
+    where: dict[str, str]
+    rows: pd.DataFrame
+    medians: pd.DataFrame
+    initiator: str
+    position: int
+    lead: float
+    usual: pd.Series
 
 
-def _confidence_by_sizes(loss: float, usual: pd.Series) -> float:
-    """Return the confidence in a loss of one run, from the scatter of the usual order alone."""
-    error = float(np.std(usual, ddof=1)) * np.sqrt(1.0 + 1.0 / len(usual)) or 1e-6
-    p = float(stats.t.sf((loss - usual.mean()) / error, len(usual) - 1))
-    return min(MAX_CONFIDENCE_OF_ONE_RUN, 1.0 - p)
+def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[_Look]:
+    """Yield every size at which the order of some initiators of a node could be inverted."""
+    for _, own in rows.groupby(["initiator_nodes", "target"], sort=True):
+        medians = own.pivot_table("value", "x", "initiator", aggfunc="median").dropna().sort_index()
+        logs = medians.apply(np.log)
+        for initiator in medians.columns if medians.shape[1] > 1 else ():
+            lead = logs[initiator] - logs.drop(columns=initiator).mean(axis=1)
+            for position in range(_MIN_SIZES, len(lead)):
+                clear = lead.iloc[:position][lead.iloc[:position].abs() > _CLEAR_LEAD]
+                if len(clear) >= _MIN_SIZES and bool((clear.iloc[-_MIN_SIZES:] < 0.0).all()):
+                    usual = lead.loc[clear.index[0] :].iloc[: -(len(lead) - position)]
+                    own_lead = float(lead.iloc[position])
+                    yield _Look(where, own, medians, str(initiator), position, own_lead, usual)
+
+
+def _inversions(looks: Sequence[_Look]) -> Iterator[Anomaly]:
+    """Yield the first size of each node at which a usually fast initiator is clearly the slow one.
+
+    The usual leads must differ clearly from zero, and the lead at this size from their mean. Their
+    scatter is that from size to size before the last look at each initiator, pooled. Both tests are
+    adjusted for all looks (Bonferroni) to 5 % in a single run, else to `LEVEL`.
+    """
+    steps = {(id(look.rows), look.initiator): np.diff(look.usual) for look in looks}
+    squares = np.square(np.concatenate([[], *steps.values()]))
+    # Successive differences have twice the variance, and two thirds of the freedom (von Neumann).
+    variance, freedom = float(squares.sum()) / 2.0 / max(len(squares), 1), len(squares) / 1.5
+    told: set[int] = set()
+    for look in looks:
+        usual, own = float(look.usual.mean()), 1.0 / len(look.usual)
+        scores = -usual / np.sqrt(own), (look.lead - usual) / np.sqrt(1.0 + own)
+        p = stats.t.sf(min(scores) / (np.sqrt(variance) or 1e-6), freedom)
+        confidence = 1.0 - len(looks) * float(p)
+        if look.lead >= _CLEAR_LEAD and id(look.rows) not in told:
+            for inversion in _clear_inversion(look, confidence):
+                told.add(id(look.rows))
+                yield inversion
+
+
+def _clear_inversion(look: _Look, confidence: float) -> Iterator[Anomaly]:
+    """Yield the inversion at a size if it is clear, in its replicates too."""
+    initiator, where = look.initiator, look.where
+    size = float(look.medians.index[look.position])
+    here = look.rows[look.rows["x"] == size]
+    blocks = int(here["replicate"].nunique())
+    low, high = None, None
+    if blocks > 1:
+        logs = _log_ratios(here, here["initiator"] == initiator, ["replicate"])
+        low, high, _ = _interval(logs.to_numpy(float), one_run=False)
+    level = 1.0 - MAX_CONFIDENCE_OF_ONE_RUN if blocks == 1 else LEVEL
+    if 1.0 - confidence > level or (low is not None and low <= 0.0):
+        return
+    nodes, target = here["initiator_nodes"].iloc[0], str(here["target"].iloc[0])
+    at_size = look.medians.iloc[look.position]
+    rest = at_size.drop(initiator)
+    loss_percent = 100.0 * float(np.expm1(look.lead))
+    others = join_with_and(list(rest.index))
+    before = -100.0 * float(np.expm1(look.usual.median()))
+    yield Anomaly(
+        kind=AnomalyKind.INVERSION,
+        initiator=initiator,
+        target=target,
+        components=(f"node{nodes}",),
+        metric=where["metric"],
+        observed=float(at_size[initiator]),
+        expected=float(np.exp(np.log(rest).mean())),
+        loss_percent=loss_percent,
+        loss_percent_low=low,
+        loss_percent_high=high,
+        confidence=min(MAX_CONFIDENCE_OF_ONE_RUN if blocks == 1 else MAX_CONFIDENCE, confidence),
+        n=blocks,
+        compared_with=f"{others} of the same node",
+        sentence=(
+            f"Inversion at {format_binary_bytes(size)} on node {nodes}: {initiator}, which "
+            f"took {before:.0f} % less time than {others} at smaller sizes, takes "
+            f"{loss_percent:.0f} % longer there ({where['mode']})."
+        ),
+        advice=_INVERSION_ADVICE,
+        cells=((initiator, target),),
+        where={**where, "bytes": f"{size:.0f}"},
+    )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import resource
 import shutil
 import socket
+import stat
 import tempfile
 import time
 from collections import Counter
@@ -71,6 +73,22 @@ def hold_host_lock() -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def _working_folder() -> Iterator[Path]:
+    """Make a working folder, and remove the folders that killed runners of this user left behind.
+
+    Expects that this process holds the lock of this host, so that no other folder of the host is in
+    use. The name of the host is part of the prefix, because hosts may share their temporary folder.
+    """
+    prefix = f"chaosity-point-{socket.gethostname()}-"
+    for leftover in Path(tempfile.gettempdir()).glob(f"{glob.escape(prefix)}*"):
+        status = leftover.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+            shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def check_free_memory(point: Point) -> Check:
@@ -283,9 +301,8 @@ def measure_point(point: Point, replicate: int) -> Record:
         "loads": [],
     }
     checks: list[Check] = []
-    folder = Path(tempfile.mkdtemp(prefix="chaosity-"))
     try:
-        with hold_host_lock() as lock:
+        with hold_host_lock() as lock, _working_folder() as folder:
             temporary_kernel_settings.restore_leftover_kernel_settings()
             measurement["environment_before"] = host_state.read_host_state()
             checks = _run_loads(point, folder, measurement, lock)
@@ -293,6 +310,4 @@ def measure_point(point: Point, replicate: int) -> Record:
         checks.append(make_check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run
         checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return {**measurement, "finished_at": utc_now(), "verdict": make_verdict(checks)}
