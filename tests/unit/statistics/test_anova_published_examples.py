@@ -1,0 +1,240 @@
+"""The analysis of variance against published examples: NIST, Montgomery, Jain and others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import scipy.stats
+import statsmodels.api as sm
+import statsmodels.formula.api as smf
+from statsmodels.stats.multicomp import pairwise_tukeyhsd
+
+from chaosity.statistics.anova import analyse_variance
+
+SIX_DIGITS = 1e-6
+
+# NIST StRD, one-way analysis of variance, SiRstv: resistivity of silicon by instrument.
+SI_RESISTIVITY = {
+    1: [196.3052, 196.1240, 196.1890, 196.2569, 196.3403],
+    2: [196.3042, 196.3825, 196.1669, 196.3257, 196.0422],
+    3: [196.1303, 196.2005, 196.2889, 196.0343, 196.1811],
+    4: [196.2795, 196.1748, 196.1494, 196.1485, 195.9885],
+    5: [196.2119, 196.1051, 196.1850, 196.0052, 196.2090],
+}
+# Dobson, "An Introduction to Generalized Linear Models" (1983); R's PlantGrowth.
+PLANT_GROWTH = {
+    "ctrl": [4.17, 5.58, 5.18, 6.11, 4.50, 4.61, 5.17, 4.53, 5.33, 5.14],
+    "trt1": [4.81, 4.17, 4.41, 3.59, 5.87, 3.83, 6.03, 4.89, 4.32, 4.69],
+    "trt2": [6.31, 5.12, 5.54, 5.50, 5.37, 5.29, 4.92, 6.15, 5.80, 5.26],
+}
+# Montgomery, "Design and Analysis of Experiments", the battery: (material, degrees F) -> hours.
+BATTERY = {
+    (1, 15): [130, 155, 74, 180],
+    (1, 70): [34, 40, 80, 75],
+    (1, 125): [20, 70, 82, 58],
+    (2, 15): [150, 188, 159, 126],
+    (2, 70): [136, 122, 106, 115],
+    (2, 125): [25, 70, 58, 45],
+    (3, 15): [138, 110, 168, 160],
+    (3, 70): [174, 120, 150, 139],
+    (3, 125): [96, 104, 82, 60],
+}
+# Montgomery, the vascular graft: yield by pressure, in six batches of resin as blocks.
+GRAFT = {
+    8500: [90.3, 89.2, 98.2, 93.9, 87.4, 97.9],
+    8700: [92.5, 89.5, 90.6, 94.7, 87.0, 95.8],
+    8900: [85.5, 90.8, 89.6, 86.2, 88.0, 93.4],
+    9100: [82.5, 89.5, 85.6, 87.4, 78.9, 90.7],
+}
+# Jain, "The Art of Computer Systems Performance Analysis", example 21.1: time by cache, workload.
+CACHES = {
+    "ASM": [54.0, 55.0, 106.0],
+    "TECO": [60.0, 60.0, 123.0],
+    "SIEVE": [43.0, 43.0, 120.0],
+    "DHRYSTONE": [49.0, 52.0, 111.0],
+    "SORT": [49.0, 50.0, 108.0],
+}
+# Venables and Ripley, "Modern Applied Statistics with S", yield of peas; R's npk.
+NPK = {
+    1: [(0, 1, 1, 49.5), (1, 1, 0, 62.8), (0, 0, 0, 46.8), (1, 0, 1, 57.0)],
+    2: [(1, 0, 0, 59.8), (1, 1, 1, 58.5), (0, 0, 1, 55.5), (0, 1, 0, 56.0)],
+    3: [(0, 1, 0, 62.8), (1, 1, 1, 55.8), (1, 0, 0, 69.5), (0, 0, 1, 55.0)],
+    4: [(1, 0, 0, 62.0), (1, 1, 1, 48.8), (0, 0, 1, 45.5), (0, 1, 0, 44.2)],
+    5: [(1, 1, 0, 52.0), (0, 0, 0, 51.5), (1, 0, 1, 49.8), (0, 1, 1, 48.8)],
+    6: [(1, 0, 1, 57.2), (1, 1, 0, 59.0), (0, 1, 1, 53.2), (0, 0, 0, 56.0)],
+}
+
+
+def one_way(groups):
+    rows = [(level, y) for level, ys in groups.items() for y in ys]
+    return pd.DataFrame(rows, columns=["group", "y"])
+
+
+def battery():
+    rows = [(*levels, y) for levels, ys in BATTERY.items() for y in ys]
+    return pd.DataFrame(rows, columns=["material", "temperature", "life"])
+
+
+def table(found):
+    return {term.name: term for term in found.terms}
+
+
+def squares(found):
+    return {term.name: (term.degrees_of_freedom, term.sum_of_squares) for term in found.terms}
+
+
+def test_nist_resistivity_of_silicon():
+    found = table(analyse_variance(one_way(SI_RESISTIVITY), "y", ["group"], transform="none"))
+    group, error = found["group"], found["error"]
+    assert (group.degrees_of_freedom, error.degrees_of_freedom) == (4, 20)
+    assert group.sum_of_squares == pytest.approx(5.11462616000000e-02, rel=1e-9)
+    assert group.mean_square == pytest.approx(1.27865654000000e-02, rel=1e-9)
+    assert error.sum_of_squares == pytest.approx(2.16636560000000e-01, rel=1e-9)
+    assert group.f == pytest.approx(1.18046237440255, rel=1e-9)
+    assert group.variation_percent == pytest.approx(19.0999039051129, rel=1e-9)  # R squared
+    assert error.mean_square**0.5 == pytest.approx(1.04076068334656e-01, rel=1e-9)
+
+
+# SmLs07 to 09 have thirteen digits in common, more than a double can hold to six digits of F.
+@pytest.mark.parametrize("name", ["AtmWtAg", "SiRstv", *(f"SmLs0{n}" for n in range(1, 7))])
+def test_nist_certified_values(name):
+    path = Path(scipy.stats.__file__).parent / f"tests/data/nist_anova/{name}.dat"
+    if not path.exists():
+        pytest.skip("scipy was installed without its tests")
+    lines = path.read_text().splitlines()
+    certified = [line.split() for line in lines[40:50]]
+    between = next(words for words in certified if words[:1] == ["Between"])
+    within = next(words for words in certified if words[:1] == ["Within"])
+    rows = [line.split() for line in lines[60:] if line.strip()]
+    found = table(
+        analyse_variance(pd.DataFrame(rows, columns=["g", "y"]), "y", ["g"], transform="none")
+    )
+    freedom, total, mean, f = between[-4:]
+    assert found["g"].degrees_of_freedom == int(freedom)
+    shown = (found["g"].sum_of_squares, found["g"].mean_square, found["g"].f)
+    assert shown == pytest.approx((float(total), float(mean), float(f)), rel=SIX_DIGITS)
+    assert found["error"].sum_of_squares == pytest.approx(float(within[-2]), rel=SIX_DIGITS)
+
+
+def test_two_factors_with_replicates_as_montgomery_has_it():
+    found = analyse_variance(battery(), "life", ["material", "temperature"], transform="none")
+    lines = table(found)
+    assert {name: round(total, 2) for name, (_, total) in squares(found).items()} == {
+        "material": 10683.72,
+        "temperature": 39118.72,
+        "material x temperature": 9613.78,
+        "error": 18230.75,
+        "total": 77646.97,
+    }
+    assert [lines[name].degrees_of_freedom for name in lines] == [2, 2, 4, 27, 35]
+    assert round(lines["temperature"].f, 2) == 28.97
+    assert round(lines["material"].p_value, 4) == 0.0020
+    assert round(lines["material x temperature"].p_value, 4) == 0.0186
+    assert found.sums_of_squares == "orthogonal"
+    assert found.notes == ()
+
+
+def test_randomised_block_as_montgomery_has_it():
+    rows = [(p, batch, y) for p, ys in GRAFT.items() for batch, y in enumerate(ys, start=1)]
+    frame = pd.DataFrame(rows, columns=["pressure", "batch", "yield"])
+    found = analyse_variance(frame, "yield", ["pressure"], block="batch", transform="none")
+    assert {name: (df, round(total, 2)) for name, (df, total) in squares(found).items()} == {
+        "pressure": (3, 178.17),
+        "batch": (5, 192.25),
+        "error": (15, 109.89),
+        "total": (23, 480.31),
+    }
+    pressure = table(found)["pressure"]
+    assert (round(pressure.f, 2), round(pressure.p_value, 4)) == (8.11, 0.0019)
+    assert table(found)["batch"].kind == "block"
+
+
+def test_two_factors_without_replicates_as_jain_has_it():
+    names = ["two caches", "one cache", "no cache"]
+    rows = [
+        (load, name, y) for load, ys in CACHES.items() for name, y in zip(names, ys, strict=True)
+    ]
+    frame = pd.DataFrame(rows, columns=["workload", "caches", "time"])
+    found = analyse_variance(frame, "time", ["caches", "workload"], transform="none")
+    assert {name: round(total, 1) for name, (_, total) in squares(found).items()} == {
+        "caches": 12857.2,
+        "workload": 308.4,
+        "error": 236.8,
+        "total": 13402.4,
+    }
+    shares = [round(term.variation_percent, 1) for term in found.terms]
+    assert shares == [95.9, 2.3, 1.8, 100.0]
+    effects = {one.level: round(one.effect.value, 1) for one in found.effects}
+    assert [effects[name] for name in names] == [-21.2, -20.2, 41.4]
+    assert any("There are no replicates" in note for note in found.notes)
+    assert table(found)["workload"].important is False
+
+
+def test_a_confounded_interaction_is_left_out_with_a_note():
+    rows = [(block, *plot) for block, plots in NPK.items() for plot in plots]
+    frame = pd.DataFrame(rows, columns=["block", "N", "P", "K", "yield"])
+    found = analyse_variance(frame, "yield", ["N", "P", "K"], block="block", transform="none")
+    # As R's summary(aov(yield ~ block + N*P*K, npk)) prints them.
+    assert {name: (df, round(total, 1)) for name, (df, total) in squares(found).items()} == {
+        "N": (1, 189.3),
+        "P": (1, 8.4),
+        "K": (1, 95.2),
+        "N x P": (1, 21.3),
+        "N x K": (1, 33.1),
+        "P x K": (1, 0.5),
+        "block": (5, 343.3),
+        "error": (12, 185.3),
+        "total": (23, 876.4),
+    }
+    assert any("N x P x K" in note for note in found.notes)
+    assert round(table(found)["N"].p_value, 5) == 0.00437
+
+
+def test_tukey_as_r_has_it():
+    found = analyse_variance(one_way(PLANT_GROWTH), "y", ["group"], transform="none")
+    assert round(table(found)["group"].f, 3) == 4.846
+    assert round(table(found)["group"].p_value, 5) == 0.01591
+    pairs = {(p.level, p.against): p.difference for p in found.contrasts}
+    # TukeyHSD(aov(weight ~ group, PlantGrowth)).
+    expected = {
+        ("trt1", "ctrl"): (-0.371, -1.0622161, 0.3202161),
+        ("trt2", "ctrl"): (0.494, -0.1972161, 1.1852161),
+        ("trt2", "trt1"): (0.865, 0.1737839, 1.5562161),
+    }
+    for pair, (value, low, high) in expected.items():
+        shown = (pairs[pair].value, pairs[pair].low, pairs[pair].high)
+        assert shown == pytest.approx((value, low, high), abs=2e-6)
+    assert {one.adjusted for one in found.contrasts} == {"Tukey"}
+
+
+def test_tukey_of_unequal_groups_as_statsmodels_has_it():
+    frame = one_way(PLANT_GROWTH).drop([0, 1, 12])
+    found = analyse_variance(frame, "y", ["group"], transform="none")
+    expected = pairwise_tukeyhsd(frame["y"], frame["group"]).confint
+    shown = [(p.difference.low, p.difference.high) for p in found.contrasts]
+    assert shown == pytest.approx(expected, rel=1e-4)  # theirs interpolates the quantile
+
+
+def test_two_levels_are_compared_by_student():
+    frame = one_way({name: PLANT_GROWTH[name] for name in ("ctrl", "trt2")})
+    [pair] = analyse_variance(frame, "y", ["group"], transform="none").contrasts
+    expected = scipy.stats.ttest_ind(PLANT_GROWTH["trt2"], PLANT_GROWTH["ctrl"])
+    interval = expected.confidence_interval(0.95)
+    assert (pair.difference.low, pair.difference.high) == pytest.approx(tuple(interval))
+    assert pair.adjusted is None
+
+
+def test_unbalanced_data_as_statsmodels_has_it():
+    frame = battery().drop([0, 5, 7, 20])
+    found = table(analyse_variance(frame, "life", ["material", "temperature"], transform="none"))
+    model = smf.ols("life ~ C(material) * C(temperature)", frame).fit()
+    theirs = sm.stats.anova_lm(model, typ=2)
+    for ours, name in (
+        ("material", "C(material)"),
+        ("temperature", "C(temperature)"),
+        ("material x temperature", "C(material):C(temperature)"),
+    ):
+        shown = (found[ours].sum_of_squares, found[ours].f, found[ours].p_value)
+        assert shown == pytest.approx(tuple(theirs.loc[name, ["sum_sq", "F", "PR(>F)"]]))

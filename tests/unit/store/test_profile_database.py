@@ -1,0 +1,145 @@
+"""The profile database, and the commands on it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import duckdb
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from profile_results import machine, rows_of, write_results
+
+from chaosity.cli import chaosity
+from chaosity.errors import UserError
+from chaosity.store.add_profiles_to_database import add_profiles_to_database
+from chaosity.store.profile_database import find_profiles, is_duckdb_file, read_profile_measurements
+from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
+
+
+def test_every_host_and_configuration_is_collected(results, tmp_path):
+    path = tmp_path / "all.duckdb"
+    done = add_profiles_to_database([results], path)
+    assert done["added"] == ["epyc1 nps1", "epyc1 nps4", "epyc2 nps4"]
+    assert is_duckdb_file(path)
+    [found] = find_profiles(path, host="epyc1", configuration="nps4")
+    assert (found["packages"], found["nodes"], found["drives"]) == (2, 2, {"Corsair MP600 PRO": 3})
+    assert found["cpu_model"].startswith("AMD EPYC 7413")
+    assert found["memory_bytes"] == 2 * 32 * 2**30
+    table = read_profile_measurements(path, found["id"])
+    pd.testing.assert_frame_equal(
+        table.sort_values(["point", "load", "replicate"], ignore_index=True),
+        read_parquet_table(results / "epyc1/nps4/measurements.parquet").sort_values(
+            ["point", "load", "replicate"], ignore_index=True
+        ),
+    )
+
+
+def test_profiles_hold_no_derived_metrics_and_no_missing_values(results, tmp_path):
+    folder = shutil.copytree(results / "epyc1/nps4", tmp_path / "r/epyc1/nps4")
+    path = folder / "measurements.parquet"
+    table = read_parquet_table(path)
+    some = table[table["status"] == "valid"].head(5)
+    more = [some.assign(metric="speedup", reference=False), some.assign(value=pd.NA, metric="n")]
+    whole = pd.concat([table, *more], ignore_index=True).astype(table.dtypes)
+    write_parquet_table(whole, path)
+    add_profiles_to_database([tmp_path / "r"], tmp_path / "p.duckdb")
+    [found] = find_profiles(tmp_path / "p.duckdb")
+    kept = read_profile_measurements(tmp_path / "p.duckdb", found["id"])
+    assert len(kept) == len(table)
+    assert set(kept["metric"]) == set(table["metric"])
+
+
+def test_collecting_twice_changes_nothing(results, database):
+    before = rows_of(database)
+    done = add_profiles_to_database([results], database)
+    assert done["added"] == done["replaced"] == [] and len(done["unchanged"]) == 3
+    for name, rows in rows_of(database).items():
+        pd.testing.assert_frame_equal(rows, before[name])
+
+
+def test_a_newer_run_replaces_a_profile_and_an_older_run_does_not(results, database, tmp_path):
+    newer = machine(seed=9, day="2026-12-01")
+    write_results(tmp_path / "later", newer)
+    assert add_profiles_to_database([tmp_path / "later"], database)["replaced"] == ["epyc1 nps4"]
+    assert len(find_profiles(database)) == 3
+    [found] = find_profiles(database, host="epyc1", configuration="nps4")
+    assert found["measured_to"].startswith("2026-12-01")
+    assert len(read_profile_measurements(database, found["id"])) == len(newer.tidy())
+    assert add_profiles_to_database([results], database)["older"] == ["epyc1 nps4"]
+    [found] = find_profiles(database, host="epyc1", configuration="nps4")
+    assert found["measured_to"].startswith("2026-12-01")
+
+
+def test_one_configuration_can_be_collected_and_an_empty_folder_is_an_error(results, tmp_path):
+    own, all_of_host = results / "epyc1/nps4", results / "epyc1"
+    assert add_profiles_to_database([own], tmp_path / "a.duckdb")["added"] == ["epyc1 nps4"]
+    both = ["epyc1 nps1", "epyc1 nps4"]
+    assert add_profiles_to_database([all_of_host], tmp_path / "b.duckdb")["added"] == both
+    with pytest.raises(UserError, match=r"has no measurements.parquet"):
+        add_profiles_to_database([results / "epyc1/nps4/components"], tmp_path / "c.duckdb")
+
+
+@pytest.mark.parametrize(
+    ("asked", "number"),
+    [
+        ({"cpu": "epyc 7413"}, 3),
+        ({"configuration": "nps4"}, 2),
+        ({"drive": "mp600"}, 3),
+        ({"drive": "Samsung"}, 0),
+        ({"host": "epyc2"}, 1),
+        ({"cpu": "%"}, 0),
+        ({"cpu": "epyc", "configuration": "nps1"}, 1),
+        ({"host": "' OR true --"}, 0),
+    ],
+)
+def test_profiles_are_found_by_queries(database, asked, number):
+    assert len(find_profiles(database, **asked)) == number
+
+
+def test_a_file_that_is_not_a_profile_database_is_refused(tmp_path):
+    other = tmp_path / "other.duckdb"
+    other.write_text("hello, this is a text")
+    with pytest.raises(UserError, match="is not a DuckDB database"):
+        find_profiles(other)
+    with pytest.raises(UserError, match="does not exist"):
+        find_profiles(tmp_path / "none.duckdb")
+    with duckdb.connect(str(tmp_path / "mine.duckdb")) as connection:
+        connection.execute("CREATE TABLE t (a INTEGER)")
+    with pytest.raises(UserError, match="not a profile database"):
+        find_profiles(tmp_path / "mine.duckdb")
+
+
+def test_a_database_of_a_newer_chaosity_is_refused(database):
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("UPDATE about SET schema_version = 9")
+    with pytest.raises(UserError, match="newer chaosity"):
+        find_profiles(database)
+
+
+def run(*arguments):
+    return CliRunner().invoke(chaosity, [*map(str, arguments)])
+
+
+def test_collect_publish_import_query_and_compare(results, tmp_path):
+    mine, theirs, bundle = tmp_path / "a.duckdb", tmp_path / "b.duckdb", tmp_path / "b.zip"
+    done = run("profile", "collect", results, "--database", mine)
+    assert done.exit_code == 0, done.output
+    assert "new: epyc1 nps1, epyc1 nps4, epyc2 nps4" in done.output
+    done = run("profile", "publish", bundle, "--database", mine, "--licence", "CC0-1.0")
+    assert "3 profiles" in done.output and "without names" in done.output
+    assert "3 profiles imported" in run("profile", "import", bundle, "--database", theirs).output
+    assert "already imported" in run("profile", "import", bundle, "--database", theirs).output
+    listed = run("profile", "query", "--cpu", "7413", "--database", theirs, "--json")
+    assert {one["configuration"] for one in json.loads(listed.output)} == {"nps1", "nps4"}
+    identity = json.loads(listed.output)[0]["id"]
+    assert identity in run("profile", "query", "--database", theirs).output
+    two = run("compare", f"{mine}#host=epyc1&configuration=nps4", f"{mine}#host=epyc2", "--json")
+    found = json.loads(two.output)
+    assert (found["left"], found["right"]) == ("epyc1 nps4", "epyc2 nps4")
+    assert len(found["cells"]) > 50
+    three = run("compare", f"{mine}#configuration=nps4", f"{theirs}#id={identity}", "--json")
+    assert three.exit_code == 0 and len(json.loads(three.output)["hosts"]) == 3
+    none = run("profile", "query", "--database", mine, "--drive", "Samsung")
+    assert "has no profile of drive Samsung" in str(none.exception)
