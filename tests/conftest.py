@@ -22,11 +22,3 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("../shared is not here: it holds real topologies and published measurements")
     return folder
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `alone` every test that runs the real tools or the real workflow."""
-    for item in items:
-        if item.get_closest_marker("real") or item.path.is_relative_to(ROOT / "tests/workflow"):
-            item.add_marker(pytest.mark.alone)

@@ -44,7 +44,14 @@ def run(command: list[str], root: Path) -> tuple[int, str]:
     return answer.returncode, answer.stdout + answer.stderr
 
 
-@pytest.mark.parametrize("command", CHECKS.values(), ids=CHECKS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        # ansible-lint takes half a minute.
+        pytest.param(command, id=name, marks=pytest.mark.thorough if name == "ansible-lint" else ())
+        for name, command in CHECKS.items()
+    ],
+)
 def test_is_content(command: list[str], root: Path) -> None:
     status, said = run(command, root)
     assert status == 0, said

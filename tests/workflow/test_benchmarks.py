@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.alone
 
 
 def verdicts(workflow):

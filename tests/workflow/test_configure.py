@@ -20,7 +20,7 @@ import playbooks
 from playbooks import WITHOUT_ROOT, Outcome
 
 pytestmark = [
-    pytest.mark.real,
+    pytest.mark.alone,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root sets a kernel's knobs"),
 ]
 

@@ -12,7 +12,7 @@ import pytest
 from chaosity.checked_yaml_files import schema_validator
 from wait_until_true import wait_until
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.alone
 
 
 def records(workflow):

@@ -14,8 +14,6 @@ import yaml
 
 import playbooks
 
-pytestmark = pytest.mark.real
-
 DOMAINS = "NumaMemoryDomainsPerSocket"
 # Host by host: the BMC's word for the maker, its settings, the values that its registry has (None:
 # there is none), the mode, its resets; then what is chosen: maker, setting, value, graceful or not.

@@ -28,6 +28,7 @@ def latency(workflow):
     return workflow
 
 
+@pytest.mark.alone
 @pytest.mark.thorough
 def test_every_kind_of_point_is_measured_and_shown(latency):
     latency.run()

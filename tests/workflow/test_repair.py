@@ -14,7 +14,7 @@ from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from workflow_folder import Workflow
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.alone
 
 
 @pytest.fixture(scope="module")

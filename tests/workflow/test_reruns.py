@@ -8,7 +8,7 @@ import pytest
 
 from workflow_folder import Workflow
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.alone
 
 
 @pytest.fixture(scope="module")

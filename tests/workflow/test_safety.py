@@ -8,7 +8,7 @@ import pytest
 
 from loop_devices import checksum, loop_device
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.alone
 
 
 def record(workflow):

@@ -13,8 +13,6 @@ from chaosity.checked_yaml_files import ROOT
 from chaosity.store.measurements import Measurements
 from workflow_folder import Workflow
 
-pytestmark = pytest.mark.real
-
 HOST = {
     "chaosity_topology": str(ROOT / "machines/topologies/xeon_8358.xml"),
     "chaosity_simulated": str(ROOT / "machines/xeon_8358.yaml"),

@@ -15,7 +15,7 @@ from chaosity.runner.build_zipapp import write_zipapp
 from sshd import Server, make_key_pair
 from workflow_folder import Workflow
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.alone
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def _available_bytes() -> int:
     return int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) * 1024
 
 
-@pytest.mark.real
+@pytest.mark.alone
 def test_this_machine_is_the_same_while_memory_is_allocated():
     """A guest with a memory balloon grows its node's MemTotal under such a load."""
     size = 3 * 2**30

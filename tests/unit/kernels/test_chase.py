@@ -14,8 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_binary import Built, build, build_driver, refusal, run
 
-pytestmark = pytest.mark.real
-
 HERE = Path(__file__).resolve().parent
 KIB = 1024
 

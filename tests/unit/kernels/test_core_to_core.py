@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from kernel_binary import Built, refusal, run
 
-pytestmark = pytest.mark.real
-
 
 @pytest.fixture
 def pair(usable_cpus: list[int]) -> list[str]:

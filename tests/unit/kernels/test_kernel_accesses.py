@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,20 @@ from kernel_binary import ARRAYS, KERNELS, arguments, build, run
 from test_traffic import MIXES
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.skipif(platform.machine() != "x86_64", reason="built for what valgrind knows"),
     pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed"),
 ]
 
 LINE = 64
+
+
+def fast_ones(kernels: Iterable[str]) -> list[object]:
+    """All kernels; a read, an ordinary and a non-temporal store are in the fast layer."""
+    fast = {"read", "copy", "triad_nt", "copy_nt"}
+    return [
+        pytest.param(kernel, marks=() if kernel in fast else pytest.mark.thorough)
+        for kernel in kernels
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +91,7 @@ def lines_of(array: int, array_bytes: int) -> range:
     return range(array * stride // LINE, (array * stride + array_bytes) // LINE)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", fast_ones(KERNELS))
 def test_each_line_of_each_array_is_moved_once_a_pass(
     binary_of: Callable[[str], Path], tmp_path: Path, kernel: str, cpu: str
 ):
@@ -104,7 +112,7 @@ def test_each_line_of_each_array_is_moved_once_a_pass(
     assert sum(loaded.values()) + sum(stored.values()) == passes * ran.ready["bytes_per_pass"]
 
 
-@pytest.mark.parametrize("kernel", MIXES)
+@pytest.mark.parametrize("kernel", fast_ones(MIXES))
 def test_traffic_counts_the_lines_that_it_moves(
     binary_of: Callable[[str], Path], tmp_path: Path, kernel: str, cpu: str
 ):

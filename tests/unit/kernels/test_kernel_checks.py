@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from kernel_binary import KERNELS, Built, Checked, arguments, run
 
-pytestmark = pytest.mark.real
-
 MUTANTS = {
     "every pass leaves out the last cache line": 1,
     "one pass leaves out the last cache line": 2,

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from kernel_binary import Start, arguments, catches, last_events, next_event, processor_ticks, run
 
-pytestmark = pytest.mark.real
-
 LONG = ["--max-seconds", "60"]
 MIB = 1 << 20
 

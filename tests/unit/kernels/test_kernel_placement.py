@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from kernel_binary import Start, arguments, numa_map, refusal, run, waiting
 
-pytestmark = pytest.mark.real
-
 MIB = 1 << 20
 NODES = Path("/sys/devices/system/node")
 POOLS = Path("/sys/kernel/mm/hugepages")

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from kernel_binary import ARRAYS, KERNELS, arguments, build, refusal, run
 
-pytestmark = pytest.mark.real
-
 # odd numbers of cache lines: neither the unrolled loops nor the parts of two threads come out even
 SIZES = [128, 64 * 37, 64 * 1001]
 

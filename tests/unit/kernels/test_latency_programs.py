@@ -28,8 +28,6 @@ from kernel_binary import (
     waiting,
 )
 
-pytestmark = pytest.mark.real
-
 MIB = 1 << 20
 LONG = ["--max-seconds", "60"]
 PROGRAMS = ["chaosity-latency", "chaosity-core-to-core"]

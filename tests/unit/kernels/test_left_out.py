@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from kernel_binary import SOURCES
 
-pytestmark = pytest.mark.real
-
 # Program, the compiler's variable, compiler and the header that it does not find.
 LACKING = [
     ("chaosity-sum", "CC", "gcc", "liburing.h"),

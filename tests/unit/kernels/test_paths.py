@@ -21,8 +21,6 @@ from kernel_binary import (
     waiting,
 )
 
-pytestmark = pytest.mark.real
-
 MIB = 1 << 20
 NODES = ["0", "1", "2", "5"]  # with a gap
 SOON = ["--max-seconds", "0.1", "--sample-seconds", "0.005", "--turn-seconds", "0.0005"]

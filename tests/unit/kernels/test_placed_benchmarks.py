@@ -13,8 +13,6 @@ from chaosity.checked_yaml_files import load_benchmark
 from chaosity.runner import metric_values, progress_samples_and_rates, record_checks
 from chaosity.runner.parse_tool_output import ExtractionError, extract_number
 
-pytestmark = pytest.mark.real
-
 PLACED = {"placed": True}
 
 

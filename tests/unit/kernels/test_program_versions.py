@@ -13,8 +13,6 @@ from kernel_binary import SOURCES, make
 
 from compiler_cache import path_with_cache
 
-pytestmark = pytest.mark.real
-
 PROGRAMS = ("chaosity-core-to-core", "chaosity-latency")
 
 

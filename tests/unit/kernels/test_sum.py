@@ -25,8 +25,6 @@ from kernel_binary import (
     waiting,
 )
 
-pytestmark = pytest.mark.real
-
 KIB, MIB = 1 << 10, 1 << 20
 CHUNK = 64 * KIB
 SHORT = ["--warmup-seconds", "0.01", "--max-seconds", "0.05", "--sample-seconds", "0.01"]

@@ -20,8 +20,6 @@ from kernel_binary import (
 )
 from kernel_binary import run as run_to_end
 
-pytestmark = pytest.mark.real
-
 MIB = 1 << 20
 HERE = Path(__file__).resolve().parent
 NODES = Path("/sys/devices/system/node")

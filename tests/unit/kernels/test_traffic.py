@@ -24,8 +24,6 @@ from kernel_binary import (
     waiting,
 )
 
-pytestmark = pytest.mark.real
-
 MIB = 1 << 20
 # arrays, lines that the memory reads and writes for a line of each
 MIXES = {

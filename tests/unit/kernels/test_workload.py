@@ -22,8 +22,6 @@ from kernel_binary import (
     waiting,
 )
 
-pytestmark = pytest.mark.real
-
 KERNELS = ["triad", "gather", "stencil", "spmv"]
 MIB = 1 << 20
 # neither whole pages nor even parts; the smallest is some rows

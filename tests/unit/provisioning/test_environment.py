@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
@@ -92,6 +93,27 @@ def test_a_python_without_ensurepip_is_refused_with_its_package(tmp_path: Path, 
     assert status == 2
     assert "apt-get install python3.12-venv" in said
     assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("uv_works", [True, False])
+def test_pip_installs_what_uv_cannot(uv_works: bool, tmp_path: Path, root: Path) -> None:
+    stanzas = re.split(r"\n(?=\S)", (root / "requirements.lock").read_text())
+    few = [text for text in stanzas if re.match("(setuptools|uv|click)==", text)]
+    (tmp_path / "few.lock").write_text("\n".join(few) + "\n")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "empty"\nversion = "1"\n')
+    (tmp_path / "workflow/chaosity").mkdir(parents=True)
+    nowhere = {} if uv_works else {"UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple"}
+    answer = subprocess.run(
+        ["/bin/sh", root / "environment.sh", "few.lock"],
+        cwd=tmp_path,
+        env={**os.environ, **nowhere},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ("uv could not install the packages, so pip does" in answer.stderr) is not uv_works
+    subprocess.run([tmp_path / ".venv/bin/python", "-c", "import click, setuptools"], check=True)
 
 
 def test_make_alone_lists_the_targets(root: Path) -> None:

@@ -15,7 +15,6 @@ from chaosity.runner.build_zipapp import write_zipapp, zipapp_digest
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 from chaosity.topology.topology_json import topology_to_json
 
-pytestmark = pytest.mark.real
 NEEDS = [{"program": "fio", "version": ["fio", "--version"]}, {"program": "no-such-tool"}]
 
 

@@ -35,7 +35,7 @@ def counted_while_sleeping(wanted, seconds=0.05):
     return found.counted
 
 
-@pytest.mark.real
+@pytest.mark.alone
 def test_the_kernels_clock_counts_the_time_of_every_unit():
     counted = counted_while_sleeping({"clock": {"events": [CLOCK]}})
     cpus = os.sched_getaffinity(0)
@@ -47,7 +47,7 @@ def test_the_kernels_clock_counts_the_time_of_every_unit():
     assert event_counters.counted_time_share(counted["clock"]) == 1.0
 
 
-@pytest.mark.real
+@pytest.mark.alone
 def test_events_are_added_and_subtracted():
     minus = {**CLOCK, "sign": -1}
     found = counted_while_sleeping(
@@ -68,7 +68,7 @@ def test_events_are_added_and_subtracted():
     assert event_counters.counter_value(found, "nothing") < 0.02 * cpus * lasted
 
 
-@pytest.mark.real
+@pytest.mark.alone
 def test_a_refused_event_keeps_its_reason_and_other_counters_count():
     found = counted_while_sleeping(
         {
@@ -86,7 +86,7 @@ def test_a_refused_event_keeps_its_reason_and_other_counters_count():
     assert event_counters.counted_time_share(found["no"]) is None
 
 
-@pytest.mark.real
+@pytest.mark.alone
 def test_a_process_is_counted_with_its_descendants():
     handle = event_counters.open_event_for_process(TASK_CLOCK, os.getpid())
     try:
@@ -99,7 +99,7 @@ def test_a_process_is_counted_with_its_descendants():
     assert count > used + 10e6  # a Python takes longer than that to start
 
 
-@pytest.mark.real
+@pytest.mark.alone
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up its rights")
 def test_without_rights_the_reason_names_the_setting():
     if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) < 1:
@@ -118,7 +118,7 @@ def test_without_rights_the_reason_names_the_setting():
     assert errno.errorcode[errno.EACCES] in said or errno.errorcode[errno.EPERM] in said
 
 
-@pytest.mark.real
+@pytest.mark.alone
 @pytest.mark.parametrize("start", ["barrier", "spawn"])
 def test_a_load_is_counted_from_its_release_to_its_stop(make_point, start):
     metrics = {

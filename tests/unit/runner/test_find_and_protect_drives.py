@@ -11,7 +11,7 @@ from chaosity.errors import MeasurementError
 from chaosity.runner import find_and_protect_drives
 from loop_devices import loop_device
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.alone
 
 
 def load(device, *, writes=False, **drive):

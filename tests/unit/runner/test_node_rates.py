@@ -173,7 +173,7 @@ print(json.dumps({"event": "done", "valid": True}), flush=True)
 """
 
 
-@pytest.mark.real
+@pytest.mark.alone
 @pytest.mark.parametrize("loads", [1, 2])
 def test_a_real_load_has_values_by_node(make_point, loads):
     given = make_point(metrics={METRIC: SOURCE}, command=[sys.executable, "-c", PROGRAM])

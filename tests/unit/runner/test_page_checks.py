@@ -82,7 +82,7 @@ def test_needed_memory_follows_the_shares(make_point):
         check_free_memory(point)
 
 
-@pytest.mark.real
+@pytest.mark.alone
 @pytest.mark.parametrize("settles", [True, False])
 def test_moving_pages_are_observed_again_before_the_stop(
     make_point, tmp_path, monkeypatch, settles

@@ -23,7 +23,7 @@ from chaosity.runner import load_process, metric_values
 from chaosity.runner.point_measurement import HOST_LOCK, are_rates_precise, measure_point
 from wait_until_true import wait_until
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.alone
 
 
 def reason(record):
@@ -226,7 +226,7 @@ def has_samples(pids):
     return pids if any(count > 100 for count in written) else None
 
 
-@pytest.mark.real
+@pytest.mark.alone
 @pytest.mark.skipif(shutil.which("clinfo") is None, reason="clinfo is not installed")
 def test_a_missing_opencl_device_fails_the_point(make_point):
     point = make_point()

@@ -13,8 +13,6 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.topology.configuration_names import configuration_name
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 
-pytestmark = pytest.mark.real
-
 
 @pytest.fixture(scope="module")
 def live():

@@ -19,7 +19,6 @@ def test_a_topology_is_equal_after_writing_and_reading_json(path):
     assert topology_from_json(json.loads(json.dumps(topology_to_json(found)))) == found
 
 
-@pytest.mark.real
 def test_this_machines_topology_is_equal_after_writing_and_reading_json():
     found = discover_topology("live")
     assert topology_from_json(json.loads(json.dumps(topology_to_json(found)))) == found

@@ -47,7 +47,6 @@ def test_json_is_the_whole_topology(shown):
     assert json.loads(shown(path, "--json")) == topology_to_json(discover_topology(path))
 
 
-@pytest.mark.real
 def test_this_machine_is_the_default(shown):
     values = json.loads(shown("--json"))
     assert values["kind"] == "live"
